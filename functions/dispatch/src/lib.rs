@@ -1,0 +1,1 @@
+//! Gridpost's dispatch function.

