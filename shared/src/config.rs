@@ -1,0 +1,1 @@
+//! Settings of the functions, read once from the environment.

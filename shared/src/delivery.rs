@@ -1,0 +1,199 @@
+//! Deliveries: the events of one request to one event subscription, from packing to their end.
+//!
+//! A delivery ends or is retried as a whole. Its modules decide what becomes of it, as plain
+//! functions over plain data: [`outcome`] names what an attempt met, [`profile`] and [`policy`] are
+//! the rules as tables, [`retry`] is the only chooser of retry or end, [`probation`] says whether
+//! the endpoint may be asked at all, [`batch`] joins what waits together, [`dead_letter`] is the
+//! record of what ended undelivered.
+
+pub mod batch;
+pub mod dead_letter;
+pub mod outcome;
+pub mod parking;
+pub mod policy;
+pub mod probation;
+pub mod profile;
+pub mod retry;
+pub mod state;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::{subscription::SubscriptionKey, time::Timestamp};
+use outcome::Outcome;
+
+/// The version of the queue form that this code writes.
+const VERSION: u8 = 1;
+
+/// One delivery, as it travels in an SQS message.
+///
+/// The events are raw JSON, as they will be sent: no step between ingest and the endpoint parses
+/// them again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delivery {
+    /// The queue form's version.
+    v: u8,
+    /// Stable over all attempts.
+    pub id: Uuid,
+    /// Whose delivery it is.
+    pub subscription: SubscriptionKey,
+    /// Which creation of that subscription.
+    pub subscription_uid: Uuid,
+    /// When the publish was accepted. Time-to-live counts from here.
+    pub publish_time: Timestamp,
+    /// Not to be attempted before, where it has waited or is to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
+    /// What is known of its attempts when the message was sent; the state table may know more.
+    #[serde(default, skip_serializing_if = "Attempts::is_empty")]
+    pub attempts: Attempts,
+    /// `dataVersion` of the first event, for the request's header; empty for CloudEvents.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub data_version: String,
+    /// The events in the subscription's delivery schema, 1 to 5,000.
+    pub events: Vec<Box<RawValue>>,
+}
+
+/// What is known of the attempts made so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Attempts {
+    /// How many were made.
+    pub made: u32,
+    /// When the first one began: the schedule's offsets count from here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<Timestamp>,
+    /// When the last one began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<Timestamp>,
+    /// What the last one met, or `Probation` where it was refused one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_outcome: Option<Outcome>,
+    /// The last HTTP status, where one came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_status: Option<u16>,
+}
+
+impl Attempts {
+    /// Whether none was made.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// With one more attempt that began at `at` and met `outcome`.
+    #[must_use]
+    pub fn with(&self, at: Timestamp, outcome: Outcome, status: Option<u16>) -> Self {
+        Self {
+            made: self.made + 1,
+            first_at: self.first_at.or(Some(at)),
+            last_at: Some(at),
+            last_outcome: Some(outcome),
+            last_status: status,
+        }
+    }
+}
+
+/// A queue message that is no delivery this code can read.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Not the JSON of a delivery.
+    #[error("the message is not a delivery")]
+    NotADelivery(#[source] serde_json::Error),
+    /// Written by a newer Gridpost.
+    #[error("the message has version {0}, this function reads version {VERSION} only")]
+    Version(u8),
+}
+
+impl Delivery {
+    /// A delivery that nobody has attempted.
+    pub fn new(
+        id: Uuid,
+        subscription: SubscriptionKey,
+        subscription_uid: Uuid,
+        publish_time: Timestamp,
+        data_version: String,
+        events: Vec<Box<RawValue>>,
+    ) -> Self {
+        Self {
+            v: VERSION,
+            id,
+            subscription,
+            subscription_uid,
+            publish_time,
+            due: None,
+            attempts: Attempts::default(),
+            data_version,
+            events,
+        }
+    }
+
+    /// The queue form, safe for SQS: see [`queue_text`].
+    pub fn encode(&self) -> String {
+        queue_text(serde_json::to_string(self).expect("a delivery has only string keys"))
+    }
+
+    /// Reads the queue form.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the text is no delivery, or one of another version.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+        let delivery: Self = serde_json::from_str(text).map_err(DecodeError::NotADelivery)?;
+        if delivery.v == VERSION { Ok(delivery) } else { Err(DecodeError::Version(delivery.v)) }
+    }
+
+    /// The bytes of its events, without what stands between them.
+    pub fn events_bytes(&self) -> usize {
+        self.events.iter().map(|event| event.get().len()).sum()
+    }
+}
+
+/// Makes JSON text legal for an SQS body.
+///
+/// SQS takes the characters of XML 1.0 only. JSON escapes control characters by itself, but U+FFFE
+/// and U+FFFF may stand raw in its strings (and nowhere else): they become escapes.
+pub fn queue_text(json: String) -> String {
+    if json.contains(['\u{fffe}', '\u{ffff}']) {
+        json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff")
+    } else {
+        json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(event: &str) -> Delivery {
+        Delivery::new(
+            Uuid::from_u128(7),
+            SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() },
+            Uuid::from_u128(8),
+            Timestamp::from_millis(1),
+            String::new(),
+            vec![RawValue::from_string(event.to_owned()).expect("JSON")],
+        )
+    }
+
+    #[test]
+    fn events_travel_byte_for_byte() {
+        let event = r#"{ "id" : "1",  "n": 1.50, "big": 123456789012345678901234567890 }"#;
+        let read = Delivery::decode(&delivery(event).encode()).expect("a delivery");
+        assert_eq!(read.events[0].get(), event);
+    }
+
+    #[test]
+    fn characters_that_sqs_refuses_are_escaped() {
+        let text = delivery("{\"a\":\"\u{ffff}\u{fffe}\"}").encode();
+        assert!(text.contains(r#"{"a":"\uffff\ufffe"}"#), "{text}");
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let text = delivery("{}").encode().replace("\"v\":1", "\"v\":9");
+        let refused = Delivery::decode(&text).expect_err("a newer version");
+        assert!(refused.to_string().contains("version 9"), "{refused}");
+    }
+}

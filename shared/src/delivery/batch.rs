@@ -1,0 +1,1 @@
+//! Which deliveries go out in one request.

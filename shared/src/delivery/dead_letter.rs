@@ -1,0 +1,1 @@
+//! The record of a delivery that ended undelivered.

@@ -1,0 +1,105 @@
+//! Where a wait is held: hidden in a retry queue, or parked in a table.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{ports::DELAY_S_MAX, time::Timestamp};
+
+/// The longest an SQS message may be hidden, counted from when it was received (12 h), less 30 s for
+/// the clocks of both sides. Source: SQS developer guide, visibility timeout.
+const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 30);
+
+/// A parked delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Parked {
+    /// The delivery's id.
+    pub id: Uuid,
+    /// When it is due.
+    pub due: Timestamp,
+    /// The retry queue it goes back to.
+    pub shard: usize,
+    /// The fair-queue group it goes back with.
+    pub group: String,
+    /// Its message.
+    pub body: String,
+}
+
+impl Parked {
+    /// The minute it is due in, since the Unix epoch.
+    pub fn due_minute(&self) -> i64 {
+        self.due.as_seconds().div_euclid(60)
+    }
+}
+
+/// How a wait is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Hidden in the queue for so many seconds; a longer wait goes on at the next wake.
+    Hide {
+        /// 0 to 43,170.
+        seconds: u32,
+    },
+    /// Parked in the table until due.
+    Park,
+}
+
+/// Whether a wait is hidden or parked.
+///
+/// Hidden messages count against the 120,000 that a standard queue may have in flight; at that wall
+/// the queue answers nothing at all. So above `limit` in flight, waits longer than 15 minutes are
+/// parked. A limit of 0 parks every long wait.
+pub fn hold(wait: Duration, since_received: Duration, in_flight: u64, limit: u64) -> Hold {
+    if wait > Duration::from_secs(u64::from(DELAY_S_MAX)) && in_flight >= limit {
+        return Hold::Park;
+    }
+    Hold::Hide { seconds: hidden_s(wait, since_received) }
+}
+
+/// How long a received message can be hidden for a wait: whole seconds, rounded up so that it does
+/// not come back early, within the 12 hours that count from its receipt.
+pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
+    let most = HIDDEN_MAX.saturating_sub(since_received);
+    seconds_up(wait.min(most))
+}
+
+/// Whole seconds, rounded up.
+pub fn seconds_up(wait: Duration) -> u32 {
+    u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
+}
+
+/// `DelaySeconds` for a wait: the rest of a longer one is hidden on arrival.
+pub fn delay_s(wait: Duration) -> u32 {
+    seconds_up(wait).min(DELAY_S_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hold_table() {
+        let hide = |seconds| Hold::Hide { seconds };
+        let table = [
+            ("short waits are hidden, even at the wall", 900, 0, 200_000, 60_000, hide(900)),
+            ("long waits are hidden below the limit", 901, 0, 59_999, 60_000, hide(901)),
+            ("long waits are parked at the limit", 901, 0, 60_000, 60_000, Hold::Park),
+            ("a limit of 0 parks every long wait", 901, 0, 0, 0, Hold::Park),
+            ("12 h do not fit", 43_200, 0, 0, 60_000, hide(43_170)),
+            ("12 h count from the receipt", 43_200, 100, 0, 60_000, hide(43_070)),
+            ("held too long already", 60, 50_000, 0, 60_000, hide(0)),
+        ];
+        for (row, wait_s, held_s, in_flight, limit, want) in table {
+            let (wait, held) = (Duration::from_secs(wait_s), Duration::from_secs(held_s));
+            assert_eq!(hold(wait, held, in_flight, limit), want, "{row}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_rounded_up() {
+        assert_eq!(hidden_s(Duration::from_millis(1_001), Duration::ZERO), 2);
+        assert_eq!(delay_s(Duration::from_secs(1_000)), 900);
+    }
+}

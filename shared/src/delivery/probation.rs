@@ -1,0 +1,282 @@
+//! May the endpoint be asked at all? Probation and delayed delivery.
+//!
+//! A failed attempt with certain outcomes puts the event subscription on probation for a while;
+//! ten failures in a row make its endpoint unhealthy, and every failed probe lengthens the wait.
+//! When a wait ends, one delivery probes. Everything here is a value in and a value out: the health
+//! is kept in a table and written under a condition.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{
+    outcome::{Answer, Outcome},
+    profile::Rule,
+    retry::Rules,
+};
+use crate::time::Timestamp;
+
+/// What happens to an event that meets a probation caused by a client error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProbationPolicy {
+    /// It ends at once where the profile does not retry that error.
+    #[default]
+    EventGrid,
+    /// It waits.
+    Delay,
+}
+
+/// Failures in a row that make an endpoint unhealthy.
+pub const UNHEALTHY_AFTER: u32 = 10;
+
+/// The waits of delayed delivery, in seconds, one further with every failed probe; the last repeats.
+pub const DELAYED_WAITS_S: [u32; 6] = [60, 300, 600, 1_800, 3_600, 10_800];
+
+/// How long a claimed probe may take before another delivery may probe: longer than an attempt.
+const PROBE_LEASE: Duration = Duration::from_secs(60);
+
+/// Deliveries that find a probe under way look again after this, and up to as much again.
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
+
+/// After a recovery each function instance lets 1, 2, 4, … deliveries through in each second; after
+/// so many seconds there is no limit.
+const ADMISSION_DOUBLINGS: u64 = 10;
+
+/// How long each outcome puts a subscription on probation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durations(BTreeMap<Outcome, u32>);
+
+impl Default for Durations {
+    /// Event Grid's: "Message delivery and retry", section "Probation".
+    fn default() -> Self {
+        Self(BTreeMap::from([
+            (Outcome::Busy, 10),
+            (Outcome::TimedOut, 10),
+            (Outcome::SocketError, 30),
+            (Outcome::NotFound, 300),
+            (Outcome::ResolutionError, 300),
+            (Outcome::Disabled, 300),
+            (Outcome::Full, 300),
+            (Outcome::Unauthorized, 300),
+            (Outcome::Forbidden, 300),
+            (Outcome::InvalidFunctionDestination, 600),
+        ]))
+    }
+}
+
+impl Durations {
+    /// The defaults with a deployment's own durations, in seconds; 0 means no probation.
+    #[must_use]
+    pub fn with(mut self, own: BTreeMap<Outcome, u32>) -> Self {
+        self.0.extend(own);
+        self
+    }
+
+    /// How long that outcome puts a subscription on probation; `None` if it does not.
+    pub fn of(&self, outcome: Outcome) -> Option<Duration> {
+        let seconds = self.0.get(&outcome).copied().filter(|seconds| *seconds > 0);
+        seconds.map(|seconds| Duration::from_secs(u64::from(seconds)))
+    }
+}
+
+/// The health of one subscription's endpoint. The default is healthy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Health {
+    /// Failed attempts since the last success.
+    pub failures_in_row: u32,
+    /// When the last of them ended.
+    pub last_failure_at: Option<Timestamp>,
+    /// Waits of delayed delivery taken so far; 0 while it has not begun.
+    pub delayed_waits: u32,
+    /// The wait in force or, once its time is over, the one that a probe must end.
+    pub wait: Option<Wait>,
+    /// Who probes.
+    pub probe: Option<Probe>,
+    /// When a success last ended a wait.
+    pub recovered_at: Option<Timestamp>,
+    /// The last attempt that was counted, so that a write that is repeated counts once.
+    pub counted: Option<(Uuid, u32)>,
+    /// Counts its writes; a write names the one it has read.
+    #[serde(skip)]
+    pub revision: u64,
+}
+
+/// A time in which nothing is attempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wait {
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+    /// The outcome that caused it.
+    pub outcome: Outcome,
+    /// The HTTP status that caused it, where one came.
+    pub status: Option<u16>,
+}
+
+/// A claimed probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {
+    /// The delivery that probes.
+    pub delivery: Uuid,
+    /// From then on another one may.
+    pub lease_until: Timestamp,
+}
+
+/// Whether a delivery may be attempted now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Admission {
+    /// It may.
+    Attempt,
+    /// It may, as the probe, once this health has been written under its condition.
+    Probe(Health),
+    /// It waits. This is no attempt.
+    Wait {
+        /// Until then.
+        until: Timestamp,
+    },
+    /// It ends at once, with outcome `Probation`.
+    End,
+}
+
+/// Says whether `delivery` may be attempted now. `admitted` is how many this instance has let
+/// through for the subscription in this second; `dice` spreads those that wait.
+pub fn admit(
+    health: &Health,
+    rules: Rules<'_>,
+    policy: ProbationPolicy,
+    delivery: Uuid,
+    now: Timestamp,
+    admitted: u64,
+    dice: f64,
+) -> Admission {
+    let look_again = now + LOOK_AGAIN + LOOK_AGAIN.mul_f64(dice);
+    let Some(wait) = health.wait else {
+        return match health.recovered_at {
+            Some(at) if admitted >= admission_limit(now.since(at)) => {
+                Admission::Wait { until: look_again }
+            }
+            _ => Admission::Attempt,
+        };
+    };
+    if now < wait.until {
+        return if policy == ProbationPolicy::EventGrid && ends_events(wait, rules) {
+            Admission::End
+        } else {
+            Admission::Wait { until: wait.until + LOOK_AGAIN.mul_f64(dice) }
+        };
+    }
+    match health.probe {
+        Some(probe) if probe.delivery != delivery && now < probe.lease_until => {
+            Admission::Wait { until: look_again }
+        }
+        _ => Admission::Probe(Health {
+            probe: Some(Probe { delivery, lease_until: now + PROBE_LEASE }),
+            ..health.clone()
+        }),
+    }
+}
+
+/// How many deliveries may go in each second, so long after a recovery.
+fn admission_limit(since_recovery: Duration) -> u64 {
+    let seconds = since_recovery.as_secs();
+    if seconds >= ADMISSION_DOUBLINGS { u64::MAX } else { 1 << seconds }
+}
+
+/// Whether events that meet this wait end: its cause is a client error that is not retried.
+fn ends_events(wait: Wait, rules: Rules<'_>) -> bool {
+    matches!(wait.outcome, Outcome::Unauthorized | Outcome::Forbidden | Outcome::NotFound)
+        && rules.policy.rule(rules.profile, rules.kind, wait.status, wait.outcome) == Rule::End
+}
+
+/// A failed attempt, as the health sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed {
+    /// The delivery and the number of its attempt.
+    pub attempt: (Uuid, u32),
+    /// When it began.
+    pub began_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// What it met.
+    pub answer: Answer,
+    /// The last success this instance has seen from the endpoint. Successes are not written while
+    /// nothing fails, so it is the failure that brings word of them.
+    pub last_success_at: Option<Timestamp>,
+}
+
+/// The health after a failed attempt; `None` if this attempt was counted already.
+pub fn after_failure(health: &Health, durations: &Durations, failed: Failed) -> Option<Health> {
+    if health.counted == Some(failed.attempt) {
+        return None;
+    }
+    let mut next = health.clone();
+    next.counted = Some(failed.attempt);
+    let broken = failed.last_success_at.zip(health.last_failure_at);
+    if health.wait.is_none() && broken.is_some_and(|(success, failure)| success > failure) {
+        next.failures_in_row = 0;
+    }
+    next.failures_in_row = next.failures_in_row.saturating_add(1);
+    next.last_failure_at = health.last_failure_at.max(Some(failed.ended_at));
+
+    // Only an attempt that began after the wait was over can speak about it: the probe.
+    let probed = health.wait.is_some_and(|wait| failed.began_at >= wait.until);
+    if probed {
+        next.probe = None;
+    }
+    if probed && health.delayed_waits > 0 {
+        next.delayed_waits += 1;
+    } else if health.delayed_waits == 0 && next.failures_in_row >= UNHEALTHY_AFTER {
+        next.delayed_waits = 1;
+    }
+    let lengthened = next.delayed_waits > health.delayed_waits;
+    let delayed = lengthened.then(|| delayed_wait(next.delayed_waits));
+    let wait = durations.of(failed.answer.outcome).max(delayed);
+    let until = wait.map(|wait| failed.ended_at + wait);
+    let current = health.wait.filter(|_| !probed);
+    next.wait = match (current, until) {
+        (Some(current), Some(until)) if until > current.until => {
+            Some(Wait { since: current.since, ..wait_of(failed, until) })
+        }
+        (Some(current), _) => Some(current),
+        (None, Some(until)) => Some(wait_of(failed, until)),
+        (None, None) => None,
+    };
+    Some(next)
+}
+
+fn wait_of(failed: Failed, until: Timestamp) -> Wait {
+    let Answer { outcome, status, .. } = failed.answer;
+    Wait { since: failed.ended_at, until, outcome, status }
+}
+
+fn delayed_wait(waits: u32) -> Duration {
+    let index = (waits.max(1) as usize - 1).min(DELAYED_WAITS_S.len() - 1);
+    Duration::from_secs(u64::from(DELAYED_WAITS_S[index]))
+}
+
+/// The health after a success of an attempt that began at `began_at` and ended at `now`; `None` when
+/// there is nothing to write, which is so on the happy path.
+pub fn after_success(health: &Health, began_at: Timestamp, now: Timestamp) -> Option<Health> {
+    match health.wait {
+        // A request that was under way when the wait began says nothing about now.
+        Some(wait) if began_at < wait.since => None,
+        Some(_) => Some(Health {
+            recovered_at: Some(now),
+            counted: health.counted,
+            revision: health.revision,
+            ..Health::default()
+        }),
+        None if health.failures_in_row > 0 => Some(Health {
+            recovered_at: health.recovered_at,
+            counted: health.counted,
+            revision: health.revision,
+            ..Health::default()
+        }),
+        None => None,
+    }
+}

@@ -1,0 +1,199 @@
+//! Delivery profiles: the status tables and schedules of Event Grid's editions, as data.
+//!
+//! No other code asks for a status by number. Source: Event Grid, "Message delivery and retry" in
+//! its editions for the basic tier (today's and 2021's) and for namespace topics; where an edition
+//! contradicts itself, the stricter list for webhooks and the status table for resources hold.
+
+use serde::{Deserialize, Serialize};
+
+use super::outcome::Outcome;
+
+/// A named table of rules, chosen per topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProfileName {
+    /// The basic tier as documented today. Default for custom topics.
+    Basic,
+    /// The basic tier as documented in 2020 and 2021: a webhook's 404 is final.
+    Basic2021,
+    /// Push delivery of namespace topics. Default for namespace topics.
+    Namespace,
+}
+
+/// Which column of the status table applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndpointKind {
+    /// An HTTP endpoint.
+    Webhook,
+    /// An AWS resource.
+    Resource,
+}
+
+/// What follows a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Rule {
+    /// Not retried: dead-lettered at once, or dropped.
+    End,
+    /// Retried, but not sooner than so many seconds after the attempt ended.
+    Retry {
+        /// The minimum wait, in seconds.
+        min_s: u32,
+    },
+}
+
+/// What a row of the status table is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    /// An HTTP status. Asked first.
+    Status(u16),
+    /// An outcome. Asked only where no status came back.
+    Outcome(Outcome),
+}
+
+/// One edition's rules.
+#[derive(Debug)]
+pub struct Profile {
+    /// Steps as offsets from the first attempt, in seconds, rising.
+    pub schedule_s: &'static [u32],
+    /// After the last step, one step every so many seconds.
+    pub then_every_s: u32,
+    /// Rows for webhooks; what no row names is retried after [`DEFAULT_MIN_S`].
+    pub webhook: &'static [(Row, Rule)],
+    /// Rows for AWS resources.
+    pub resource: &'static [(Row, Rule)],
+    /// Most attempts a subscription may ask for, and the default.
+    pub attempts_max: u32,
+    /// Longest time-to-live in minutes a subscription may ask for, and the default.
+    pub time_to_live_minutes_max: u32,
+}
+
+/// The least wait of every row that names no other.
+pub const DEFAULT_MIN_S: u32 = 10;
+
+const MINUTE: u32 = 60;
+const HOUR: u32 = 60 * MINUTE;
+
+const fn end(status: u16) -> (Row, Rule) {
+    (Row::Status(status), Rule::End)
+}
+
+const fn at_least(status: u16, min_s: u32) -> (Row, Rule) {
+    (Row::Status(status), Rule::Retry { min_s })
+}
+
+const fn end_without_status(outcome: Outcome) -> (Row, Rule) {
+    (Row::Outcome(outcome), Rule::End)
+}
+
+const BASIC_SCHEDULE_S: &[u32] = &[
+    10,
+    30,
+    MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    24 * HOUR,
+];
+
+const BASIC_RESOURCE: &[(Row, Rule)] = &[
+    end(400),
+    at_least(401, 5 * MINUTE),
+    end(403),
+    at_least(404, 5 * MINUTE),
+    at_least(408, 2 * MINUTE),
+    end(413),
+    at_least(503, 30),
+];
+
+static BASIC: Profile = Profile {
+    schedule_s: BASIC_SCHEDULE_S,
+    then_every_s: 12 * HOUR,
+    webhook: &[
+        end(400),
+        end(401),
+        end(403),
+        at_least(404, 5 * MINUTE),
+        at_least(408, 2 * MINUTE),
+        end(413),
+        at_least(503, 30),
+    ],
+    resource: BASIC_RESOURCE,
+    attempts_max: 30,
+    time_to_live_minutes_max: 24 * 60,
+};
+
+static BASIC_2021: Profile = Profile {
+    schedule_s: BASIC_SCHEDULE_S,
+    then_every_s: 12 * HOUR,
+    webhook: &[
+        end(400),
+        end(401),
+        end(403),
+        end(404),
+        at_least(408, 2 * MINUTE),
+        end(413),
+        at_least(503, 30),
+    ],
+    resource: BASIC_RESOURCE,
+    attempts_max: 30,
+    time_to_live_minutes_max: 24 * 60,
+};
+
+static NAMESPACE: Profile = Profile {
+    schedule_s: &[10, 30, MINUTE, 5 * MINUTE],
+    then_every_s: 5 * MINUTE,
+    webhook: &[
+        end(400),
+        end(401),
+        end(403),
+        end(404),
+        at_least(408, 2 * MINUTE),
+        end(413),
+        end(414),
+        at_least(503, 30),
+        end_without_status(Outcome::TimedOut),
+        end_without_status(Outcome::SocketError),
+        end_without_status(Outcome::Canceled),
+    ],
+    resource: &[
+        end(400),
+        at_least(401, 5 * MINUTE),
+        end(403),
+        at_least(404, 5 * MINUTE),
+        at_least(408, 2 * MINUTE),
+        end(413),
+        end(414),
+        at_least(503, 30),
+    ],
+    attempts_max: 10,
+    time_to_live_minutes_max: 7 * 24 * 60,
+};
+
+impl ProfileName {
+    /// The rules of that name.
+    pub fn profile(self) -> &'static Profile {
+        match self {
+            Self::Basic => &BASIC,
+            Self::Basic2021 => &BASIC_2021,
+            Self::Namespace => &NAMESPACE,
+        }
+    }
+}
+
+impl Profile {
+    /// What follows a failure with that status (where one came) and outcome.
+    pub fn rule(&self, kind: EndpointKind, status: Option<u16>, outcome: Outcome) -> Rule {
+        let row = status.map_or(Row::Outcome(outcome), Row::Status);
+        let rows = match kind {
+            EndpointKind::Webhook => self.webhook,
+            EndpointKind::Resource => self.resource,
+        };
+        let found = rows.iter().find(|(asked, _)| *asked == row);
+        found.map_or(Rule::Retry { min_s: DEFAULT_MIN_S }, |(_, rule)| *rule)
+    }
+}

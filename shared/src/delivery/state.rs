@@ -1,0 +1,67 @@
+//! What is known of a delivery after its first failure.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Attempts, retry::EndReason};
+use crate::{subscription::SubscriptionKey, time::Timestamp};
+
+/// How long a state outlives its delivery, so that late copies of the message still find it.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The state of one failing delivery. A delivery that succeeds at once never has one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryState {
+    /// Whose state it is.
+    pub id: Uuid,
+    /// The event subscription.
+    pub subscription: SubscriptionKey,
+    /// When the publish was accepted.
+    pub publish_time: Timestamp,
+    /// The attempts made.
+    pub attempts: Attempts,
+    /// Where it stands.
+    pub standing: Standing,
+    /// Counts its writes; a write names the one it has read.
+    #[serde(skip)]
+    pub revision: u64,
+}
+
+/// Where a failing delivery stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "camelCase")]
+pub enum Standing {
+    /// Waits for its next attempt.
+    Waiting {
+        /// Not before this time.
+        due: Timestamp,
+    },
+    /// Its end is decided but not yet carried out: nothing is attempted any more.
+    Ending {
+        /// Why.
+        reason: EndReason,
+        /// When it was decided.
+        at: Timestamp,
+    },
+    /// Dead-lettered or dropped: late copies delete themselves.
+    Ended,
+    /// A success: late copies delete themselves.
+    Delivered,
+}
+
+impl DeliveryState {
+    /// When the table may forget it: a day after the last moment a copy could matter.
+    pub fn forget_at(&self) -> Timestamp {
+        let last = match self.standing {
+            Standing::Waiting { due } => due,
+            Standing::Ending { at, .. } => at,
+            Standing::Ended | Standing::Delivered => {
+                self.attempts.last_at.unwrap_or(self.publish_time)
+            }
+        };
+        last + KEPT_FOR + KEPT_FOR
+    }
+}

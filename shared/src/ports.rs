@@ -1,0 +1,217 @@
+//! What the pipeline needs of the world, as small traits.
+//!
+//! [`crate::aws`] and [`crate::endpoint`] implement them for real; the simulation implements them in
+//! virtual time. No SDK type appears here.
+
+use std::{fmt, time::Duration};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use uuid::Uuid;
+
+use crate::{
+    delivery::{outcome::Answer, parking::Parked, probation::Health, state::DeliveryState},
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::Topic,
+};
+
+/// The time.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// Randomness.
+pub trait Dice: Send + Sync {
+    /// A draw from 0.0 up to, not including, 1.0.
+    fn roll(&self) -> f64;
+
+    /// An id that nobody else has.
+    fn id(&self) -> Uuid;
+}
+
+/// A call to the world that did not succeed. It may have taken effect all the same.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} failed: {reason}")]
+pub struct PortError {
+    /// Which call, e.g. `sqs:SendMessage`.
+    pub call: &'static str,
+    /// What the service or the connection said, secrets left out.
+    pub reason: String,
+}
+
+impl PortError {
+    /// An error of that call.
+    pub fn new(call: &'static str, reason: impl fmt::Display) -> Self {
+        Self { call, reason: reason.to_string() }
+    }
+}
+
+/// A queue by its role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Queue {
+    /// First attempts only; nothing in it is ever hidden to wait.
+    Dispatch,
+    /// Everything after a first failure or deferral, by shard.
+    Retry(usize),
+    /// Deliveries that ended undelivered, on their way to the dead-letter destination.
+    DeadLetter,
+    /// What our own code could not read or settle.
+    Poison,
+}
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The body: text that SQS takes.
+    pub body: String,
+    /// The fair-queue group, one for each event subscription.
+    pub group: String,
+    /// Not to be received sooner than after so many seconds: 0 to 900.
+    pub delay_s: u32,
+}
+
+/// The longest `DelaySeconds` of SQS.
+pub const DELAY_S_MAX: u32 = 900;
+
+/// Puts messages into queues.
+#[async_trait]
+pub trait QueueSender: Send + Sync {
+    /// Sends all messages, in as few calls as possible; the answers are in their order. A message
+    /// whose answer is an error may have been sent all the same.
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>>;
+}
+
+/// Settles messages that were received.
+#[async_trait]
+pub trait QueueReceiver: Send + Sync {
+    /// Hides a received message for so many seconds from now (0 to 43,200, counted by SQS from when
+    /// it was received).
+    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError>;
+
+    /// Deletes received messages. One that is gone already counts as deleted.
+    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError>;
+
+    /// About how many messages of the queue are received and not deleted (in flight).
+    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError>;
+}
+
+/// How a conditional write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// It was written.
+    Written,
+    /// Somebody else has written since it was read; nothing was changed.
+    Conflict,
+}
+
+/// What is known of failing deliveries.
+#[async_trait]
+pub trait DeliveryStates: Send + Sync {
+    /// The state of a delivery, if an attempt of it has failed. Strongly consistent.
+    async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError>;
+
+    /// Writes a state as revision `state.revision + 1`, if the stored one still is
+    /// `state.revision` (0: there is none).
+    async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError>;
+}
+
+/// What is known of endpoints' health.
+#[async_trait]
+pub trait EndpointHealths: Send + Sync {
+    /// The health of a subscription's endpoint; healthy if nothing is stored.
+    async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError>;
+
+    /// Writes a health as revision `health.revision + 1`, if the stored one still is
+    /// `health.revision` (0: there is none).
+    async fn save(
+        &self,
+        key: &SubscriptionKey,
+        uid: Uuid,
+        health: &Health,
+    ) -> Result<Saved, PortError>;
+}
+
+/// Deliveries whose long wait a table holds instead of a queue.
+#[async_trait]
+pub trait ParkingLot: Send + Sync {
+    /// Stores a delivery under its due minute. Storing it twice is the same as once.
+    async fn park(&self, parked: &Parked) -> Result<(), PortError>;
+
+    /// Those due in that minute (minutes since the Unix epoch).
+    async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError>;
+
+    /// Removes one; none to remove is no error.
+    async fn remove(&self, parked: &Parked) -> Result<(), PortError>;
+}
+
+/// The stored topics and event subscriptions, as the data plane reads them.
+#[async_trait]
+pub trait Configuration: Send + Sync {
+    /// The topic of that name. Strongly consistent.
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError>;
+
+    /// All event subscriptions of a topic. Strongly consistent.
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError>;
+}
+
+/// Why an object was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum BucketError {
+    /// There is no such bucket.
+    #[error("the bucket does not exist")]
+    NotFound,
+    /// Anything else; worth another try.
+    #[error(transparent)]
+    Unavailable(#[from] PortError),
+}
+
+/// Where dead letters are kept.
+#[async_trait]
+pub trait Bucket: Send + Sync {
+    /// Stores a JSON object under that key, whole or not at all.
+    async fn put(&self, bucket: &str, key: &str, body: Vec<u8>) -> Result<(), BucketError>;
+}
+
+/// One request to an endpoint.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The endpoint's URL, query included.
+    pub url: crate::secret::Secret,
+    /// Headers in the order they are sent.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// What an attempt came to.
+pub enum Attempted {
+    /// It is over.
+    Answered(Answer),
+    /// No response head within [`RESPONSE_WAIT`]. The connection is kept: the future resolves to
+    /// what came late, or to `None` when nothing did within [`LATE_RESPONSE_WAIT`] of sending.
+    TimedOut {
+        /// Resolves to the late answer.
+        late: BoxFuture<'static, Option<Answer>>,
+    },
+}
+
+/// How long a response head may take. Source: Event Grid, "Message delivery and retry".
+pub const RESPONSE_WAIT: Duration = Duration::from_secs(30);
+
+/// How long after sending a late response is still heard. Source: the same.
+pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
+
+/// Sends requests to endpoints.
+#[async_trait]
+pub trait EndpointClient: Send + Sync {
+    /// Makes one attempt. It never fails: whatever goes wrong is the answer's outcome.
+    async fn attempt(&self, request: Request) -> Attempted;
+}
+
+/// Counts what happens. Names are Event Grid's.
+pub trait Meter: Send + Sync {
+    /// Adds `by` to a counter.
+    fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64);
+}

@@ -1,0 +1,1 @@
+//! From a publish request to deliveries.

@@ -1,0 +1,141 @@
+//! Event subscriptions: filter, endpoint, retry policy and dead-letter destination under one topic.
+
+pub mod filter;
+pub mod resource;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    delivery::{policy::RetryPolicy, probation::ProbationPolicy},
+    secret::Secret,
+    time::Timestamp,
+};
+
+pub use filter::Filter;
+
+/// What names an event subscription in a deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SubscriptionKey {
+    /// The topic's name.
+    pub topic: String,
+    /// The event subscription's name.
+    pub name: String,
+}
+
+impl fmt::Display for SubscriptionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.topic, self.name)
+    }
+}
+
+/// The schema in which events are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeliverySchema {
+    /// Event Grid's own schema, always an array.
+    EventGridSchema,
+    /// CloudEvents 1.0 in JSON: one object, or an array where batching is on.
+    CloudEventSchemaV1_0,
+}
+
+/// Where a subscription's events are sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum Endpoint {
+    /// An HTTP endpoint.
+    WebHook {
+        /// The whole URL. Its query may carry a key, so it never prints.
+        url: Secret,
+    },
+}
+
+/// How many events one request may carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Batching {
+    /// At most so many events in one request: 1 to 5,000, never exceeded.
+    pub max_events: u32,
+    /// A target for the request's size in kilobytes (1,024 bytes): 1 to 1,024. One event larger
+    /// than it still goes, alone.
+    pub preferred_kilobytes: u32,
+}
+
+impl Batching {
+    /// One event in each request: batching is off.
+    pub const OFF: Self = Self { max_events: 1, preferred_kilobytes: 64 };
+
+    /// Most events a subscription may ask for in one request.
+    pub const MAX_EVENTS_LIMIT: u32 = 5_000;
+
+    /// Largest target size a subscription may ask for, in kilobytes.
+    pub const PREFERRED_KILOBYTES_LIMIT: u32 = 1_024;
+
+    /// The target in bytes.
+    pub fn preferred_bytes(self) -> usize {
+        self.preferred_kilobytes as usize * 1_024
+    }
+}
+
+/// Where ended events are kept for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetterDestination {
+    /// The bucket's name.
+    pub bucket: String,
+    /// What every object's key begins with; may be empty.
+    pub prefix: String,
+}
+
+/// Whether events flow to the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProvisioningState {
+    /// The endpoint has proven that it wants the events.
+    Succeeded,
+}
+
+/// An event subscription as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventSubscription {
+    /// Topic and name.
+    pub key: SubscriptionKey,
+    /// New with every creation: a delivery made for a deleted subscription never reaches one that
+    /// was created later under the same name.
+    pub uid: Uuid,
+    /// Where events go.
+    pub endpoint: Endpoint,
+    /// Whether batching was asked for; `None` when neither of its settings was given.
+    pub batching: Option<Batching>,
+    /// Which events it wants.
+    pub filter: Filter,
+    /// How its events are written.
+    pub delivery_schema: DeliverySchema,
+    /// When to try again, and when to end.
+    pub retry_policy: RetryPolicy,
+    /// What happens to events that meet a probation caused by a client error.
+    pub probation_policy: ProbationPolicy,
+    /// Where ended events go; without one they are dropped, counted and logged.
+    pub dead_letter: Option<DeadLetterDestination>,
+    /// Free labels of the user.
+    pub labels: Vec<String>,
+    /// From then on it matches nothing.
+    pub expires_at: Option<Timestamp>,
+    /// Whether events flow.
+    pub provisioning_state: ProvisioningState,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+impl EventSubscription {
+    /// The batching in force.
+    pub fn batching(&self) -> Batching {
+        self.batching.unwrap_or(Batching::OFF)
+    }
+
+    /// Whether it has passed its expiration.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}

@@ -1,0 +1,1 @@
+//! The event subscription as a resource document.

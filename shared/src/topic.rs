@@ -1,0 +1,59 @@
+//! Topics: where events enter.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{delivery::profile::ProfileName, secret::Secret, time::Timestamp};
+
+/// Which kind of Event Grid topic this one stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// A custom topic of the basic tier: `POST /topics/{topic}/api/events`.
+    Custom,
+    /// A namespace topic: `POST /topics/{topic}:publish`.
+    Namespace,
+}
+
+/// The schema in which a topic takes events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputSchema {
+    /// Event Grid's own schema, an array of events.
+    EventGridSchema,
+    /// CloudEvents 1.0 in JSON, structured or batched.
+    CloudEventSchemaV1_0,
+}
+
+/// A topic as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Topic {
+    /// 3 to 50 of `[A-Za-z0-9-]`, unique in the deployment.
+    pub name: String,
+    /// Custom or namespace.
+    pub kind: Kind,
+    /// The one schema in which it takes events.
+    pub input_schema: InputSchema,
+    /// Whether access keys are refused.
+    pub disable_local_auth: bool,
+    /// The table of rules by which its deliveries are retried.
+    pub delivery_profile: ProfileName,
+    /// Two access keys, base64, both valid at once so that they can be rotated.
+    pub keys: [Secret; 2],
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// Counts every change of the topic or of one of its event subscriptions: what was read under
+    /// one revision holds as long as the revision stands.
+    pub revision: u64,
+}
+
+impl Topic {
+    /// The resource id, which is also what events of Event Grid's schema carry as `topic`.
+    pub fn id(&self) -> String {
+        id_of(&self.name)
+    }
+}
+
+/// The resource id of the topic of that name.
+pub fn id_of(name: &str) -> String {
+    format!("/topics/{name}")
+}
