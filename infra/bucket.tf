@@ -1,0 +1,57 @@
+# Where dead letters go unless a subscription names another bucket (variable dead_letter_bucket_arns).
+
+resource "aws_s3_bucket" "dead_letters" {
+  # checkov:skip=CKV_AWS_18:access logs would need a second bucket; CloudTrail data events do it without
+  # checkov:skip=CKV_AWS_21:each object has a name of its own and is written once; nothing here may delete one
+  # checkov:skip=CKV_AWS_144:a copy in another region is the owner's decision
+  # checkov:skip=CKV_AWS_145:S3's own key; see the state table
+  # checkov:skip=CKV2_AWS_61:a dead letter is kept until its owner removes it
+  # checkov:skip=CKV2_AWS_62:nobody is to be told of a new object
+  bucket        = local.dead_letter_bucket_name
+  force_destroy = !var.protect_data
+}
+
+resource "aws_s3_bucket_public_access_block" "dead_letters" {
+  bucket                  = aws_s3_bucket.dead_letters.id
+  block_public_acls       = true
+  block_public_policy     = true
+  ignore_public_acls      = true
+  restrict_public_buckets = true
+}
+
+resource "aws_s3_bucket_ownership_controls" "dead_letters" {
+  bucket = aws_s3_bucket.dead_letters.id
+
+  rule {
+    object_ownership = "BucketOwnerEnforced"
+  }
+}
+
+resource "aws_s3_bucket_server_side_encryption_configuration" "dead_letters" {
+  bucket = aws_s3_bucket.dead_letters.id
+
+  rule {
+    apply_server_side_encryption_by_default {
+      sse_algorithm = "AES256"
+    }
+  }
+}
+
+resource "aws_s3_bucket_policy" "dead_letters" {
+  bucket = aws_s3_bucket.dead_letters.id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "DenyPlainHttp"
+      Effect    = "Deny"
+      Principal = "*"
+      Action    = "s3:*"
+      Resource  = [local.dead_letter_bucket_arn, "${local.dead_letter_bucket_arn}/*"]
+      Condition = { Bool = { "aws:SecureTransport" = "false" } }
+    }]
+  })
+
+  # S3 refuses two changes of a bucket's access at the same moment.
+  depends_on = [aws_s3_bucket_public_access_block.dead_letters]
+}

@@ -1,0 +1,67 @@
+# dead-letter: gathers ended deliveries into objects. It may write objects, not read, list or delete them.
+
+module "dead_letter" {
+  source = "./modules/function"
+
+  name               = "${var.name_prefix}-dead-letter"
+  region             = var.region
+  description        = "Gridpost: writes dead letters to S3"
+  zip_file           = "${local.functions_dir}/dead-letter/bootstrap.zip"
+  architecture       = var.architecture
+  memory_mb          = local.memory_mb["dead-letter"]
+  timeout_seconds    = local.timeout_seconds["dead-letter"]
+  log_retention_days = var.log_retention_days
+
+  environment = merge(local.common_environment, {
+    GRIDPOST_CONFIG_TABLE                = local.config_table_name
+    GRIDPOST_DEAD_LETTER_QUEUE_URL       = aws_sqs_queue.dead_letter.url
+    GRIDPOST_POISON_QUEUE_URL            = aws_sqs_queue.poison.url
+    GRIDPOST_CONFIG_CACHE_MS             = tostring(var.config_cache_ms)
+    GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS = tostring(var.dead_letter_give_up_seconds)
+  })
+
+  statements = [
+    {
+      sid = "ConsumeAndHideDeadLetters"
+      actions = [
+        "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility",
+      ]
+      resources = [local.dead_letter_queue_arn]
+    },
+    {
+      sid       = "SendBackOrAside"
+      actions   = ["sqs:SendMessage"]
+      resources = [local.dead_letter_queue_arn, local.poison_queue_arn]
+    },
+    {
+      sid       = "ReadConfig"
+      actions   = ["dynamodb:GetItem"]
+      resources = [local.config_table_arn]
+    },
+    {
+      sid       = "WriteDeadLetters"
+      actions   = ["s3:PutObject"]
+      resources = [for arn in concat([local.dead_letter_bucket_arn], var.dead_letter_bucket_arns) : "${arn}/*"]
+    },
+  ]
+}
+
+resource "aws_lambda_event_source_mapping" "dead_letter" {
+  event_source_arn                   = aws_sqs_queue.dead_letter.arn
+  function_name                      = module.dead_letter.arn
+  batch_size                         = var.dead_letter_batch_size
+  maximum_batching_window_in_seconds = var.dead_letter_window_seconds
+  function_response_types            = ["ReportBatchItemFailures"]
+
+  # Few at a time make fewer and fuller objects.
+  scaling_config {
+    maximum_concurrency = 10
+  }
+
+  lifecycle {
+    precondition {
+      condition     = var.dead_letter_batch_size <= 10 || var.dead_letter_window_seconds >= 1
+      error_message = "dead_letter_batch_size over 10 needs dead_letter_window_seconds of at least 1 (a rule of Lambda), got ${var.dead_letter_batch_size} and ${var.dead_letter_window_seconds}."
+    }
+  }
+}

@@ -1,0 +1,84 @@
+# dispatch: attempts deliveries and carries out what follows. The one function that calls endpoints of strangers, so its role is
+# worth as little as can be: its own queues and items, no way to the bucket, no way to change configuration.
+
+module "dispatch" {
+  source = "./modules/function"
+
+  name               = "${var.name_prefix}-dispatch"
+  region             = var.region
+  description        = "Gridpost: attempts deliveries, retries them, ends them"
+  zip_file           = "${local.functions_dir}/dispatch/bootstrap.zip"
+  architecture       = var.architecture
+  memory_mb          = local.memory_mb["dispatch"]
+  timeout_seconds    = local.timeout_seconds["dispatch"]
+  log_retention_days = var.log_retention_days
+
+  environment = merge(local.common_environment, {
+    GRIDPOST_CONFIG_TABLE              = local.config_table_name
+    GRIDPOST_STATE_TABLE               = local.state_table_name
+    GRIDPOST_DISPATCH_QUEUE_URL        = aws_sqs_queue.dispatch.url
+    GRIDPOST_RETRY_QUEUE_URLS          = join(",", aws_sqs_queue.retry[*].url)
+    GRIDPOST_DEAD_LETTER_QUEUE_URL     = aws_sqs_queue.dead_letter.url
+    GRIDPOST_POISON_QUEUE_URL          = aws_sqs_queue.poison.url
+    GRIDPOST_CONFIG_CACHE_MS           = tostring(var.config_cache_ms)
+    GRIDPOST_DEAD_LETTER_DELAY_SECONDS = tostring(var.dead_letter_delay_seconds)
+    GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
+    GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = tostring(var.retry_in_flight_limit)
+    GRIDPOST_PROBATION_SECONDS         = jsonencode(var.probation_seconds)
+    GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
+  })
+
+  statements = [
+    {
+      sid = "ConsumeAndHideDeliveries"
+      actions = [
+        "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility",
+      ]
+      resources = concat([local.dispatch_queue_arn], local.retry_queue_arns)
+    },
+    {
+      sid       = "EnqueueRetriesAndEnds"
+      actions   = ["sqs:SendMessage"]
+      resources = concat(local.retry_queue_arns, [local.dead_letter_queue_arn, local.poison_queue_arn])
+    },
+    {
+      sid       = "ReadConfig"
+      actions   = ["dynamodb:GetItem", "dynamodb:Query"]
+      resources = [local.config_table_arn]
+    },
+    {
+      sid       = "KeepState"
+      actions   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
+      resources = [local.state_table_arn]
+    },
+  ]
+}
+
+# Two limits of concurrency, so that retries of failing endpoints never take the place of first attempts.
+resource "aws_lambda_event_source_mapping" "dispatch" {
+  event_source_arn = aws_sqs_queue.dispatch.arn
+  function_name    = module.dispatch.arn
+  batch_size       = 10
+
+  # No window: a first attempt waits for nothing.
+  maximum_batching_window_in_seconds = 0
+  function_response_types            = ["ReportBatchItemFailures"]
+
+  scaling_config {
+    maximum_concurrency = var.first_attempt_concurrency
+  }
+}
+
+resource "aws_lambda_event_source_mapping" "retry" {
+  count = var.retry_queue_count
+
+  event_source_arn                   = aws_sqs_queue.retry[count.index].arn
+  function_name                      = module.dispatch.arn
+  batch_size                         = 10
+  maximum_batching_window_in_seconds = 0
+  function_response_types            = ["ReportBatchItemFailures"]
+
+  scaling_config {
+    maximum_concurrency = var.retry_concurrency
+  }
+}

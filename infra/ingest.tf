@@ -1,0 +1,34 @@
+# ingest: authenticates, validates, matches, packs and enqueues what publishers send. Reads configuration, writes one queue.
+
+module "ingest" {
+  source = "./modules/function"
+
+  name               = "${var.name_prefix}-ingest"
+  region             = var.region
+  description        = "Gridpost: accepts published events and enqueues their deliveries"
+  zip_file           = "${local.functions_dir}/ingest/bootstrap.zip"
+  architecture       = var.architecture
+  memory_mb          = local.memory_mb["ingest"]
+  timeout_seconds    = local.timeout_seconds["ingest"]
+  log_retention_days = var.log_retention_days
+
+  environment = merge(local.common_environment, {
+    GRIDPOST_CONFIG_TABLE            = local.config_table_name
+    GRIDPOST_DISPATCH_QUEUE_URL      = aws_sqs_queue.dispatch.url
+    GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
+    GRIDPOST_CONFIG_CACHE_MS         = tostring(var.config_cache_ms)
+  })
+
+  statements = [
+    {
+      sid       = "ReadConfig"
+      actions   = ["dynamodb:GetItem", "dynamodb:Query"]
+      resources = [local.config_table_arn]
+    },
+    {
+      sid       = "EnqueueDeliveries"
+      actions   = ["sqs:SendMessage"]
+      resources = [local.dispatch_queue_arn]
+    },
+  ]
+}

@@ -1,0 +1,79 @@
+# The manage API. Routes are written out one by one, so that an IAM policy can allow some of them and API Gateway answers 404
+# to the rest before a function runs.
+
+locals {
+  manage_routes = toset([
+    "GET /topics",
+    "PUT /topics/{topic}",
+    "GET /topics/{topic}",
+    "PATCH /topics/{topic}",
+    "DELETE /topics/{topic}",
+    "POST /topics/{topic}/listKeys",
+    "POST /topics/{topic}/regenerateKey",
+    "GET /topics/{topic}/eventSubscriptions",
+    "PUT /topics/{topic}/eventSubscriptions/{name}",
+    "GET /topics/{topic}/eventSubscriptions/{name}",
+    "PATCH /topics/{topic}/eventSubscriptions/{name}",
+    "DELETE /topics/{topic}/eventSubscriptions/{name}",
+    "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
+  ])
+
+  # See publish_url.
+  manage_url = (
+    local.emulated
+    ? "${var.aws_endpoint_url}/_aws/execute-api/${aws_apigatewayv2_api.manage.id}/$default"
+    : aws_apigatewayv2_api.manage.api_endpoint
+  )
+}
+
+resource "aws_apigatewayv2_api" "manage" {
+  name          = "${var.name_prefix}-manage"
+  description   = "Gridpost: manage topics and event subscriptions"
+  protocol_type = "HTTP"
+
+  lifecycle {
+    precondition {
+      condition     = var.manage_authorization == "AWS_IAM" || local.emulated
+      error_message = "manage_authorization \"NONE\" would let anyone on the internet read topic keys and redirect events. It is allowed only together with aws_endpoint_url, that is, on an emulator; use \"AWS_IAM\"."
+    }
+  }
+}
+
+resource "aws_apigatewayv2_integration" "manage" {
+  api_id                 = aws_apigatewayv2_api.manage.id
+  integration_type       = "AWS_PROXY"
+  integration_uri        = module.manage.invoke_arn
+  payload_format_version = "2.0"
+  timeout_milliseconds   = 30000
+}
+
+resource "aws_apigatewayv2_route" "manage" {
+  for_each = local.manage_routes
+
+  api_id             = aws_apigatewayv2_api.manage.id
+  route_key          = each.value
+  target             = "integrations/${aws_apigatewayv2_integration.manage.id}"
+  authorization_type = var.manage_authorization
+}
+
+resource "aws_apigatewayv2_stage" "manage" {
+  # checkov:skip=CKV_AWS_76:manage logs every change itself, and IAM callers can be found in CloudTrail
+  # checkov:skip=CKV2_AWS_51:callers authenticate with IAM
+  api_id      = aws_apigatewayv2_api.manage.id
+  name        = "$default"
+  auto_deploy = true
+
+  # Operators and their scripts, not events.
+  default_route_settings {
+    throttling_rate_limit  = 50
+    throttling_burst_limit = 100
+  }
+}
+
+resource "aws_lambda_permission" "manage" {
+  statement_id  = "AllowManageApi"
+  action        = "lambda:InvokeFunction"
+  function_name = module.manage.name
+  principal     = "apigateway.amazonaws.com"
+  source_arn    = "${aws_apigatewayv2_api.manage.execution_arn}/*/*"
+}

@@ -1,0 +1,19 @@
+output "arn" {
+  description = "ARN of the function."
+  value       = aws_lambda_function.this.arn
+}
+
+output "name" {
+  description = "Name of the function."
+  value       = aws_lambda_function.this.function_name
+}
+
+output "invoke_arn" {
+  description = "ARN by which API Gateway invokes the function."
+  value       = aws_lambda_function.this.invoke_arn
+}
+
+output "role_arn" {
+  description = "ARN of the function's role."
+  value       = aws_iam_role.this.arn
+}

@@ -1,0 +1,83 @@
+variable "name" {
+  description = "Function name; with the region it also makes the role name, so at most 49 characters."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9-]{1,49}$", var.name))
+    error_message = "name must be 1 to 49 letters, digits and hyphens, got \"${var.name}\"."
+  }
+}
+
+variable "region" {
+  description = "AWS region, part of ARNs and of the role name."
+  type        = string
+  nullable    = false
+}
+
+variable "description" {
+  description = "One line that says what the function does, for the console."
+  type        = string
+  nullable    = false
+}
+
+variable "zip_file" {
+  description = "Path of the zip that holds the executable, named bootstrap."
+  type        = string
+  nullable    = false
+}
+
+variable "architecture" {
+  description = "Instruction set that the executable was built for: arm64 or x86_64."
+  type        = string
+  nullable    = false
+}
+
+variable "memory_mb" {
+  description = "Memory in MB, 128 to 10240; processor time comes with it (1,769 MB are one vCPU)."
+  type        = number
+  nullable    = false
+}
+
+variable "timeout_seconds" {
+  description = "Longest run in seconds, 1 to 900."
+  type        = number
+  nullable    = false
+
+  validation {
+    condition     = var.timeout_seconds >= 1 && var.timeout_seconds <= 900
+    error_message = "timeout_seconds must be 1 to 900, got ${var.timeout_seconds}."
+  }
+}
+
+variable "environment" {
+  description = "Environment variables, names and values together at most 4,096 bytes."
+  type        = map(string)
+  nullable    = false
+}
+
+variable "statements" {
+  description = "All that the function may do beside writing its own logs. No wildcard actions, no statement for all resources."
+  type = list(object({
+    sid       = string
+    actions   = list(string)
+    resources = list(string)
+  }))
+  nullable = false
+
+  validation {
+    condition     = alltrue([for action in flatten(var.statements[*].actions) : !strcontains(action, "*")])
+    error_message = "statements must name single actions, got ${jsonencode(flatten(var.statements[*].actions))}."
+  }
+
+  validation {
+    condition     = alltrue([for resource in flatten(var.statements[*].resources) : startswith(resource, "arn:")])
+    error_message = "statements must name resources by ARN, got ${jsonencode(flatten(var.statements[*].resources))}."
+  }
+}
+
+variable "log_retention_days" {
+  description = "Days that CloudWatch keeps the log, one of the periods it knows."
+  type        = number
+  nullable    = false
+}

@@ -1,0 +1,33 @@
+# Names and the ARNs that follow from them. Policies are written with composed ARNs instead of resource attributes: roles
+# and functions are then created beside the queues, not after them, and every policy is known, and tested, at plan time.
+
+data "aws_caller_identity" "current" {}
+
+data "aws_partition" "current" {}
+
+locals {
+  emulated   = var.aws_endpoint_url != null
+  account_id = data.aws_caller_identity.current.account_id
+  partition  = data.aws_partition.current.partition
+
+  dispatch_queue_name    = "${var.name_prefix}-dispatch"
+  retry_queue_names      = [for shard in range(var.retry_queue_count) : "${var.name_prefix}-retry-${shard}"]
+  dead_letter_queue_name = "${var.name_prefix}-dead-letter"
+  poison_queue_name      = "${var.name_prefix}-poison"
+
+  queue_arn_prefix      = "arn:${local.partition}:sqs:${var.region}:${local.account_id}"
+  dispatch_queue_arn    = "${local.queue_arn_prefix}:${local.dispatch_queue_name}"
+  retry_queue_arns      = [for name in local.retry_queue_names : "${local.queue_arn_prefix}:${name}"]
+  dead_letter_queue_arn = "${local.queue_arn_prefix}:${local.dead_letter_queue_name}"
+  poison_queue_arn      = "${local.queue_arn_prefix}:${local.poison_queue_name}"
+
+  config_table_name = "${var.name_prefix}-config"
+  state_table_name  = "${var.name_prefix}-state"
+  table_arn_prefix  = "arn:${local.partition}:dynamodb:${var.region}:${local.account_id}:table"
+  config_table_arn  = "${local.table_arn_prefix}/${local.config_table_name}"
+  state_table_arn   = "${local.table_arn_prefix}/${local.state_table_name}"
+
+  # Bucket names are global: account and region make this one ours. 63 characters at most, so name_prefix has at most 20.
+  dead_letter_bucket_name = "${var.name_prefix}-dead-letters-${local.account_id}-${var.region}"
+  dead_letter_bucket_arn  = "arn:${local.partition}:s3:::${local.dead_letter_bucket_name}"
+}

@@ -1,0 +1,60 @@
+# The publish API: where events enter. Open to the internet; ingest checks the topic's keys itself, in constant time.
+
+locals {
+  publish_routes = toset([
+    "POST /topics/{topic}/api/events",
+    # The namespace form, /topics/<topic>:publish. A route cannot match part of a segment, so ingest takes it apart.
+    "POST /topics/{topicPublish}",
+  ])
+
+  # A client of the emulator cannot resolve the API's host name and goes by path.
+  publish_url = (
+    local.emulated
+    ? "${var.aws_endpoint_url}/_aws/execute-api/${aws_apigatewayv2_api.publish.id}/$default"
+    : aws_apigatewayv2_api.publish.api_endpoint
+  )
+}
+
+resource "aws_apigatewayv2_api" "publish" {
+  name          = "${var.name_prefix}-publish"
+  description   = "Gridpost: publish events to topics"
+  protocol_type = "HTTP"
+}
+
+resource "aws_apigatewayv2_integration" "publish" {
+  api_id                 = aws_apigatewayv2_api.publish.id
+  integration_type       = "AWS_PROXY"
+  integration_uri        = module.ingest.invoke_arn
+  payload_format_version = "2.0"
+  timeout_milliseconds   = 30000
+}
+
+resource "aws_apigatewayv2_route" "publish" {
+  # checkov:skip=CKV_AWS_309:publishers authenticate with topic keys, which ingest checks
+  for_each = local.publish_routes
+
+  api_id    = aws_apigatewayv2_api.publish.id
+  route_key = each.value
+  target    = "integrations/${aws_apigatewayv2_integration.publish.id}"
+}
+
+resource "aws_apigatewayv2_stage" "publish" {
+  # checkov:skip=CKV_AWS_76:ingest logs every refusal itself; access logs would cost as much as the requests
+  # checkov:skip=CKV2_AWS_51:publishers authenticate with topic keys
+  api_id      = aws_apigatewayv2_api.publish.id
+  name        = "$default"
+  auto_deploy = true
+
+  default_route_settings {
+    throttling_rate_limit  = var.publish_rate_limit
+    throttling_burst_limit = var.publish_burst_limit
+  }
+}
+
+resource "aws_lambda_permission" "publish" {
+  statement_id  = "AllowPublishApi"
+  action        = "lambda:InvokeFunction"
+  function_name = module.ingest.name
+  principal     = "apigateway.amazonaws.com"
+  source_arn    = "${aws_apigatewayv2_api.publish.execution_arn}/*/*"
+}

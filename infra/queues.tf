@@ -1,0 +1,86 @@
+# dispatch: first attempts only, hides nothing. retry-N: every later attempt, held by visibility timeouts. dead-letter: ended
+# deliveries on their way to S3. poison: records that our code could not settle in 1,000 receives.
+#
+# Policies and redrive policies are arguments of the queues, not resources of their own: the provider waits 25 s for each
+# change of a queue's attributes, and this way the longest chain is two (poison, then the rest).
+
+locals {
+  # SQS's longest, 14 days: a queue must not be what loses a delivery. Time-to-live is the code's to apply.
+  queue_retention_seconds = 14 * 24 * 60 * 60
+
+  # Every receive counts, waits and console peeks included, so the highest value that SQS takes. It is no attempt limit.
+  receives_max = 1000
+
+  # The function may run until its timeout; 30 s later its unsettled records are due again. Lambda refuses a mapping whose
+  # queue has less than the function's timeout. AWS's advice of six times would only delay records that a crash left behind.
+  delivery_visibility_seconds = local.timeout_seconds["dispatch"] + 30
+
+  # Here a crash may be waited out: six times the function's timeout, as AWS advises for throttled functions.
+  dead_letter_visibility_seconds = local.timeout_seconds["dead-letter"] * 6
+
+  redrive_to_poison = jsonencode({
+    deadLetterTargetArn = aws_sqs_queue.poison.arn
+    maxReceiveCount     = local.receives_max
+  })
+
+  # By queue name. SQS accepts plain HTTP unless told not to. Without Version the provider would wait in vain for the policy
+  # to come back as it was sent.
+  tls_only_queue_policies = {
+    for name in concat(
+      [local.dispatch_queue_name, local.dead_letter_queue_name, local.poison_queue_name], local.retry_queue_names
+      ) : name => jsonencode({
+        Version = "2012-10-17"
+        Statement = [{
+          Sid       = "DenyPlainHttp"
+          Effect    = "Deny"
+          Principal = "*"
+          Action    = "sqs:*"
+          Resource  = "${local.queue_arn_prefix}:${name}"
+          Condition = { Bool = { "aws:SecureTransport" = "false" } }
+        }]
+    })
+  }
+}
+
+# No redrive_allow_policy: it names ten source queues at most, and there may be 34. The default lets queues of this account and
+# region redrive here.
+resource "aws_sqs_queue" "poison" {
+  name                      = local.poison_queue_name
+  message_retention_seconds = local.queue_retention_seconds
+  max_message_size          = var.queue_message_bytes_max
+  sqs_managed_sse_enabled   = true
+  policy                    = local.tls_only_queue_policies[local.poison_queue_name]
+}
+
+resource "aws_sqs_queue" "dispatch" {
+  name                       = local.dispatch_queue_name
+  visibility_timeout_seconds = local.delivery_visibility_seconds
+  message_retention_seconds  = local.queue_retention_seconds
+  max_message_size           = var.queue_message_bytes_max
+  sqs_managed_sse_enabled    = true
+  policy                     = local.tls_only_queue_policies[local.dispatch_queue_name]
+  redrive_policy             = local.redrive_to_poison
+}
+
+resource "aws_sqs_queue" "retry" {
+  count = var.retry_queue_count
+
+  name                       = local.retry_queue_names[count.index]
+  visibility_timeout_seconds = local.delivery_visibility_seconds
+  message_retention_seconds  = local.queue_retention_seconds
+  max_message_size           = var.queue_message_bytes_max
+  sqs_managed_sse_enabled    = true
+  policy                     = local.tls_only_queue_policies[local.retry_queue_names[count.index]]
+  redrive_policy             = local.redrive_to_poison
+}
+
+# The wait of dead_letter_delay_seconds is set on each message by dispatch, not on the queue: a redriven message waits no more.
+resource "aws_sqs_queue" "dead_letter" {
+  name                       = local.dead_letter_queue_name
+  visibility_timeout_seconds = local.dead_letter_visibility_seconds
+  message_retention_seconds  = local.queue_retention_seconds
+  max_message_size           = var.queue_message_bytes_max
+  sqs_managed_sse_enabled    = true
+  policy                     = local.tls_only_queue_policies[local.dead_letter_queue_name]
+  redrive_policy             = local.redrive_to_poison
+}

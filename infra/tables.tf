@@ -1,0 +1,60 @@
+# config: topics and event subscriptions, written by manage alone. state: endpoint health, the state of failing deliveries,
+# parked deliveries.
+
+resource "aws_dynamodb_table" "config" {
+  name                        = local.config_table_name
+  billing_mode                = "PAY_PER_REQUEST"
+  hash_key                    = "pk"
+  range_key                   = "sk"
+  deletion_protection_enabled = var.protect_data
+
+  attribute {
+    name = "pk"
+    type = "S"
+  }
+
+  attribute {
+    name = "sk"
+    type = "S"
+  }
+
+  # Someone typed what is in here: let it be brought back to any second of the last 35 days.
+  point_in_time_recovery {
+    enabled = true
+  }
+
+  # checkov:skip=CKV_AWS_119:AWS's own key; a customer key costs per month and per request, and adds a way to lose the data
+  server_side_encryption {
+    enabled = true
+  }
+}
+
+resource "aws_dynamodb_table" "state" {
+  # checkov:skip=CKV_AWS_28:yesterday's state would deliver again what has ended since
+  name                        = local.state_table_name
+  billing_mode                = "PAY_PER_REQUEST"
+  hash_key                    = "pk"
+  range_key                   = "sk"
+  deletion_protection_enabled = var.protect_data
+
+  attribute {
+    name = "pk"
+    type = "S"
+  }
+
+  attribute {
+    name = "sk"
+    type = "S"
+  }
+
+  # Only cleans up: DynamoDB may take two days, so the code compares times itself.
+  ttl {
+    attribute_name = "expiresAt"
+    enabled        = true
+  }
+
+  # checkov:skip=CKV_AWS_119:AWS's own key, as for config
+  server_side_encryption {
+    enabled = true
+  }
+}

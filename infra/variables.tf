@@ -1,0 +1,396 @@
+# In this order: where it goes, what the functions are, delivery, dead letters, configuration and endpoints, APIs, operation.
+
+variable "region" {
+  description = "AWS region to deploy to, such as eu-central-1. Without default: where events are kept is a decision."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z]{2,4}(-[a-z]+)+-[0-9]$", var.region))
+    error_message = "region must be the code of an AWS region, such as eu-central-1, got \"${var.region}\"."
+  }
+}
+
+variable "name_prefix" {
+  description = "First part of every name, 2 to 20 characters: small letters, digits and single hyphens, a letter first. Two deployments in one account and region need two prefixes. Longer ones would not leave room in the bucket's 63 characters."
+  type        = string
+  default     = "gridpost"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z](-?[a-z0-9])+$", var.name_prefix)) && length(var.name_prefix) <= 20
+    error_message = "name_prefix must have 2 to 20 characters, small letters, digits and single hyphens, a letter first and no hyphen last, got \"${var.name_prefix}\"."
+  }
+}
+
+variable "aws_endpoint_url" {
+  description = "Base URL of an AWS emulator, such as http://127.0.0.1:4566, without a slash at the end. Null, the default, means AWS. Given, all API calls of Terraform and of the functions go there."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.aws_endpoint_url == null || can(regex("^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$", var.aws_endpoint_url))
+    error_message = "aws_endpoint_url must be null or http(s)://host[:port] without a path, got \"${coalesce(var.aws_endpoint_url, "null")}\"."
+  }
+}
+
+variable "tags" {
+  description = "Tags for everything that can be tagged, beside application and gridpost:deployment."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for key in keys(var.tags) : !startswith(lower(key), "aws:")])
+    error_message = "tags must not begin with aws:, which AWS reserves, got ${jsonencode(keys(var.tags))}."
+  }
+}
+
+variable "architecture" {
+  description = "Instruction set of the functions, arm64 or x86_64: the one that the zips were built for. arm64 costs a fifth less."
+  type        = string
+  default     = "arm64"
+  nullable    = false
+
+  validation {
+    condition     = contains(["arm64", "x86_64"], var.architecture)
+    error_message = "architecture must be arm64 or x86_64, got \"${var.architecture}\"."
+  }
+}
+
+variable "functions_dir" {
+  description = "Directory that holds <function>/bootstrap.zip for ingest, dispatch, dead-letter, manage and wake. Absolute, or relative to the root module. The default is where cargo lambda build puts them."
+  type        = string
+  default     = "../target/lambda"
+  nullable    = false
+
+  validation {
+    condition     = length(var.functions_dir) > 0 && !endswith(var.functions_dir, "/")
+    error_message = "functions_dir must be a path without a slash at the end, got \"${var.functions_dir}\"."
+  }
+}
+
+variable "memory_mb" {
+  description = "Memory per function in MB, 128 to 10240, only where it shall differ: ingest, dispatch and dead-letter have 512, manage and wake 256. Processor time comes with memory (1,769 MB are one vCPU), so more may be quicker and no dearer."
+  type        = map(number)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = length(setsubtract(keys(var.memory_mb), ["ingest", "dispatch", "dead-letter", "manage", "wake"])) == 0
+    error_message = "memory_mb must name functions only (ingest, dispatch, dead-letter, manage, wake), got ${jsonencode(keys(var.memory_mb))}."
+  }
+
+  validation {
+    condition     = alltrue([for mb in values(var.memory_mb) : mb >= 128 && mb <= 10240 && floor(mb) == mb])
+    error_message = "memory_mb must be whole numbers from 128 to 10240, got ${jsonencode(var.memory_mb)}."
+  }
+}
+
+variable "dispatch_timeout_seconds" {
+  description = "Longest run of dispatch in seconds, 45 to 900. An attempt waits 30 s for its response, and a late response is still taken for 3 minutes after sending: the default holds both. A lower one gives late responses up earlier, and costs less while endpoints are slow. Queues hide what is being attempted for 30 s longer."
+  type        = number
+  default     = 210
+  nullable    = false
+
+  validation {
+    condition = (
+      var.dispatch_timeout_seconds >= 45 && var.dispatch_timeout_seconds <= 900
+      && floor(var.dispatch_timeout_seconds) == var.dispatch_timeout_seconds
+    )
+    error_message = "dispatch_timeout_seconds must be a whole number from 45 to 900, got ${var.dispatch_timeout_seconds}."
+  }
+}
+
+variable "first_attempt_concurrency" {
+  description = "Most runs of dispatch at the same time for first attempts, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. Keep the sum of this and retry_queue_count times retry_concurrency under the account's concurrency quota."
+  type        = number
+  default     = 100
+  nullable    = false
+
+  validation {
+    condition = (
+      var.first_attempt_concurrency >= 2 && var.first_attempt_concurrency <= 1000
+      && floor(var.first_attempt_concurrency) == var.first_attempt_concurrency
+    )
+    error_message = "first_attempt_concurrency must be a whole number from 2 to 1000, got ${var.first_attempt_concurrency}."
+  }
+}
+
+variable "retry_concurrency" {
+  description = "Most runs of dispatch at the same time for each retry queue, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. Failing endpoints are slow ones: this is what they can cost."
+  type        = number
+  default     = 20
+  nullable    = false
+
+  validation {
+    condition = (
+      var.retry_concurrency >= 2 && var.retry_concurrency <= 1000
+      && floor(var.retry_concurrency) == var.retry_concurrency
+    )
+    error_message = "retry_concurrency must be a whole number from 2 to 1000, got ${var.retry_concurrency}."
+  }
+}
+
+variable "retry_queue_count" {
+  description = "Number of retry queues, 1 to 32. Each can hold 120,000 hidden messages (SQS, standard queue), so four let about 480,000 failing deliveries wait before parking. Lower it only when the queues to go are empty."
+  type        = number
+  default     = 4
+  nullable    = false
+
+  validation {
+    condition     = contains(range(1, 33), var.retry_queue_count)
+    error_message = "retry_queue_count must be a whole number from 1 to 32, got ${var.retry_queue_count}."
+  }
+}
+
+variable "retry_in_flight_limit" {
+  description = "Hidden messages per retry queue from which waits of over 15 minutes are parked in DynamoDB instead, 0 to 120000 (SQS's quota). 0 parks every long wait. The default is half the quota: the count is sampled and lags."
+  type        = number
+  default     = 60000
+  nullable    = false
+
+  validation {
+    condition = (
+      var.retry_in_flight_limit >= 0 && var.retry_in_flight_limit <= 120000
+      && floor(var.retry_in_flight_limit) == var.retry_in_flight_limit
+    )
+    error_message = "retry_in_flight_limit must be a whole number from 0 to 120000, got ${var.retry_in_flight_limit}."
+  }
+}
+
+variable "queue_message_bytes_max" {
+  description = "Largest queue message in bytes, 65536 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. A delivery must fit into one message."
+  type        = number
+  default     = 262144
+  nullable    = false
+
+  validation {
+    condition = (
+      var.queue_message_bytes_max >= 65536 && var.queue_message_bytes_max <= 1048576
+      && floor(var.queue_message_bytes_max) == var.queue_message_bytes_max
+    )
+    error_message = "queue_message_bytes_max must be a whole number from 65536 to 1048576, got ${var.queue_message_bytes_max}."
+  }
+}
+
+variable "probation_seconds" {
+  description = "Seconds that an endpoint is left alone after a failed attempt, by outcome, 0 to 86400, only where it shall differ. Defaults are Event Grid's: Busy 10, TimedOut 10, SocketError 30, NotFound, ResolutionError, Disabled, Full, Unauthorized and Forbidden 300, InvalidFunctionDestination 600."
+  type        = map(number)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition = length(setsubtract(keys(var.probation_seconds), [
+      "Busy", "TimedOut", "SocketError", "NotFound", "ResolutionError", "Disabled", "Full", "Unauthorized", "Forbidden",
+      "InvalidFunctionDestination",
+    ])) == 0
+    error_message = "probation_seconds must name outcomes that lead to probation (Busy, TimedOut, SocketError, NotFound, ResolutionError, Disabled, Full, Unauthorized, Forbidden, InvalidFunctionDestination), got ${jsonencode(keys(var.probation_seconds))}."
+  }
+
+  validation {
+    condition     = alltrue([for s in values(var.probation_seconds) : s >= 0 && s <= 86400 && floor(s) == s])
+    error_message = "probation_seconds must be whole numbers from 0 to 86400, got ${jsonencode(var.probation_seconds)}."
+  }
+}
+
+variable "dead_letter_delay_seconds" {
+  description = "Seconds between the end of a delivery and the writing of its dead letter, 0 to 900 (SQS's longest delay). What ends in the meantime shares one object; Event Grid waits the default, five minutes."
+  type        = number
+  default     = 300
+  nullable    = false
+
+  validation {
+    condition = (
+      var.dead_letter_delay_seconds >= 0 && var.dead_letter_delay_seconds <= 900
+      && floor(var.dead_letter_delay_seconds) == var.dead_letter_delay_seconds
+    )
+    error_message = "dead_letter_delay_seconds must be a whole number from 0 to 900, got ${var.dead_letter_delay_seconds}."
+  }
+}
+
+variable "dead_letter_batch_size" {
+  description = "Most deliveries that one run of dead-letter gathers into objects, 1 to 10000. Every object costs one S3 request. Lambda hands over 6 MB at most, whatever is set here."
+  type        = number
+  default     = 100
+  nullable    = false
+
+  validation {
+    condition = (
+      var.dead_letter_batch_size >= 1 && var.dead_letter_batch_size <= 10000
+      && floor(var.dead_letter_batch_size) == var.dead_letter_batch_size
+    )
+    error_message = "dead_letter_batch_size must be a whole number from 1 to 10000, got ${var.dead_letter_batch_size}."
+  }
+}
+
+variable "dead_letter_window_seconds" {
+  description = "Seconds that a run of dead-letter waits to be filled, 0 to 300; at least 1 where dead_letter_batch_size is over 10. Comes on top of dead_letter_delay_seconds."
+  type        = number
+  default     = 20
+  nullable    = false
+
+  validation {
+    condition = (
+      var.dead_letter_window_seconds >= 0 && var.dead_letter_window_seconds <= 300
+      && floor(var.dead_letter_window_seconds) == var.dead_letter_window_seconds
+    )
+    error_message = "dead_letter_window_seconds must be a whole number from 0 to 300, got ${var.dead_letter_window_seconds}."
+  }
+}
+
+variable "dead_letter_give_up_seconds" {
+  description = "Seconds after which a dead letter that S3 refuses is dropped, counted and logged, 60 to 604800 (a week, half of the queue's retention). Event Grid gives up after the default, four hours."
+  type        = number
+  default     = 14400
+  nullable    = false
+
+  validation {
+    condition = (
+      var.dead_letter_give_up_seconds >= 60 && var.dead_letter_give_up_seconds <= 604800
+      && floor(var.dead_letter_give_up_seconds) == var.dead_letter_give_up_seconds
+    )
+    error_message = "dead_letter_give_up_seconds must be a whole number from 60 to 604800, got ${var.dead_letter_give_up_seconds}."
+  }
+}
+
+variable "dead_letter_bucket_arns" {
+  description = "ARNs of further buckets that subscriptions may name as dead-letter destination; the deployment's own needs no mention. A bucket of another account must allow s3:PutObject to the role of output dead_letter_role_arn, and so must a customer key with kms:GenerateDataKey."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition = alltrue([
+      for arn in var.dead_letter_bucket_arns : can(regex("^arn:aws[a-z-]*:s3:::[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", arn))
+    ])
+    error_message = "dead_letter_bucket_arns must be ARNs of whole buckets, such as arn:aws:s3:::my-dead-letters, got ${jsonencode(var.dead_letter_bucket_arns)}."
+  }
+}
+
+variable "config_cache_ms" {
+  description = "Milliseconds that ingest and dispatch use configuration they have read, 0 to 10000. manage waits as long before it answers a change, so that every publish after the answer sees it; longer ones would not leave it time to answer."
+  type        = number
+  default     = 2000
+  nullable    = false
+
+  validation {
+    condition = (
+      var.config_cache_ms >= 0 && var.config_cache_ms <= 10000 && floor(var.config_cache_ms) == var.config_cache_ms
+    )
+    error_message = "config_cache_ms must be a whole number from 0 to 10000, got ${var.config_cache_ms}."
+  }
+}
+
+variable "endpoint_allowed_networks" {
+  description = "Networks (CIDR, IPv4 or IPv6) whose private addresses and plain http endpoints are allowed. Empty, the default, allows https to public addresses only: whoever may create subscriptions could otherwise reach into these networks."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for network in var.endpoint_allowed_networks : can(cidrhost(network, 0))])
+    error_message = "endpoint_allowed_networks must be networks in CIDR notation, such as 10.1.0.0/16, got ${jsonencode(var.endpoint_allowed_networks)}."
+  }
+}
+
+variable "validation_origin" {
+  description = "Host name by which endpoints are asked for consent to CloudEvents (WebHook-Request-Origin), and that requests carry. The default is the only one that the trigger of Azure Functions answers."
+  type        = string
+  default     = "eventgrid.azure.net"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(\\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$", var.validation_origin))
+    error_message = "validation_origin must be a host name, such as events.example.com, got \"${var.validation_origin}\"."
+  }
+}
+
+variable "publish_rate_limit" {
+  description = "Requests per second that the publish API accepts on average, 1 to 100000; more are answered with 429. The account's quota, 10,000 unless raised, holds beside it."
+  type        = number
+  default     = 5000
+  nullable    = false
+
+  validation {
+    condition     = var.publish_rate_limit >= 1 && var.publish_rate_limit <= 100000
+    error_message = "publish_rate_limit must be 1 to 100000 requests per second, got ${var.publish_rate_limit}."
+  }
+}
+
+variable "publish_burst_limit" {
+  description = "Requests that the publish API accepts at once above the rate, 1 to 50000. The account's quota, 5,000 unless raised, holds beside it."
+  type        = number
+  default     = 2500
+  nullable    = false
+
+  validation {
+    condition = (
+      var.publish_burst_limit >= 1 && var.publish_burst_limit <= 50000
+      && floor(var.publish_burst_limit) == var.publish_burst_limit
+    )
+    error_message = "publish_burst_limit must be a whole number from 1 to 50000, got ${var.publish_burst_limit}."
+  }
+}
+
+variable "manage_authorization" {
+  description = "Who may call the manage API: AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route) or NONE (anyone; refused unless aws_endpoint_url is set)."
+  type        = string
+  default     = "AWS_IAM"
+  nullable    = false
+
+  validation {
+    condition     = contains(["AWS_IAM", "NONE"], var.manage_authorization)
+    error_message = "manage_authorization must be AWS_IAM or NONE, got \"${var.manage_authorization}\"."
+  }
+}
+
+variable "protect_data" {
+  description = "Whether destroying is refused while there is data: deletion protection of both tables, and no emptying of the dead-letter bucket. Set it to false and apply, then destroy."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "log_level" {
+  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost::delivery=debug (a filter of Rust's tracing). debug logs each step of each delivery."
+  type        = string
+  default     = "info"
+  nullable    = false
+
+  validation {
+    condition = alltrue([
+      for part in split(",", var.log_level) :
+      can(regex("^([A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*=)?(off|error|warn|info|debug|trace)$", part))
+    ])
+    error_message = "log_level must be off, error, warn, info, debug or trace, or a list of those with <module>= in front, got \"${var.log_level}\"."
+  }
+}
+
+variable "log_retention_days" {
+  description = "Days that CloudWatch keeps the functions' logs, one of the periods it knows: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288 or 3653. Never deleting is not offered."
+  type        = number
+  default     = 30
+  nullable    = false
+
+  validation {
+    condition = contains([
+      1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
+    ], var.log_retention_days)
+    error_message = "log_retention_days must be one of 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653, got ${var.log_retention_days}."
+  }
+}
+
+variable "alarm_topic_arns" {
+  description = "ARNs of SNS topics that are told when an alarm goes off, at most five (CloudWatch's limit). Empty: alarms only change colour."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition = length(var.alarm_topic_arns) <= 5 && alltrue([
+      for arn in var.alarm_topic_arns : can(regex("^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$", arn))
+    ])
+    error_message = "alarm_topic_arns must be at most five ARNs of SNS topics, got ${jsonencode(var.alarm_topic_arns)}."
+  }
+}

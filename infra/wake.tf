@@ -1,0 +1,90 @@
+# wake: once a minute, sends parked deliveries that are due soon back to their retry queues. Idempotent, so neither an overlap
+# nor a missed minute does harm.
+
+module "wake" {
+  source = "./modules/function"
+
+  name               = "${var.name_prefix}-wake"
+  region             = var.region
+  description        = "Gridpost: sends parked deliveries back to the retry queues when due"
+  zip_file           = "${local.functions_dir}/wake/bootstrap.zip"
+  architecture       = var.architecture
+  memory_mb          = local.memory_mb["wake"]
+  timeout_seconds    = local.timeout_seconds["wake"]
+  log_retention_days = var.log_retention_days
+
+  environment = merge(local.common_environment, {
+    GRIDPOST_STATE_TABLE      = local.state_table_name
+    GRIDPOST_RETRY_QUEUE_URLS = join(",", aws_sqs_queue.retry[*].url)
+  })
+
+  statements = [
+    {
+      sid       = "TakeParkedDeliveries"
+      actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:DeleteItem"]
+      resources = [local.state_table_arn]
+    },
+    {
+      sid       = "EnqueueRetries"
+      actions   = ["sqs:SendMessage"]
+      resources = local.retry_queue_arns
+    },
+  ]
+}
+
+# Role names are global in an account: the region keeps two deployments apart.
+resource "aws_iam_role" "wake_schedule" {
+  name        = "${var.name_prefix}-wake-schedule-${var.region}"
+  description = "Lets EventBridge Scheduler invoke ${var.name_prefix}-wake, and nothing else"
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "SchedulerOfThisAccount"
+      Effect    = "Allow"
+      Principal = { Service = "scheduler.amazonaws.com" }
+      Action    = "sts:AssumeRole"
+      Condition = { StringEquals = { "aws:SourceAccount" = local.account_id } }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "wake_schedule" {
+  name = "invoke-wake"
+  role = aws_iam_role.wake_schedule.id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid      = "InvokeWake"
+      Effect   = "Allow"
+      Action   = "lambda:InvokeFunction"
+      Resource = "arn:${local.partition}:lambda:${var.region}:${local.account_id}:function:${var.name_prefix}-wake"
+    }]
+  })
+}
+
+resource "aws_scheduler_schedule" "wake" {
+  # checkov:skip=CKV_AWS_297:the schedule carries no data worth a customer key
+  name                = "${var.name_prefix}-wake"
+  description         = "Runs wake: parked deliveries are looked for in buckets of a minute"
+  schedule_expression = "rate(1 minute)"
+
+  flexible_time_window {
+    mode = "OFF"
+  }
+
+  target {
+    arn      = module.wake.arn
+    role_arn = aws_iam_role.wake_schedule.arn
+    input    = jsonencode({})
+
+    # The next minute is the retry.
+    retry_policy {
+      maximum_event_age_in_seconds = 60
+      maximum_retry_attempts       = 0
+    }
+  }
+
+  depends_on = [aws_iam_role_policy.wake_schedule]
+}
