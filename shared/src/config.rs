@@ -1,1 +1,55 @@
-//! Settings of the functions, read once from the environment.
+//! Settings of the functions, read once from the environment that Terraform sets.
+
+use std::{env, fmt::Display, str::FromStr, time::Duration};
+
+/// A setting that is missing or can't be read. The function then refuses to start.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// The variable is not set.
+    #[error("the environment variable {0} is not set; Terraform sets it on every function")]
+    Missing(&'static str),
+    /// The variable's value is not of its form.
+    #[error("the environment variable {name} is wrong: {reason}")]
+    Wrong {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A setting as text.
+///
+/// # Errors
+///
+/// [`SettingError::Missing`] when the variable is not set.
+pub fn text(name: &'static str) -> Result<String, SettingError> {
+    env::var(name).map_err(|_| SettingError::Missing(name))
+}
+
+/// A setting of another type, or its default where the variable is not set.
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it is set and can't be read.
+pub fn parsed_or<T>(name: &'static str, default: T) -> Result<T, SettingError>
+where
+    T: FromStr<Err: Display>,
+{
+    match env::var(name) {
+        Ok(value) => value.parse().map_err(|error: T::Err| SettingError::Wrong {
+            name,
+            reason: format!("'{value}': {error}"),
+        }),
+        Err(_) => Ok(default),
+    }
+}
+
+/// How long configuration is kept in memory, from `GRIDPOST_CONFIG_CACHE_MS` (milliseconds).
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it is no number.
+pub fn configuration_kept_for() -> Result<Duration, SettingError> {
+    Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
+}

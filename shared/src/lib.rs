@@ -22,4 +22,5 @@ pub mod aws;
 pub mod config;
 pub mod configuration;
 pub mod endpoint;
+pub mod system;
 pub mod telemetry;

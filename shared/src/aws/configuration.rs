@@ -1,0 +1,1 @@
+//! Topics and event subscriptions in the configuration table.

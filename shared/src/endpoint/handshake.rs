@@ -1,0 +1,1 @@
+//! The endpoint proves that it wants our events.
