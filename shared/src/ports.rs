@@ -29,6 +29,9 @@ pub trait Dice: Send + Sync {
 
     /// An id that nobody else has.
     fn id(&self) -> Uuid;
+
+    /// A new access key: 32 bytes that nobody can guess. The real dice ask the operating system.
+    fn key(&self) -> [u8; 32];
 }
 
 /// A call to the world that did not succeed. It may have taken effect all the same.
@@ -156,6 +159,51 @@ pub trait Configuration: Send + Sync {
     async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError>;
 }
 
+/// The stored topics, as the resource API writes them.
+///
+/// A topic's revision moves with every change of the topic or of one of its event subscriptions,
+/// and every write names the revision it was decided on: what was decided on something that has
+/// changed since is not written.
+#[async_trait]
+pub trait TopicStore: Send + Sync {
+    /// All topics, by name. Strongly consistent.
+    async fn topics(&self) -> Result<Vec<Topic>, PortError>;
+
+    /// Writes a topic as revision `topic.revision + 1`, if the stored one still is
+    /// `topic.revision` (0: there is none).
+    async fn save(&self, topic: &Topic) -> Result<Saved, PortError>;
+
+    /// Deletes a topic, if the stored one still is `topic.revision`. Its event subscriptions must
+    /// have been deleted before.
+    async fn delete(&self, topic: &Topic) -> Result<Saved, PortError>;
+}
+
+/// The stored event subscriptions, as the resource API writes them. Every write moves the topic to
+/// revision `topic.revision + 1` in the same transaction, if it still is `topic.revision`.
+#[async_trait]
+pub trait SubscriptionStore: Send + Sync {
+    /// One event subscription. Strongly consistent.
+    async fn subscription(
+        &self,
+        key: &SubscriptionKey,
+    ) -> Result<Option<EventSubscription>, PortError>;
+
+    /// Writes an event subscription, new or in the place of the one of that name.
+    async fn save(
+        &self,
+        topic: &Topic,
+        subscription: &EventSubscription,
+    ) -> Result<Saved, PortError>;
+
+    /// Deletes event subscriptions of the topic by name, at most [`DELETED_AT_ONCE_MAX`]. One that
+    /// is gone already counts as deleted.
+    async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError>;
+}
+
+/// Most event subscriptions that one call deletes: a DynamoDB transaction takes 100 items, and one
+/// of them is the topic.
+pub const DELETED_AT_ONCE_MAX: usize = 99;
+
 /// Why an object was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
@@ -208,6 +256,56 @@ pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
 pub trait EndpointClient: Send + Sync {
     /// Makes one attempt. It never fails: whatever goes wrong is the answer's outcome.
     async fn attempt(&self, request: Request) -> Attempted;
+}
+
+/// A request by which an endpoint is asked whether it wants events.
+#[derive(Clone, Debug)]
+pub struct HandshakeRequest {
+    /// `POST` or `OPTIONS`.
+    pub method: http::Method,
+    /// The endpoint's URL, query included.
+    pub url: crate::secret::Secret,
+    /// Headers in the order they are sent.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body; empty for `OPTIONS`.
+    pub body: Vec<u8>,
+    /// How long the whole response may take.
+    pub wait: Duration,
+}
+
+/// What the endpoint said.
+#[derive(Clone, Debug)]
+pub struct HandshakeResponse {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers.
+    pub headers: http::HeaderMap,
+    /// The body, up to [`HANDSHAKE_BODY_BYTES_MAX`]; what exceeds it is not read.
+    pub body: Vec<u8>,
+}
+
+/// How much of a handshake's response body is read. The answer is below a hundred bytes.
+pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Why a handshake got no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// Not within the request's wait.
+    #[error("no response within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The connection failed; the text says at what, secrets left out.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+/// Asks endpoints whether they want events.
+#[async_trait]
+pub trait HandshakeClient: Send + Sync {
+    /// Sends one request and reads its response. Redirects are not followed.
+    async fn exchange(
+        &self,
+        request: HandshakeRequest,
+    ) -> Result<HandshakeResponse, HandshakeError>;
 }
 
 /// Counts what happens. Names are Event Grid's.
