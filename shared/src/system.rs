@@ -37,11 +37,23 @@ impl Dice for SystemDice {
         #[expect(clippy::disallowed_methods, reason = "this is the Dice port itself")]
         Uuid::new_v4()
     }
+
+    fn key(&self) -> [u8; 32] {
+        let mut key = [0; 32];
+        // A machine without randomness can't make ids either; no key is better than a weak one.
+        getrandom::fill(&mut key).expect("the operating system gives random bytes");
+        key
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_key_comes_twice() {
+        assert_ne!(SystemDice.key(), SystemDice.key());
+    }
 
     #[test]
     fn rolls_lie_between_zero_and_one() {
