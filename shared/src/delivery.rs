@@ -13,6 +13,7 @@ pub mod parking;
 pub mod policy;
 pub mod probation;
 pub mod profile;
+pub mod request;
 pub mod retry;
 pub mod state;
 
