@@ -204,6 +204,17 @@ pub trait SubscriptionStore: Send + Sync {
 /// of them is the topic.
 pub const DELETED_AT_ONCE_MAX: usize = 99;
 
+#[async_trait]
+impl<T: Configuration + ?Sized> Configuration for std::sync::Arc<T> {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        (**self).topic(name).await
+    }
+
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
+        (**self).subscriptions(topic).await
+    }
+}
+
 /// Why an object was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
