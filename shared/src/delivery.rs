@@ -130,6 +130,12 @@ impl Delivery {
         }
     }
 
+    /// The same delivery, not to be attempted before `due`.
+    #[must_use]
+    pub fn due_at(&self, due: Timestamp) -> Self {
+        Self { due: Some(due), ..self.clone() }
+    }
+
     /// The queue form, safe for SQS: see [`queue_text`].
     pub fn encode(&self) -> String {
         queue_text(serde_json::to_string(self).expect("a delivery has only string keys"))

@@ -99,24 +99,29 @@ pub async fn prepare(context: &Context, record: Record) -> Result<Prepared, Port
         Ok(delivery) => delivery,
         Err(error) => return settle::poison(context, &record, &error).await.map(Prepared::Settled),
     };
+    let state = match may_have_state(&record) {
+        true => context.states.load(delivery.id).await?,
+        false => None,
+    };
+    let standing = state.as_ref().map(|state| state.standing);
+    if let Some(Standing::Delivered | Standing::Ended) = standing {
+        return Ok(Prepared::Settled(Fate::Delete));
+    }
     let Some((topic, subscription)) = find_subscription(context, &delivery).await? else {
         settle::drop_events(context, &delivery, EndReason::SubscriptionDeleted);
         return Ok(Prepared::Settled(Fate::Delete));
     };
     let mut work = Work { record, delivery, topic, subscription, revision: 0, probes: false };
-    let mut due = work.delivery.due;
-    if may_have_state(&work.record)
-        && let Some(state) = context.states.load(work.delivery.id).await?
-    {
-        work.learn(&state);
-        match state.standing {
-            // Only a crash between its state and its successor leaves a first message behind.
-            Standing::Waiting { due: next } if work.record.queue != Queue::Dispatch => {
-                due = Some(next);
-            }
-            _ => return settle::follow(context, work, state.standing).await.map(Prepared::Settled),
-        }
+    if let Some(state) = &state {
+        work.learn(state);
     }
+    let due = match standing {
+        None => work.delivery.due,
+        Some(Standing::Waiting { due }) if work.record.queue != Queue::Dispatch => Some(due),
+        // Its end was not carried out, or a crash left a first message behind whose successor may
+        // never have been sent.
+        Some(standing) => return settled(settle::follow(context, work, standing).await),
+    };
     let now = context.clock.now();
     if let Some(due) = due.filter(|due| *due > now) {
         return settle::wait(context, &work, due).await.map(Prepared::Settled);

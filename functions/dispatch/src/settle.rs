@@ -141,7 +141,7 @@ pub async fn wait(context: &Context, work: &Work, due: Timestamp) -> Settled {
     let now = context.clock.now();
     let left = due.since(now);
     if work.record.queue == Queue::Dispatch {
-        let next = Delivery { due: Some(due), ..work.delivery.clone() };
+        let next = work.delivery.due_at(due);
         let queue = retry_queue(context, work);
         send(context, queue, work, next.encode(), parking::delay_s(left)).await?;
         return Ok(Fate::Delete);
@@ -165,7 +165,7 @@ async fn park(context: &Context, work: &Work, due: Timestamp) -> Settled {
     let Queue::Retry(shard) = work.record.queue else {
         return Err(PortError::new("parking a delivery", "it is not in a retry queue"));
     };
-    let next = Delivery { due: Some(due), ..work.delivery.clone() };
+    let next = work.delivery.due_at(due);
     let parked = Parked {
         id: work.delivery.id,
         due,
