@@ -149,6 +149,16 @@ pub trait ParkingLot: Send + Sync {
     async fn remove(&self, parked: &Parked) -> Result<(), PortError>;
 }
 
+/// How far wake has come.
+#[async_trait]
+pub trait WakeCursor: Send + Sync {
+    /// The first minute (since the Unix epoch) whose parked deliveries may not all have been sent.
+    async fn load(&self) -> Result<Option<i64>, PortError>;
+
+    /// Notes that minute.
+    async fn save(&self, minute: i64) -> Result<(), PortError>;
+}
+
 /// The stored topics and event subscriptions, as the data plane reads them.
 #[async_trait]
 pub trait Configuration: Send + Sync {
