@@ -21,7 +21,7 @@ module "wake" {
   statements = [
     {
       sid       = "TakeParkedDeliveries"
-      actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:DeleteItem"]
+      actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
     {
