@@ -173,7 +173,7 @@ run "wake_takes_parked_deliveries_to_the_retry_queues" {
       Statement = [
         {
           Sid      = "TakeParkedDeliveries", Effect = "Allow"
-          Action   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:DeleteItem"]
+          Action   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
