@@ -1,3 +1,16 @@
-//! Gridpost's command line.
+//! The binary `gridpost`: reads the command line, runs it, exits 0 (done), 1 (failed) or 2 (misuse).
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use gridpost_cli::arguments::Arguments;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let json = arguments.json;
+    match gridpost_cli::run(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => gridpost_cli::failure::report(&err, json),
+    }
+}

@@ -1,0 +1,93 @@
+//! The whole command line as types.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{down, listen, publish, subscription, topic, up};
+use crate::target::TargetArguments;
+
+/// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
+#[derive(Parser, Debug)]
+#[command(name = "gridpost", version, about, propagate_version = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Which deployment it is for.
+    #[command(flatten)]
+    pub target: TargetArguments,
+
+    /// Print results, and errors, as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Start the whole product on this machine and show that it delivers, retries and dead-letters
+    Up(up::UpArguments),
+    /// Say what of the local stack runs, where, and with which topics
+    Status,
+    /// Stop the local stack and remove everything but caches
+    Down(down::DownArguments),
+    /// Create, list, show or delete topics, or show their keys
+    #[command(subcommand)]
+    Topic(topic::TopicCommand),
+    /// Create, show, list or delete event subscriptions
+    #[command(subcommand)]
+    Subscription(subscription::SubscriptionCommand),
+    /// Publish an event
+    Publish(publish::PublishArguments),
+    /// Be an endpoint: print what arrives and answer as told
+    Listen(listen::ListenArguments),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_documented_lines_parse() {
+        for line in [
+            "up",
+            "up --no-demo",
+            "status --json",
+            "down --purge",
+            "topic create orders --schema CloudEventSchemaV1_0",
+            "topic keys orders --regenerate key1 --json",
+            "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \
+             --dead-letter-bucket B --max-attempts 5 --ttl 30m",
+            "subscription create --topic demo --name s1 --file s1.json",
+            "subscription list --topic demo --manage-url https://a.execute-api.eu-north-1.amazonaws.com",
+            "publish --topic demo --type T --subject S --data @event.json",
+            "publish --topic demo --file body.json --key K",
+            "listen --port 9000 --answer 500,500,200 --delay 2s",
+        ] {
+            let words = std::iter::once("gridpost").chain(line.split_whitespace());
+            assert!(Arguments::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for line in [
+            "subscription create --topic demo --name s1",
+            "subscription create --topic demo --name s1 --endpoint http://e --file s1.json",
+            "subscription create --topic demo --name s1 --endpoint http://e --ttl 30s",
+            "subscription create --topic demo --name s1 --endpoint http://e --dead-letter-prefix p",
+            "publish --topic demo --file body.json --data {}",
+            "listen --answer teapot",
+        ] {
+            let words = std::iter::once("gridpost").chain(line.split_whitespace());
+            assert!(Arguments::try_parse_from(words).is_err(), "{line}");
+        }
+    }
+}

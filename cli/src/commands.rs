@@ -1,0 +1,24 @@
+//! One file per command.
+
+pub mod down;
+pub mod listen;
+pub mod publish;
+pub mod status;
+pub mod subscription;
+pub mod topic;
+pub mod up;
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+
+/// Reads a file, or standard input when it is called `-`.
+fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path != Path::new("-") {
+        return std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
+    Ok(bytes)
+}

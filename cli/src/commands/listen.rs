@@ -1,0 +1,151 @@
+//! `gridpost listen`: an endpoint to try things with.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use crate::answers::Answers;
+use crate::output::{self, Output};
+use crate::receiver::{Arrival, Behaviour, Purpose, Receiver};
+use crate::wall_clock;
+
+/// Characters of a body printed as text.
+const BODY_CHARS_MAX: usize = 4_000;
+
+/// Headers that say something about a delivery. The rest is left out of the printed text.
+const HEADERS_OF_INTEREST: [&str; 4] = ["content-type", "origin", "authorization", "user-agent"];
+const HEADER_PREFIXES_OF_INTEREST: [&str; 4] = ["aeg-", "webhook-", "ce-", "x-"];
+
+/// How the endpoint behaves.
+#[derive(Args, Debug)]
+pub struct ListenArguments {
+    /// Port on 127.0.0.1 (0: a free one)
+    #[arg(long, default_value_t = 9000)]
+    port: u16,
+
+    /// Status to answer; several are given out in order, the last one repeats: 500,500,200
+    #[arg(long, value_name = "STATUS,…", default_value = "200")]
+    answer: Answers,
+
+    /// Time before each answer: 500ms, 2s, 1m
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    delay: Delay,
+}
+
+/// A duration on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Delay(Duration);
+
+impl FromStr for Delay {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, Self::Err> {
+        let refused = || format!("`{given}` is no time: write 500ms, 2s or 1m");
+        let digits = given.find(|c: char| !c.is_ascii_digit()).unwrap_or(given.len());
+        let (count, unit) = given.split_at(digits);
+        let count: u64 = count.parse().map_err(|_| refused())?;
+        match unit {
+            "ms" => Ok(Self(Duration::from_millis(count))),
+            "s" => Ok(Self(Duration::from_secs(count))),
+            "m" => count.checked_mul(60).map(Duration::from_secs).map(Self).ok_or_else(refused),
+            _ => Err(refused()),
+        }
+    }
+}
+
+/// Listens until it is interrupted.
+///
+/// # Errors
+///
+/// When the port is taken.
+pub async fn run(arguments: ListenArguments, output: Output) -> anyhow::Result<()> {
+    let (sender, mut arrivals) = mpsc::unbounded_channel();
+    let behaviour = Behaviour { answers: arguments.answer, delay: arguments.delay.0 };
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
+    let receiver = Receiver::start(address, HashMap::new(), behaviour, sender).await?;
+    eprintln!("listening on {} (Ctrl-C ends it); as an endpoint:", receiver.url("/"));
+    eprintln!(
+        "  gridpost subscription create --topic demo --name listen --endpoint {}",
+        receiver.url("/hook")
+    );
+    loop {
+        tokio::select! {
+            arrival = arrivals.recv() => match arrival {
+                Some(arrival) => {
+                    let time = wall_clock::now_rfc3339();
+                    let document = as_json(&arrival, &time);
+                    if output.is_json() {
+                        output::line(&document.to_string());
+                    } else {
+                        output::line(&as_text(&arrival, &time));
+                    }
+                }
+                None => return Ok(()),
+            },
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+        }
+    }
+}
+
+fn headers(arrival: &Arrival) -> impl Iterator<Item = (&str, String)> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    arrival.headers.iter().map(move |(name, value)| (name.as_str(), text(value.as_bytes())))
+}
+
+fn as_json(arrival: &Arrival, time: &str) -> Value {
+    let headers: Map<String, Value> =
+        headers(arrival).map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let body = serde_json::from_slice(&arrival.body)
+        .unwrap_or_else(|_| json!(String::from_utf8_lossy(&arrival.body)));
+    json!({
+        "time": time,
+        "purpose": if arrival.purpose == Purpose::Handshake { "handshake" } else { "delivery" },
+        "method": arrival.method,
+        "path": arrival.path,
+        "status": arrival.status,
+        "headers": headers,
+        "body": body,
+    })
+}
+
+fn as_text(arrival: &Arrival, time: &str) -> String {
+    let note = if arrival.purpose == Purpose::Handshake { " (handshake)" } else { "" };
+    let mut lines =
+        vec![format!("{time}  {} {}  → {}{note}", arrival.method, arrival.path, arrival.status)];
+    let shown = headers(arrival).filter(|(name, _)| {
+        HEADERS_OF_INTEREST.contains(name)
+            || HEADER_PREFIXES_OF_INTEREST.iter().any(|prefix| name.starts_with(prefix))
+    });
+    lines.extend(shown.map(|(name, value)| format!("  {name}: {value}")));
+    let body = match serde_json::from_slice::<Value>(&arrival.body) {
+        Ok(document) => output::pretty(&document),
+        Err(_) => String::from_utf8_lossy(&arrival.body).into_owned(),
+    };
+    let cut = body.char_indices().nth(BODY_CHARS_MAX).map_or(body.len(), |(index, _)| index);
+    lines.extend(body[..cut].lines().map(|line| format!("  {line}")));
+    if cut < body.len() {
+        lines.push(format!("  … {} bytes in all (--json shows them)", arrival.body.len()));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_read_with_their_unit() {
+        for (given, want_ms) in [("0s", 0), ("500ms", 500), ("2s", 2_000), ("1m", 60_000)] {
+            assert_eq!(given.parse(), Ok(Delay(Duration::from_millis(want_ms))), "{given}");
+        }
+        for given in ["", "2", "s", "-1s", "1.5s", "2h", "99999999999999999999s"] {
+            assert!(given.parse::<Delay>().is_err(), "{given}");
+        }
+    }
+}

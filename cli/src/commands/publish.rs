@@ -1,0 +1,255 @@
+//! `gridpost publish`: one event from flags, or a request body as it is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::commands::read_input;
+use crate::failure::{Misuse, Refusal};
+use crate::output::Output;
+use crate::target::{Target, TargetArguments};
+use crate::{http_client, wall_clock};
+
+/// What to publish.
+#[derive(Args, Debug)]
+pub struct PublishArguments {
+    /// The topic
+    #[arg(long)]
+    topic: String,
+
+    /// Event type
+    #[arg(
+        long = "type",
+        value_name = "TYPE",
+        default_value = "Gridpost.Sample",
+        conflicts_with = "file"
+    )]
+    event_type: String,
+
+    /// Subject
+    #[arg(long, default_value = "gridpost/publish", conflicts_with = "file")]
+    subject: String,
+
+    /// Event data: JSON, or @FILE (@-: standard input)
+    #[arg(long, value_name = "JSON|@FILE", default_value = "{}", conflicts_with = "file")]
+    data: String,
+
+    /// Event id [default: a random one]
+    #[arg(long, conflicts_with = "file")]
+    id: Option<String>,
+
+    /// CloudEvents source
+    #[arg(long, default_value = "/gridpost/publish", conflicts_with = "file")]
+    source: String,
+
+    /// The whole request body (`-`: standard input)
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Content type of the request body [default: what the topic's schema asks for]
+    #[arg(long, value_name = "TYPE", requires = "file")]
+    content_type: Option<String>,
+
+    /// Topic key [default: asked of the manage API]
+    #[arg(long, env = "GRIDPOST_KEY", hide_env_values = true)]
+    key: Option<String>,
+}
+
+/// A topic's input schema, as far as it shapes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputSchema {
+    EventGrid,
+    CloudEvents,
+    Custom,
+}
+
+impl InputSchema {
+    fn of_topic(topic: &Value) -> anyhow::Result<Self> {
+        match topic.pointer("/properties/inputSchema").and_then(Value::as_str) {
+            Some("EventGridSchema") | None => Ok(Self::EventGrid),
+            Some("CloudEventSchemaV1_0") => Ok(Self::CloudEvents),
+            Some("CustomEventSchema") => Ok(Self::Custom),
+            Some(other) => Err(anyhow!("the topic's schema {other} is not known to this gridpost")),
+        }
+    }
+
+    /// The content type for `body`: CloudEvents name a single event and a batch differently.
+    fn content_type(self, body: &[u8]) -> &'static str {
+        let is_array = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+        match self {
+            Self::CloudEvents if is_array => "application/cloudevents-batch+json; charset=utf-8",
+            Self::CloudEvents => "application/cloudevents+json; charset=utf-8",
+            Self::EventGrid | Self::Custom => "application/json; charset=utf-8",
+        }
+    }
+}
+
+/// The event that flags describe, ready to be sent.
+struct Event<'a> {
+    id: &'a str,
+    event_type: &'a str,
+    subject: &'a str,
+    source: &'a str,
+    time: &'a str,
+    data: Value,
+}
+
+impl Event<'_> {
+    /// The request body in the topic's schema.
+    fn body(self, schema: InputSchema) -> Value {
+        match schema {
+            InputSchema::EventGrid => json!([{
+                "id": self.id,
+                "eventType": self.event_type,
+                "subject": self.subject,
+                "eventTime": self.time,
+                "data": self.data,
+                "dataVersion": "1.0",
+            }]),
+            InputSchema::CloudEvents => json!({
+                "specversion": "1.0",
+                "id": self.id,
+                "type": self.event_type,
+                "source": self.source,
+                "subject": self.subject,
+                "time": self.time,
+                "data": self.data,
+            }),
+            // A custom event is whatever its publisher makes it.
+            InputSchema::Custom => json!([self.data]),
+        }
+    }
+}
+
+/// Runs `gridpost publish`.
+///
+/// # Errors
+///
+/// A refusal by the server, a misuse, or a transport failure.
+pub async fn run(
+    arguments: PublishArguments,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let target = target.resolve()?;
+    let topic = describe_topic(&arguments, &target).await?;
+    let schema = InputSchema::of_topic(&topic)?;
+    let id = arguments.id.clone().unwrap_or_else(wall_clock::random_id);
+    let body = body(&arguments, schema, &id)?;
+    let content_type = arguments.content_type.as_deref().unwrap_or(schema.content_type(&body));
+    let url = events_url(&arguments.topic, &topic, &target)?;
+    let key = key(&arguments, &target).await?;
+    let request = http_client::for_url(&url)?.post(&url).header("content-type", content_type);
+    let answer = request.header("aeg-sas-key", key).body(body).send().await;
+    let answer = answer.with_context(|| format!("POST {url} got no answer"))?;
+    let status = answer.status().as_u16();
+    if status != 200 {
+        return Err(Refusal::from_answer(status, &answer.text().await.unwrap_or_default()).into());
+    }
+    let id = arguments.file.is_none().then_some(id);
+    let document = json!({"topic": arguments.topic, "url": url, "status": status, "id": id});
+    output.print(&document, |_| match &id {
+        Some(id) => format!("published event {id} to {}", arguments.topic),
+        None => format!("published to {}", arguments.topic),
+    });
+    Ok(())
+}
+
+/// The topic's document; an empty one when only the publish API is known and a raw body is sent.
+async fn describe_topic(arguments: &PublishArguments, target: &Target) -> anyhow::Result<Value> {
+    if target.has_manage_url() {
+        return target.manage_api().await?.topic(&arguments.topic).await;
+    }
+    if arguments.file.is_some() && arguments.content_type.is_some() {
+        return Ok(Value::Null);
+    }
+    let advice = "the topic's schema is not known without the manage API: give --manage-url, or --file with \
+                  --content-type";
+    Err(Misuse(advice.to_owned()).into())
+}
+
+fn events_url(name: &str, topic: &Value, target: &Target) -> anyhow::Result<String> {
+    let by_topic =
+        || topic.pointer("/properties/endpoint").and_then(Value::as_str).map(str::to_owned);
+    target.events_url(name).or_else(by_topic).ok_or_else(|| {
+        Misuse("the publish API is not known: give --publish-url (GRIDPOST_PUBLISH_URL)".to_owned())
+            .into()
+    })
+}
+
+async fn key(arguments: &PublishArguments, target: &Target) -> anyhow::Result<String> {
+    if let Some(key) = &arguments.key {
+        return Ok(key.clone());
+    }
+    if !target.has_manage_url() {
+        return Err(Misuse("no topic key: give --key (GRIDPOST_KEY)".to_owned()).into());
+    }
+    let keys = target.manage_api().await?.keys(&arguments.topic).await?;
+    let key = keys.get("key1").and_then(Value::as_str).context("the manage API gave no key1")?;
+    Ok(key.to_owned())
+}
+
+fn body(arguments: &PublishArguments, schema: InputSchema, id: &str) -> anyhow::Result<Vec<u8>> {
+    if let Some(file) = &arguments.file {
+        return read_input(file);
+    }
+    let data = match arguments.data.strip_prefix('@') {
+        Some(file) => read_input(Path::new(file))?,
+        None => arguments.data.clone().into_bytes(),
+    };
+    let data =
+        serde_json::from_slice(&data).map_err(|err| Misuse(format!("--data is no JSON: {err}")))?;
+    let time = wall_clock::now_rfc3339();
+    let PublishArguments { event_type, subject, source, .. } = arguments;
+    let event = Event { id, event_type, subject, source, time: &time, data };
+    Ok(event.body(schema).to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_type_follows_schema_and_shape() {
+        use InputSchema::*;
+        for (schema, body, want) in [
+            (EventGrid, "[]", "application/json; charset=utf-8"),
+            (Custom, "{}", "application/json; charset=utf-8"),
+            (CloudEvents, " {}", "application/cloudevents+json; charset=utf-8"),
+            (CloudEvents, "\n [", "application/cloudevents-batch+json; charset=utf-8"),
+        ] {
+            assert_eq!(schema.content_type(body.as_bytes()), want, "{schema:?} {body}");
+        }
+    }
+
+    #[test]
+    fn each_schema_has_its_envelope() {
+        let event = || Event {
+            id: "1",
+            event_type: "T",
+            subject: "s",
+            source: "/src",
+            time: "2030-01-02T03:04:05Z",
+            data: json!({"a": 1}),
+        };
+        let event_grid = json!([{"id": "1", "eventType": "T", "subject": "s", "data": {"a": 1},
+            "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1.0"}]);
+        let cloud_event = json!({"specversion": "1.0", "id": "1", "type": "T", "source": "/src",
+            "subject": "s", "time": "2030-01-02T03:04:05Z", "data": {"a": 1}});
+        assert_eq!(event().body(InputSchema::EventGrid), event_grid);
+        assert_eq!(event().body(InputSchema::CloudEvents), cloud_event);
+        assert_eq!(event().body(InputSchema::Custom), json!([{"a": 1}]));
+    }
+
+    #[test]
+    fn an_unknown_schema_is_no_guess() {
+        let topic = |schema: &str| json!({"properties": {"inputSchema": schema}});
+        assert_eq!(
+            InputSchema::of_topic(&topic("CustomEventSchema")).ok(),
+            Some(InputSchema::Custom)
+        );
+        assert!(InputSchema::of_topic(&topic("Other")).is_err());
+    }
+}

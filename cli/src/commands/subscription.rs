@@ -1,0 +1,163 @@
+//! `gridpost subscription`: create, show, list, delete.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::commands::read_input;
+use crate::document::SubscriptionFlags;
+use crate::output::{self, Output, text_at};
+use crate::target::TargetArguments;
+
+/// What to do with event subscriptions.
+#[derive(Subcommand, Debug)]
+pub enum SubscriptionCommand {
+    /// Create an event subscription, or replace the one of that name
+    Create(Box<CreateArguments>),
+    /// Show one event subscription
+    Show(NamedArguments),
+    /// List the event subscriptions of a topic
+    List {
+        /// The topic
+        #[arg(long)]
+        topic: String,
+    },
+    /// Delete an event subscription
+    Delete(NamedArguments),
+}
+
+/// Which event subscription.
+#[derive(Args, Debug)]
+pub struct NamedArguments {
+    /// The topic
+    #[arg(long)]
+    topic: String,
+
+    /// The event subscription: 3 to 64 letters, digits and hyphens
+    #[arg(long)]
+    name: String,
+}
+
+/// What to create, from flags or from a document.
+#[derive(Args, Debug)]
+pub struct CreateArguments {
+    #[command(flatten)]
+    named: NamedArguments,
+
+    /// The event subscription as a JSON document, in Event Grid's ARM shape (`-`: standard input)
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    #[command(flatten)]
+    flags: SubscriptionFlags,
+}
+
+impl CreateArguments {
+    fn document(&self) -> anyhow::Result<Value> {
+        let Some(file) = &self.file else { return Ok(self.flags.to_document()) };
+        serde_json::from_slice(&read_input(file)?)
+            .with_context(|| format!("{} is no JSON document", file.display()))
+    }
+}
+
+/// Runs `gridpost subscription`.
+///
+/// # Errors
+///
+/// A refusal by the server, a misuse, or a transport failure.
+pub async fn run(
+    command: SubscriptionCommand,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let api = target.resolve()?.manage_api().await?;
+    match command {
+        SubscriptionCommand::Create(create) => {
+            let NamedArguments { topic, name } = &create.named;
+            let reply = api.put_subscription(topic, name, &create.document()?).await?;
+            let done = if reply.status == 201 { "created" } else { "updated" };
+            output.print(&reply.document, |document| format!("{done}\n{}", describe(document)));
+        }
+        SubscriptionCommand::Show(NamedArguments { topic, name }) => {
+            output.print(&api.subscription(&topic, &name).await?, describe);
+        }
+        SubscriptionCommand::List { topic } => {
+            let subscriptions = api.subscriptions(&topic).await?;
+            output.print(&json!({ "value": subscriptions }), |_| list(&topic, &subscriptions));
+        }
+        SubscriptionCommand::Delete(NamedArguments { topic, name }) => {
+            let reply = api.delete_subscription(&topic, &name).await?;
+            let done = if reply.status == 204 { "was not there" } else { "deleted" };
+            let document = json!({"topic": topic, "name": name, "status": reply.status});
+            output
+                .print(&document, |_| format!("event subscription {name} of topic {topic} {done}"));
+        }
+    }
+    Ok(())
+}
+
+/// The destination as a user knows it; a webhook's URL is shown without its query, which is a secret.
+fn destination(subscription: &Value) -> String {
+    let at = |member: &str| {
+        let pointer = format!("/properties/destination/properties/{member}");
+        subscription.pointer(&pointer).and_then(Value::as_str)
+    };
+    at("endpointBaseUrl").or(at("endpointUrl")).or(at("resourceId")).unwrap_or("-").to_owned()
+}
+
+/// A number of a document by its pointer.
+fn number_at(document: &Value, pointer: &str) -> String {
+    document.pointer(pointer).map_or_else(|| "-".to_owned(), Value::to_string)
+}
+
+fn describe(subscription: &Value) -> String {
+    let at = |pointer| text_at(subscription, pointer).to_owned();
+    let types =
+        subscription.pointer("/properties/filter/includedEventTypes").and_then(Value::as_array);
+    let types =
+        types.map(|types| types.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "));
+    let dead_letter = match at("/properties/deadLetterDestination/properties/bucketName") {
+        none if none == "-" => "none: undeliverable events are dropped".to_owned(),
+        bucket => format!(
+            "s3://{bucket}/{}",
+            match at("/properties/deadLetterDestination/properties/prefix") {
+                none if none == "-" => String::new(),
+                prefix => prefix,
+            }
+        ),
+    };
+    let policy = format!(
+        "{} attempts, {} minutes",
+        number_at(subscription, "/properties/retryPolicy/maxDeliveryAttempts"),
+        number_at(subscription, "/properties/retryPolicy/eventTimeToLiveInMinutes"),
+    );
+    let row = |name: &str, value: String| [name.to_owned(), value];
+    output::columns(&[
+        row("event subscription", at("/name")),
+        row("state", at("/properties/provisioningState")),
+        row("endpoint", destination(subscription)),
+        row(
+            "event types",
+            types.filter(|types| !types.is_empty()).unwrap_or_else(|| "all".to_owned()),
+        ),
+        row("delivery schema", at("/properties/eventDeliverySchema")),
+        row("retry policy", policy),
+        row("dead letters", dead_letter),
+    ])
+}
+
+fn list(topic: &str, subscriptions: &[Value]) -> String {
+    if subscriptions.is_empty() {
+        return format!(
+            "no event subscriptions; create one: gridpost subscription create --topic {topic} --name <name> --endpoint <url>"
+        );
+    }
+    let row = |subscription: &Value| {
+        let at = |pointer| text_at(subscription, pointer).to_owned();
+        [at("/name"), at("/properties/provisioningState"), destination(subscription)]
+    };
+    let head = ["EVENT SUBSCRIPTION", "STATE", "ENDPOINT"].map(str::to_owned);
+    output::columns(&std::iter::once(head).chain(subscriptions.iter().map(row)).collect::<Vec<_>>())
+}

@@ -1,0 +1,139 @@
+//! `gridpost topic`: create, list, show, delete, keys.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::commands::read_input;
+use crate::output::{self, Output, text_at};
+use crate::target::TargetArguments;
+
+/// What to do with topics.
+#[derive(Subcommand, Debug)]
+pub enum TopicCommand {
+    /// Create a topic, or update the one of that name
+    Create(CreateArguments),
+    /// List all topics
+    List,
+    /// Show one topic
+    Show {
+        /// The topic
+        topic: String,
+    },
+    /// Delete a topic and its event subscriptions
+    Delete {
+        /// The topic
+        topic: String,
+    },
+    /// Show the two keys that publishers authenticate with
+    Keys {
+        /// The topic
+        topic: String,
+        /// Replace this key by a new one first
+        #[arg(long, value_name = "KEY", value_parser = ["key1", "key2"])]
+        regenerate: Option<String>,
+    },
+}
+
+/// Flags that describe a topic.
+#[derive(Args, Debug)]
+pub struct CreateArguments {
+    /// The topic: 3 to 50 letters, digits and hyphens
+    topic: String,
+
+    /// Schema of the events that publishers send: EventGridSchema, CloudEventSchemaV1_0, CustomEventSchema
+    #[arg(long, value_name = "SCHEMA", default_value = "EventGridSchema", conflicts_with = "file")]
+    schema: String,
+
+    /// `custom` or `namespace`
+    #[arg(long, default_value = "custom", conflicts_with = "file")]
+    kind: String,
+
+    /// Refuse keys and SAS tokens
+    #[arg(long, conflicts_with = "file")]
+    disable_local_auth: bool,
+
+    /// The topic as a JSON document (`-`: standard input)
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl CreateArguments {
+    fn document(&self) -> anyhow::Result<Value> {
+        let Some(file) = &self.file else {
+            let mut properties = json!({ "inputSchema": self.schema });
+            if self.disable_local_auth {
+                properties["disableLocalAuth"] = json!(true);
+            }
+            return Ok(json!({"kind": self.kind, "properties": properties}));
+        };
+        serde_json::from_slice(&read_input(file)?)
+            .with_context(|| format!("{} is no JSON document", file.display()))
+    }
+}
+
+/// Runs `gridpost topic`.
+///
+/// # Errors
+///
+/// A refusal by the server, a misuse, or a transport failure.
+pub async fn run(
+    command: TopicCommand,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let api = target.resolve()?.manage_api().await?;
+    match command {
+        TopicCommand::Create(create) => {
+            let reply = api.put_topic(&create.topic, &create.document()?).await?;
+            let done = if reply.status == 201 { "created" } else { "updated" };
+            output.print(&reply.document, |topic| format!("{done}\n{}", describe(topic)));
+        }
+        TopicCommand::List => {
+            let topics = api.topics().await?;
+            output.print(&json!({ "value": topics }), |_| list(&topics));
+        }
+        TopicCommand::Show { topic } => output.print(&api.topic(&topic).await?, describe),
+        TopicCommand::Delete { topic } => {
+            let reply = api.delete_topic(&topic).await?;
+            let done = if reply.status == 204 { "was not there" } else { "deleted" };
+            let document = json!({"topic": topic, "status": reply.status});
+            output.print(&document, |_| format!("topic {topic} {done}"));
+        }
+        TopicCommand::Keys { topic, regenerate } => {
+            let keys = match regenerate {
+                Some(key_name) => api.regenerate_key(&topic, &key_name).await?,
+                None => api.keys(&topic).await?,
+            };
+            output.print(&keys, |keys| {
+                format!("key1  {}\nkey2  {}", text_at(keys, "/key1"), text_at(keys, "/key2"))
+            });
+        }
+    }
+    Ok(())
+}
+
+fn describe(topic: &Value) -> String {
+    let at = |pointer| text_at(topic, pointer).to_owned();
+    output::columns(&[
+        ["topic".to_owned(), at("/name")],
+        ["kind".to_owned(), at("/kind")],
+        ["input schema".to_owned(), at("/properties/inputSchema")],
+        ["endpoint".to_owned(), at("/properties/endpoint")],
+        ["state".to_owned(), at("/properties/provisioningState")],
+    ])
+}
+
+fn list(topics: &[Value]) -> String {
+    if topics.is_empty() {
+        return "no topics; create one: gridpost topic create <name>".to_owned();
+    }
+    let row = |topic: &Value| {
+        ["/name", "/kind", "/properties/inputSchema", "/properties/endpoint"]
+            .map(|pointer| text_at(topic, pointer).to_owned())
+    };
+    let head = ["TOPIC", "KIND", "INPUT SCHEMA", "ENDPOINT"].map(str::to_owned);
+    output::columns(&std::iter::once(head).chain(topics.iter().map(row)).collect::<Vec<_>>())
+}

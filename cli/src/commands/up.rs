@@ -1,0 +1,124 @@
+//! `gridpost up`: the whole product on this machine, shown to work.
+
+use std::env;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::local::connection::Connection;
+use crate::local::demonstration::{self, Shown};
+use crate::local::stack::{self, Settings};
+use crate::output::{self, Output};
+use crate::progress::Progress;
+use crate::target::TargetArguments;
+
+/// What to do once the stack is up.
+#[derive(Args, Debug)]
+pub struct UpArguments {
+    /// Leave the demonstration out
+    #[arg(long)]
+    no_demo: bool,
+}
+
+/// Runs `gridpost up`. The stack stays up, also when its demonstration fails.
+///
+/// # Errors
+///
+/// What is missing on this machine, the step that failed, or the case that did not show what it should.
+pub async fn run(
+    arguments: UpArguments,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let settings = Settings::find(target.home.as_deref())?;
+    let progress = Progress::on_stderr();
+    let stack = stack::up(&settings, &progress).await?;
+    let shown = match arguments.no_demo {
+        true => Vec::new(),
+        false => demonstration::run(&stack, &progress).await?,
+    };
+    let cases = shown.iter().map(|case| json!({"title": case.title, "lines": case.lines}));
+    let mut document = serde_json::to_value(&stack.connection)?;
+    document["demonstration"] = cases.collect();
+    output.print(&document, |_| summary(&stack.connection, &shown, &invocation()));
+    Ok(())
+}
+
+/// How this program was called, so that the commands shown can be pasted.
+fn invocation() -> String {
+    if env::var_os("CARGO_MANIFEST_DIR").is_some() {
+        return "cargo run -q --".to_owned();
+    }
+    env::args().next().unwrap_or_else(|| "gridpost".to_owned())
+}
+
+fn summary(connection: &Connection, shown: &[Shown], gridpost: &str) -> String {
+    let mut lines = vec![String::new()];
+    if !shown.is_empty() {
+        lines.push("What you saw:".to_owned());
+    }
+    for case in shown {
+        lines.push(format!("  ✓ {}", case.title));
+        lines.extend(case.lines.iter().map(|line| format!("      {line}")));
+    }
+    lines.push(String::new());
+    lines.push("Gridpost is up:".to_owned());
+    let topic = connection.topics.get("demo");
+    let row = |name: &str, value: &str| [format!("  {name}"), value.to_owned()];
+    let first_key = topic.and_then(|topic| topic.keys.first());
+    lines.push(output::columns(&[
+        row("publish to", topic.map_or("-", |topic| topic.endpoint.as_str())),
+        row("with aeg-sas-key", first_key.map_or("-", String::as_str)),
+        row("manage API", &connection.manage_url),
+        row("dead letters", &format!("s3://{}", connection.dead_letter_bucket)),
+        row("AWS_ENDPOINT_URL", &connection.emulator_url),
+    ]));
+    lines.push(String::new());
+    lines.push("Try next (the first line in a terminal of its own):".to_owned());
+    let port = 9000;
+    for command in [
+        format!("listen --port {port} --answer 500,200"),
+        format!(
+            "subscription create --topic demo --name first --endpoint http://127.0.0.1:{port}/hook"
+        ),
+        "publish --topic demo --type Sample.Greeting --data '{\"hello\":\"world\"}'".to_owned(),
+        "status".to_owned(),
+        "down".to_owned(),
+    ] {
+        lines.push(format!("  {gridpost} {command}"));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::local::connection::TopicConnection;
+
+    #[test]
+    fn the_summary_can_be_pasted_from() {
+        let topic = TopicConnection {
+            endpoint: "http://p/topics/demo/api/events".into(),
+            keys: vec!["k1".into()],
+        };
+        let connection = Connection {
+            publish_url: "http://p".into(),
+            manage_url: "http://m".into(),
+            emulator_url: "http://a".into(),
+            dead_letter_bucket: "b".into(),
+            topics: BTreeMap::from([("demo".to_owned(), topic)]),
+        };
+        let shown = [Shown { title: "It works", lines: vec!["attempt 1".into()] }];
+        let text = summary(&connection, &shown, "cargo run -q --");
+        for part in [
+            "✓ It works",
+            "http://p/topics/demo/api/events",
+            "k1",
+            "cargo run -q -- publish --topic demo",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+}

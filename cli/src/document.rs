@@ -1,0 +1,197 @@
+//! An event subscription's JSON document from flags, in Event Grid's ARM shape.
+
+use std::str::FromStr;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+/// An event time-to-live in whole minutes. Its range is for the server to judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeToLive {
+    minutes: u32,
+}
+
+/// Why a time-to-live was refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is no time-to-live: write minutes, hours or days, as in 30m, 24h or 1d")]
+pub struct TimeToLiveError {
+    given: String,
+}
+
+impl FromStr for TimeToLive {
+    type Err = TimeToLiveError;
+
+    fn from_str(given: &str) -> Result<Self, Self::Err> {
+        let refused = || TimeToLiveError { given: given.to_owned() };
+        let unit = given.chars().last().ok_or_else(refused)?;
+        let (count, unit_minutes) = match unit {
+            'm' => (&given[..given.len() - 1], 1),
+            'h' => (&given[..given.len() - 1], 60),
+            'd' => (&given[..given.len() - 1], 1_440),
+            _ => (given, 1),
+        };
+        if count.is_empty() || !count.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(refused());
+        }
+        let count: u32 = count.parse().map_err(|_| refused())?;
+        count.checked_mul(unit_minutes).map(|minutes| Self { minutes }).ok_or_else(refused)
+    }
+}
+
+/// Flags that describe an event subscription. What is not given is left to the server's defaults.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SubscriptionFlags {
+    /// URL that receives the events
+    #[arg(long, value_name = "URL", required_unless_present = "file", conflicts_with = "file")]
+    pub endpoint: Option<String>,
+
+    /// Schema in which events are delivered: EventGridSchema, CloudEventSchemaV1_0, CustomInputSchema
+    #[arg(long, value_name = "SCHEMA", conflicts_with = "file")]
+    pub delivery_schema: Option<String>,
+
+    /// Only events of these types
+    #[arg(long, value_name = "TYPE,…", value_delimiter = ',', conflicts_with = "file")]
+    pub included_event_types: Vec<String>,
+
+    /// Only events whose subject begins with this
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    pub subject_begins_with: Option<String>,
+
+    /// Only events whose subject ends with this
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    pub subject_ends_with: Option<String>,
+
+    /// Delivery attempts before the event is dead-lettered or dropped, 1 to 30
+    #[arg(long, value_name = "COUNT", conflicts_with = "file")]
+    pub max_attempts: Option<u32>,
+
+    /// Event time-to-live, 1 minute to 24 hours: 30m, 24h
+    #[arg(long, value_name = "TIME", conflicts_with = "file")]
+    pub ttl: Option<TimeToLive>,
+
+    /// S3 bucket for events that could not be delivered
+    #[arg(long, value_name = "BUCKET", conflicts_with = "file")]
+    pub dead_letter_bucket: Option<String>,
+
+    /// What the names of dead-letter objects begin with
+    #[arg(long, value_name = "TEXT", requires = "dead_letter_bucket", conflicts_with = "file")]
+    pub dead_letter_prefix: Option<String>,
+
+    /// Events in one request at most, 1 to 5000
+    #[arg(long, value_name = "COUNT", conflicts_with = "file")]
+    pub max_events_per_batch: Option<u32>,
+
+    /// Preferred size of a batch in kilobytes, 1 to 1024
+    #[arg(long, value_name = "KILOBYTES", conflicts_with = "file")]
+    pub preferred_batch_kb: Option<u32>,
+}
+
+impl SubscriptionFlags {
+    /// The document that these flags describe.
+    pub fn to_document(&self) -> Value {
+        let mut properties = Map::new();
+        let destination = members([
+            ("endpointUrl", self.endpoint.as_ref().map(|url| json!(url))),
+            ("maxEventsPerBatch", self.max_events_per_batch.map(|count| json!(count))),
+            ("preferredBatchSizeInKilobytes", self.preferred_batch_kb.map(|size| json!(size))),
+        ]);
+        properties.insert(
+            "destination".to_owned(),
+            json!({"endpointType": "WebHook", "properties": destination}),
+        );
+        let types = &self.included_event_types;
+        let filter = members([
+            ("includedEventTypes", (!types.is_empty()).then(|| json!(types))),
+            ("subjectBeginsWith", self.subject_begins_with.as_ref().map(|text| json!(text))),
+            ("subjectEndsWith", self.subject_ends_with.as_ref().map(|text| json!(text))),
+        ]);
+        let retry_policy = members([
+            ("maxDeliveryAttempts", self.max_attempts.map(|count| json!(count))),
+            ("eventTimeToLiveInMinutes", self.ttl.map(|ttl| json!(ttl.minutes))),
+        ]);
+        for (name, group) in [("filter", filter), ("retryPolicy", retry_policy)] {
+            if !group.is_empty() {
+                properties.insert(name.to_owned(), Value::Object(group));
+            }
+        }
+        if let Some(schema) = &self.delivery_schema {
+            properties.insert("eventDeliverySchema".to_owned(), json!(schema));
+        }
+        if let Some(bucket) = &self.dead_letter_bucket {
+            let bucket = members([
+                ("bucketName", Some(json!(bucket))),
+                ("prefix", self.dead_letter_prefix.as_ref().map(|text| json!(text))),
+            ]);
+            properties.insert(
+                "deadLetterDestination".to_owned(),
+                json!({"endpointType": "S3Bucket", "properties": bucket}),
+            );
+        }
+        json!({ "properties": properties })
+    }
+}
+
+/// The members that have a value.
+fn members<const N: usize>(given: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_to_live_is_read_in_minutes() {
+        for (given, want) in
+            [("30m", Some(30)), ("45", Some(45)), ("24h", Some(1_440)), ("1d", Some(1_440))]
+        {
+            assert_eq!(given.parse::<TimeToLive>().ok().map(|ttl| ttl.minutes), want, "{given}");
+        }
+        for given in ["", "m", "30s", "-1m", "+1m", "1.5h", "1 h", "99999999d", "ж"] {
+            let refused = given.parse::<TimeToLive>().expect_err(given);
+            assert_eq!(refused.given, given);
+        }
+    }
+
+    #[test]
+    fn an_endpoint_alone_leaves_all_else_to_the_server() {
+        let flags = SubscriptionFlags { endpoint: Some("http://e".into()), ..Default::default() };
+        let want = json!({"properties": {"destination":
+            {"endpointType": "WebHook", "properties": {"endpointUrl": "http://e"}}}});
+        assert_eq!(flags.to_document(), want);
+    }
+
+    #[test]
+    fn every_flag_has_its_member() {
+        let flags = SubscriptionFlags {
+            endpoint: Some("https://e/h".into()),
+            delivery_schema: Some("CloudEventSchemaV1_0".into()),
+            included_event_types: vec!["a".into(), "b".into()],
+            subject_begins_with: Some("/x".into()),
+            subject_ends_with: Some(".jpg".into()),
+            max_attempts: Some(5),
+            ttl: Some(TimeToLive { minutes: 30 }),
+            dead_letter_bucket: Some("bucket".into()),
+            dead_letter_prefix: Some("dead/".into()),
+            max_events_per_batch: Some(10),
+            preferred_batch_kb: Some(64),
+        };
+        let want = json!({"properties": {
+            "destination": {"endpointType": "WebHook", "properties": {
+                "endpointUrl": "https://e/h",
+                "maxEventsPerBatch": 10,
+                "preferredBatchSizeInKilobytes": 64,
+            }},
+            "filter": {
+                "includedEventTypes": ["a", "b"],
+                "subjectBeginsWith": "/x",
+                "subjectEndsWith": ".jpg",
+            },
+            "retryPolicy": {"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 30},
+            "eventDeliverySchema": "CloudEventSchemaV1_0",
+            "deadLetterDestination": {"endpointType": "S3Bucket", "properties":
+                {"bucketName": "bucket", "prefix": "dead/"}},
+        }});
+        assert_eq!(flags.to_document(), want);
+    }
+}

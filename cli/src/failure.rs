@@ -1,0 +1,176 @@
+//! What went wrong, told so that the next step is clear.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+/// A command that cannot be carried out as it was written. Exit code 2, as for a bad flag.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Misuse(pub String);
+
+/// One problem of a refused request, as the server names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// The finer code.
+    pub code: String,
+    /// The sentence.
+    pub message: String,
+}
+
+/// A request that the server refused, in Event Grid's error shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct Refusal {
+    /// HTTP status.
+    pub status: u16,
+    /// Event Grid's code, such as `BadRequest`.
+    pub code: String,
+    /// The server's sentence.
+    pub message: String,
+    /// Every single problem.
+    pub details: Vec<Detail>,
+}
+
+impl Refusal {
+    /// Reads a refusal from an answer, whatever its body holds: API Gateway itself answers
+    /// `{"message":…}`, a proxy in between perhaps HTML.
+    pub fn from_answer(status: u16, body: &str) -> Self {
+        let document: Value = serde_json::from_str(body).unwrap_or(Value::Null);
+        let error = document.get("error").unwrap_or(&document);
+        let text = |value: &Value, member: &str| {
+            value.get(member).and_then(Value::as_str).map(str::to_owned)
+        };
+        let plain = || {
+            if document.is_null() {
+                body.trim().chars().take(500).collect()
+            } else {
+                body.to_owned()
+            }
+        };
+        let details = error.get("details").and_then(Value::as_array);
+        let details = details.into_iter().flatten().map(|detail| Detail {
+            code: text(detail, "code").unwrap_or_default(),
+            message: text(detail, "message").unwrap_or_else(|| detail.to_string()),
+        });
+        Self {
+            status,
+            code: text(error, "code").unwrap_or_else(|| format!("HTTP {status}")),
+            message: text(error, "message").unwrap_or_else(plain),
+            details: details.collect(),
+        }
+    }
+
+    /// What to do about it, where that is not in the message.
+    pub fn next_step(&self) -> Option<&'static str> {
+        match self.status {
+            401 => {
+                Some("Check the key: `gridpost topic keys <topic>` shows the two that are valid.")
+            }
+            403 => Some(
+                "The manage API asks for IAM permission (execute-api:Invoke on this route): check which \
+                 AWS identity is in use (`aws sts get-caller-identity`) and its policy.",
+            ),
+            404 => Some(
+                "`gridpost topic list` and `gridpost subscription list --topic <topic>` show what exists.",
+            ),
+            412 => Some("It was changed meanwhile: read it again and repeat."),
+            413 => Some("Publish fewer or smaller events in one request."),
+            429 | 503 => Some("The service asks to slow down: repeat it in a few seconds."),
+            500.. => Some(
+                "The function's log says more: `gridpost status` names the log folder of a local stack; on AWS see its CloudWatch log group.",
+            ),
+            _ => None,
+        }
+    }
+
+    /// The refusal with all its details and the next step, several lines.
+    pub fn explain(&self) -> String {
+        let mut text = format!("{} (HTTP {}): {}", self.code, self.status, self.message);
+        for Detail { code, message } in &self.details {
+            let code = if code.is_empty() { String::new() } else { format!("{code}: ") };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n  - {code}{message}");
+        }
+        if let Some(step) = self.next_step() {
+            let _ = write!(text, "\n{step}");
+        }
+        text
+    }
+}
+
+/// Prints the failure to standard error, as JSON in Event Grid's shape when `json`, and gives the exit
+/// code: 2 for a misuse, else 1.
+pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
+    let refusal = error.downcast_ref::<Refusal>();
+    if json {
+        eprintln!("{}", as_json(error, refusal));
+    } else if let Some(refusal) = refusal {
+        eprintln!("error: {}", refusal.explain());
+    } else {
+        eprintln!("error: {}", chain(error));
+    }
+    if error.downcast_ref::<Misuse>().is_some() { ExitCode::from(2) } else { ExitCode::from(1) }
+}
+
+/// An error and its causes, joined by colons.
+pub fn chain(error: &anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
+fn as_json(error: &anyhow::Error, refusal: Option<&Refusal>) -> Value {
+    let Some(refusal) = refusal else {
+        return json!({"error": {"code": "GridpostCli", "message": chain(error)}});
+    };
+    let detail = |detail: &Detail| json!({"code": detail.code, "message": detail.message});
+    json!({"error": {
+        "code": refusal.code,
+        "message": refusal.message,
+        "status": refusal.status,
+        "details": refusal.details.iter().map(detail).collect::<Vec<_>>(),
+        "nextStep": refusal.next_step(),
+    }})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_grids_shape_is_read_with_its_details() {
+        let body = r#"{"error":{"code":"BadRequest","message":"2 problems","details":[
+            {"code":"InvalidValue","message":"$.properties.x: out of range"}]}}"#;
+        let refusal = Refusal::from_answer(400, body);
+        assert_eq!((refusal.code.as_str(), refusal.message.as_str()), ("BadRequest", "2 problems"));
+        let text = refusal.explain();
+        assert_eq!(
+            text,
+            "BadRequest (HTTP 400): 2 problems\n  - InvalidValue: $.properties.x: out of range"
+        );
+    }
+
+    #[test]
+    fn other_bodies_are_shown_as_they_are() {
+        for (status, body, code, message) in [
+            (403, r#"{"message":"Forbidden"}"#, "HTTP 403", "Forbidden"),
+            (502, "<html>bad gateway</html>", "HTTP 502", "<html>bad gateway</html>"),
+            (500, "", "HTTP 500", ""),
+            (400, r#"{"x":1}"#, "HTTP 400", r#"{"x":1}"#),
+        ] {
+            let refusal = Refusal::from_answer(status, body);
+            assert_eq!(
+                (refusal.code.as_str(), refusal.message.as_str()),
+                (code, message),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_misuse_exits_2_and_the_rest_1() {
+        let code = |error: anyhow::Error| format!("{:?}", report(&error, false));
+        assert_eq!(code(Misuse("no".into()).into()), format!("{:?}", ExitCode::from(2)));
+        assert_eq!(code(anyhow::anyhow!("no")), format!("{:?}", ExitCode::from(1)));
+    }
+}

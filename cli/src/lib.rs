@@ -1,0 +1,46 @@
+//! Gridpost's command line, as a library so that the end-to-end tests drive the same local stack
+//! that a developer does.
+//!
+//! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
+//! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
+//! [`target`] finds, and know no table or queue. [`local`] is the stack on this machine.
+//! [`receiver`] is an endpoint: `listen` and the demonstration print what it receives.
+
+pub mod answers;
+pub mod arguments;
+pub mod commands;
+pub mod document;
+pub mod failure;
+pub mod http_client;
+pub mod local;
+pub mod manage_api;
+pub mod output;
+pub mod progress;
+pub mod receiver;
+pub mod signing;
+pub mod target;
+pub mod wall_clock;
+
+use arguments::{Arguments, Command};
+use output::Output;
+
+/// Runs one command line.
+///
+/// # Errors
+///
+/// What [`failure::report`] prints: a refusal by the server, a misuse, or whatever stopped the work.
+pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let output = Output::new(arguments.json);
+    let target = arguments.target;
+    match arguments.command {
+        Command::Up(up) => commands::up::run(up, &target, output).await,
+        Command::Status => commands::status::run(&target, output).await,
+        Command::Down(down) => commands::down::run(&down, &target, output).await,
+        Command::Topic(topic) => commands::topic::run(topic, &target, output).await,
+        Command::Subscription(subscription) => {
+            commands::subscription::run(subscription, &target, output).await
+        }
+        Command::Publish(publish) => commands::publish::run(publish, &target, output).await,
+        Command::Listen(listen) => commands::listen::run(listen, output).await,
+    }
+}

@@ -1,0 +1,24 @@
+//! The whole product on this machine, without AWS or Docker: the real functions, deployed by the real
+//! Terraform onto an AWS emulator that listens on loopback only.
+//!
+//! [`stack`] brings it up and takes it down, in steps that each own a file: [`prerequisites`],
+//! [`python`] (a private environment with the emulator and cargo-lambda), [`build`], [`emulator`],
+//! [`terraform`]. What may be kept from an earlier run is one pure decision ([`plan`]) over the
+//! recorded [`state`] and a [`fingerprint`] of everything that was deployed. [`demonstration`] shows
+//! that it works. Everything is kept in one folder ([`home`]); other programs connect by the file in it
+//! that [`connection`] describes.
+
+pub mod build;
+pub mod child;
+pub mod connection;
+pub mod demonstration;
+pub mod emulator;
+pub mod fingerprint;
+pub mod home;
+pub mod plan;
+pub mod prerequisites;
+pub mod processes;
+pub mod python;
+pub mod stack;
+pub mod state;
+pub mod terraform;

@@ -1,0 +1,336 @@
+//! Brings the local stack up, and takes it down.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::local::build::{self, Functions};
+use crate::local::connection::{Connection, TopicConnection};
+use crate::local::emulator::{self, Emulator};
+use crate::local::home::{FOLDER, Home, remove_file, remove_folder};
+use crate::local::plan::{self, Found, Plan};
+use crate::local::prerequisites::{self, Tools};
+use crate::local::python::{self, Environment};
+use crate::local::state::{Deployment, EmulatorRecord, Outputs, State};
+use crate::local::terraform::Terraform;
+use crate::manage_api::ManageApi;
+use crate::progress::Progress;
+
+/// The topics that every local stack has, and their input schemas.
+pub const TOPICS: [(&str, &str); 2] =
+    [("demo", "EventGridSchema"), ("demo-cloud", "CloudEventSchemaV1_0")];
+
+/// Time that a deployment may take to answer after its emulator was started again.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+const POLL: Duration = Duration::from_millis(200);
+
+/// Which stack.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Root of the repository, where `infra/` and `functions/` are.
+    pub workspace: PathBuf,
+    /// The stack's folder.
+    pub home: Home,
+}
+
+/// A stack that is up.
+#[derive(Debug)]
+pub struct Stack {
+    /// How to connect.
+    pub connection: Connection,
+    /// The Python environment, for publishers.
+    pub environment: Environment,
+    /// Terraform, over what is deployed.
+    pub terraform: Terraform,
+    /// Held until the command that started the stack is done with it.
+    _lock: File,
+}
+
+impl Settings {
+    /// The stack of the repository that this is run in, or of the one that this program was built from.
+    ///
+    /// # Errors
+    ///
+    /// When neither is there.
+    pub fn find(home: Option<&Path>) -> anyhow::Result<Self> {
+        let here = env::current_dir().context("the current folder cannot be read")?;
+        let is_workspace = |folder: &Path| {
+            ["Cargo.toml", "infra/versions.tf", "functions"]
+                .iter()
+                .all(|name| folder.join(name).exists())
+        };
+        let built_from = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+        let workspace = here.ancestors().chain(built_from).find(|folder| is_workspace(folder));
+        let workspace = workspace.context(
+            "the functions and infra/ of Gridpost are not here: run this in a clone of its repository",
+        )?;
+        let home = match home {
+            Some(home) => std::path::absolute(home)?,
+            None => workspace.join(FOLDER),
+        };
+        Ok(Self { workspace: workspace.to_owned(), home: Home::at(&home) })
+    }
+}
+
+/// Brings the stack up, whatever state an earlier run left it in.
+///
+/// # Errors
+///
+/// What is missing on this machine, or the step that failed with its tool's last lines. A failed run
+/// leaves nothing that the next one would trust.
+pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stack> {
+    let home = &settings.home;
+    let tools = prerequisites::find().await?;
+    home.create()?;
+    let lock = lock(home)?;
+    let environment = python::install(home, &tools.python, progress).await?;
+    let functions = build::build(&settings.workspace, home, &tools, &environment, progress).await?;
+    let run = Run { settings, tools, environment, functions, progress };
+    let (record, deployment) = run.reach_deployment().await?;
+    let connection = run.connect(&record, deployment.outputs).await?;
+    let terraform = run.terraform(record.port);
+    Ok(Stack { connection, environment: run.environment, terraform, _lock: lock })
+}
+
+/// Takes the stack down and removes everything but its caches, with `purge` those too. Gives whether
+/// there was anything.
+///
+/// # Errors
+///
+/// When a process cannot be ended or a file not removed.
+pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
+    if !home.root().exists() {
+        return Ok(false);
+    }
+    home.create()?;
+    let lock = lock(home)?;
+    let emulator = Emulator::of(home);
+    let was_there = !emulator.processes().is_empty() || home.state_file().exists();
+    // First of all: whoever connects meanwhile finds no stack rather than a dying one.
+    remove_file(&home.connection_file())?;
+    State::remove(home)?;
+    emulator.stop().await?;
+    emulator.wipe()?;
+    Terraform::wipe(home)?;
+    remove_folder(&home.logs())?;
+    if purge {
+        remove_folder(home.root())?;
+    }
+    drop(lock);
+    Ok(was_there || purge)
+}
+
+/// Keeps other commands from changing the stack as long as the file is open.
+fn lock(home: &Home) -> anyhow::Result<File> {
+    let path = home.lock_file();
+    let file = File::create(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            bail!(
+                "another gridpost is changing the stack in {}; wait for it",
+                home.root().display()
+            )
+        }
+        Err(TryLockError::Error(err)) => {
+            Err(err).with_context(|| format!("{} cannot be locked", path.display()))
+        }
+    }
+}
+
+/// One run of `up`, once its tools and functions are there.
+struct Run<'a> {
+    settings: &'a Settings,
+    tools: Tools,
+    environment: Environment,
+    functions: Functions,
+    progress: &'a Progress,
+}
+
+impl Run<'_> {
+    fn home(&self) -> &Home {
+        &self.settings.home
+    }
+
+    fn terraform(&self, port: u16) -> Terraform {
+        let infra = self.settings.workspace.join("infra");
+        Terraform::new(&self.tools, &infra, self.home(), &self.functions, port)
+    }
+
+    /// Gets an up-to-date deployment on a running emulator, keeping what can be kept.
+    async fn reach_deployment(&self) -> anyhow::Result<(EmulatorRecord, Deployment)> {
+        let state = State::read(self.home());
+        if let (Plan::Keep { start, update }, Some(record), Some(deployment)) =
+            (self.plan(&state).await?, state.emulator, state.deployment)
+        {
+            let kept = self.keep(record, deployment, start, update).await?;
+            if let Some(kept) = kept {
+                return Ok(kept);
+            }
+            self.progress.line("the deployment does not answer any more; making it afresh");
+        }
+        let port = self.start_afresh().await?;
+        self.deploy(port).await
+    }
+
+    async fn plan(&self, state: &State) -> anyhow::Result<Plan> {
+        let Some(record) = &state.emulator else { return Ok(Plan::Afresh) };
+        Ok(plan::decide(Found {
+            state,
+            running: Emulator::of(self.home()).runs(record).await,
+            port_free: emulator::is_free(record.port),
+            emulator_version: &Emulator::version(),
+            fingerprint: &self.terraform(record.port).fingerprint(&self.functions)?,
+        }))
+    }
+
+    /// Starts and updates what is there; none when it turns out to be lost.
+    async fn keep(
+        &self,
+        mut record: EmulatorRecord,
+        deployment: Deployment,
+        start: bool,
+        update: bool,
+    ) -> anyhow::Result<Option<(EmulatorRecord, Deployment)>> {
+        if start {
+            let step = self.progress.step("Starting the emulator again, with what was deployed");
+            Emulator::of(self.home()).stop().await?;
+            record = Emulator::of(self.home()).start(&self.environment, record.port).await?;
+            let state =
+                State { emulator: Some(record.clone()), deployment: Some(deployment.clone()) };
+            state.write(self.home())?;
+            step.done(&format!("Started the emulator again on port {}", record.port));
+        }
+        if wait_for_answer(&deployment.outputs).await.is_err() {
+            return Ok(None);
+        }
+        if update {
+            return self.deploy(record.port).await.map(Some);
+        }
+        self.progress.line("✓ Deployment is up to date");
+        Ok(Some((record, deployment)))
+    }
+
+    /// Wipes what is there and starts an empty emulator.
+    async fn start_afresh(&self) -> anyhow::Result<u16> {
+        let step = self.progress.step("Starting the emulator");
+        let emulator = Emulator::of(self.home());
+        emulator.stop().await?;
+        State::remove(self.home())?;
+        remove_file(&self.home().connection_file())?;
+        emulator.wipe()?;
+        Terraform::wipe(self.home())?;
+        self.home().create()?;
+        let port = emulator::free_port()?;
+        let record = emulator.start(&self.environment, port).await?;
+        State { emulator: Some(record), deployment: None }.write(self.home())?;
+        step.done(&format!("Started the AWS emulator on 127.0.0.1:{port}"));
+        Ok(port)
+    }
+
+    /// Applies, has the emulator save the result, and records it.
+    async fn deploy(&self, port: u16) -> anyhow::Result<(EmulatorRecord, Deployment)> {
+        let terraform = self.terraform(port);
+        // Read before: what changes during the apply must count as a change the next time.
+        let fingerprint = terraform.fingerprint(&self.functions)?;
+        let mut state = State::read(self.home());
+        state.deployment = None;
+        state.write(self.home())?;
+        let outputs = terraform.apply(self.progress).await?;
+        // The emulator saves its state only when it is stopped; a crash would lose the deployment.
+        let step = self.progress.step("Saving the deployment");
+        let emulator = Emulator::of(self.home());
+        emulator.stop().await?;
+        let record = emulator.start(&self.environment, port).await?;
+        wait_for_answer(&outputs).await?;
+        let deployment = Deployment { fingerprint, outputs };
+        State { emulator: Some(record.clone()), deployment: Some(deployment.clone()) }
+            .write(self.home())?;
+        step.done("Saved the deployment");
+        Ok((record, deployment))
+    }
+
+    /// Makes sure of the topics and writes down how to connect.
+    async fn connect(
+        &self,
+        record: &EmulatorRecord,
+        outputs: Outputs,
+    ) -> anyhow::Result<Connection> {
+        let api = ManageApi::connect(&outputs.manage_url).await?;
+        let mut topics = BTreeMap::new();
+        for (topic, schema) in TOPICS {
+            topics.insert(topic.to_owned(), reach_topic(&api, &outputs, topic, schema).await?);
+        }
+        let connection = Connection {
+            publish_url: outputs.publish_url,
+            manage_url: outputs.manage_url,
+            emulator_url: Emulator::url(record.port),
+            dead_letter_bucket: outputs.dead_letter_bucket,
+            topics,
+        };
+        connection.write(self.home())?;
+        Ok(connection)
+    }
+}
+
+/// Creates a topic unless it is there, and reads its keys.
+async fn reach_topic(
+    api: &ManageApi,
+    outputs: &Outputs,
+    topic: &str,
+    schema: &str,
+) -> anyhow::Result<TopicConnection> {
+    if api.find_topic(topic).await?.is_none() {
+        let document = json!({"kind": "custom", "properties": {"inputSchema": schema}});
+        let created = api.put_topic(topic, &document).await;
+        created.with_context(|| format!("topic {topic} cannot be created"))?;
+    }
+    let keys = api.keys(topic).await?;
+    let key = |name: &str| keys.get(name).and_then(Value::as_str).map(str::to_owned);
+    let keys: Option<Vec<String>> = ["key1", "key2"].into_iter().map(key).collect();
+    Ok(TopicConnection {
+        endpoint: format!("{}/topics/{topic}/api/events", outputs.publish_url),
+        keys: keys.with_context(|| format!("topic {topic} has no two keys"))?,
+    })
+}
+
+/// Waits until the deployed manage API answers, its table included.
+///
+/// # Errors
+///
+/// The last failure, when it does not in [`ANSWER_MAX`].
+async fn wait_for_answer(outputs: &Outputs) -> anyhow::Result<()> {
+    let api = ManageApi::connect(&outputs.manage_url).await?;
+    let deadline = Instant::now() + ANSWER_MAX;
+    loop {
+        match api.topics().await {
+            Ok(_) => return Ok(()),
+            Err(_) if Instant::now() < deadline => sleep(POLL).await,
+            Err(err) => {
+                let url = &outputs.manage_url;
+                return Err(err)
+                    .with_context(|| format!("the deployed manage API at {url} does not answer"));
+            }
+        }
+    }
+}
+
+/// The stack that is up in `home`: its record and how to connect, none when it does not run.
+///
+/// # Errors
+///
+/// When `local.json` is damaged.
+pub async fn running(home: &Home) -> anyhow::Result<Option<(EmulatorRecord, Connection)>> {
+    let (Some(record), Some(connection)) = (State::read(home).emulator, Connection::read(home)?)
+    else {
+        return Ok(None);
+    };
+    let runs = Emulator::of(home).runs(&record).await;
+    Ok(runs.then_some((record, connection)))
+}

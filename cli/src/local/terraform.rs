@@ -1,0 +1,297 @@
+//! `terraform apply` of the repository's `infra/` onto the emulator. State, variables and providers are
+//! kept with the stack: nothing is written into `infra/`.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::local::build::Functions;
+use crate::local::child;
+use crate::local::emulator::Emulator;
+use crate::local::fingerprint::Fingerprint;
+use crate::local::home::{Home, remove_file, remove_folder};
+use crate::local::prerequisites::Tools;
+use crate::local::state::Outputs;
+use crate::progress::{Progress, Step};
+
+/// The region that the local stack pretends to be in.
+pub const REGION: &str = "us-east-1";
+
+/// Terraform over one infrastructure folder, for one stack.
+#[derive(Clone, Debug)]
+pub struct Terraform {
+    program: PathBuf,
+    infra: PathBuf,
+    home: Home,
+    emulator_url: String,
+    variables: Value,
+}
+
+impl Terraform {
+    /// Terraform over `infra`, deploying `functions` to the emulator on `port`.
+    pub fn new(tools: &Tools, infra: &Path, home: &Home, functions: &Functions, port: u16) -> Self {
+        let emulator_url = Emulator::url(port);
+        Self {
+            program: tools.terraform.clone(),
+            infra: infra.to_owned(),
+            home: home.clone(),
+            variables: variables(&emulator_url, &functions.folder),
+            emulator_url,
+        }
+    }
+
+    /// A value that changes when anything that would be deployed changes.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read.
+    pub fn fingerprint(&self, functions: &Functions) -> anyhow::Result<String> {
+        let start = Fingerprint::default().text(&self.variables.to_string());
+        let mut fingerprint = start.terraform_files(&self.infra)?;
+        for zip in &functions.zips {
+            fingerprint = fingerprint.text(&zip.to_string_lossy()).file(zip)?;
+        }
+        Ok(fingerprint.value())
+    }
+
+    /// Brings what is deployed up to date and gives the outputs.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails; its diagnostics are in the message.
+    pub async fn apply(&self, progress: &Progress) -> anyhow::Result<Outputs> {
+        let step = progress.step("Deploying with Terraform");
+        step.detail("terraform init");
+        let mut init = self.command("init");
+        // Where a backend was configured for AWS, it must not hear of the local stack.
+        init.args(["-input=false", "-backend=false", "-no-color"]);
+        child::run("terraform init", init, &self.log("terraform-init"), |_| ()).await?;
+        self.write_variables()?;
+        step.detail("terraform plan");
+        let mut apply = self.command("apply");
+        apply.args(["-input=false", "-auto-approve", "-json"]);
+        apply.arg(self.state_flag()).arg(self.variables_flag());
+        let mut diagnostics = Vec::new();
+        let applied = child::run("terraform apply", apply, &self.log("terraform-apply"), |line| {
+            follow(line, &step, &mut diagnostics);
+        })
+        .await;
+        if let Err(err) = applied {
+            if diagnostics.is_empty() {
+                return Err(err);
+            }
+            let log = self.log("terraform-apply");
+            bail!("terraform apply failed ({}):\n{}", log.display(), diagnostics.join("\n"));
+        }
+        let outputs = self.outputs().await?;
+        step.done("Deployed with Terraform");
+        Ok(outputs)
+    }
+
+    /// Forgets what was deployed.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be removed.
+    pub fn wipe(home: &Home) -> anyhow::Result<()> {
+        remove_folder(&home.terraform())
+    }
+
+    /// The changes that a new plan would make, as Terraform's JSON (`planned_change` messages).
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails.
+    pub async fn plan(&self) -> anyhow::Result<Vec<Value>> {
+        self.write_variables()?;
+        let mut plan = self.command("plan");
+        plan.args(["-input=false", "-json"]).arg(self.state_flag()).arg(self.variables_flag());
+        let mut changes = Vec::new();
+        child::run("terraform plan", plan, &self.log("terraform-plan"), |line| {
+            let message: Value = serde_json::from_str(line).unwrap_or_default();
+            if message["type"] == "planned_change" {
+                changes.push(message["change"].clone());
+            }
+        })
+        .await?;
+        Ok(changes)
+    }
+
+    /// Destroys everything that was deployed.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails.
+    pub async fn destroy(&self) -> anyhow::Result<()> {
+        let mut destroy = self.command("destroy");
+        destroy.args(["-input=false", "-auto-approve", "-no-color"]);
+        destroy.arg(self.state_flag()).arg(self.variables_flag());
+        child::run("terraform destroy", destroy, &self.log("terraform-destroy"), |_| ()).await
+    }
+
+    async fn outputs(&self) -> anyhow::Result<Outputs> {
+        let mut output = self.command("output");
+        output.args(["-json", "-no-color"]).arg(self.state_flag());
+        let output = output.output().await.context("terraform cannot be started")?;
+        if !output.status.success() {
+            bail!("terraform output failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        }
+        read_outputs(&output.stdout)
+    }
+
+    /// A Terraform command that reaches nothing but the emulator.
+    fn command(&self, name: &str) -> Command {
+        let mut command = child::command(&self.program);
+        for variable in
+            ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "TF_WORKSPACE", "TF_CLI_ARGS"]
+        {
+            command.env_remove(variable);
+        }
+        let no_proxy = env::var("NO_PROXY").or_else(|_| env::var("no_proxy")).unwrap_or_default();
+        let no_proxy = format!("127.0.0.1,localhost,{no_proxy}");
+        command.env("NO_PROXY", &no_proxy).env("no_proxy", &no_proxy);
+        // Real ones must not be used by mistake, whatever the provider's settings are.
+        command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
+        command.env("AWS_REGION", REGION).env("AWS_EC2_METADATA_DISABLED", "true");
+        command.env("TF_DATA_DIR", self.home.terraform_data()).env("TF_IN_AUTOMATION", "1");
+        command.env("CHECKPOINT_DISABLE", "1");
+        command.arg(format!("-chdir={}", self.infra.display())).arg(name);
+        command
+    }
+
+    fn write_variables(&self) -> anyhow::Result<()> {
+        fs::create_dir_all(self.home.terraform())?;
+        // A record of an earlier state is of no use: the stack is made afresh instead.
+        remove_file(&self.home.terraform().join("terraform.tfstate.backup"))?;
+        let text = serde_json::to_string_pretty(&self.variables)?;
+        fs::write(self.variables_file(), text).context("Terraform's variables cannot be written")
+    }
+
+    fn variables_file(&self) -> PathBuf {
+        self.home.terraform().join("local.tfvars.json")
+    }
+
+    fn variables_flag(&self) -> String {
+        format!("-var-file={}", self.variables_file().display())
+    }
+
+    fn state_flag(&self) -> String {
+        format!("-state={}", self.home.terraform().join("terraform.tfstate").display())
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.home.logs().join(format!("{name}.log"))
+    }
+
+    /// The emulator that it deploys to.
+    pub fn emulator_url(&self) -> &str {
+        &self.emulator_url
+    }
+}
+
+/// The variables of `infra/` for a local stack: the emulator instead of AWS, endpoints on this machine
+/// allowed, and waits that exist for cost or protection shortened.
+fn variables(emulator_url: &str, functions_folder: &Path) -> Value {
+    json!({
+        "region": REGION,
+        "architecture": if env::consts::ARCH == "aarch64" { "arm64" } else { "x86_64" },
+        "functions_dir": functions_folder,
+        "aws_endpoint_url": emulator_url,
+        "manage_authorization": "NONE",
+        "endpoint_allowed_networks": ["127.0.0.0/8", "::1/128"],
+        "dispatch_timeout_seconds": 90,
+        "dead_letter_delay_seconds": 5,
+        // The least that goes with batches of over ten records.
+        "dead_letter_window_seconds": 1,
+        "protect_data": false,
+        "config_cache_ms": 500,
+    })
+}
+
+/// Follows one line of Terraform's JSON stream.
+fn follow(line: &str, step: &Step, diagnostics: &mut Vec<String>) {
+    let message: Value = serde_json::from_str(line).unwrap_or_default();
+    let resource =
+        || message.pointer("/hook/resource/addr").and_then(Value::as_str).unwrap_or_default();
+    match message["type"].as_str() {
+        Some("change_summary") if message["changes"]["operation"] == "plan" => {
+            let count = |kind: &str| message["changes"][kind].as_u64().unwrap_or(0);
+            step.total(count("add") + count("change") + count("remove"));
+        }
+        Some("apply_start") => step.detail(resource()),
+        Some("apply_complete") => step.advance(resource()),
+        Some("diagnostic") if message["@level"] == "error" => {
+            diagnostics.push(diagnostic(&message))
+        }
+        _ => {}
+    }
+}
+
+/// One error as a paragraph.
+fn diagnostic(message: &Value) -> String {
+    let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let place = message.pointer("/diagnostic/range/start/line").map_or_else(String::new, |line| {
+        format!(" ({}:{line})", text("/diagnostic/range/filename"))
+    });
+    let detail = text("/diagnostic/detail").replace('\n', "\n    ");
+    let address = match text("/diagnostic/address") {
+        "" => String::new(),
+        address => format!("{address}: "),
+    };
+    format!("  {address}{}{place}\n    {detail}", text("/diagnostic/summary"))
+}
+
+fn read_outputs(json: &[u8]) -> anyhow::Result<Outputs> {
+    let document: Value = serde_json::from_slice(json).context("terraform output gave no JSON")?;
+    let output = |name: &str| {
+        let value = document.get(name).and_then(|output| output.get("value")?.as_str());
+        value.map(str::to_owned).with_context(|| format!("infra/ has no output `{name}`"))
+    };
+    Ok(Outputs {
+        publish_url: output("publish_url")?.trim_end_matches('/').to_owned(),
+        manage_url: output("manage_url")?.trim_end_matches('/').to_owned(),
+        dead_letter_bucket: output("dead_letter_bucket")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_read_or_named_when_missing() {
+        let json = br#"{"publish_url":{"value":"http://p/"},"manage_url":{"value":"http://m"},
+            "dead_letter_bucket":{"value":"b"},"queue_urls":{"value":{}}}"#;
+        let want = Outputs {
+            publish_url: "http://p".into(),
+            manage_url: "http://m".into(),
+            dead_letter_bucket: "b".into(),
+        };
+        assert_eq!(read_outputs(json).expect("complete"), want);
+        let missing = read_outputs(b"{}").expect_err("incomplete").to_string();
+        assert_eq!(missing, "infra/ has no output `publish_url`");
+    }
+
+    #[test]
+    fn errors_of_the_stream_become_paragraphs() {
+        let line = r#"{"@level":"error","type":"diagnostic","diagnostic":{"severity":"error",
+            "summary":"Invalid value","detail":"one\ntwo","address":"aws_sqs_queue.x",
+            "range":{"filename":"queues.tf","start":{"line":7}}}}"#;
+        let mut diagnostics = Vec::new();
+        let step = Progress::silent().step("apply");
+        follow(line, &step, &mut diagnostics);
+        follow(
+            r#"{"type":"apply_complete","hook":{"resource":{"addr":"a"}}}"#,
+            &step,
+            &mut diagnostics,
+        );
+        follow("no json", &step, &mut diagnostics);
+        assert_eq!(
+            diagnostics,
+            ["  aws_sqs_queue.x: Invalid value (queues.tf:7)\n    one\n    two"]
+        );
+    }
+}

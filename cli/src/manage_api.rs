@@ -1,0 +1,282 @@
+//! A client of the resource API: topics, keys, event subscriptions.
+
+use anyhow::Context;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::failure::{Misuse, Refusal};
+use crate::signing::Signer;
+use crate::{http_client, wall_clock};
+
+/// Pages followed in one list; a server that never ends is an error, not a hang.
+const PAGES_MAX: usize = 1_000;
+
+/// What a request was answered with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// HTTP status, 200 to 299.
+    pub status: u16,
+    /// The JSON body; null when there was none.
+    pub document: Value,
+}
+
+/// The resource API of one deployment.
+#[derive(Clone, Debug)]
+pub struct ManageApi {
+    base_url: String,
+    http: reqwest::Client,
+    signer: Option<Signer>,
+}
+
+impl ManageApi {
+    /// The API at `base_url`. Requests are signed unless it is on this machine.
+    ///
+    /// # Errors
+    ///
+    /// When signing needs a region or credentials that are not there.
+    pub async fn connect(base_url: &str) -> anyhow::Result<Self> {
+        let signer = match http_client::is_loopback(base_url) {
+            true => None,
+            false => Some(Signer::for_url(base_url).await?),
+        };
+        let http = http_client::for_url(base_url)?;
+        Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), http, signer })
+    }
+
+    /// The base URL, without a slash at its end.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// Creates or replaces a topic. 201 when it is new, 200 when it was there.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure. So for every request below.
+    pub async fn put_topic(&self, topic: &str, document: &Value) -> anyhow::Result<Reply> {
+        self.call(Method::PUT, &topic_path(topic)?, Some(document)).await
+    }
+
+    /// Reads a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn topic(&self, topic: &str) -> anyhow::Result<Value> {
+        Ok(self.call(Method::GET, &topic_path(topic)?, None).await?.document)
+    }
+
+    /// Reads a topic, none when there is none.
+    ///
+    /// # Errors
+    ///
+    /// Any other refusal.
+    pub async fn find_topic(&self, topic: &str) -> anyhow::Result<Option<Value>> {
+        match self.topic(topic).await {
+            Err(err) if err.downcast_ref::<Refusal>().is_some_and(|r| r.status == 404) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Every topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn topics(&self) -> anyhow::Result<Vec<Value>> {
+        self.list("/topics").await
+    }
+
+    /// Deletes a topic and its event subscriptions.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn delete_topic(&self, topic: &str) -> anyhow::Result<Reply> {
+        self.call(Method::DELETE, &topic_path(topic)?, None).await
+    }
+
+    /// The two keys of a topic: `{"key1","key2"}`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn keys(&self, topic: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/listKeys", topic_path(topic)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+
+    /// Replaces one key (`key1` or `key2`) by a new one and gives both.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn regenerate_key(&self, topic: &str, key_name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/regenerateKey", topic_path(topic)?);
+        let document = json!({ "keyName": key_name });
+        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
+    }
+
+    /// Creates or replaces an event subscription, handshake with its endpoint included.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn put_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        document: &Value,
+    ) -> anyhow::Result<Reply> {
+        self.call(Method::PUT, &subscription_path(topic, name)?, Some(document)).await
+    }
+
+    /// Reads an event subscription.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn subscription(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        Ok(self.call(Method::GET, &subscription_path(topic, name)?, None).await?.document)
+    }
+
+    /// Every event subscription of a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn subscriptions(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
+        self.list(&format!("{}/eventSubscriptions", topic_path(topic)?)).await
+    }
+
+    /// Deletes an event subscription.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn delete_subscription(&self, topic: &str, name: &str) -> anyhow::Result<Reply> {
+        self.call(Method::DELETE, &subscription_path(topic, name)?, None).await
+    }
+
+    /// Collects a list over its pages.
+    async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+        let mut found = Vec::new();
+        let mut next = format!("{}{path}", self.base_url);
+        for _ in 0..PAGES_MAX {
+            let page = self.send(Method::GET, &next, None).await?.document;
+            if let Some(items) = page.get("value").and_then(Value::as_array) {
+                found.extend(items.iter().cloned());
+            }
+            match page.get("nextLink").and_then(Value::as_str) {
+                Some(link) if !link.is_empty() => next = self.resolve(link)?,
+                _ => return Ok(found),
+            }
+        }
+        anyhow::bail!("the list at {path} has over {PAGES_MAX} pages")
+    }
+
+    /// A `nextLink` as a whole URL. One that leads elsewhere is refused: our signature would go with it.
+    fn resolve(&self, link: &str) -> anyhow::Result<String> {
+        if link.starts_with('/') {
+            return Ok(format!("{}{link}", self.base_url));
+        }
+        let rest = link.strip_prefix(&self.base_url);
+        anyhow::ensure!(
+            rest.is_some_and(|rest| rest.starts_with('/')),
+            "the next page is at {link}, outside {}",
+            self.base_url
+        );
+        Ok(link.to_owned())
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        document: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
+        self.send(method, &format!("{}{path}", self.base_url), document).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        document: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
+        let body = document.map(Value::to_string).unwrap_or_default();
+        let mut request = self.http.request(method.clone(), url);
+        if let Some(signer) = &self.signer {
+            let now = wall_clock::now();
+            for (name, value) in signer.headers(method.as_str(), url, body.as_bytes(), now).await? {
+                request = request.header(name, value);
+            }
+        }
+        if document.is_some() {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let answer =
+            request.send().await.with_context(|| format!("{method} {url} got no answer"))?;
+        let status = answer.status().as_u16();
+        let text =
+            answer.text().await.with_context(|| format!("{method} {url}: answer cut off"))?;
+        if !(200..300).contains(&status) {
+            return Err(Refusal::from_answer(status, &text).into());
+        }
+        let document = match text.trim() {
+            "" => Value::Null,
+            json => serde_json::from_str(json)
+                .with_context(|| format!("{method} {url} answered {status} with no JSON"))?,
+        };
+        Ok(Reply { status, document })
+    }
+}
+
+fn topic_path(topic: &str) -> anyhow::Result<String> {
+    Ok(format!("/topics/{}", path_segment(topic)?))
+}
+
+fn subscription_path(topic: &str, name: &str) -> anyhow::Result<String> {
+    Ok(format!("{}/eventSubscriptions/{}", topic_path(topic)?, path_segment(name)?))
+}
+
+/// A name as it may stand in a path. Its length is for the server to judge.
+fn path_segment(name: &str) -> Result<&str, Misuse> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if !name.is_empty() && name.bytes().all(fits) {
+        return Ok(name);
+    }
+    Err(Misuse(format!("`{name}` is no name: names are letters, digits and hyphens")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_place_in_the_path() {
+        assert_eq!(
+            subscription_path("demo", "s-1").expect("fits"),
+            "/topics/demo/eventSubscriptions/s-1"
+        );
+        for name in ["", "..", "a/b", "a?b", "ä", "a b", "a%2f"] {
+            assert!(topic_path(name).is_err(), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_next_page_must_be_of_the_same_deployment() {
+        let api = ManageApi::connect("http://127.0.0.1:1/_aws/execute-api/a/$default/")
+            .await
+            .expect("built");
+        let base = "http://127.0.0.1:1/_aws/execute-api/a/$default";
+        for (link, want) in [
+            ("/topics?$skiptoken=x", Some(format!("{base}/topics?$skiptoken=x"))),
+            (&format!("{base}/topics?x"), Some(format!("{base}/topics?x"))),
+            ("http://127.0.0.1:1/_aws/execute-api/a/$default2/topics", None),
+            ("https://elsewhere.example/topics", None),
+        ] {
+            assert_eq!(api.resolve(link).ok(), want, "{link}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Progress of long work on standard error: bars on a terminal, plain lines elsewhere.
+
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::Instant;
+
+/// Where the steps of one command are shown.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    bars: MultiProgress,
+    display: Display,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Display {
+    Bars,
+    Lines,
+    Silent,
+}
+
+/// One step under way. Dropped before it is done, it leaves no bar behind: the error speaks.
+#[derive(Debug)]
+pub struct Step {
+    progress: Progress,
+    bar: ProgressBar,
+    title: String,
+    started: Instant,
+}
+
+impl Progress {
+    /// Bars when standard error is a terminal, else lines.
+    pub fn on_stderr() -> Self {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        let display = if bars.is_hidden() { Display::Lines } else { Display::Bars };
+        Self { bars, display }
+    }
+
+    /// Shows nothing; for tests.
+    pub fn silent() -> Self {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        Self { bars, display: Display::Silent }
+    }
+
+    /// Begins a step; `title` says what is being done.
+    pub fn step(&self, title: &str) -> Step {
+        let bar = self.bars.add(ProgressBar::new_spinner());
+        bar.set_style(style("{spinner:.cyan} {msg}  {elapsed:.dim}"));
+        bar.set_message(title.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(120));
+        if self.display == Display::Lines {
+            eprintln!("· {title}");
+        }
+        Step { progress: self.clone(), bar, title: title.to_owned(), started: Instant::now() }
+    }
+
+    /// Prints a line above the bars.
+    pub fn line(&self, text: &str) {
+        match self.display {
+            // A closed standard error leaves nobody to tell.
+            Display::Bars => drop(self.bars.println(text)),
+            Display::Lines => eprintln!("{text}"),
+            Display::Silent => {}
+        }
+    }
+}
+
+impl Step {
+    /// Shows a bar of `count` parts instead of a spinner. None is as good as a spinner.
+    pub fn total(&self, count: u64) {
+        if count > 0 {
+            self.bar.set_length(count);
+            self.bar.set_style(style(
+                "{spinner:.cyan} {prefix} {bar:24.cyan/dim} {pos}/{len}  {msg:.dim}  {elapsed:.dim}",
+            ));
+            self.bar.set_prefix(self.title.clone());
+            self.bar.set_message(String::new());
+        }
+    }
+
+    /// One part is done; `detail` names what is under way.
+    pub fn advance(&self, detail: &str) {
+        self.bar.inc(1);
+        self.detail(detail);
+    }
+
+    /// Names what is under way.
+    pub fn detail(&self, detail: &str) {
+        match self.bar.length() {
+            Some(_) => self.bar.set_message(detail.to_owned()),
+            None => self.bar.set_message(format!("{}: {detail}", self.title)),
+        }
+    }
+
+    /// The step is done; `summary` says what there is now.
+    pub fn done(self, summary: &str) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        self.bar.finish_and_clear();
+        self.progress.line(&format!("✓ {summary} ({seconds:.1} s)"));
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+        .progress_chars("━╸─")
+}

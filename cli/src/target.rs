@@ -1,0 +1,100 @@
+//! Which deployment a command is for: the local stack, or one on AWS.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::failure::Misuse;
+use crate::local::connection::Connection;
+use crate::local::home::{self, Home};
+use crate::manage_api::ManageApi;
+
+/// Flags that choose the deployment. Without them: the local stack that `gridpost up` started.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TargetArguments {
+    /// Base URL of the manage API (Terraform output `manage_url`); requests are signed with your AWS
+    /// identity
+    #[arg(long, global = true, env = "GRIDPOST_MANAGE_URL", value_name = "URL")]
+    pub manage_url: Option<String>,
+
+    /// Base URL of the publish API (Terraform output `publish_url`)
+    #[arg(long, global = true, env = "GRIDPOST_PUBLISH_URL", value_name = "URL")]
+    pub publish_url: Option<String>,
+
+    /// Folder of the local stack [default: .gridpost, here or in a parent folder]
+    #[arg(long, global = true, env = "GRIDPOST_HOME", value_name = "DIR")]
+    pub home: Option<PathBuf>,
+}
+
+/// The deployment that a command is for.
+#[derive(Clone, Debug)]
+pub struct Target {
+    manage_url: Option<String>,
+    publish_url: Option<String>,
+}
+
+impl TargetArguments {
+    /// Finds the deployment: what flags or environment name, else the local stack.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] when nothing is named and no local stack is up.
+    pub fn resolve(&self) -> anyhow::Result<Target> {
+        if self.manage_url.is_some() || self.publish_url.is_some() {
+            let (manage_url, publish_url) = (self.manage_url.clone(), self.publish_url.clone());
+            return Ok(Target { manage_url, publish_url });
+        }
+        let home = self.existing_home()?;
+        let local = home.map(|home| Connection::read(&home)).transpose()?.flatten();
+        let Some(local) = local else {
+            return Err(Misuse(
+                "no local stack is up here: start one with `gridpost up` (`cargo run -- up`), or name a \
+                 deployment by --manage-url and --publish-url (GRIDPOST_MANAGE_URL, GRIDPOST_PUBLISH_URL)"
+                    .to_owned(),
+            )
+            .into());
+        };
+        let (manage_url, publish_url) = (Some(local.manage_url), Some(local.publish_url));
+        Ok(Target { manage_url, publish_url })
+    }
+
+    /// The folder of an existing local stack, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When the current folder cannot be read.
+    pub fn existing_home(&self) -> anyhow::Result<Option<Home>> {
+        if let Some(folder) = &self.home {
+            return Ok(Some(Home::at(&std::path::absolute(folder)?)));
+        }
+        let here = env::current_dir().context("the current folder cannot be read")?;
+        Ok(home::find_upwards(&here).or_else(home::of_this_build))
+    }
+}
+
+impl Target {
+    /// A client of the deployment's resource API.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] when only a publish URL was given.
+    pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
+        let url = self.manage_url.as_deref().ok_or_else(|| {
+            Misuse("this needs the manage API: give --manage-url (GRIDPOST_MANAGE_URL)".to_owned())
+        })?;
+        ManageApi::connect(url).await
+    }
+
+    /// Whether a resource API is known.
+    pub fn has_manage_url(&self) -> bool {
+        self.manage_url.is_some()
+    }
+
+    /// Where events of `topic` are posted, if the publish URL is known.
+    pub fn events_url(&self, topic: &str) -> Option<String> {
+        let base = self.publish_url.as_deref()?.trim_end_matches('/');
+        Some(format!("{base}/topics/{topic}/api/events"))
+    }
+}
