@@ -43,8 +43,9 @@ resource "aws_cloudwatch_metric_alarm" "dead_letter_age" {
   period              = 60
   evaluation_periods  = 3
   comparison_operator = "GreaterThanThreshold"
-  # Every dead letter waits for the delay and may wait for a window; a quarter of an hour more is not normal.
-  threshold          = var.dead_letter_delay_seconds + var.dead_letter_window_seconds + 900
+  # Every dead letter waits for the delay and may wait for a window; five minutes more is not normal. Not later, because SQS
+  # leaves messages that were received three times out of this metric.
+  threshold          = var.dead_letter_delay_seconds + var.dead_letter_window_seconds + 300
   treat_missing_data = "notBreaching"
   alarm_actions      = var.alarm_topic_arns
 }

@@ -14,8 +14,8 @@ module "dead_letter" {
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE                = local.config_table_name
-    GRIDPOST_DEAD_LETTER_QUEUE_URL       = aws_sqs_queue.dead_letter.url
-    GRIDPOST_POISON_QUEUE_URL            = aws_sqs_queue.poison.url
+    GRIDPOST_DEAD_LETTER_QUEUE_URL       = local.dead_letter_queue_url
+    GRIDPOST_POISON_QUEUE_URL            = local.poison_queue_url
     GRIDPOST_CONFIG_CACHE_MS             = tostring(var.config_cache_ms)
     GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS = tostring(var.dead_letter_give_up_seconds)
   })

@@ -16,10 +16,10 @@ module "dispatch" {
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE              = local.config_table_name
     GRIDPOST_STATE_TABLE               = local.state_table_name
-    GRIDPOST_DISPATCH_QUEUE_URL        = aws_sqs_queue.dispatch.url
-    GRIDPOST_RETRY_QUEUE_URLS          = join(",", aws_sqs_queue.retry[*].url)
-    GRIDPOST_DEAD_LETTER_QUEUE_URL     = aws_sqs_queue.dead_letter.url
-    GRIDPOST_POISON_QUEUE_URL          = aws_sqs_queue.poison.url
+    GRIDPOST_DISPATCH_QUEUE_URL        = local.dispatch_queue_url
+    GRIDPOST_RETRY_QUEUE_URLS          = join(",", local.retry_queue_urls)
+    GRIDPOST_DEAD_LETTER_QUEUE_URL     = local.dead_letter_queue_url
+    GRIDPOST_POISON_QUEUE_URL          = local.poison_queue_url
     GRIDPOST_CONFIG_CACHE_MS           = tostring(var.config_cache_ms)
     GRIDPOST_DEAD_LETTER_DELAY_SECONDS = tostring(var.dead_letter_delay_seconds)
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)

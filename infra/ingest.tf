@@ -14,7 +14,7 @@ module "ingest" {
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE            = local.config_table_name
-    GRIDPOST_DISPATCH_QUEUE_URL      = aws_sqs_queue.dispatch.url
+    GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
     GRIDPOST_CONFIG_CACHE_MS         = tostring(var.config_cache_ms)
   })

@@ -68,6 +68,8 @@ resource "aws_apigatewayv2_stage" "manage" {
     throttling_rate_limit  = 50
     throttling_burst_limit = 100
   }
+
+  depends_on = [aws_dynamodb_table.config, aws_dynamodb_table.state]
 }
 
 resource "aws_lambda_permission" "manage" {

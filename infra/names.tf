@@ -1,5 +1,6 @@
-# Names and the ARNs that follow from them. Policies are written with composed ARNs instead of resource attributes: roles
-# and functions are then created beside the queues, not after them, and every policy is known, and tested, at plan time.
+# Names, and the ARNs and queue URLs that follow from them. Policies and environments are written with these instead of the
+# resources' attributes: functions are then created beside the queues, which take 50 s, not after them, and what a function
+# gets is known, and tested, at plan time. Each queue checks that its URL came out as composed.
 
 data "aws_caller_identity" "current" {}
 
@@ -20,6 +21,12 @@ locals {
   retry_queue_arns      = [for name in local.retry_queue_names : "${local.queue_arn_prefix}:${name}"]
   dead_letter_queue_arn = "${local.queue_arn_prefix}:${local.dead_letter_queue_name}"
   poison_queue_arn      = "${local.queue_arn_prefix}:${local.poison_queue_name}"
+
+  queue_url_prefix      = "${local.emulated ? var.aws_endpoint_url : "https://sqs.${var.region}.${data.aws_partition.current.dns_suffix}"}/${local.account_id}"
+  dispatch_queue_url    = "${local.queue_url_prefix}/${local.dispatch_queue_name}"
+  retry_queue_urls      = [for name in local.retry_queue_names : "${local.queue_url_prefix}/${name}"]
+  dead_letter_queue_url = "${local.queue_url_prefix}/${local.dead_letter_queue_name}"
+  poison_queue_url      = "${local.queue_url_prefix}/${local.poison_queue_name}"
 
   config_table_name = "${var.name_prefix}-config"
   state_table_name  = "${var.name_prefix}-state"

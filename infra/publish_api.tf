@@ -49,6 +49,9 @@ resource "aws_apigatewayv2_stage" "publish" {
     throttling_rate_limit  = var.publish_rate_limit
     throttling_burst_limit = var.publish_burst_limit
   }
+
+  # Not before there is what ingest reads and where it sends to.
+  depends_on = [aws_dynamodb_table.config, aws_sqs_queue.dispatch]
 }
 
 resource "aws_lambda_permission" "publish" {

@@ -50,6 +50,13 @@ resource "aws_sqs_queue" "poison" {
   max_message_size          = var.queue_message_bytes_max
   sqs_managed_sse_enabled   = true
   policy                    = local.tls_only_queue_policies[local.poison_queue_name]
+
+  lifecycle {
+    postcondition {
+      condition     = self.url == local.poison_queue_url
+      error_message = "SQS gave the queue the URL ${self.url}; the functions were told ${local.poison_queue_url}."
+    }
+  }
 }
 
 resource "aws_sqs_queue" "dispatch" {
@@ -60,6 +67,13 @@ resource "aws_sqs_queue" "dispatch" {
   sqs_managed_sse_enabled    = true
   policy                     = local.tls_only_queue_policies[local.dispatch_queue_name]
   redrive_policy             = local.redrive_to_poison
+
+  lifecycle {
+    postcondition {
+      condition     = self.url == local.dispatch_queue_url
+      error_message = "SQS gave the queue the URL ${self.url}; the functions were told ${local.dispatch_queue_url}."
+    }
+  }
 }
 
 resource "aws_sqs_queue" "retry" {
@@ -72,6 +86,13 @@ resource "aws_sqs_queue" "retry" {
   sqs_managed_sse_enabled    = true
   policy                     = local.tls_only_queue_policies[local.retry_queue_names[count.index]]
   redrive_policy             = local.redrive_to_poison
+
+  lifecycle {
+    postcondition {
+      condition     = self.url == local.retry_queue_urls[count.index]
+      error_message = "SQS gave the queue the URL ${self.url}; the functions were told ${local.retry_queue_urls[count.index]}."
+    }
+  }
 }
 
 # The wait of dead_letter_delay_seconds is set on each message by dispatch, not on the queue: a redriven message waits no more.
@@ -83,4 +104,11 @@ resource "aws_sqs_queue" "dead_letter" {
   sqs_managed_sse_enabled    = true
   policy                     = local.tls_only_queue_policies[local.dead_letter_queue_name]
   redrive_policy             = local.redrive_to_poison
+
+  lifecycle {
+    postcondition {
+      condition     = self.url == local.dead_letter_queue_url
+      error_message = "SQS gave the queue the URL ${self.url}; the functions were told ${local.dead_letter_queue_url}."
+    }
+  }
 }

@@ -15,13 +15,13 @@ module "wake" {
 
   environment = merge(local.common_environment, {
     GRIDPOST_STATE_TABLE      = local.state_table_name
-    GRIDPOST_RETRY_QUEUE_URLS = join(",", aws_sqs_queue.retry[*].url)
+    GRIDPOST_RETRY_QUEUE_URLS = join(",", local.retry_queue_urls)
   })
 
   statements = [
     {
       sid       = "TakeParkedDeliveries"
-      actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:DeleteItem"]
+      actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
     {
@@ -86,5 +86,6 @@ resource "aws_scheduler_schedule" "wake" {
     }
   }
 
-  depends_on = [aws_iam_role_policy.wake_schedule]
+  # Not before there is what wake looks through and where it sends to.
+  depends_on = [aws_iam_role_policy.wake_schedule, aws_dynamodb_table.state, aws_sqs_queue.retry]
 }

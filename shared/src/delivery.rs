@@ -13,6 +13,7 @@ pub mod parking;
 pub mod policy;
 pub mod probation;
 pub mod profile;
+pub mod request;
 pub mod retry;
 pub mod state;
 
@@ -127,6 +128,12 @@ impl Delivery {
             data_version,
             events,
         }
+    }
+
+    /// The same delivery, not to be attempted before `due`.
+    #[must_use]
+    pub fn due_at(&self, due: Timestamp) -> Self {
+        Self { due: Some(due), ..self.clone() }
     }
 
     /// The queue form, safe for SQS: see [`queue_text`].

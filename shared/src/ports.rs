@@ -149,6 +149,16 @@ pub trait ParkingLot: Send + Sync {
     async fn remove(&self, parked: &Parked) -> Result<(), PortError>;
 }
 
+/// How far wake has come.
+#[async_trait]
+pub trait WakeCursor: Send + Sync {
+    /// The first minute (since the Unix epoch) whose parked deliveries may not all have been sent.
+    async fn load(&self) -> Result<Option<i64>, PortError>;
+
+    /// Notes that minute.
+    async fn save(&self, minute: i64) -> Result<(), PortError>;
+}
+
 /// The stored topics and event subscriptions, as the data plane reads them.
 #[async_trait]
 pub trait Configuration: Send + Sync {
@@ -203,6 +213,17 @@ pub trait SubscriptionStore: Send + Sync {
 /// Most event subscriptions that one call deletes: a DynamoDB transaction takes 100 items, and one
 /// of them is the topic.
 pub const DELETED_AT_ONCE_MAX: usize = 99;
+
+#[async_trait]
+impl<T: Configuration + ?Sized> Configuration for std::sync::Arc<T> {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        (**self).topic(name).await
+    }
+
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
+        (**self).subscriptions(topic).await
+    }
+}
 
 /// Why an object was not stored.
 #[derive(Debug, thiserror::Error)]

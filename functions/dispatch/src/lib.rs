@@ -1,1 +1,68 @@
-//! Gridpost's dispatch function.
+//! dispatch: makes the attempts.
+//!
+//! It consumes the dispatch queue (first attempts only) and the retry queues (everything later).
+//! The way of a record: [`handler`] decodes the batch, [`prepare`] finds out whether its delivery
+//! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
+//! [`health`] keeps what is known of endpoints, [`late`] hears responses that come after 30 s.
+
+pub mod attempt;
+pub mod handler;
+pub mod health;
+pub mod late;
+pub mod prepare;
+pub mod record;
+pub mod settle;
+
+use std::sync::Arc;
+
+use gridpost::{
+    configuration::ConfigurationCache,
+    delivery::probation::Durations,
+    ports::{
+        Clock, Configuration, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot,
+        QueueReceiver, QueueSender,
+    },
+};
+
+use health::HealthBook;
+
+/// What dispatch needs of the world, made once for the life of the function.
+pub struct Context {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub dice: Arc<dyn Dice>,
+    /// Puts messages into queues.
+    pub sender: Arc<dyn QueueSender>,
+    /// Settles received messages.
+    pub receiver: Arc<dyn QueueReceiver>,
+    /// The state of failing deliveries.
+    pub states: Arc<dyn DeliveryStates>,
+    /// Long waits above the in-flight limit.
+    pub parking: Arc<dyn ParkingLot>,
+    /// Endpoints' health.
+    pub healths: HealthBook,
+    /// Topics and event subscriptions.
+    pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
+    /// Sends requests to endpoints.
+    pub client: Arc<dyn EndpointClient>,
+    /// Counts.
+    pub meter: Arc<dyn Meter>,
+    /// The deployment's settings.
+    pub settings: Settings,
+}
+
+/// The deployment's settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long outcomes put a subscription on probation.
+    pub probation: Durations,
+    /// How many retry queues there are, 1 to 32.
+    pub retry_shards: usize,
+    /// Above so many messages in flight in a retry queue, long waits are parked: 0 to 120,000.
+    pub retry_in_flight_limit: u64,
+    /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.
+    pub dead_letter_delay_s: u32,
+    /// `Origin` of CloudEvents deliveries, what receivers were asked to consent to.
+    pub origin: String,
+}

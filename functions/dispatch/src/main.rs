@@ -1,3 +1,122 @@
-//! Wires up and runs the dispatch function.
+//! Wires up and runs dispatch.
 
-fn main() {}
+use std::{collections::BTreeMap, sync::Arc};
+
+use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent};
+use gridpost::{
+    aws::{
+        Clients,
+        configuration::ConfigurationTable,
+        parking::ParkingTable,
+        sqs::{QueueUrls, SqsQueues},
+        state::StateTable,
+    },
+    config::{self, configuration_kept_for},
+    configuration::ConfigurationCache,
+    delivery::{outcome::Outcome, probation::Durations},
+    endpoint::{guard::AllowedNetworks, http::HttpClient},
+    ports::{Clock, Configuration, Queue},
+    system::{SystemClock, SystemDice},
+    telemetry::{EmbeddedMeter, start_logging},
+    time::Timestamp,
+};
+use gridpost_dispatch::{Context, Settings, handler::handle, health::HealthBook, record::Record};
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    start_logging();
+    let meter = Arc::new(EmbeddedMeter::default());
+    let urls = QueueUrls::from_env()?;
+    let context = context(urls.clone(), Arc::clone(&meter)).await?;
+    let (context, urls, meter) = (&context, &urls, &meter);
+    run(service_fn(move |event: LambdaEvent<SqsEvent>| async move {
+        let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
+        let reply = answer(context, urls, event.payload, deadline).await;
+        meter.flush(SystemClock.now());
+        Ok::<_, Error>(reply)
+    }))
+    .await
+}
+
+async fn context(urls: QueueUrls, meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
+    let clients = Clients::from_env().await;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let retry_shards = urls.retry.len();
+    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let config_table = config::text("GRIDPOST_CONFIG_TABLE")?;
+    let state_table = config::text("GRIDPOST_STATE_TABLE")?;
+    let configuration: Arc<dyn Configuration> =
+        Arc::new(ConfigurationTable::new(clients.dynamodb(), config_table));
+    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
+    let allowed: AllowedNetworks =
+        config::parsed_or("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", AllowedNetworks::default())?;
+    Ok(Context {
+        clock: Arc::clone(&clock),
+        dice: Arc::new(SystemDice),
+        sender: Arc::clone(&queues) as _,
+        receiver: queues,
+        states: Arc::clone(&states) as _,
+        parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
+        healths: HealthBook::new(states),
+        configuration: ConfigurationCache::new(
+            configuration,
+            Arc::clone(&clock),
+            configuration_kept_for()?,
+        ),
+        client: Arc::new(HttpClient::new(allowed, clock)?),
+        meter,
+        settings: settings(retry_shards)?,
+    })
+}
+
+fn settings(retry_shards: usize) -> Result<Settings, Error> {
+    let own = config::parsed_or("GRIDPOST_PROBATION_SECONDS", "{}".to_owned())?;
+    let own: BTreeMap<Outcome, u32> = serde_json::from_str(&own)?;
+    Ok(Settings {
+        probation: Durations::default().with(own),
+        retry_shards,
+        retry_in_flight_limit: config::parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)?,
+        dead_letter_delay_s: config::parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)?,
+        origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", "eventgrid.azure.net".to_owned())?,
+    })
+}
+
+/// Turns the Lambda event into records and the kept ids into Lambda's reply. Ids are copied from the
+/// event: one that Lambda does not know would fail the whole batch.
+async fn answer(
+    context: &Context,
+    urls: &QueueUrls,
+    event: SqsEvent,
+    deadline: Timestamp,
+) -> SqsBatchResponse {
+    let now = context.clock.now();
+    let mut reply = SqsBatchResponse::default();
+    let mut keep = |id: String| {
+        let mut failure = BatchItemFailure::default();
+        failure.item_identifier = id;
+        reply.batch_item_failures.push(failure);
+    };
+    let mut records = Vec::new();
+    for message in event.records {
+        let id = message.message_id.clone();
+        match Record::of(message, now, |name| queue_of(urls, name)) {
+            Some(record) => records.push(record),
+            None => {
+                tracing::error!(message.id = ?id, "a record of a queue that is not ours is kept");
+                id.into_iter().for_each(&mut keep);
+            }
+        }
+    }
+    handle(context, records, deadline).await.into_iter().for_each(&mut keep);
+    reply
+}
+
+/// A queue by its name, which is the end of its URL and of its ARN.
+fn queue_of(urls: &QueueUrls, name: &str) -> Option<Queue> {
+    let is = |url: &String| url.rsplit('/').next() == Some(name);
+    if is(&urls.dispatch) {
+        return Some(Queue::Dispatch);
+    }
+    urls.retry.iter().position(is).map(Queue::Retry)
+}

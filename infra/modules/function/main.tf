@@ -93,7 +93,7 @@ resource "aws_lambda_function" "this" {
       error_message = "${var.zip_file} does not exist. Build the functions first: cargo lambda build --release ${local.build_target} --output-format zip (or set functions_dir to where the zips are)."
     }
 
-    # Known only once the queues have their URLs. Lambda's limit is 4 KB for names and values together.
+    # Lambda's limit is 4 KB for names and values together.
     precondition {
       condition     = length(join("", concat(keys(var.environment), values(var.environment)))) <= 4096
       error_message = "The environment of ${var.name} is over Lambda's limit of 4096 bytes: name fewer networks in endpoint_allowed_networks, use a shorter name_prefix or fewer retry queues."

@@ -17,3 +17,13 @@ output "role_arn" {
   description = "ARN of the function's role."
   value       = aws_iam_role.this.arn
 }
+
+output "policy" {
+  description = "The role's policy, as JSON: all that the function may do."
+  value       = aws_iam_role_policy.this.policy
+}
+
+output "environment" {
+  description = "The function's environment variables."
+  value       = var.environment
+}

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     delivery::parking::Parked,
-    ports::{ParkingLot, PortError},
+    ports::{ParkingLot, PortError, WakeCursor},
 };
 
 /// A minute's deliveries are spread over so many partition keys: each takes 1,000 writes in a
@@ -19,6 +19,9 @@ const SHARDS: u128 = 8;
 
 /// Parked deliveries are forgotten so long after they were due, should wake never remove them.
 const KEPT_S: i64 = 14 * 24 * 60 * 60;
+
+/// Where wake notes how far it has come.
+const CURSOR_PK: &str = "WAKE";
 
 /// Parked deliveries in the state table.
 #[derive(Clone, Debug)]
@@ -90,6 +93,27 @@ impl ParkingLot for ParkingTable {
             .key("pk", text(parked_pk(parked)))
             .key("sk", text(parked.id.to_string()));
         delete.send().await.map_err(|error| port_error("dynamodb:DeleteItem", error))?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl WakeCursor for ParkingTable {
+    async fn load(&self) -> Result<Option<i64>, PortError> {
+        Ok(self.table.load::<i64>(CURSOR_PK.to_owned(), "-").await?.map(|(minute, _)| minute))
+    }
+
+    async fn save(&self, minute: i64) -> Result<(), PortError> {
+        let put = self
+            .table
+            .client
+            .put_item()
+            .table_name(&self.table.name)
+            .item("pk", text(CURSOR_PK))
+            .item("sk", text("-"))
+            .item("revision", number(1))
+            .item("document", text(minute.to_string()));
+        put.send().await.map_err(|error| port_error("dynamodb:PutItem", error))?;
         Ok(())
     }
 }

@@ -1,1 +1,70 @@
 //! Which deliveries go out in one request.
+//!
+//! Batching is optimistic: nothing is held back to fill a request, but what waits together is sent
+//! together. Source: Event Grid, "Message delivery and retry", section "Output batching".
+
+use crate::subscription::Batching;
+
+/// The size of one delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// How many events it carries.
+    pub events: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+/// Joins deliveries of one subscription into requests, in order; each request is the list of its
+/// deliveries' positions.
+///
+/// No request carries more events than the subscription may receive, nor more bytes than its
+/// target; a delivery larger than the target goes alone.
+pub fn join(loads: &[Load], batching: Batching) -> Vec<Vec<usize>> {
+    let mut requests: Vec<(Load, Vec<usize>)> = Vec::new();
+    for (position, load) in loads.iter().enumerate() {
+        if let Some((sum, positions)) = requests.last_mut()
+            && sum.events + load.events <= batching.max_events as usize
+            && sum.bytes + load.bytes <= batching.preferred_bytes()
+        {
+            sum.events += load.events;
+            sum.bytes += load.bytes;
+            positions.push(position);
+        } else {
+            requests.push((*load, vec![position]));
+        }
+    }
+    requests.into_iter().map(|(_, positions)| positions).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn join_table() {
+        let load = |events, bytes| Load { events, bytes };
+        let batching =
+            |max_events, preferred_kilobytes| Batching { max_events, preferred_kilobytes };
+        let table = [
+            (
+                "off: each alone",
+                vec![load(1, 9); 3],
+                Batching::OFF,
+                vec![vec![0], vec![1], vec![2]],
+            ),
+            ("by count", vec![load(1, 9); 3], batching(2, 64), vec![vec![0, 1], vec![2]]),
+            ("by bytes", vec![load(1, 3_000); 3], batching(9, 6), vec![vec![0, 1], vec![2]]),
+            (
+                "larger than the target: alone",
+                vec![load(1, 10_000), load(1, 1), load(1, 1)],
+                batching(9, 4),
+                vec![vec![0], vec![1, 2]],
+            ),
+            ("full ones stay apart", vec![load(5, 9); 2], batching(5, 64), vec![vec![0], vec![1]]),
+            ("none", vec![], batching(9, 4), vec![]),
+        ];
+        for (row, loads, batching, want) in table {
+            assert_eq!(join(&loads, batching), want, "{row}");
+        }
+    }
+}

@@ -1,1 +1,267 @@
-//! The record of a delivery that ended undelivered.
+//! Dead letters: what is kept of a delivery that ended undelivered.
+//!
+//! Source: Event Grid, "Message delivery and retry", section "Dead-letter events", and "Manage
+//! event delivery".
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{Attempts, Delivery, retry::EndReason};
+use crate::{
+    subscription::{DeadLetterDestination, DeliverySchema},
+    time::Timestamp,
+    topic::Kind,
+};
+
+/// An ended delivery on its way to its dead-letter destination, as it travels in the queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    /// The delivery, with its final attempts.
+    pub delivery: Delivery,
+    /// Why it ended.
+    pub reason: EndReason,
+    /// When it ended.
+    pub at: Timestamp,
+    /// Where it goes: the subscription's destination at that time.
+    pub destination: DeadLetterDestination,
+    /// How its events are written.
+    pub schema: DeliverySchema,
+    /// Which form the record and the object's name have.
+    pub kind: Kind,
+}
+
+impl Ended {
+    /// The records of its events, as JSON texts. What the publisher wrote stays as it was written.
+    pub fn records(&self) -> Vec<String> {
+        self.delivery.events.iter().map(|event| self.record(event.get())).collect()
+    }
+
+    fn record(&self, event: &str) -> String {
+        match self.kind {
+            Kind::Namespace => format!(
+                r#"{{"deadLetterProperties":{},"customDeliveryProperties":{{}},"event":{event}}}"#,
+                self.namespace_properties(),
+            ),
+            Kind::Custom => with_members(event, &self.basic_members()),
+        }
+    }
+
+    /// What became of the event, in the casing of its schema.
+    fn basic_members(&self) -> Vec<(String, Value)> {
+        let Attempts { made, last_at, last_outcome, last_status, .. } = &self.delivery.attempts;
+        let mut members = Vec::new();
+        let mut add = |name: &str, value: Value| {
+            let name = match self.schema {
+                DeliverySchema::EventGridSchema => name.to_owned(),
+                DeliverySchema::CloudEventSchemaV1_0 => name.to_ascii_lowercase(),
+            };
+            members.push((name, value));
+        };
+        add("deadLetterReason", json!(self.reason));
+        add("deliveryAttempts", json!(made));
+        if let Some(outcome) = last_outcome {
+            add("lastDeliveryOutcome", json!(outcome));
+        }
+        if let Some(status) = last_status {
+            add("lastHttpStatusCode", json!(status));
+        }
+        add("publishTime", json!(self.delivery.publish_time.to_iso_8601()));
+        if let Some(at) = last_at {
+            add("lastDeliveryAttemptTime", json!(at.to_iso_8601()));
+        }
+        members
+    }
+
+    fn namespace_properties(&self) -> Value {
+        let Attempts { made, last_at, last_outcome, .. } = &self.delivery.attempts;
+        let mut properties = Map::new();
+        properties.insert("deadletterreason".to_owned(), json!(sentence(self.reason)));
+        properties.insert("deliveryattempts".to_owned(), json!(made));
+        if let Some(outcome) = last_outcome {
+            properties.insert("deliveryresult".to_owned(), json!(outcome));
+        }
+        let publish_time = self.delivery.publish_time.to_iso_8601();
+        properties.insert("publishutc".to_owned(), json!(publish_time));
+        if let Some(at) = last_at {
+            properties.insert("deliveryattemptutc".to_owned(), json!(at.to_iso_8601()));
+        }
+        Value::Object(properties)
+    }
+
+    /// What all records of one object share.
+    pub fn folder(&self) -> Folder {
+        let (topic, name) = (&self.delivery.subscription.topic, &self.delivery.subscription.name);
+        Folder {
+            bucket: self.destination.bucket.clone(),
+            path: match self.kind {
+                Kind::Custom => format!("{}{}", self.destination.prefix, name.to_ascii_uppercase()),
+                Kind::Namespace => format!("{}{topic}/{name}", self.destination.prefix),
+            },
+        }
+    }
+}
+
+/// An object's text with further members at its end.
+fn with_members(object: &str, members: &[(String, Value)]) -> String {
+    let open = object.trim_end().strip_suffix('}').unwrap_or(object).trim_end();
+    let mut text = open.to_owned();
+    for (name, value) in members {
+        if !text.ends_with('{') {
+            text.push(',');
+        }
+        text.push_str(&format!("{}:{value}", Value::String(name.clone())));
+    }
+    text.push('}');
+    text
+}
+
+/// The reasons of namespace topics are sentences.
+fn sentence(reason: EndReason) -> &'static str {
+    match reason {
+        EndReason::MaxDeliveryAttemptsExceeded => "Maximum delivery attempts was exceeded.",
+        EndReason::TimeToLiveExceeded => "Event time to live was exceeded.",
+        EndReason::SubscriptionDeleted => "Event subscription was deleted.",
+        _ => "Undeliverable due to client error",
+    }
+}
+
+/// Where the dead letters of one subscription lie.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Folder {
+    /// The bucket.
+    pub bucket: String,
+    /// What comes before the date, without a slash at its end.
+    pub path: String,
+}
+
+impl Folder {
+    /// The name of an object written at `now`: UTC, no zero padding.
+    pub fn key(&self, now: Timestamp, id: Uuid) -> String {
+        let at = now.utc();
+        let (year, month, day, hour) = (at.year(), u8::from(at.month()), at.day(), at.hour());
+        format!("{}/{year}/{month}/{day}/{hour}/{id}.json", self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::{delivery::outcome::Outcome, subscription::SubscriptionKey};
+
+    fn ended(schema: DeliverySchema, kind: Kind, event: &str, attempts: Attempts) -> Ended {
+        let mut delivery = Delivery::new(
+            Uuid::from_u128(1),
+            SubscriptionKey { topic: "orders".to_owned(), name: "Ship-it".to_owned() },
+            Uuid::from_u128(2),
+            Timestamp::from_millis(1_565_250_000_000),
+            String::new(),
+            vec![RawValue::from_string(event.to_owned()).expect("JSON")],
+        );
+        delivery.attempts = attempts;
+        Ended {
+            delivery,
+            reason: EndReason::UndeliverableDueToHttpBadRequest,
+            at: Timestamp::from_millis(1_565_250_001_000),
+            destination: DeadLetterDestination {
+                bucket: "b".to_owned(),
+                prefix: "dead/".to_owned(),
+            },
+            schema,
+            kind,
+        }
+    }
+
+    fn one_attempt() -> Attempts {
+        let at = Timestamp::from_millis(1_565_250_000_500);
+        Attempts::default().with(at, Outcome::BadRequest, Some(400))
+    }
+
+    #[test]
+    fn records_in_every_form() {
+        let event_grid = json!({
+            "id": "7",
+            "deadLetterReason": "UndeliverableDueToHttpBadRequest",
+            "deliveryAttempts": 1,
+            "lastDeliveryOutcome": "BadRequest",
+            "lastHttpStatusCode": 400,
+            "publishTime": "2019-08-08T07:40:00.000Z",
+            "lastDeliveryAttemptTime": "2019-08-08T07:40:00.500Z",
+        });
+        let cloud_events = json!({
+            "id": "7",
+            "deadletterreason": "UndeliverableDueToHttpBadRequest",
+            "deliveryattempts": 1,
+            "lastdeliveryoutcome": "BadRequest",
+            "lasthttpstatuscode": 400,
+            "publishtime": "2019-08-08T07:40:00.000Z",
+            "lastdeliveryattempttime": "2019-08-08T07:40:00.500Z",
+        });
+        let never = json!({
+            "id": "7",
+            "deadLetterReason": "UndeliverableDueToHttpBadRequest",
+            "deliveryAttempts": 0,
+            "publishTime": "2019-08-08T07:40:00.000Z",
+        });
+        let namespace = json!({
+            "deadLetterProperties": {
+                "deadletterreason": "Undeliverable due to client error",
+                "deliveryattempts": 1,
+                "deliveryresult": "BadRequest",
+                "publishutc": "2019-08-08T07:40:00.000Z",
+                "deliveryattemptutc": "2019-08-08T07:40:00.500Z",
+            },
+            "customDeliveryProperties": {},
+            "event": {"id": "7"},
+        });
+        let event = r#"{"id":"7"}"#;
+        let (eg, ce) = (DeliverySchema::EventGridSchema, DeliverySchema::CloudEventSchemaV1_0);
+        let table = [
+            ("Event Grid", ended(eg, Kind::Custom, event, one_attempt()), event_grid),
+            ("CloudEvents", ended(ce, Kind::Custom, event, one_attempt()), cloud_events),
+            ("never attempted", ended(eg, Kind::Custom, event, Attempts::default()), never),
+            ("namespace", ended(ce, Kind::Namespace, event, one_attempt()), namespace),
+        ];
+        for (row, ended, want) in table {
+            let records: Vec<Value> = ended
+                .records()
+                .iter()
+                .map(|record| serde_json::from_str(record).expect("JSON"))
+                .collect();
+            assert_eq!(records, [want], "{row}");
+        }
+    }
+
+    #[test]
+    fn what_the_publisher_wrote_stays_as_it_was_written() {
+        let (schema, kind) = (DeliverySchema::EventGridSchema, Kind::Custom);
+        let event = r#"{ "z" : 1.50, "a": 123456789012345678901234567890 } "#;
+        let record = ended(schema, kind, event, one_attempt()).records().remove(0);
+        let want = r#"{ "z" : 1.50, "a": 123456789012345678901234567890,"deadLetterReason":"#;
+        assert!(record.starts_with(want), "{record}");
+        let empty = ended(schema, kind, "{}", one_attempt()).records().remove(0);
+        assert!(empty.starts_with(r#"{"deadLetterReason":"#), "{empty}");
+    }
+
+    #[test]
+    fn object_names_are_event_grids() {
+        let now = Timestamp::from_millis(1_565_241_000_000) + Duration::from_secs(0);
+        let id = Uuid::from_u128(0x1111_1111);
+        let table = [
+            (Kind::Custom, "dead/SHIP-IT/2019/8/8/5/00000000-0000-0000-0000-000011111111.json"),
+            (
+                Kind::Namespace,
+                "dead/orders/Ship-it/2019/8/8/5/00000000-0000-0000-0000-000011111111.json",
+            ),
+        ];
+        for (kind, want) in table {
+            let ended = ended(DeliverySchema::EventGridSchema, kind, "{}", one_attempt());
+            assert_eq!(ended.folder().key(now, id), want);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Ended deliveries in, objects out.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::future::join_all;
+use gridpost::{
+    delivery::dead_letter::{Ended, Folder},
+    ports::{BucketError, Outgoing, PortError, Queue},
+    telemetry::{chain, metric},
+    time::Timestamp,
+};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::Context;
+
+/// How long a refused record is hidden, by how often it was received: 10 s, 1 min, then 5 min.
+///
+/// Source: Event Grid, "Dead lettering for event subscriptions to namespace topics".
+const REFUSED_WAITS_S: [u32; 3] = [10, 60, 300];
+
+/// A record of the dead-letter queue.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// SQS's id of the message.
+    pub message_id: String,
+    /// What hides it.
+    pub receipt: String,
+    /// Its body.
+    pub body: String,
+    /// How often it was received, this time included.
+    pub receive_count: u32,
+}
+
+/// Stores the records' dead letters and answers which records SQS keeps, by message id.
+///
+/// A record is let go only when its object is stored, or its events were dropped and counted.
+pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut folders: BTreeMap<Folder, Vec<(Record, Ended)>> = BTreeMap::new();
+    for record in records {
+        match serde_json::from_str::<Ended>(&record.body) {
+            Ok(ended) => folders.entry(ended.folder()).or_default().push((record, ended)),
+            Err(error) => kept.extend(poison(context, record, &error).await),
+        }
+    }
+    let stored = folders.into_iter().map(|(folder, ended)| store(context, folder, ended));
+    kept.extend(join_all(stored).await.into_iter().flatten());
+    kept
+}
+
+/// Stores one folder's dead letters as one object; answers which records are kept.
+async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -> Vec<String> {
+    let now = context.clock.now();
+    let key = folder.key(now, object_id(&ended));
+    let records: Vec<String> = ended.iter().flat_map(|(_, ended)| ended.records()).collect();
+    let body = format!("[{}]", records.join(","));
+    let events = records.len();
+    match context.bucket.put(&folder.bucket, &key, body.into_bytes()).await {
+        Ok(()) => {
+            for (_, ended) in &ended {
+                count(context, metric::DEAD_LETTERED_COUNT, "DeadLetterReason", ended, None);
+            }
+            tracing::info!(bucket = folder.bucket, key, events, "dead letters written");
+            Vec::new()
+        }
+        Err(BucketError::NotFound) => {
+            for (_, ended) in &ended {
+                drop_events(context, ended, "DeadLetterDestinationNotFound");
+            }
+            Vec::new()
+        }
+        Err(BucketError::Unavailable(error)) => {
+            tracing::error!(
+                bucket = folder.bucket,
+                events,
+                error = %chain(&error),
+                "the dead-letter destination refuses; it is tried again until the events are too old",
+            );
+            let kept = ended.into_iter().map(|ended| refused(context, ended, now));
+            join_all(kept).await.into_iter().flatten().collect()
+        }
+    }
+}
+
+/// Keeps a record whose destination refuses, until it has refused for too long.
+async fn refused(
+    context: &Context,
+    (record, ended): (Record, Ended),
+    now: Timestamp,
+) -> Option<String> {
+    if now.since(ended.at) >= context.give_up_after {
+        drop_events(context, &ended, "DeadLetterDestinationUnavailable");
+        return None;
+    }
+    let index = (record.receive_count.max(1) as usize - 1).min(REFUSED_WAITS_S.len() - 1);
+    let wait = Duration::from_secs(u64::from(REFUSED_WAITS_S[index]))
+        .min(context.give_up_after.saturating_sub(now.since(ended.at)));
+    let seconds = u32::try_from(wait.as_secs()).unwrap_or(0).max(1);
+    if let Err(error) = context.receiver.hide(Queue::DeadLetter, &record.receipt, seconds).await {
+        tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
+    }
+    Some(record.message_id)
+}
+
+/// The same deliveries make the same object: a batch that is handed over twice is stored once.
+fn object_id(ended: &[(Record, Ended)]) -> Uuid {
+    let mut ids: Vec<_> = ended.iter().map(|(_, ended)| ended.delivery.id).collect();
+    ids.sort_unstable();
+    let mut hash = Sha256::new();
+    ids.iter().for_each(|id| hash.update(id.as_bytes()));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+fn drop_events(context: &Context, ended: &Ended, reason: &str) {
+    count(context, metric::DROPPED_EVENT_COUNT, "DropReason", ended, Some(reason));
+    tracing::error!(
+        delivery.id = %ended.delivery.id,
+        subscription = %ended.delivery.subscription,
+        bucket = ended.destination.bucket,
+        events = ended.delivery.events.len(),
+        ended_by = %ended.reason,
+        reason,
+        "events dropped instead of dead-lettered",
+    );
+}
+
+fn count(
+    context: &Context,
+    metric: &'static str,
+    dimension: &'static str,
+    ended: &Ended,
+    reason: Option<&str>,
+) {
+    let reason = reason.map_or_else(|| ended.reason.to_string(), str::to_owned);
+    let name = ended.delivery.subscription.name.as_str();
+    let dimensions = [(dimension, reason.as_str()), ("EventSubscriptionName", name)];
+    context.meter.count(metric, &dimensions, ended.delivery.events.len() as u64);
+}
+
+/// Moves a record that this code can't read to the poison queue; `Some` if that failed.
+async fn poison(context: &Context, record: Record, error: &serde_json::Error) -> Option<String> {
+    tracing::error!(
+        message.id = %record.message_id,
+        error = %chain(error),
+        "a message is no ended delivery and goes to the poison queue; look at it there",
+    );
+    let message = Outgoing { body: record.body, group: "poison".to_owned(), delay_s: 0 };
+    let sent = context.sender.send(Queue::Poison, vec![message]).await.pop();
+    let sent = sent.unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")));
+    match sent {
+        Ok(()) => {
+            context.meter.count(metric::POISON_COUNT, &[("Queue", "DeadLetter")], 1);
+            None
+        }
+        Err(error) => {
+            tracing::error!(error = %chain(&error), "not moved to the poison queue; it comes back");
+            Some(record.message_id)
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Makes one request for the deliveries that go out together, and decides about each of them.
+
+use std::sync::Arc;
+
+use gridpost::{
+    delivery::{
+        outcome::{Answer, Outcome},
+        probation::{self, Failed},
+        request,
+        retry::{self, Decision, Failure},
+    },
+    ports::Attempted,
+    telemetry::chain,
+    time::Timestamp,
+};
+
+use crate::{
+    Context,
+    late::Late,
+    prepare::Work,
+    record::{Record, Settled},
+    settle,
+};
+
+/// What one request came to.
+pub struct Made {
+    /// What became of each record.
+    pub settled: Vec<(Record, Settled)>,
+    /// What is still to be listened for.
+    pub late: Option<Late>,
+}
+
+/// Makes the request for deliveries of one subscription that have had equally many attempts, and
+/// settles them: one response decides for every event in it.
+pub async fn attempt(context: &Context, works: Vec<Work>) -> Made {
+    let Some(first) = works.first() else { return Made { settled: Vec::new(), late: None } };
+    let subscription = Arc::clone(&first.subscription);
+    let deliveries: Vec<_> = works.iter().map(|work| &work.delivery).collect();
+    let made_before = first.delivery.attempts.made;
+    let origin = &context.settings.origin;
+    let request = request::build(&subscription, &deliveries, made_before, origin);
+
+    let began_at = context.clock.now();
+    let (answer, late) = match context.client.attempt(request).await {
+        Attempted::Answered(answer) => (answer, None),
+        Attempted::TimedOut { late } => (Answer::without_status(Outcome::TimedOut), Some(late)),
+    };
+    let ended_at = context.clock.now();
+
+    if answer.outcome == Outcome::Delivered {
+        succeed(context, &works, began_at, ended_at).await;
+    }
+    let ids = works.iter().map(|work| work.delivery.id).collect();
+    let late = late.map(|answer| Late { answer, ids, subscription, began_at });
+    let settled = works.into_iter().map(|work| async move {
+        let record = work.record.clone();
+        let settled = match answer.outcome {
+            Outcome::Delivered => settle::delivered(context, work).await,
+            _ => fail(context, work, answer, began_at, ended_at).await,
+        };
+        (record, settled)
+    });
+    Made { settled: futures::future::join_all(settled).await, late }
+}
+
+/// Tells the endpoint's health of a success, which on the happy path writes nothing.
+pub async fn succeed(context: &Context, works: &[Work], began_at: Timestamp, now: Timestamp) {
+    let Some(work) = works.first() else { return };
+    context.healths.note_success(&work.subscription, now);
+    let changed = context
+        .healths
+        .change(&work.subscription, now, |health| probation::after_success(health, began_at, now))
+        .await;
+    if let Err(error) = changed {
+        // The events are delivered all the same; the next success tells it again.
+        tracing::warn!(
+            subscription = %work.subscription.key,
+            error = %chain(&error),
+            "a recovery was not noted",
+        );
+    }
+}
+
+async fn fail(
+    context: &Context,
+    mut work: Work,
+    answer: Answer,
+    began_at: Timestamp,
+    ended_at: Timestamp,
+) -> Settled {
+    work.delivery.attempts = work.delivery.attempts.with(began_at, answer.outcome, answer.status);
+    let failed = Failed {
+        attempt: (work.delivery.id, work.delivery.attempts.made),
+        began_at,
+        ended_at,
+        answer,
+        last_success_at: context.healths.last_success_at(&work.subscription),
+    };
+    let durations = &context.settings.probation;
+    let health = context
+        .healths
+        .change(&work.subscription, ended_at, |health| {
+            probation::after_failure(health, durations, failed)
+        })
+        .await?;
+    let failure = Failure {
+        attempts: work.delivery.attempts.made,
+        first_attempt_at: work.delivery.attempts.first_at.unwrap_or(began_at),
+        ended_at,
+        answer,
+        not_before: health.wait.map(|wait| wait.until),
+        expires_at: work.expires_at(),
+    };
+    match retry::decide(work.rules(), failure, context.dice.roll()) {
+        Decision::Retry { due } => {
+            settle::note_failure(context, &work, answer, &format!("retry at {due}"));
+            settle::retry(context, work, due).await
+        }
+        Decision::End(reason) => {
+            settle::note_failure(context, &work, answer, &reason.to_string());
+            settle::end(context, work, reason).await
+        }
+    }
+}

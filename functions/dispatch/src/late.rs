@@ -1,0 +1,77 @@
+//! Responses that come after 30 s: the delivery is queued for retry by then, and a late success
+//! takes it out again, as far as that is possible.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use gridpost::{
+    delivery::{
+        outcome::{Answer, Outcome},
+        probation,
+        state::{DeliveryState, Standing},
+    },
+    ports::{PortError, Saved},
+    subscription::EventSubscription,
+    telemetry::chain,
+    time::Timestamp,
+};
+use uuid::Uuid;
+
+use crate::Context;
+
+/// A request whose response is still listened for.
+pub struct Late {
+    /// Resolves to the late answer, or to `None` when none came in time.
+    pub answer: BoxFuture<'static, Option<Answer>>,
+    /// The deliveries it was made for.
+    pub ids: Vec<Uuid>,
+    /// Their event subscription.
+    pub subscription: Arc<EventSubscription>,
+    /// When it was sent.
+    pub began_at: Timestamp,
+}
+
+/// Listens for a late response. A success marks the deliveries, so that their retries delete
+/// themselves; a failure changes nothing.
+pub async fn listen(context: &Context, late: Late) {
+    let Some(answer) = late.answer.await else { return };
+    if answer.outcome != Outcome::Delivered {
+        return;
+    }
+    for id in late.ids {
+        match acknowledge(context, id).await {
+            Ok(()) => tracing::info!(delivery.id = %id, "a late success took it out of retry"),
+            Err(error) => tracing::warn!(
+                delivery.id = %id,
+                error = %chain(&error),
+                "a late success was not noted; the retry makes a duplicate",
+            ),
+        }
+    }
+    let now = context.clock.now();
+    context.healths.note_success(&late.subscription, now);
+    let changed = context
+        .healths
+        .change(&late.subscription, now, |health| {
+            probation::after_success(health, late.began_at, now)
+        })
+        .await;
+    if let Err(error) = changed {
+        tracing::warn!(error = %chain(&error), "a recovery was not noted");
+    }
+}
+
+/// Marks a waiting delivery as delivered. One that has ended meanwhile stays ended.
+async fn acknowledge(context: &Context, id: Uuid) -> Result<(), PortError> {
+    for _ in 0..3 {
+        let Some(state) = context.states.load(id).await? else { return Ok(()) };
+        if !matches!(state.standing, Standing::Waiting { .. }) {
+            return Ok(());
+        }
+        let delivered = DeliveryState { standing: Standing::Delivered, ..state };
+        if context.states.save(&delivered).await? == Saved::Written {
+            return Ok(());
+        }
+    }
+    Err(PortError::new("noting a late success", "others wrote at the same time"))
+}

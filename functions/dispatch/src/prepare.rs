@@ -1,0 +1,194 @@
+//! May this record's delivery be attempted now? If not, it is settled here.
+
+use std::sync::Arc;
+
+use gridpost::{
+    configuration::TopicSnapshot,
+    delivery::{
+        Attempts, Delivery,
+        outcome::Outcome,
+        probation::{self, Admission},
+        profile::EndpointKind,
+        retry::{self, EndReason, Rules},
+        state::{DeliveryState, Standing},
+    },
+    ports::{PortError, Queue},
+    subscription::{DeadLetterDestination, EventSubscription},
+    time::Timestamp,
+};
+
+use crate::{
+    Context,
+    record::{Fate, Record, Settled},
+    settle,
+};
+
+/// A delivery in hand, with all that decisions about it need.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// The record that carries it.
+    pub record: Record,
+    /// The delivery. Its attempts are the newest known.
+    pub delivery: Delivery,
+    /// Its topic.
+    pub topic: Arc<TopicSnapshot>,
+    /// Its event subscription.
+    pub subscription: Arc<EventSubscription>,
+    /// The revision of its stored state; 0 while it has none.
+    pub revision: u64,
+    /// Whether it probes an endpoint whose wait has ended.
+    pub probes: bool,
+}
+
+impl Work {
+    /// The rules it is under.
+    pub fn rules(&self) -> Rules<'_> {
+        Rules {
+            profile: self.topic.topic.delivery_profile,
+            kind: EndpointKind::Webhook,
+            policy: &self.subscription.retry_policy,
+        }
+    }
+
+    /// When its time-to-live ends.
+    pub fn expires_at(&self) -> Timestamp {
+        retry::expires_at(&self.subscription.retry_policy, self.delivery.publish_time)
+    }
+
+    /// The state to write next.
+    pub fn state(&self, standing: Standing) -> DeliveryState {
+        DeliveryState {
+            id: self.delivery.id,
+            subscription: self.delivery.subscription.clone(),
+            publish_time: self.delivery.publish_time,
+            attempts: self.delivery.attempts.clone(),
+            standing,
+            revision: self.revision,
+        }
+    }
+
+    /// Takes over what a stored state knows.
+    pub fn learn(&mut self, state: &DeliveryState) {
+        self.revision = state.revision;
+        if state.attempts.made >= self.delivery.attempts.made {
+            self.delivery.attempts = state.attempts.clone();
+        }
+    }
+
+    /// Where its dead letter goes.
+    pub fn destination(&self) -> Option<&DeadLetterDestination> {
+        self.subscription.dead_letter.as_ref()
+    }
+}
+
+/// What was found out.
+pub enum Prepared {
+    /// It may be attempted now.
+    Ready(Box<Work>),
+    /// It is settled.
+    Settled(Fate),
+}
+
+/// Finds out whether a record's delivery may be attempted now.
+///
+/// # Errors
+///
+/// A call of ours failed; nothing was attempted and the record comes back.
+pub async fn prepare(context: &Context, record: Record) -> Result<Prepared, PortError> {
+    let delivery = match Delivery::decode(&record.body) {
+        Ok(delivery) => delivery,
+        Err(error) => return settle::poison(context, &record, &error).await.map(Prepared::Settled),
+    };
+    let state = match may_have_state(&record) {
+        true => context.states.load(delivery.id).await?,
+        false => None,
+    };
+    let standing = state.as_ref().map(|state| state.standing);
+    if let Some(Standing::Delivered | Standing::Ended) = standing {
+        return Ok(Prepared::Settled(Fate::Delete));
+    }
+    let Some((topic, subscription)) = find_subscription(context, &delivery).await? else {
+        settle::drop_events(context, &delivery, EndReason::SubscriptionDeleted);
+        return Ok(Prepared::Settled(Fate::Delete));
+    };
+    let mut work = Work { record, delivery, topic, subscription, revision: 0, probes: false };
+    if let Some(state) = &state {
+        work.learn(state);
+    }
+    let due = match standing {
+        None => work.delivery.due,
+        Some(Standing::Waiting { due }) if work.record.queue != Queue::Dispatch => Some(due),
+        // Its end was not carried out, or a crash left a first message behind whose successor may
+        // never have been sent.
+        Some(standing) => return settled(settle::follow(context, work, standing).await),
+    };
+    let now = context.clock.now();
+    if let Some(due) = due.filter(|due| *due > now) {
+        return settle::wait(context, &work, due).await.map(Prepared::Settled);
+    }
+    if now >= work.expires_at() {
+        return settled(settle::end(context, work, EndReason::TimeToLiveExceeded).await);
+    }
+    admit(context, work).await
+}
+
+/// A first receive from the dispatch queue has no state: nothing was attempted before it.
+fn may_have_state(record: &Record) -> bool {
+    record.queue != Queue::Dispatch || record.receive_count > 1
+}
+
+async fn find_subscription(
+    context: &Context,
+    delivery: &Delivery,
+) -> Result<Option<(Arc<TopicSnapshot>, Arc<EventSubscription>)>, PortError> {
+    let Some(topic) = context.configuration.topic(&delivery.subscription.topic).await? else {
+        return Ok(None);
+    };
+    let found = topic.subscription(&delivery.subscription.name).cloned();
+    let same = found.filter(|subscription| subscription.uid == delivery.subscription_uid);
+    Ok(same.map(|subscription| (topic, subscription)))
+}
+
+/// Asks the endpoint's health. Claiming the probe is a conditional write: whoever loses asks again.
+async fn admit(context: &Context, mut work: Work) -> Result<Prepared, PortError> {
+    let subscription = Arc::clone(&work.subscription);
+    loop {
+        let now = context.clock.now();
+        let health = context.healths.look(&subscription, now).await?;
+        let admission = probation::admit(
+            &health,
+            work.rules(),
+            subscription.probation_policy,
+            work.delivery.id,
+            now,
+            context.healths.admitted(&subscription, now),
+            context.dice.roll(),
+        );
+        match admission {
+            Admission::Attempt => {}
+            Admission::Probe(claimed) => {
+                if !context.healths.write(&subscription, now, &claimed).await? {
+                    continue;
+                }
+                work.probes = true;
+            }
+            Admission::Wait { until } => {
+                // An event whose life ends during the wait ends then, not after it.
+                let until = until.min(work.expires_at());
+                return settled(settle::wait(context, &work, until).await);
+            }
+            Admission::End => {
+                let attempts = &mut work.delivery.attempts;
+                *attempts = Attempts { last_outcome: Some(Outcome::Probation), ..attempts.clone() };
+                let reason = EndReason::UndeliverableDueToProbationCausedByClientError;
+                return settled(settle::end(context, work, reason).await);
+            }
+        }
+        context.healths.note_admitted(&subscription, now);
+        return Ok(Prepared::Ready(Box::new(work)));
+    }
+}
+
+fn settled(settled: Settled) -> Result<Prepared, PortError> {
+    settled.map(Prepared::Settled)
+}

@@ -1,0 +1,265 @@
+//! Carries out what was decided, in the order that can leave a duplicate but never a loss: the
+//! state first, then the successor (a message, a hidden message, a parked delivery, a dead letter),
+//! and last of all the record itself is let go.
+
+use gridpost::{
+    delivery::{
+        DecodeError, Delivery,
+        dead_letter::Ended,
+        outcome::Answer,
+        parking::{self, Hold, Parked},
+        queue_text,
+        retry::EndReason,
+        state::Standing,
+    },
+    ports::{Outgoing, PortError, Queue, Saved},
+    telemetry::{chain, metric},
+    time::Timestamp,
+};
+
+use crate::{
+    Context,
+    prepare::Work,
+    record::{Fate, Record, Settled},
+};
+
+/// Settles a delivered delivery. Where nothing had failed before, nothing is written.
+pub async fn delivered(context: &Context, work: Work) -> Settled {
+    let events = work.delivery.events.len() as u64;
+    let name = [("EventSubscriptionName", work.subscription.key.name.as_str())];
+    context.meter.count(metric::DELIVERY_SUCCESS_COUNT, &name, events);
+    if work.revision > 0 {
+        // Only late copies of the message would ask for it: worth one try, not a failure.
+        let state = work.state(Standing::Delivered);
+        if let Err(error) = context.states.save(&state).await {
+            tracing::warn!(delivery.id = %state.id, error = %chain(&error), "a success was not noted");
+        }
+    }
+    Ok(Fate::Delete)
+}
+
+/// Settles a failed delivery that is to be attempted again. Its attempts count the failed one.
+pub async fn retry(context: &Context, work: Work, due: Timestamp) -> Settled {
+    let standing = Standing::Waiting { due };
+    match context.states.save(&work.state(standing)).await? {
+        Saved::Written => follow(context, work, standing).await,
+        Saved::Conflict => follow_stored(context, work).await,
+    }
+}
+
+/// Settles a delivery that ends undelivered.
+pub async fn end(context: &Context, work: Work, reason: EndReason) -> Settled {
+    let standing = Standing::Ending { reason, at: context.clock.now() };
+    match context.states.save(&work.state(standing)).await? {
+        Saved::Written => {
+            let work = Work { revision: work.revision + 1, ..work };
+            follow(context, work, standing).await
+        }
+        Saved::Conflict => follow_stored(context, work).await,
+    }
+}
+
+/// Another copy of the message has written the state: what stands there holds.
+async fn follow_stored(context: &Context, mut work: Work) -> Settled {
+    let stored = context.states.load(work.delivery.id).await?;
+    let Some(state) = stored else {
+        return Err(PortError::new(
+            "reading a delivery's state",
+            "it vanished while it was written",
+        ));
+    };
+    work.learn(&state);
+    follow(context, work, state.standing).await
+}
+
+/// Carries out what a stored state says. A state proves what was decided, not that it was done: it
+/// is done once more.
+pub async fn follow(context: &Context, work: Work, standing: Standing) -> Settled {
+    match standing {
+        Standing::Delivered | Standing::Ended => Ok(Fate::Delete),
+        Standing::Waiting { due } => wait(context, &work, due).await,
+        Standing::Ending { reason, at } => carry_out_end(context, work, reason, at).await,
+    }
+}
+
+async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Timestamp) -> Settled {
+    match work.destination() {
+        Some(destination) => {
+            let ended = Ended {
+                delivery: work.delivery.clone(),
+                reason,
+                at,
+                destination: destination.clone(),
+                schema: work.subscription.delivery_schema,
+                kind: work.topic.topic.kind,
+            };
+            let body = serde_json::to_string(&ended)
+                .map_err(|error| PortError::new("writing a dead letter", error))?;
+            let delay_s = context.settings.dead_letter_delay_s;
+            send(context, Queue::DeadLetter, &work, queue_text(body), delay_s).await?;
+            tracing::warn!(
+                delivery.id = %work.delivery.id,
+                subscription = %work.subscription.key,
+                attempts = work.delivery.attempts.made,
+                outcome = ?work.delivery.attempts.last_outcome,
+                status = work.delivery.attempts.last_status,
+                %reason,
+                "ended undelivered, goes to its dead-letter destination",
+            );
+        }
+        None => drop_events(context, &work.delivery, reason),
+    }
+    // Best effort: without it a late copy of the message writes a second dead letter.
+    let state = work.state(Standing::Ended);
+    if let Err(error) = context.states.save(&state).await {
+        tracing::warn!(delivery.id = %state.id, error = %chain(&error), "an end was not noted");
+    }
+    Ok(Fate::Delete)
+}
+
+/// Counts and logs events that end without a dead letter.
+pub fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
+    let text = reason.to_string();
+    let dimensions =
+        [("DropReason", text.as_str()), ("EventSubscriptionName", &delivery.subscription.name)];
+    context.meter.count(metric::DROPPED_EVENT_COUNT, &dimensions, delivery.events.len() as u64);
+    tracing::warn!(
+        delivery.id = %delivery.id,
+        subscription = %delivery.subscription,
+        events = delivery.events.len(),
+        attempts = delivery.attempts.made,
+        outcome = ?delivery.attempts.last_outcome,
+        status = delivery.attempts.last_status,
+        %reason,
+        "events dropped",
+    );
+}
+
+/// Lets a delivery wait until `due` without an attempt. The dispatch queue holds nothing back, so
+/// what comes from it moves to a retry queue; there it is hidden, or parked.
+pub async fn wait(context: &Context, work: &Work, due: Timestamp) -> Settled {
+    let now = context.clock.now();
+    let left = due.since(now);
+    if work.record.queue == Queue::Dispatch {
+        let next = work.delivery.due_at(due);
+        let queue = retry_queue(context, work);
+        send(context, queue, work, next.encode(), parking::delay_s(left)).await?;
+        return Ok(Fate::Delete);
+    }
+    let in_flight = match left.as_secs() {
+        // Only long waits are ever parked: for the others nobody asks.
+        0..=900 => 0,
+        _ => context.receiver.in_flight(work.record.queue).await.unwrap_or_else(|error| {
+            tracing::warn!(error = %chain(&error), "the in-flight count is unknown");
+            0
+        }),
+    };
+    let since_received = now.since(work.record.received_at);
+    match parking::hold(left, since_received, in_flight, context.settings.retry_in_flight_limit) {
+        Hold::Hide { seconds } => hide(context, &work.record, seconds).await,
+        Hold::Park => park(context, work, due).await,
+    }
+}
+
+async fn park(context: &Context, work: &Work, due: Timestamp) -> Settled {
+    let Queue::Retry(shard) = work.record.queue else {
+        return Err(PortError::new("parking a delivery", "it is not in a retry queue"));
+    };
+    let next = work.delivery.due_at(due);
+    let parked = Parked {
+        id: work.delivery.id,
+        due,
+        shard,
+        group: work.subscription.key.to_string(),
+        body: next.encode(),
+    };
+    context.parking.park(&parked).await?;
+    context.meter.count(metric::PARKED_COUNT, &[], 1);
+    Ok(Fate::Delete)
+}
+
+/// Hides a record. One that SQS does not hide comes back early and is hidden again: the due time
+/// decides, not the queue.
+async fn hide(context: &Context, record: &Record, seconds: u32) -> Settled {
+    for last in [false, true] {
+        match context.receiver.hide(record.queue, &record.receipt, seconds).await {
+            Ok(()) => break,
+            Err(error) if last => {
+                context.meter.count(metric::HIDE_FAIL_COUNT, &[], 1);
+                tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(Fate::Keep)
+}
+
+/// Hides a record that could not be settled for a little while, longer each time.
+pub async fn come_back(context: &Context, record: &Record) {
+    let seconds = (5 * record.receive_count).clamp(5, 120);
+    if let Err(error) = context.receiver.hide(record.queue, &record.receipt, seconds).await {
+        tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
+    }
+}
+
+/// Moves a record that this code can't read to the poison queue.
+pub async fn poison(context: &Context, record: &Record, error: &DecodeError) -> Settled {
+    tracing::error!(
+        message.id = %record.message_id,
+        queue = ?record.queue,
+        error = %chain(error),
+        "a message is no delivery and goes to the poison queue; look at it there",
+    );
+    let message = Outgoing { body: record.body.clone(), group: "poison".to_owned(), delay_s: 0 };
+    send_one(context, Queue::Poison, message).await?;
+    let queue = format!("{:?}", record.queue);
+    context.meter.count(metric::POISON_COUNT, &[("Queue", &queue)], 1);
+    Ok(Fate::Delete)
+}
+
+/// The retry queue of a subscription: always the same one, so that a failing endpoint burdens no
+/// other shard.
+fn retry_queue(context: &Context, work: &Work) -> Queue {
+    let shards = context.settings.retry_shards.max(1) as u128;
+    Queue::Retry(usize::try_from(work.subscription.uid.as_u128() % shards).unwrap_or(0))
+}
+
+async fn send(
+    context: &Context,
+    queue: Queue,
+    work: &Work,
+    body: String,
+    delay_s: u32,
+) -> Result<(), PortError> {
+    let group = work.subscription.key.to_string();
+    send_one(context, queue, Outgoing { body, group, delay_s }).await
+}
+
+/// Sends one message; a failure is tried once more, which may send it twice.
+async fn send_one(context: &Context, queue: Queue, message: Outgoing) -> Result<(), PortError> {
+    let mut answers = context.sender.send(queue, vec![message.clone()]).await;
+    if !matches!(answers.pop(), Some(Ok(()))) {
+        answers = context.sender.send(queue, vec![message]).await;
+        return answers
+            .pop()
+            .unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")));
+    }
+    Ok(())
+}
+
+/// Logs and counts a failed attempt.
+pub fn note_failure(context: &Context, work: &Work, answer: Answer, next: &str) {
+    let error = answer.outcome.to_string();
+    let name = work.subscription.key.name.as_str();
+    let dimensions = [("Error", error.as_str()), ("EventSubscriptionName", name)];
+    context.meter.count(metric::DELIVERY_ATTEMPT_FAIL_COUNT, &dimensions, 1);
+    tracing::info!(
+        delivery.id = %work.delivery.id,
+        subscription = %work.subscription.key,
+        attempt = work.delivery.attempts.made,
+        outcome = %answer.outcome,
+        status = answer.status,
+        next,
+        "attempt failed",
+    );
+}

@@ -1,0 +1,155 @@
+# The module by itself: what it makes of its variables, and what it refuses. (What is inside a module cannot be expected to fail
+# from a test of the root module.)
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  name               = "gridpost-sample"
+  region             = "eu-central-1"
+  description        = "Sample"
+  zip_file           = "tests/functions/ingest/bootstrap.zip"
+  architecture       = "arm64"
+  memory_mb          = 256
+  timeout_seconds    = 29
+  log_retention_days = 30
+  environment        = {}
+  statements         = []
+}
+
+run "a_function_in_all_its_parts" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    environment = { GRIDPOST_LOG = "info" }
+    statements = [{
+      sid       = "ReadConfig"
+      actions   = ["dynamodb:GetItem"]
+      resources = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+    }]
+  }
+
+  assert {
+    condition = (
+      aws_lambda_function.this.runtime == "provided.al2023"
+      && aws_lambda_function.this.handler == "bootstrap"
+      && aws_lambda_function.this.architectures == tolist(["arm64"])
+      && aws_lambda_function.this.memory_size == 256
+      && aws_lambda_function.this.timeout == 29
+      && aws_lambda_function.this.source_code_hash == filebase64sha256("tests/functions/ingest/bootstrap.zip")
+      && aws_lambda_function.this.environment[0].variables == tomap({ GRIDPOST_LOG = "info" })
+      && aws_lambda_function.this.logging_config[0].log_group == "/aws/lambda/gridpost-sample"
+    )
+    error_message = "the function is ${jsonencode(aws_lambda_function.this)}"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_log_group.this.name == "/aws/lambda/gridpost-sample" && aws_cloudwatch_log_group.this.retention_in_days == 30
+    )
+    error_message = "the log group is ${aws_cloudwatch_log_group.this.name}"
+  }
+
+  assert {
+    condition     = aws_iam_role.this.name == "gridpost-sample-eu-central-1"
+    error_message = "the role is called ${aws_iam_role.this.name}"
+  }
+
+  assert {
+    condition = jsondecode(aws_iam_role.this.assume_role_policy).Statement == [{
+      Sid       = "Lambda", Effect = "Allow"
+      Principal = { Service = "lambda.amazonaws.com" }
+      Action    = "sts:AssumeRole"
+    }]
+    error_message = "the role trusts ${aws_iam_role.this.assume_role_policy}"
+  }
+}
+
+run "refuses_a_function_that_was_not_built" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    zip_file = "tests/functions/none/bootstrap.zip"
+  }
+
+  expect_failures = [aws_lambda_function.this]
+}
+
+run "refuses_an_environment_over_four_kilobytes" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    environment = { N = format("%4096s", "x") }
+  }
+
+  expect_failures = [aws_lambda_function.this]
+}
+
+run "refuses_a_permission_for_everything" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    statements = [{ sid = "All", actions = ["sqs:*"], resources = ["arn:aws:sqs:eu-central-1:123456789012:q"] }]
+  }
+
+  expect_failures = [var.statements]
+}
+
+run "refuses_a_permission_on_everything" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    statements = [{ sid = "All", actions = ["sqs:SendMessage"], resources = ["*"] }]
+  }
+
+  expect_failures = [var.statements]
+}
+
+run "refuses_a_name_too_long_for_the_role" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    name = "a234567890-234567890-234567890-234567890-234567890"
+  }
+
+  expect_failures = [var.name]
+}
+
+run "refuses_a_timeout_over_lambdas_longest" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    timeout_seconds = 901
+  }
+
+  expect_failures = [var.timeout_seconds]
+}

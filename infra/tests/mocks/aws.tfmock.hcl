@@ -1,0 +1,21 @@
+# What the mocked provider answers where a made-up value would not pass for an ARN. Policies, environments and names are composed
+# in the configuration, so hardly anything else is needed.
+
+mock_data "aws_caller_identity" {
+  defaults = { account_id = "123456789012" }
+}
+
+mock_data "aws_partition" {
+  defaults = { partition = "aws", dns_suffix = "amazonaws.com" }
+}
+
+mock_resource "aws_iam_role" {
+  defaults = { arn = "arn:aws:iam::123456789012:role/mocked" }
+}
+
+mock_resource "aws_lambda_function" {
+  defaults = {
+    arn        = "arn:aws:lambda:eu-central-1:123456789012:function:mocked"
+    invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/mocked/invocations"
+  }
+}

@@ -1,0 +1,273 @@
+# What each role may do, all of it: a permission more fails these tests as one less does.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  region            = "eu-central-1"
+  functions_dir     = "tests/functions"
+  retry_queue_count = 2
+}
+
+run "ingest_reads_configuration_and_writes_one_queue" {
+  command = plan
+
+  assert {
+    condition = jsondecode(module.ingest.policy) == {
+      Version = "2012-10-17"
+      Statement = [
+        {
+          Sid      = "ReadConfig", Effect = "Allow"
+          Action   = ["dynamodb:GetItem", "dynamodb:Query"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+        },
+        {
+          Sid      = "EnqueueDeliveries", Effect = "Allow"
+          Action   = ["sqs:SendMessage"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch"]
+        },
+        {
+          Sid      = "WriteOwnLogs", Effect = "Allow"
+          Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest:*"]
+        },
+      ]
+    }
+    error_message = "ingest's policy is ${module.ingest.policy}"
+  }
+}
+
+run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_bucket_or_configuration_writes" {
+  command = plan
+
+  assert {
+    condition = jsondecode(module.dispatch.policy) == {
+      Version = "2012-10-17"
+      Statement = [
+        {
+          Sid    = "ConsumeAndHideDeliveries", Effect = "Allow"
+          Action = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"]
+          Resource = [
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
+          ]
+        },
+        {
+          Sid    = "EnqueueRetriesAndEnds", Effect = "Allow"
+          Action = ["sqs:SendMessage"]
+          Resource = [
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison",
+          ]
+        },
+        {
+          Sid      = "ReadConfig", Effect = "Allow"
+          Action   = ["dynamodb:GetItem", "dynamodb:Query"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+        },
+        {
+          Sid      = "KeepState", Effect = "Allow"
+          Action   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
+        },
+        {
+          Sid      = "WriteOwnLogs", Effect = "Allow"
+          Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dispatch:*"]
+        },
+      ]
+    }
+    error_message = "dispatch's policy is ${module.dispatch.policy}"
+  }
+}
+
+run "dead_letter_writes_objects_and_nothing_else_of_s3" {
+  command = plan
+
+  variables {
+    dead_letter_bucket_arns = ["arn:aws:s3:::other.bucket"]
+  }
+
+  assert {
+    condition = jsondecode(module.dead_letter.policy) == {
+      Version = "2012-10-17"
+      Statement = [
+        {
+          Sid      = "ConsumeAndHideDeadLetters", Effect = "Allow"
+          Action   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter"]
+        },
+        {
+          Sid    = "SendBackOrAside", Effect = "Allow"
+          Action = ["sqs:SendMessage"]
+          Resource = [
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison",
+          ]
+        },
+        {
+          Sid      = "ReadConfig", Effect = "Allow"
+          Action   = ["dynamodb:GetItem"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+        },
+        {
+          Sid    = "WriteDeadLetters", Effect = "Allow"
+          Action = ["s3:PutObject"]
+          Resource = [
+            "arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1/*",
+            "arn:aws:s3:::other.bucket/*",
+          ]
+        },
+        {
+          Sid      = "WriteOwnLogs", Effect = "Allow"
+          Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dead-letter:*"]
+        },
+      ]
+    }
+    error_message = "dead-letter's policy is ${module.dead_letter.policy}"
+  }
+}
+
+run "manage_writes_configuration_and_no_queue" {
+  command = plan
+
+  assert {
+    condition = jsondecode(module.manage.policy) == {
+      Version = "2012-10-17"
+      Statement = [
+        {
+          Sid = "KeepConfig", Effect = "Allow"
+          Action = [
+            "dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem",
+            "dynamodb:ConditionCheckItem",
+          ]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+        },
+        {
+          Sid      = "ReadAndClearState", Effect = "Allow"
+          Action   = ["dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
+        },
+        {
+          Sid      = "WriteOwnLogs", Effect = "Allow"
+          Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage:*"]
+        },
+      ]
+    }
+    error_message = "manage's policy is ${module.manage.policy}"
+  }
+}
+
+run "wake_takes_parked_deliveries_to_the_retry_queues" {
+  command = plan
+
+  assert {
+    condition = jsondecode(module.wake.policy) == {
+      Version = "2012-10-17"
+      Statement = [
+        {
+          Sid      = "TakeParkedDeliveries", Effect = "Allow"
+          Action   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
+        },
+        {
+          Sid    = "EnqueueRetries", Effect = "Allow"
+          Action = ["sqs:SendMessage"]
+          Resource = [
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
+          ]
+        },
+        {
+          Sid      = "WriteOwnLogs", Effect = "Allow"
+          Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-wake:*"]
+        },
+      ]
+    }
+    error_message = "wake's policy is ${module.wake.policy}"
+  }
+}
+
+run "the_scheduler_may_invoke_wake_alone_and_only_for_this_account" {
+  command = plan
+
+  assert {
+    condition = jsondecode(aws_iam_role_policy.wake_schedule.policy).Statement == [{
+      Sid      = "InvokeWake", Effect = "Allow"
+      Action   = "lambda:InvokeFunction"
+      Resource = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-wake"
+    }]
+    error_message = "the schedule's policy is ${aws_iam_role_policy.wake_schedule.policy}"
+  }
+
+  assert {
+    condition = jsondecode(aws_iam_role.wake_schedule.assume_role_policy).Statement == [{
+      Sid       = "SchedulerOfThisAccount", Effect = "Allow"
+      Principal = { Service = "scheduler.amazonaws.com" }
+      Action    = "sts:AssumeRole"
+      Condition = { StringEquals = { "aws:SourceAccount" = "123456789012" } }
+    }]
+    error_message = "the schedule's trust is ${aws_iam_role.wake_schedule.assume_role_policy}"
+  }
+}
+
+run "queues_and_bucket_refuse_plain_http" {
+  command = plan
+
+  assert {
+    condition = alltrue([
+      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.poison], aws_sqs_queue.retry) :
+      jsondecode(queue.policy) == {
+        Version = "2012-10-17"
+        Statement = [{
+          Sid       = "DenyPlainHttp", Effect = "Deny", Principal = "*", Action = "sqs:*"
+          Resource  = "arn:aws:sqs:eu-central-1:123456789012:${queue.name}"
+          Condition = { Bool = { "aws:SecureTransport" = "false" } }
+        }]
+      }
+    ])
+    error_message = "a queue accepts plain HTTP"
+  }
+
+  assert {
+    condition = jsondecode(aws_s3_bucket_policy.dead_letters.policy).Statement == [{
+      Sid = "DenyPlainHttp", Effect = "Deny", Principal = "*", Action = "s3:*"
+      Resource = [
+        "arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1",
+        "arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1/*",
+      ]
+      Condition = { Bool = { "aws:SecureTransport" = "false" } }
+    }]
+    error_message = "the bucket's policy is ${aws_s3_bucket_policy.dead_letters.policy}"
+  }
+}
+
+run "arns_follow_the_partition" {
+  command = plan
+
+  variables {
+    region = "cn-north-1"
+  }
+
+  override_data {
+    target = data.aws_partition.current
+    values = { partition = "aws-cn", dns_suffix = "amazonaws.com.cn" }
+  }
+
+  assert {
+    condition     = strcontains(module.ingest.policy, "arn:aws-cn:sqs:cn-north-1:123456789012:gridpost-dispatch")
+    error_message = "ingest's policy is ${module.ingest.policy}"
+  }
+
+  assert {
+    condition     = module.ingest.environment["GRIDPOST_DISPATCH_QUEUE_URL"] == "https://sqs.cn-north-1.amazonaws.com.cn/123456789012/gridpost-dispatch"
+    error_message = "the dispatch queue's URL is ${module.ingest.environment["GRIDPOST_DISPATCH_QUEUE_URL"]}"
+  }
+}

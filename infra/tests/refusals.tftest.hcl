@@ -1,0 +1,202 @@
+# Every value that must not be deployed is refused at plan time. A run names all the variables that must refuse: Terraform fails
+# it if one of them does not, and if anything else does.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  region        = "eu-central-1"
+  functions_dir = "tests/functions"
+}
+
+run "refuses_what_is_below_its_range" {
+  command = plan
+
+  variables {
+    config_cache_ms             = -1
+    dead_letter_batch_size      = 0
+    dead_letter_delay_seconds   = -1
+    dead_letter_give_up_seconds = 59
+    dead_letter_window_seconds  = -1
+    dispatch_timeout_seconds    = 44
+    first_attempt_concurrency   = 1
+    log_retention_days          = 0
+    memory_mb                   = { dispatch = 127 }
+    probation_seconds           = { Busy = -1 }
+    publish_burst_limit         = 0
+    publish_rate_limit          = 0
+    queue_message_bytes_max     = 65535
+    retry_concurrency           = 1
+    retry_in_flight_limit       = -1
+    retry_queue_count           = 0
+  }
+
+  expect_failures = [
+    var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.log_retention_days,
+    var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit, var.queue_message_bytes_max,
+    var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
+  ]
+}
+
+run "refuses_what_is_above_its_range" {
+  command = plan
+
+  variables {
+    config_cache_ms             = 10001
+    dead_letter_batch_size      = 10001
+    dead_letter_delay_seconds   = 901
+    dead_letter_give_up_seconds = 604801
+    dead_letter_window_seconds  = 301
+    dispatch_timeout_seconds    = 901
+    first_attempt_concurrency   = 1001
+    log_retention_days          = 3654
+    memory_mb                   = { dispatch = 10241 }
+    name_prefix                 = "abcdefghijklmnopqrstu"
+    probation_seconds           = { Busy = 86401 }
+    publish_burst_limit         = 50001
+    publish_rate_limit          = 100001
+    queue_message_bytes_max     = 1048577
+    retry_concurrency           = 1001
+    retry_in_flight_limit       = 120001
+    retry_queue_count           = 33
+  }
+
+  expect_failures = [
+    var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.log_retention_days,
+    var.memory_mb, var.name_prefix, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
+    var.queue_message_bytes_max, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
+  ]
+}
+
+run "refuses_fractions" {
+  command = plan
+
+  variables {
+    config_cache_ms             = 1.5
+    dead_letter_batch_size      = 1.5
+    dead_letter_delay_seconds   = 1.5
+    dead_letter_give_up_seconds = 60.5
+    dead_letter_window_seconds  = 1.5
+    dispatch_timeout_seconds    = 45.5
+    first_attempt_concurrency   = 2.5
+    memory_mb                   = { dispatch = 128.5 }
+    probation_seconds           = { Busy = 1.5 }
+    publish_burst_limit         = 1.5
+    queue_message_bytes_max     = 65536.5
+    retry_concurrency           = 2.5
+    retry_in_flight_limit       = 1.5
+    retry_queue_count           = 1.5
+  }
+
+  expect_failures = [
+    var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.memory_mb,
+    var.probation_seconds, var.publish_burst_limit, var.queue_message_bytes_max, var.retry_concurrency,
+    var.retry_in_flight_limit, var.retry_queue_count,
+  ]
+}
+
+run "refuses_words_it_does_not_know" {
+  command = plan
+
+  variables {
+    architecture         = "riscv64"
+    log_level            = "verbose"
+    log_retention_days   = 31
+    manage_authorization = "JWT"
+    memory_mb            = { dispach = 512 }
+    probation_seconds    = { BadRequest = 10 }
+    tags                 = { "aws:team" = "reserved" }
+  }
+
+  expect_failures = [
+    var.architecture, var.log_level, var.log_retention_days, var.manage_authorization, var.memory_mb, var.probation_seconds,
+    var.tags,
+  ]
+}
+
+run "refuses_what_has_another_form" {
+  command = plan
+
+  variables {
+    alarm_topic_arns          = ["arn:aws:sqs:eu-central-1:123456789012:ops"]
+    aws_endpoint_url          = "http://127.0.0.1:4566/"
+    dead_letter_bucket_arns   = ["arn:aws:s3:::mine/*"]
+    endpoint_allowed_networks = ["10.0.0.1"]
+    functions_dir             = "tests/functions/"
+    name_prefix               = "Grid_Post"
+    region                    = "Frankfurt"
+    validation_origin         = "https://example.com"
+  }
+
+  expect_failures = [
+    var.alarm_topic_arns, var.aws_endpoint_url, var.dead_letter_bucket_arns, var.endpoint_allowed_networks, var.functions_dir,
+    var.name_prefix, var.region, var.validation_origin,
+  ]
+}
+
+run "refuses_a_prefix_that_ends_in_a_hyphen_and_a_sixth_alarm_topic" {
+  command = plan
+
+  variables {
+    name_prefix      = "grid-"
+    alarm_topic_arns = [for n in range(6) : "arn:aws:sns:eu-central-1:123456789012:ops-${n}"]
+  }
+
+  expect_failures = [var.name_prefix, var.alarm_topic_arns]
+}
+
+run "refuses_an_open_manage_api_on_aws" {
+  command = plan
+
+  variables {
+    manage_authorization = "NONE"
+  }
+
+  expect_failures = [aws_apigatewayv2_api.manage]
+}
+
+run "refuses_a_large_dead_letter_batch_without_a_window" {
+  command = plan
+
+  variables {
+    dead_letter_batch_size     = 11
+    dead_letter_window_seconds = 0
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dead_letter]
+}
+
+run "takes_both_ends_of_each_range" {
+  command = plan
+
+  variables {
+    config_cache_ms             = 0
+    dead_letter_batch_size      = 10
+    dead_letter_delay_seconds   = 0
+    dead_letter_give_up_seconds = 60
+    dead_letter_window_seconds  = 0
+    dispatch_timeout_seconds    = 45
+    first_attempt_concurrency   = 2
+    memory_mb                   = { ingest = 128, dispatch = 10240 }
+    name_prefix                 = "g1"
+    probation_seconds           = { Busy = 0, InvalidFunctionDestination = 86400 }
+    publish_burst_limit         = 50000
+    publish_rate_limit          = 100000
+    queue_message_bytes_max     = 65536
+    retry_concurrency           = 1000
+    retry_in_flight_limit       = 120000
+    retry_queue_count           = 32
+    log_level                   = "warn,gridpost::delivery=trace"
+    endpoint_allowed_networks   = ["10.0.0.0/8", "fd00::/8"]
+    validation_origin           = "events.example.com"
+  }
+
+  assert {
+    condition     = length(aws_sqs_queue.retry) == 32 && aws_sqs_queue.dispatch.name == "g1-dispatch"
+    error_message = "there are ${length(aws_sqs_queue.retry)} retry queues"
+  }
+}

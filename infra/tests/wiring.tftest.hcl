@@ -1,0 +1,394 @@
+# Who is connected to whom, and what each function is told.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+
+  # The URLs as AWS would give them: each queue compares its own with the one that the functions were told.
+  override_resource {
+    target = aws_sqs_queue.dispatch
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
+    }
+  }
+  override_resource {
+    target = aws_sqs_queue.retry[0]
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0"
+    }
+  }
+  override_resource {
+    target = aws_sqs_queue.retry[1]
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+    }
+  }
+  override_resource {
+    target = aws_sqs_queue.dead_letter
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
+    }
+  }
+  override_resource {
+    target = aws_sqs_queue.poison
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
+    }
+  }
+  override_resource {
+    target = aws_apigatewayv2_api.publish
+    values = {
+      id            = "publish1"
+      api_endpoint  = "https://publish1.execute-api.eu-central-1.amazonaws.com"
+      execution_arn = "arn:aws:execute-api:eu-central-1:123456789012:publish1"
+    }
+  }
+  override_resource {
+    target = aws_apigatewayv2_api.manage
+    values = {
+      id            = "manage1"
+      api_endpoint  = "https://manage1.execute-api.eu-central-1.amazonaws.com"
+      execution_arn = "arn:aws:execute-api:eu-central-1:123456789012:manage1"
+    }
+  }
+  override_resource {
+    target = module.ingest.aws_lambda_function.this
+    values = {
+      arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-ingest"
+      invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/gridpost-ingest/invocations"
+    }
+  }
+  override_resource {
+    target = module.dispatch.aws_lambda_function.this
+    values = {
+      arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-dispatch"
+      invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/gridpost-dispatch/invocations"
+    }
+  }
+  override_resource {
+    target = module.dead_letter.aws_lambda_function.this
+    values = {
+      arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-dead-letter"
+      invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/gridpost-dead-letter/invocations"
+    }
+  }
+  override_resource {
+    target = module.manage.aws_lambda_function.this
+    values = {
+      arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-manage"
+      invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/gridpost-manage/invocations"
+    }
+  }
+  override_resource {
+    target = module.wake.aws_lambda_function.this
+    values = {
+      arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-wake"
+      invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/gridpost-wake/invocations"
+    }
+  }
+  override_resource {
+    target = aws_iam_role.wake_schedule
+    values = { arn = "arn:aws:iam::123456789012:role/gridpost-wake-schedule-eu-central-1" }
+  }
+}
+
+variables {
+  region            = "eu-central-1"
+  functions_dir     = "tests/functions"
+  retry_queue_count = 2
+}
+
+run "queues_lead_to_their_functions" {
+  command = apply
+
+  assert {
+    condition = (
+      aws_lambda_event_source_mapping.dispatch.event_source_arn == local.dispatch_queue_arn
+      && aws_lambda_event_source_mapping.dispatch.function_name == module.dispatch.arn
+      && strcontains(module.dispatch.arn, "gridpost-dispatch")
+    )
+    error_message = "the dispatch queue leads to ${aws_lambda_event_source_mapping.dispatch.function_name}"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_event_source_mapping.retry[*].event_source_arn == local.retry_queue_arns
+      && alltrue([for mapping in aws_lambda_event_source_mapping.retry : mapping.function_name == module.dispatch.arn])
+    )
+    error_message = "the retry queues lead to ${jsonencode(aws_lambda_event_source_mapping.retry[*].function_name)}"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_event_source_mapping.dead_letter.event_source_arn == local.dead_letter_queue_arn
+      && aws_lambda_event_source_mapping.dead_letter.function_name == module.dead_letter.arn
+      && strcontains(module.dead_letter.arn, "gridpost-dead-letter")
+    )
+    error_message = "the dead-letter queue leads to ${aws_lambda_event_source_mapping.dead_letter.function_name}"
+  }
+
+  # Without it one failing record would bring back the whole batch, delivered ones included.
+  assert {
+    condition = alltrue([
+      for mapping in concat(
+        [aws_lambda_event_source_mapping.dispatch, aws_lambda_event_source_mapping.dead_letter],
+        aws_lambda_event_source_mapping.retry,
+      ) : mapping.function_response_types == toset(["ReportBatchItemFailures"])
+    ])
+    error_message = "a mapping does not take partial batch responses"
+  }
+
+  assert {
+    condition = alltrue([
+      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter], aws_sqs_queue.retry) :
+      jsondecode(queue.redrive_policy) == {
+        deadLetterTargetArn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"
+        maxReceiveCount     = 1000
+      }
+    ])
+    error_message = "a queue does not redrive to the poison queue"
+  }
+
+  assert {
+    condition     = length(aws_sqs_queue.retry) == 2 && aws_sqs_queue.retry[1].name == "gridpost-retry-1"
+    error_message = "retry queues are ${jsonencode(aws_sqs_queue.retry[*].name)}"
+  }
+}
+
+run "apis_lead_to_their_functions_by_explicit_routes" {
+  command = apply
+
+  assert {
+    condition = (
+      aws_apigatewayv2_integration.publish.integration_uri == module.ingest.invoke_arn
+      && strcontains(module.ingest.invoke_arn, "gridpost-ingest")
+      && aws_apigatewayv2_integration.publish.payload_format_version == "2.0"
+    )
+    error_message = "the publish API leads to ${aws_apigatewayv2_integration.publish.integration_uri}"
+  }
+
+  assert {
+    condition = (
+      aws_apigatewayv2_integration.manage.integration_uri == module.manage.invoke_arn
+      && strcontains(module.manage.invoke_arn, "gridpost-manage")
+      && aws_apigatewayv2_integration.manage.payload_format_version == "2.0"
+    )
+    error_message = "the manage API leads to ${aws_apigatewayv2_integration.manage.integration_uri}"
+  }
+
+  assert {
+    condition = (
+      { for route in aws_apigatewayv2_route.publish : route.route_key => "${route.api_id} ${route.target}" } ==
+      {
+        "POST /topics/{topic}/api/events" = "publish1 integrations/${aws_apigatewayv2_integration.publish.id}"
+        "POST /topics/{topicPublish}"     = "publish1 integrations/${aws_apigatewayv2_integration.publish.id}"
+      }
+    )
+    error_message = "publish routes are ${jsonencode(values(aws_apigatewayv2_route.publish)[*].route_key)}"
+  }
+
+  assert {
+    condition = toset(values(aws_apigatewayv2_route.manage)[*].route_key) == toset([
+      "GET /topics",
+      "PUT /topics/{topic}", "GET /topics/{topic}", "PATCH /topics/{topic}", "DELETE /topics/{topic}",
+      "POST /topics/{topic}/listKeys", "POST /topics/{topic}/regenerateKey",
+      "GET /topics/{topic}/eventSubscriptions",
+      "PUT /topics/{topic}/eventSubscriptions/{name}", "GET /topics/{topic}/eventSubscriptions/{name}",
+      "PATCH /topics/{topic}/eventSubscriptions/{name}", "DELETE /topics/{topic}/eventSubscriptions/{name}",
+      "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
+    ])
+    error_message = "manage routes are ${jsonencode(values(aws_apigatewayv2_route.manage)[*].route_key)}"
+  }
+
+  assert {
+    condition = alltrue([
+      for route in aws_apigatewayv2_route.manage :
+      route.authorization_type == "AWS_IAM" && route.api_id == "manage1"
+      && route.target == "integrations/${aws_apigatewayv2_integration.manage.id}"
+    ])
+    error_message = "a route of the manage API can be called without IAM, or leads elsewhere"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_permission.publish.source_arn == "arn:aws:execute-api:eu-central-1:123456789012:publish1/*/*"
+      && aws_lambda_permission.publish.function_name == "gridpost-ingest"
+      && aws_lambda_permission.manage.source_arn == "arn:aws:execute-api:eu-central-1:123456789012:manage1/*/*"
+      && aws_lambda_permission.manage.function_name == "gridpost-manage"
+      && aws_lambda_permission.publish.principal == "apigateway.amazonaws.com"
+      && aws_lambda_permission.manage.principal == "apigateway.amazonaws.com"
+    )
+    error_message = "an API may not invoke its function, or another API may"
+  }
+}
+
+run "wake_runs_every_minute" {
+  command = apply
+
+  assert {
+    condition = (
+      aws_scheduler_schedule.wake.schedule_expression == "rate(1 minute)"
+      && aws_scheduler_schedule.wake.flexible_time_window[0].mode == "OFF"
+      && aws_scheduler_schedule.wake.target[0].arn == module.wake.arn
+      && strcontains(module.wake.arn, "gridpost-wake")
+      && aws_scheduler_schedule.wake.target[0].role_arn == "arn:aws:iam::123456789012:role/gridpost-wake-schedule-eu-central-1"
+    )
+    error_message = "the schedule is ${jsonencode(aws_scheduler_schedule.wake)}"
+  }
+}
+
+run "functions_are_told_what_they_need_and_no_more" {
+  command = plan
+
+  assert {
+    condition = module.ingest.environment == tomap({
+      GRIDPOST_LOG                     = "info"
+      GRIDPOST_CONFIG_TABLE            = "gridpost-config"
+      GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
+      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
+      GRIDPOST_CONFIG_CACHE_MS         = "2000"
+    })
+    error_message = "ingest is told ${jsonencode(module.ingest.environment)}"
+  }
+
+  assert {
+    condition = module.dispatch.environment == tomap({
+      GRIDPOST_LOG                       = "info"
+      GRIDPOST_CONFIG_TABLE              = "gridpost-config"
+      GRIDPOST_STATE_TABLE               = "gridpost-state"
+      GRIDPOST_DISPATCH_QUEUE_URL        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
+      GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+      GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
+      GRIDPOST_POISON_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
+      GRIDPOST_CONFIG_CACHE_MS           = "2000"
+      GRIDPOST_DEAD_LETTER_DELAY_SECONDS = "300"
+      GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
+      GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = "60000"
+      GRIDPOST_PROBATION_SECONDS         = "{}"
+      GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
+    })
+    error_message = "dispatch is told ${jsonencode(module.dispatch.environment)}"
+  }
+
+  assert {
+    condition = module.dead_letter.environment == tomap({
+      GRIDPOST_LOG                         = "info"
+      GRIDPOST_CONFIG_TABLE                = "gridpost-config"
+      GRIDPOST_DEAD_LETTER_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
+      GRIDPOST_POISON_QUEUE_URL            = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
+      GRIDPOST_CONFIG_CACHE_MS             = "2000"
+      GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS = "14400"
+    })
+    error_message = "dead-letter is told ${jsonencode(module.dead_letter.environment)}"
+  }
+
+  assert {
+    condition = module.manage.environment == tomap({
+      GRIDPOST_LOG                       = "info"
+      GRIDPOST_CONFIG_TABLE              = "gridpost-config"
+      GRIDPOST_STATE_TABLE               = "gridpost-state"
+      GRIDPOST_CONFIG_CACHE_MS           = "2000"
+      GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
+      GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
+      GRIDPOST_PUBLISH_URL               = "https://publish1.execute-api.eu-central-1.amazonaws.com"
+      GRIDPOST_MANAGE_URL                = "https://manage1.execute-api.eu-central-1.amazonaws.com"
+    })
+    error_message = "manage is told ${jsonencode(module.manage.environment)}"
+  }
+
+  assert {
+    condition = module.wake.environment == tomap({
+      GRIDPOST_LOG              = "info"
+      GRIDPOST_STATE_TABLE      = "gridpost-state"
+      GRIDPOST_RETRY_QUEUE_URLS = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+    })
+    error_message = "wake is told ${jsonencode(module.wake.environment)}"
+  }
+}
+
+run "settings_reach_the_functions" {
+  command = plan
+
+  variables {
+    config_cache_ms             = 500
+    dead_letter_delay_seconds   = 5
+    dead_letter_give_up_seconds = 600
+    endpoint_allowed_networks   = ["127.0.0.0/8", "::1/128"]
+    log_level                   = "warn,gridpost=debug"
+    probation_seconds           = { Busy = 1, NotFound = 2 }
+    queue_message_bytes_max     = 131072
+    retry_in_flight_limit       = 0
+    validation_origin           = "events.example.com"
+  }
+
+  assert {
+    condition = (
+      module.ingest.environment["GRIDPOST_CONFIG_CACHE_MS"] == "500"
+      && module.ingest.environment["GRIDPOST_QUEUE_MESSAGE_BYTES_MAX"] == "131072"
+      && module.ingest.environment["GRIDPOST_LOG"] == "warn,gridpost=debug"
+      && module.dispatch.environment["GRIDPOST_DEAD_LETTER_DELAY_SECONDS"] == "5"
+      && module.dispatch.environment["GRIDPOST_ENDPOINT_ALLOWED_NETWORKS"] == "127.0.0.0/8,::1/128"
+      && module.dispatch.environment["GRIDPOST_PROBATION_SECONDS"] == "{\"Busy\":1,\"NotFound\":2}"
+      && module.dispatch.environment["GRIDPOST_RETRY_IN_FLIGHT_LIMIT"] == "0"
+      && module.dispatch.environment["GRIDPOST_VALIDATION_ORIGIN"] == "events.example.com"
+      && module.dead_letter.environment["GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS"] == "600"
+      && module.manage.environment["GRIDPOST_ENDPOINT_ALLOWED_NETWORKS"] == "127.0.0.0/8,::1/128"
+    )
+    error_message = "a setting does not reach its function: ${jsonencode([module.ingest.environment, module.dispatch.environment, module.dead_letter.environment])}"
+  }
+
+  assert {
+    condition = alltrue([
+      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.poison], aws_sqs_queue.retry) :
+      queue.max_message_size == 131072
+    ])
+    error_message = "a queue takes other sizes than ingest packs"
+  }
+}
+
+run "outputs_tell_where_everything_is" {
+  command = apply
+
+  assert {
+    condition = (
+      output.publish_url == "https://publish1.execute-api.eu-central-1.amazonaws.com"
+      && output.manage_url == "https://manage1.execute-api.eu-central-1.amazonaws.com"
+      && output.region == "eu-central-1"
+      && output.name_prefix == "gridpost"
+      && output.dead_letter_bucket == "gridpost-dead-letters-123456789012-eu-central-1"
+      && output.config_table == "gridpost-config"
+      && output.state_table == "gridpost-state"
+    )
+    error_message = "an output is wrong: ${output.publish_url} ${output.manage_url} ${output.dead_letter_bucket}"
+  }
+
+  assert {
+    condition = output.function_names == {
+      ingest = "gridpost-ingest", dispatch = "gridpost-dispatch", dead-letter = "gridpost-dead-letter"
+      manage = "gridpost-manage", wake = "gridpost-wake"
+    }
+    error_message = "function names are ${jsonencode(output.function_names)}"
+  }
+
+  assert {
+    condition = jsonencode(output.queue_urls) == jsonencode({
+      dispatch    = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
+      retry       = [for shard in [0, 1] : "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-${shard}"]
+      dead_letter = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
+      poison      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
+    })
+    error_message = "queue URLs are ${jsonencode(output.queue_urls)}"
+  }
+
+  assert {
+    condition = (
+      strcontains(output.publish_command, "'https://publish1.execute-api.eu-central-1.amazonaws.com/topics/demo/api/events'")
+      && strcontains(output.publish_command, "-H \"aeg-sas-key: $GRIDPOST_KEY\"")
+    )
+    error_message = "the publish command is ${output.publish_command}"
+  }
+}
