@@ -53,8 +53,8 @@ resource "aws_sqs_queue" "poison" {
 
   lifecycle {
     postcondition {
-      condition     = self.url == local.poison_queue_url
-      error_message = "SQS gave the queue the URL ${self.url}; the functions were told ${local.poison_queue_url}."
+      condition     = coalesce(self.url, local.poison_queue_url) == local.poison_queue_url
+      error_message = "SQS gave the queue the URL ${jsonencode(self.url)}; the functions were told ${local.poison_queue_url}."
     }
   }
 }
@@ -70,8 +70,8 @@ resource "aws_sqs_queue" "dispatch" {
 
   lifecycle {
     postcondition {
-      condition     = self.url == local.dispatch_queue_url
-      error_message = "SQS gave the queue the URL ${self.url}; the functions were told ${local.dispatch_queue_url}."
+      condition     = coalesce(self.url, local.dispatch_queue_url) == local.dispatch_queue_url
+      error_message = "SQS gave the queue the URL ${jsonencode(self.url)}; the functions were told ${local.dispatch_queue_url}."
     }
   }
 }
@@ -89,8 +89,8 @@ resource "aws_sqs_queue" "retry" {
 
   lifecycle {
     postcondition {
-      condition     = self.url == local.retry_queue_urls[count.index]
-      error_message = "SQS gave the queue the URL ${self.url}; the functions were told ${local.retry_queue_urls[count.index]}."
+      condition     = coalesce(self.url, local.retry_queue_urls[count.index]) == local.retry_queue_urls[count.index]
+      error_message = "SQS gave the queue the URL ${jsonencode(self.url)}; the functions were told ${local.retry_queue_urls[count.index]}."
     }
   }
 }
@@ -107,8 +107,8 @@ resource "aws_sqs_queue" "dead_letter" {
 
   lifecycle {
     postcondition {
-      condition     = self.url == local.dead_letter_queue_url
-      error_message = "SQS gave the queue the URL ${self.url}; the functions were told ${local.dead_letter_queue_url}."
+      condition     = coalesce(self.url, local.dead_letter_queue_url) == local.dead_letter_queue_url
+      error_message = "SQS gave the queue the URL ${jsonencode(self.url)}; the functions were told ${local.dead_letter_queue_url}."
     }
   }
 }
