@@ -4,6 +4,7 @@
 //! `delivery` are pure: no AWS, no HTTP client, no clock, no dice. What the pipeline needs of the
 //! world stands in [`ports`]; [`aws`] and [`endpoint`] implement it for real.
 
+pub mod document;
 pub mod secret;
 pub mod time;
 

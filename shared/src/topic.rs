@@ -1,5 +1,7 @@
 //! Topics: where events enter.
 
+pub mod resource;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{delivery::profile::ProfileName, secret::Secret, time::Timestamp};

@@ -1,1 +1,276 @@
-//! The event subscription as a resource document.
+//! Event subscriptions as documents of the resource API, in Event Grid's shape and names.
+//!
+//! Reading a document checks all of it: every problem is listed with its path. What a read has
+//! answered can be written back as it is. Source of names and defaults: Event Grid's resource
+//! model, `Microsoft.EventGrid/eventSubscriptions`.
+
+pub mod retry;
+
+mod dead_letter;
+mod destination;
+mod filter;
+mod write;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{
+    Batching, DeadLetterDestination, DeliverySchema, Endpoint, EventSubscription, Filter,
+    ProvisioningState, SubscriptionKey,
+};
+use crate::{
+    delivery::{policy::RetryPolicy, probation::ProbationPolicy},
+    document::{self, Code, Object, Problem, Problems, shown, text},
+    endpoint::guard::AllowedNetworks,
+    time::Timestamp,
+    topic::{InputSchema, Topic},
+};
+
+pub use write::{full_url, write};
+
+/// The resource type that documents carry.
+pub const TYPE: &str = "Gridpost/topics/eventSubscriptions";
+
+/// Labels a subscription may have.
+const LABELS_MAX: usize = 50;
+
+/// Characters a label may have.
+const LABEL_CHARS_MAX: usize = 256;
+
+const SCHEMAS: [(&str, DeliverySchema); 2] = [
+    ("EventGridSchema", DeliverySchema::EventGridSchema),
+    ("CloudEventSchemaV1_0", DeliverySchema::CloudEventSchemaV1_0),
+];
+
+const PROBATION_POLICIES: [(&str, ProbationPolicy); 2] =
+    [("EventGrid", ProbationPolicy::EventGrid), ("Delay", ProbationPolicy::Delay)];
+
+/// What a document is read against.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The topic it belongs to.
+    pub topic: &'a Topic,
+    /// The event subscription that it replaces.
+    pub existing: Option<&'a EventSubscription>,
+    /// Now: an expiration before it is refused.
+    pub now: Timestamp,
+    /// Networks whose addresses an endpoint may have besides public ones.
+    pub allowed: &'a AllowedNetworks,
+}
+
+/// What a document says about an event subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where events go.
+    pub endpoint: Endpoint,
+    /// Whether batching was asked for.
+    pub batching: Option<Batching>,
+    /// Which events it wants.
+    pub filter: Filter,
+    /// How its events are written.
+    pub delivery_schema: DeliverySchema,
+    /// When to try again, and when to end.
+    pub retry_policy: RetryPolicy,
+    /// What happens to events that meet a probation caused by a client error.
+    pub probation_policy: ProbationPolicy,
+    /// Where ended events go.
+    pub dead_letter: Option<DeadLetterDestination>,
+    /// Free labels.
+    pub labels: Vec<String>,
+    /// From then on it matches nothing.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Settings {
+    /// The event subscription with these settings, once its endpoint has consented.
+    pub fn into_subscription(
+        self,
+        key: SubscriptionKey,
+        uid: Uuid,
+        created_at: Timestamp,
+    ) -> EventSubscription {
+        EventSubscription {
+            key,
+            uid,
+            endpoint: self.endpoint,
+            batching: self.batching,
+            filter: self.filter,
+            delivery_schema: self.delivery_schema,
+            retry_policy: self.retry_policy,
+            probation_policy: self.probation_policy,
+            dead_letter: self.dead_letter,
+            labels: self.labels,
+            expires_at: self.expires_at,
+            provisioning_state: ProvisioningState::Succeeded,
+            created_at,
+        }
+    }
+
+    /// Whether the endpoint must be asked for its consent: it is new, or what it has consented to
+    /// has changed.
+    pub fn needs_consent(&self, existing: Option<&EventSubscription>) -> bool {
+        existing.is_none_or(|existing| {
+            existing.endpoint != self.endpoint || existing.delivery_schema != self.delivery_schema
+        })
+    }
+}
+
+/// Checks an event subscription's name: 3 to 64 of `[A-Za-z0-9-]`.
+///
+/// # Errors
+///
+/// [`Problem`] at `name`.
+pub fn check_name(name: &str) -> Result<(), Problem> {
+    document::check_name(name, "an event subscription's name", 3..=64)
+}
+
+/// Reads an event subscription's document.
+///
+/// # Errors
+///
+/// Every problem of the document.
+pub fn read(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
+    let mut problems = Problems::default();
+    let settings = Object::root(document, &mut problems).and_then(|mut root| {
+        root.ignore(&["id", "name", "type", "systemData"]);
+        let what = "an object with the destination of the events";
+        let properties = root.required_object("properties", what, &mut problems);
+        let settings =
+            properties.and_then(|properties| settings(properties, context, &mut problems));
+        root.finish(&mut problems);
+        settings
+    });
+    problems.or(settings)
+}
+
+fn settings(
+    mut properties: Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Settings> {
+    properties.ignore(&["topic", "provisioningState"]);
+    refuse_other_forms(&mut properties, problems);
+    let profile = context.topic.delivery_profile;
+    let destination = destination::read(&mut properties, context, problems);
+    let filter = filter::read(&mut properties, problems);
+    let delivery_schema = delivery_schema(&mut properties, context.topic.input_schema, problems);
+    let retry_policy = retry::read(&mut properties, profile, problems);
+    let policies = &PROBATION_POLICIES;
+    let probation_policy =
+        properties.choice("probationPolicy", policies, Some("EventGrid"), problems);
+    let dead_letter = dead_letter::read(&mut properties, problems);
+    let labels = labels(&mut properties, problems);
+    let expires_at = expires_at(&mut properties, context.now, problems);
+    properties.finish(problems);
+    let (endpoint, batching) = destination?;
+    Some(Settings {
+        endpoint,
+        batching,
+        filter,
+        delivery_schema,
+        retry_policy,
+        probation_policy: probation_policy.unwrap_or_default(),
+        dead_letter,
+        labels,
+        expires_at,
+    })
+}
+
+/// Event Grid's other ways to write the same parts.
+fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
+    let forms = [
+        ("deliveryWithResourceIdentity", "write the endpoint into destination"),
+        ("deadLetterWithResourceIdentity", "write the bucket into deadLetterDestination"),
+        (
+            "deliveryConfiguration",
+            "write destination, retryPolicy (maxDeliveryCount, eventTimeToLive) and \
+             deadLetterDestination",
+        ),
+        ("filtersConfiguration", "write filter"),
+    ];
+    for (name, instead) in forms {
+        properties.not_yet(name, |_| false, instead, problems);
+    }
+}
+
+/// The schema of delivery, which not every schema of publishing can be turned into.
+///
+/// Source: Event Grid, "Webhook event delivery", schema conversions.
+fn delivery_schema(
+    properties: &mut Object<'_>,
+    input: InputSchema,
+    problems: &mut Problems,
+) -> DeliverySchema {
+    const NAME: &str = "eventDeliverySchema";
+    let (default, name) = match input {
+        InputSchema::EventGridSchema => (DeliverySchema::EventGridSchema, "EventGridSchema"),
+        InputSchema::CloudEventSchemaV1_0 => {
+            (DeliverySchema::CloudEventSchemaV1_0, "CloudEventSchemaV1_0")
+        }
+    };
+    let path = properties.path_of(NAME);
+    let given = properties.value(NAME).and_then(Value::as_str);
+    if let Some(custom @ ("CustomInputSchema" | "CustomEventSchema")) = given {
+        let rule = format!(
+            "is {custom}, which is not supported yet by this deployment; it must be \
+             'EventGridSchema' or 'CloudEventSchemaV1_0' (default {name})"
+        );
+        problems.add(Code::NotSupportedYet, path, rule);
+        return default;
+    }
+    let schema = properties.choice(NAME, &SCHEMAS, Some(name), problems).unwrap_or(default);
+    if (input, schema) == (InputSchema::CloudEventSchemaV1_0, DeliverySchema::EventGridSchema) {
+        let rule = "must be 'CloudEventSchemaV1_0' (the default): the topic takes CloudEvents, and \
+                    they can't be turned into Event Grid's schema";
+        problems.add(Code::InvalidValue, path, rule);
+    }
+    schema
+}
+
+fn labels(properties: &mut Object<'_>, problems: &mut Problems) -> Vec<String> {
+    const NAME: &str = "labels";
+    let path = properties.path_of(NAME);
+    let given = properties.list(NAME, problems).unwrap_or_default();
+    if given.len() > LABELS_MAX {
+        let rule = format!("must have at most {LABELS_MAX} labels, but has {}", given.len());
+        problems.add(Code::OutOfRange, path, rule);
+        return Vec::new();
+    }
+    let mut labels = Vec::with_capacity(given.len());
+    for (path, value) in given {
+        let Some(label) = text(value, &path, problems) else { continue };
+        if !(1..=LABEL_CHARS_MAX).contains(&label.chars().count()) {
+            let rule =
+                format!("must have 1 to {LABEL_CHARS_MAX} characters, but is {}", shown(label));
+            problems.add(Code::OutOfRange, path, rule);
+        }
+        labels.push(label.to_owned());
+    }
+    labels
+}
+
+fn expires_at(
+    properties: &mut Object<'_>,
+    now: Timestamp,
+    problems: &mut Problems,
+) -> Option<Timestamp> {
+    const NAME: &str = "expirationTimeUtc";
+    let path = properties.path_of(NAME);
+    let given = properties.text(NAME, problems)?;
+    let Some(at) = Timestamp::parse_rfc_3339(given) else {
+        let rule = format!(
+            "must be a date and time of RFC 3339, such as 2030-01-01T00:00:00Z, but is {}",
+            shown(given)
+        );
+        problems.add(Code::InvalidValue, path, rule);
+        return None;
+    };
+    if at <= now {
+        let rule = format!("must be in the future, but is {at}, and now it is {now}");
+        problems.add(Code::OutOfRange, path, rule);
+    }
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests;

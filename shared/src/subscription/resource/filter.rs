@@ -1,0 +1,69 @@
+//! `properties.filter`.
+
+use serde_json::Value;
+
+use crate::{
+    document::{Code, Object, Problems, text},
+    subscription::Filter,
+};
+
+/// The event type that stands for all of them. Source: Event Grid, "Event filtering".
+const ALL: &str = "All";
+
+/// Characters that a subject's beginning or end may have.
+const SUBJECT_CHARS_MAX: usize = 1_024;
+
+pub(super) fn read(properties: &mut Object<'_>, problems: &mut Problems) -> Filter {
+    let Some(mut filter) = properties.object("filter", problems) else {
+        return Filter::default();
+    };
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    let instead = "filter by includedEventTypes, subjectBeginsWith and subjectEndsWith";
+    filter.not_yet("advancedFilters", is_empty, instead, problems);
+    let is_false = |value: &Value| *value == Value::Bool(false);
+    let instead = "leave it out: it belongs to advancedFilters";
+    filter.not_yet("enableAdvancedFilteringOnArrays", is_false, instead, problems);
+    let read = Filter {
+        included_event_types: included_event_types(&mut filter, problems),
+        subject_begins_with: subject(&mut filter, "subjectBeginsWith", problems),
+        subject_ends_with: subject(&mut filter, "subjectEndsWith", problems),
+        is_subject_case_sensitive: filter.flag("isSubjectCaseSensitive", problems),
+    };
+    filter.finish(problems);
+    read
+}
+
+fn subject(filter: &mut Object<'_>, name: &'static str, problems: &mut Problems) -> String {
+    let given = filter.text(name, problems).unwrap_or_default();
+    let chars = given.chars().count();
+    if chars > SUBJECT_CHARS_MAX {
+        let rule = format!("must have at most {SUBJECT_CHARS_MAX} characters, but has {chars}");
+        problems.add(Code::OutOfRange, filter.path_of(name), rule);
+    }
+    given.to_owned()
+}
+
+/// The exact event types; `null`, absent and `["All"]` mean all.
+fn included_event_types(filter: &mut Object<'_>, problems: &mut Problems) -> Option<Vec<String>> {
+    const NAME: &str = "includedEventTypes";
+    let path = filter.path_of(NAME);
+    let given = filter.list(NAME, problems)?;
+    let mut types = Vec::with_capacity(given.len());
+    for (path, value) in &given {
+        let Some(name) = text(value, path, problems) else { continue };
+        if name.is_empty() {
+            problems.add(Code::InvalidValue, path, "must not be empty: it is an exact event type");
+        }
+        types.push(name.to_owned());
+    }
+    if given.is_empty() {
+        let rule = "must name at least one event type; leave it out, or write [\"All\"], for all";
+        problems.add(Code::OutOfRange, path, rule);
+    } else if types == [ALL] {
+        return None;
+    } else if types.iter().any(|name| name == ALL) {
+        let rule = "must have 'All' alone or not at all: it stands for every event type";
+        problems.add(Code::InvalidValue, path, rule);
+    }
+    Some(types)
+}

@@ -1,0 +1,66 @@
+//! Event subscriptions to documents. Secrets are no part of them.
+
+use serde_json::{Value, json};
+
+use super::{PROBATION_POLICIES, SCHEMAS, TYPE, retry};
+use crate::{
+    delivery::profile::ProfileName,
+    document::name_of,
+    subscription::{Endpoint, EventSubscription},
+    topic,
+};
+
+/// An event subscription as a document, defaults filled in. `profile` is its topic's: it says by
+/// which names the retry policy goes.
+///
+/// The URL's query may carry a key: as in Event Grid's reads, `endpointBaseUrl` stands for the URL.
+pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
+    let Endpoint::WebHook { url } = &subscription.endpoint;
+    let batching = subscription.batching();
+    let filter = &subscription.filter;
+    let topic = topic::id_of(&subscription.key.topic);
+    let name = &subscription.key.name;
+    json!({
+        "id": format!("{topic}/eventSubscriptions/{name}"),
+        "name": name,
+        "type": TYPE,
+        "properties": {
+            "topic": topic,
+            "provisioningState": subscription.provisioning_state,
+            "destination": {
+                "endpointType": "WebHook",
+                "properties": {
+                    "endpointBaseUrl": base_url(url.expose()),
+                    "maxEventsPerBatch": batching.max_events,
+                    "preferredBatchSizeInKilobytes": batching.preferred_kilobytes,
+                },
+            },
+            "filter": {
+                "includedEventTypes": filter.included_event_types,
+                "subjectBeginsWith": filter.subject_begins_with,
+                "subjectEndsWith": filter.subject_ends_with,
+                "isSubjectCaseSensitive": filter.is_subject_case_sensitive,
+            },
+            "eventDeliverySchema": name_of(&SCHEMAS, subscription.delivery_schema),
+            "retryPolicy": retry::write(&subscription.retry_policy, profile),
+            "probationPolicy": name_of(&PROBATION_POLICIES, subscription.probation_policy),
+            "deadLetterDestination": subscription.dead_letter.as_ref().map(|destination| json!({
+                "endpointType": "S3Bucket",
+                "properties": {"bucketName": destination.bucket, "prefix": destination.prefix},
+            })),
+            "labels": subscription.labels,
+            "expirationTimeUtc": subscription.expires_at.map(|at| at.to_iso_8601()),
+        },
+    })
+}
+
+/// What `getFullUrl` answers: the URL with its query.
+pub fn full_url(subscription: &EventSubscription) -> Value {
+    let Endpoint::WebHook { url } = &subscription.endpoint;
+    json!({"endpointUrl": url.expose()})
+}
+
+/// A URL without its query.
+pub(super) fn base_url(url: &str) -> &str {
+    url.split('?').next().unwrap_or(url)
+}
