@@ -3,3 +3,4 @@
 pub mod guard;
 pub mod handshake;
 pub mod http;
+mod resolve;
