@@ -21,11 +21,11 @@ pub struct Detail {
 
 /// A request that the server refused, in Event Grid's error shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{code}: {message}")]
+#[error("{}", self.headline())]
 pub struct Refusal {
     /// HTTP status.
     pub status: u16,
-    /// Event Grid's code, such as `BadRequest`.
+    /// Event Grid's code, such as `BadRequest`; empty when something before Gridpost refused it.
     pub code: String,
     /// The server's sentence.
     pub message: String,
@@ -56,7 +56,7 @@ impl Refusal {
         });
         Self {
             status,
-            code: text(error, "code").unwrap_or_else(|| format!("HTTP {status}")),
+            code: text(error, "code").unwrap_or_default(),
             message: text(error, "message").unwrap_or_else(plain),
             details: details.collect(),
         }
@@ -85,9 +85,18 @@ impl Refusal {
         }
     }
 
+    /// Code, status and sentence.
+    fn headline(&self) -> String {
+        let Self { status, code, message, .. } = self;
+        match code.as_str() {
+            "" => format!("HTTP {status}: {message}"),
+            code => format!("{code} (HTTP {status}): {message}"),
+        }
+    }
+
     /// The refusal with all its details and the next step, several lines.
     pub fn explain(&self) -> String {
-        let mut text = format!("{} (HTTP {}): {}", self.code, self.status, self.message);
+        let mut text = self.headline();
         for Detail { code, message } in &self.details {
             let code = if code.is_empty() { String::new() } else { format!("{code}: ") };
             // Writing to a string cannot fail.
@@ -103,15 +112,18 @@ impl Refusal {
 /// Prints the failure to standard error, as JSON in Event Grid's shape when `json`, and gives the exit
 /// code: 2 for a misuse, else 1.
 pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
-    let refusal = error.downcast_ref::<Refusal>();
-    if json {
-        eprintln!("{}", as_json(error, refusal));
-    } else if let Some(refusal) = refusal {
-        eprintln!("error: {}", refusal.explain());
-    } else {
-        eprintln!("error: {}", chain(error));
+    match error.downcast_ref::<Refusal>() {
+        refusal if json => eprintln!("{}", as_json(error, refusal)),
+        Some(refusal) => eprintln!("error: {}{}", context(error), refusal.explain()),
+        None => eprintln!("error: {}", chain(error)),
     }
     if error.downcast_ref::<Misuse>().is_some() { ExitCode::from(2) } else { ExitCode::from(1) }
+}
+
+/// What was being done when a refusal came, if that was said.
+fn context(error: &anyhow::Error) -> String {
+    let outer = error.chain().take_while(|cause| !cause.is::<Refusal>());
+    outer.map(|cause| format!("{cause}: ")).collect()
 }
 
 /// An error and its causes, joined by colons.
@@ -152,19 +164,24 @@ mod tests {
 
     #[test]
     fn other_bodies_are_shown_as_they_are() {
-        for (status, body, code, message) in [
-            (403, r#"{"message":"Forbidden"}"#, "HTTP 403", "Forbidden"),
-            (502, "<html>bad gateway</html>", "HTTP 502", "<html>bad gateway</html>"),
-            (500, "", "HTTP 500", ""),
-            (400, r#"{"x":1}"#, "HTTP 400", r#"{"x":1}"#),
+        for (status, body, headline) in [
+            (403, r#"{"message":"Forbidden"}"#, "HTTP 403: Forbidden"),
+            (502, "<html>bad gateway</html>", "HTTP 502: <html>bad gateway</html>"),
+            (500, "", "HTTP 500: "),
+            (400, r#"{"x":1}"#, r#"HTTP 400: {"x":1}"#),
         ] {
             let refusal = Refusal::from_answer(status, body);
-            assert_eq!(
-                (refusal.code.as_str(), refusal.message.as_str()),
-                (code, message),
-                "{body}"
-            );
+            assert_eq!(refusal.headline(), headline, "{body}");
         }
+    }
+
+    #[test]
+    fn what_was_being_done_stands_before_the_refusal() {
+        use anyhow::Context as _;
+        let refused: Result<(), _> = Err(Refusal::from_answer(404, "{}"));
+        let error = refused.context("topic demo cannot be created").expect_err("refused");
+        assert_eq!(context(&error), "topic demo cannot be created: ");
+        assert_eq!(context(&Refusal::from_answer(404, "{}").into()), "");
     }
 
     #[test]

@@ -75,6 +75,11 @@ impl Home {
 
     /// Held by the one command that may change the stack.
     pub fn lock_file(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    /// Held while the caches are changed; stacks may share them.
+    pub fn cache_lock_file(&self) -> PathBuf {
         self.cache.join("lock")
     }
 

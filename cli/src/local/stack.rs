@@ -48,6 +48,8 @@ pub struct Stack {
     pub environment: Environment,
     /// Terraform, over what is deployed.
     pub terraform: Terraform,
+    /// The emulator and its processes.
+    pub emulator: Emulator,
     /// Held until the command that started the stack is done with it.
     _lock: File,
 }
@@ -76,6 +78,10 @@ impl Settings {
         };
         Ok(Self { workspace: workspace.to_owned(), home: Home::at(&home) })
     }
+
+    fn infra(&self) -> PathBuf {
+        self.workspace.join("infra")
+    }
 }
 
 /// Brings the stack up, whatever state an earlier run left it in.
@@ -89,13 +95,17 @@ pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stac
     let tools = prerequisites::find().await?;
     home.create()?;
     let lock = lock(home)?;
+    let cache_lock = lock_caches(home).await?;
     let environment = python::install(home, &tools.python, progress).await?;
     let functions = build::build(&settings.workspace, home, &tools, &environment, progress).await?;
+    Terraform::init(&tools, &settings.infra(), home, progress).await?;
+    drop(cache_lock);
     let run = Run { settings, tools, environment, functions, progress };
     let (record, deployment) = run.reach_deployment().await?;
     let connection = run.connect(&record, deployment.outputs).await?;
     let terraform = run.terraform(record.port);
-    Ok(Stack { connection, environment: run.environment, terraform, _lock: lock })
+    let (environment, emulator) = (run.environment, Emulator::of(home));
+    Ok(Stack { connection, environment, terraform, emulator, _lock: lock })
 }
 
 /// Takes the stack down and removes everything but its caches, with `purge` those too. Gives whether
@@ -120,7 +130,10 @@ pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     Terraform::wipe(home)?;
     remove_folder(&home.logs())?;
     if purge {
+        remove_folder(home.cache())?;
         remove_folder(home.root())?;
+    } else {
+        remove_file(&home.lock_file())?;
     }
     drop(lock);
     Ok(was_there || purge)
@@ -144,6 +157,14 @@ fn lock(home: &Home) -> anyhow::Result<File> {
     }
 }
 
+/// Waits until no other stack changes the caches.
+async fn lock_caches(home: &Home) -> anyhow::Result<File> {
+    let path = home.cache_lock_file();
+    let file = File::create(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+    let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await?;
+    locked.with_context(|| format!("{} cannot be locked", path.display()))
+}
+
 /// One run of `up`, once its tools and functions are there.
 struct Run<'a> {
     settings: &'a Settings,
@@ -159,8 +180,7 @@ impl Run<'_> {
     }
 
     fn terraform(&self, port: u16) -> Terraform {
-        let infra = self.settings.workspace.join("infra");
-        Terraform::new(&self.tools, &infra, self.home(), &self.functions, port)
+        Terraform::new(&self.tools, &self.settings.infra(), self.home(), &self.functions, port)
     }
 
     /// Gets an up-to-date deployment on a running emulator, keeping what can be kept.
@@ -173,7 +193,7 @@ impl Run<'_> {
             if let Some(kept) = kept {
                 return Ok(kept);
             }
-            self.progress.line("the deployment does not answer any more; making it afresh");
+            self.progress.line("! What was deployed is lost; deploying afresh");
         }
         let port = self.start_afresh().await?;
         self.deploy(port).await
@@ -201,7 +221,14 @@ impl Run<'_> {
         if start {
             let step = self.progress.step("Starting the emulator again, with what was deployed");
             Emulator::of(self.home()).stop().await?;
-            record = Emulator::of(self.home()).start(&self.environment, record.port).await?;
+            match Emulator::of(self.home()).start(&self.environment, record.port).await {
+                Ok(started) => record = started,
+                // Its saved state may be damaged. An emulator that cannot start at all fails again afresh.
+                Err(err) => {
+                    self.progress.line(&format!("! {err:#}"));
+                    return Ok(None);
+                }
+            }
             let state =
                 State { emulator: Some(record.clone()), deployment: Some(deployment.clone()) };
             state.write(self.home())?;

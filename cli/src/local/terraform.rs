@@ -57,6 +57,36 @@ impl Terraform {
         Ok(fingerprint.value())
     }
 
+    /// Gets the providers of `infra`, unless those that its lock file names are there.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails; its last lines are in the message.
+    pub async fn init(
+        tools: &Tools,
+        infra: &Path,
+        home: &Home,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let sources = Fingerprint::default().terraform_files(infra)?.value();
+        // Written last: an initialisation that was cut short has none.
+        let marker = home.terraform_data().join("complete");
+        if fs::read_to_string(&marker).is_ok_and(|found| found == sources) {
+            return Ok(());
+        }
+        let step = progress.step("Initialising Terraform");
+        let mut init = command(&tools.terraform, infra, home, "init");
+        // Where a backend was configured for AWS, it must not hear of the local stack.
+        init.args(["-input=false", "-backend=false", "-no-color"]);
+        let log = home.logs().join("terraform-init.log");
+        child::run("terraform init", init, &log, |line| step.detail(line)).await?;
+        // The lock file may have gained this platform's checksums.
+        let sources = Fingerprint::default().terraform_files(infra)?.value();
+        fs::write(&marker, sources)?;
+        step.done("Initialised Terraform");
+        Ok(())
+    }
+
     /// Brings what is deployed up to date and gives the outputs.
     ///
     /// # Errors
@@ -64,11 +94,6 @@ impl Terraform {
     /// When Terraform fails; its diagnostics are in the message.
     pub async fn apply(&self, progress: &Progress) -> anyhow::Result<Outputs> {
         let step = progress.step("Deploying with Terraform");
-        step.detail("terraform init");
-        let mut init = self.command("init");
-        // Where a backend was configured for AWS, it must not hear of the local stack.
-        init.args(["-input=false", "-backend=false", "-no-color"]);
-        child::run("terraform init", init, &self.log("terraform-init"), |_| ()).await?;
         self.write_variables()?;
         step.detail("terraform plan");
         let mut apply = self.command("apply");
@@ -142,24 +167,8 @@ impl Terraform {
         read_outputs(&output.stdout)
     }
 
-    /// A Terraform command that reaches nothing but the emulator.
     fn command(&self, name: &str) -> Command {
-        let mut command = child::command(&self.program);
-        for variable in
-            ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "TF_WORKSPACE", "TF_CLI_ARGS"]
-        {
-            command.env_remove(variable);
-        }
-        let no_proxy = env::var("NO_PROXY").or_else(|_| env::var("no_proxy")).unwrap_or_default();
-        let no_proxy = format!("127.0.0.1,localhost,{no_proxy}");
-        command.env("NO_PROXY", &no_proxy).env("no_proxy", &no_proxy);
-        // Real ones must not be used by mistake, whatever the provider's settings are.
-        command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
-        command.env("AWS_REGION", REGION).env("AWS_EC2_METADATA_DISABLED", "true");
-        command.env("TF_DATA_DIR", self.home.terraform_data()).env("TF_IN_AUTOMATION", "1");
-        command.env("CHECKPOINT_DISABLE", "1");
-        command.arg(format!("-chdir={}", self.infra.display())).arg(name);
-        command
+        command(&self.program, &self.infra, &self.home, name)
     }
 
     fn write_variables(&self) -> anyhow::Result<()> {
@@ -190,6 +199,32 @@ impl Terraform {
     pub fn emulator_url(&self) -> &str {
         &self.emulator_url
     }
+}
+
+/// A Terraform command that reaches nothing but the emulator.
+fn command(program: &Path, infra: &Path, home: &Home, name: &str) -> Command {
+    let mut command = child::command(program);
+    for variable in
+        ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "TF_WORKSPACE", "TF_CLI_ARGS"]
+    {
+        command.env_remove(variable);
+    }
+    // Variables of a deployment on AWS are none of this one's.
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("TF_VAR_")) {
+            command.env_remove(&name);
+        }
+    }
+    let no_proxy = env::var("NO_PROXY").or_else(|_| env::var("no_proxy")).unwrap_or_default();
+    let no_proxy = format!("127.0.0.1,localhost,{no_proxy}");
+    command.env("NO_PROXY", &no_proxy).env("no_proxy", &no_proxy);
+    // Real ones must not be used by mistake, whatever the provider's settings are.
+    command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
+    command.env("AWS_REGION", REGION).env("AWS_EC2_METADATA_DISABLED", "true");
+    command.env("TF_DATA_DIR", home.terraform_data()).env("TF_IN_AUTOMATION", "1");
+    command.env("CHECKPOINT_DISABLE", "1");
+    command.arg(format!("-chdir={}", infra.display())).arg(name);
+    command
 }
 
 /// The variables of `infra/` for a local stack: the emulator instead of AWS, endpoints on this machine
