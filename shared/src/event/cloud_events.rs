@@ -1,0 +1,147 @@
+//! CloudEvents 1.0 in JSON, one by itself or a batch.
+//!
+//! Source: CloudEvents 1.0.2, "Core specification" and "JSON event format"; limits of extension
+//! names from Event Grid, "CloudEvents support in Azure Event Grid".
+
+use std::{borrow::Cow, collections::HashSet};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::value::RawValue;
+
+use super::{
+    Form, GIVEN_TWICE, ParseError, ParsedEvent, Violation, date_time, fill, filled_string,
+    reader::{self, Object, Shape},
+    required, string,
+};
+
+/// Longest name of an extension attribute, in characters.
+const EXTENSION_NAME_MAX: usize = 20;
+
+/// Reads the body of a publish in CloudEvents 1.0: an event, or an array of events. Either may come
+/// under either content type, because the Azure SDKs send both ways.
+///
+/// # Errors
+///
+/// [`ParseError`] for the first event that is refused: none of the body is accepted then.
+pub fn parse(body: &[u8]) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
+    reader::read(body, Shape::ArrayOrObject, event)
+}
+
+#[derive(Default)]
+struct Attributes<'a> {
+    id: Option<&'a RawValue>,
+    source: Option<&'a RawValue>,
+    spec_version: Option<&'a RawValue>,
+    event_type: Option<&'a RawValue>,
+    time: Option<&'a RawValue>,
+    subject: Option<&'a RawValue>,
+    data_content_type: Option<&'a RawValue>,
+    data_schema: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
+    data_base64: Option<&'a RawValue>,
+}
+
+impl<'a> Attributes<'a> {
+    fn sort(members: Vec<(Cow<'a, str>, &'a RawValue)>) -> Result<Self, Violation> {
+        let mut sorted = Self::default();
+        let mut extensions = HashSet::new();
+        for (name, value) in members {
+            let place = match &*name {
+                "id" => &mut sorted.id,
+                "source" => &mut sorted.source,
+                "specversion" => &mut sorted.spec_version,
+                "type" => &mut sorted.event_type,
+                "time" => &mut sorted.time,
+                "subject" => &mut sorted.subject,
+                "datacontenttype" => &mut sorted.data_content_type,
+                "dataschema" => &mut sorted.data_schema,
+                "data" => &mut sorted.data,
+                "data_base64" => &mut sorted.data_base64,
+                _ => {
+                    check_extension(&name, value)?;
+                    if let Some(name) = extensions.replace(name) {
+                        return Err(Violation::new(&name, GIVEN_TWICE));
+                    }
+                    continue;
+                }
+            };
+            fill(place, &name, value)?;
+        }
+        Ok(sorted)
+    }
+}
+
+fn check_extension(name: &str, value: &RawValue) -> Result<(), Violation> {
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    if !(1..=EXTENSION_NAME_MAX).contains(&name.len()) || !name.bytes().all(legal) {
+        let rule = "is no name of an extension attribute: 1 to 20 of a-z and 0-9";
+        return Err(Violation::new(name, rule));
+    }
+    match value.get().as_bytes().first() {
+        Some(b'{' | b'[') => {
+            Err(Violation::new(name, "must be a string, a number, a boolean or null"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
+    let text = object.text;
+    let given = Attributes::sort(object.members)?;
+    let id = required(given.id, "id")?;
+    let source = required(given.source, "source")?;
+    let event_type = required(given.event_type, "type")?;
+    let spec_version = required(given.spec_version, "specversion")?;
+    if string(spec_version, "specversion")? != "1.0" {
+        return Err(Violation::new("specversion", "must be \"1.0\""));
+    }
+    check_time(given.time)?;
+    check_data(given.data, given.data_base64)?;
+    optional(given.data_content_type, "datacontenttype")?;
+    optional(given.data_schema, "dataschema")?;
+    Ok(ParsedEvent {
+        id: filled_string(id, "id")?,
+        source: filled_string(source, "source")?,
+        event_type: filled_string(event_type, "type")?,
+        subject: optional(given.subject, "subject")?.unwrap_or_default(),
+        data_version: Cow::Borrowed(""),
+        text,
+        form: Form::CloudEvents,
+    })
+}
+
+/// An attribute that may be left out, which a null does too.
+fn unless_null(value: Option<&RawValue>) -> Option<&RawValue> {
+    value.filter(|value| value.get() != "null")
+}
+
+fn optional<'a>(
+    value: Option<&'a RawValue>,
+    name: &str,
+) -> Result<Option<Cow<'a, str>>, Violation> {
+    unless_null(value).map(|value| filled_string(value, name)).transpose()
+}
+
+fn check_time(value: Option<&RawValue>) -> Result<(), Violation> {
+    match optional(value, "time")? {
+        Some(time) if !date_time::is_rfc_3339(&time) => {
+            let rule = "must be an RFC 3339 date-time such as 2026-01-31T08:00:00Z";
+            Err(Violation::new("time", rule))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_data(data: Option<&RawValue>, data_base64: Option<&RawValue>) -> Result<(), Violation> {
+    let Some(data_base64) = unless_null(data_base64) else { return Ok(()) };
+    if unless_null(data).is_some() {
+        return Err(Violation::new("data_base64", "must not stand beside 'data'"));
+    }
+    match STANDARD.decode(string(data_base64, "data_base64")?.as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Violation::new("data_base64", "must be base64 (RFC 4648, section 4)")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

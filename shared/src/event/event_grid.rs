@@ -1,0 +1,178 @@
+//! Event Grid's own schema: reading, stamping, and writing as a CloudEvent.
+//!
+//! Source: Event Grid, "Event schema", and the conversion of "CloudEvents v1.0 schema with Azure
+//! Event Grid".
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::{
+    Form, ParseError, ParsedEvent, Violation, date_time, fill, filled_string,
+    reader::{self, Object, Shape},
+    required, string,
+};
+
+/// What stamping and conversion need of an event beside its [`ParsedEvent`].
+#[derive(Debug)]
+pub(super) struct Envelope<'a> {
+    id: &'a RawValue,
+    event_type: &'a RawValue,
+    subject: &'a RawValue,
+    /// As RFC 3339 writes it.
+    event_time: Cow<'a, str>,
+    data: Option<&'a RawValue>,
+    topic_given: bool,
+    metadata_version_given: bool,
+    data_version_given: bool,
+}
+
+/// Reads the body of a publish to the topic with that id: always an array.
+///
+/// It is strict, as Event Grid is: a member that the schema does not have is refused, so a
+/// publisher's misspelling never gets lost silently.
+///
+/// # Errors
+///
+/// [`ParseError`] for the first event that is refused: none of the body is accepted then.
+pub fn parse<'a>(body: &'a [u8], topic_id: &'a str) -> Result<Vec<ParsedEvent<'a>>, ParseError> {
+    reader::read(body, Shape::Array, |object| event(object, topic_id))
+}
+
+#[derive(Default)]
+struct Members<'a> {
+    id: Option<&'a RawValue>,
+    subject: Option<&'a RawValue>,
+    event_type: Option<&'a RawValue>,
+    event_time: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
+    data_version: Option<&'a RawValue>,
+    topic: Option<&'a RawValue>,
+    metadata_version: Option<&'a RawValue>,
+}
+
+impl<'a> Members<'a> {
+    fn sort(members: Vec<(Cow<'a, str>, &'a RawValue)>) -> Result<Self, Violation> {
+        let mut sorted = Self::default();
+        for (name, value) in members {
+            let place = match &*name {
+                "id" => &mut sorted.id,
+                "subject" => &mut sorted.subject,
+                "eventType" => &mut sorted.event_type,
+                "eventTime" => &mut sorted.event_time,
+                "data" => &mut sorted.data,
+                "dataVersion" => &mut sorted.data_version,
+                "topic" => &mut sorted.topic,
+                "metadataVersion" => &mut sorted.metadata_version,
+                _ => return Err(Violation::new(&name, UNKNOWN)),
+            };
+            fill(place, &name, value)?;
+        }
+        Ok(sorted)
+    }
+}
+
+const UNKNOWN: &str = "is unknown; EventGridSchema has id, subject, eventType, eventTime, data, \
+                       dataVersion, topic and metadataVersion";
+
+fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, Violation> {
+    let text = object.text;
+    let given = Members::sort(object.members)?;
+    let id = required(given.id, "id")?;
+    let subject = required(given.subject, "subject")?;
+    let event_type = required(given.event_type, "eventType")?;
+    let event_time = required(given.event_time, "eventTime")?;
+    must_equal(given.topic, "topic", topic_id)?;
+    must_equal(given.metadata_version, "metadataVersion", METADATA_VERSION)?;
+    let data_version = given.data_version.map(|value| string(value, "dataVersion")).transpose()?;
+    Ok(ParsedEvent {
+        id: filled_string(id, "id")?,
+        subject: string(subject, "subject")?,
+        event_type: filled_string(event_type, "eventType")?,
+        source: Cow::Borrowed(topic_id),
+        data_version: data_version.unwrap_or_default(),
+        text,
+        form: Form::EventGrid(Envelope {
+            id,
+            event_type,
+            subject,
+            event_time: time(event_time)?,
+            data: given.data,
+            topic_given: given.topic.is_some(),
+            metadata_version_given: given.metadata_version.is_some(),
+            data_version_given: given.data_version.is_some(),
+        }),
+    })
+}
+
+/// The only metadata version there is.
+const METADATA_VERSION: &str = "1";
+
+/// A member that the service stamps: where it is given, it must be what would be stamped.
+fn must_equal(value: Option<&RawValue>, member: &str, want: &str) -> Result<(), Violation> {
+    match value.map(|value| string(value, member)).transpose()? {
+        Some(given) if given != want => {
+            Err(Violation::new(member, format!("must be \"{want}\" or left out")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn time(value: &RawValue) -> Result<Cow<'_, str>, Violation> {
+    let text = string(value, "eventTime")?;
+    let rfc_3339 = match text {
+        Cow::Borrowed(text) => date_time::to_rfc_3339(text),
+        Cow::Owned(text) => date_time::to_rfc_3339(&text).map(|time| Cow::Owned(time.into_owned())),
+    };
+    rfc_3339.ok_or_else(|| {
+        Violation::new("eventTime", "must be a date-time such as 2026-01-31T08:00:00Z")
+    })
+}
+
+/// The publisher's text with the stamps that it lacks at its end.
+pub(super) fn stamped(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> String {
+    let open = event.text.strip_suffix('}').expect("an object ends with a brace");
+    // It has members, so what follows begins with a comma.
+    let mut text = open.to_owned();
+    if !envelope.topic_given {
+        text.push_str(&format!(r#","topic":{}"#, json_string(&event.source)));
+    }
+    if !envelope.data_version_given {
+        text.push_str(r#","dataVersion":"""#);
+    }
+    if !envelope.metadata_version_given {
+        text.push_str(&format!(r#","metadataVersion":"{METADATA_VERSION}""#));
+    }
+    text.push('}');
+    text
+}
+
+/// The same event as a CloudEvent. `dataVersion` becomes the fragment of `dataschema`; an empty
+/// subject, which CloudEvents does not have, is left out.
+pub(super) fn to_cloud_event(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> String {
+    let mut text = format!(
+        r#"{{"specversion":"1.0","id":{},"source":{},"type":{},"time":{}"#,
+        envelope.id,
+        json_string(&event.source),
+        envelope.event_type,
+        json_string(&envelope.event_time),
+    );
+    if !event.subject.is_empty() {
+        text.push_str(&format!(r#","subject":{}"#, envelope.subject));
+    }
+    let data_schema = format!("#{}", event.data_version);
+    text.push_str(&format!(r#","dataschema":{}"#, json_string(&data_schema)));
+    if let Some(data) = envelope.data {
+        text.push_str(r#","data":"#);
+        text.push_str(data.get());
+    }
+    text.push('}');
+    text
+}
+
+fn json_string(text: &str) -> String {
+    serde_json::to_string(text).expect("a string is JSON")
+}
+
+#[cfg(test)]
+mod tests;

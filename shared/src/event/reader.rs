@@ -1,0 +1,190 @@
+//! Walks a publish body from event to event, once.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{EVENTS_MAX, ParseError, Violation};
+
+/// What a body may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// An array of events.
+    Array,
+    /// An array of events, or one event by itself.
+    ArrayOrObject,
+}
+
+/// One event: its text, and its members with their names' escapes resolved.
+pub(super) struct Object<'a> {
+    pub(super) text: &'a str,
+    pub(super) members: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+/// Reads every event of a body, in order, and stops at the first that is refused.
+pub(super) fn read<'a, T>(
+    body: &'a [u8],
+    shape: Shape,
+    mut parse: impl FnMut(Object<'a>) -> Result<T, Violation>,
+) -> Result<Vec<T>, ParseError> {
+    let mut cursor = Cursor::new(body)?;
+    let mut events = Vec::new();
+    let mut next = |cursor: &mut Cursor<'a>| {
+        let index = events.len();
+        if index == EVENTS_MAX {
+            return Err(ParseError::TooManyEvents);
+        }
+        let object = cursor.object(index)?;
+        events.push(parse(object).map_err(|violation| ParseError::Member { index, violation })?);
+        Ok(())
+    };
+    match (cursor.peek(), shape) {
+        (Some(b'['), _) => cursor.array(&mut next)?,
+        (Some(b'{'), Shape::ArrayOrObject) => next(&mut cursor)?,
+        (found, _) => return Err(ParseError::Shape { expected: shape.name(), found: name(found) }),
+    }
+    match cursor.peek() {
+        None => Ok(events),
+        Some(_) => Err(cursor.punctuation("the end of the body")),
+    }
+}
+
+/// The text of a JSON string; `None` for another value and for half of a surrogate pair.
+pub(super) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
+}
+
+/// A string that is borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Shape {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Array => "an array of events",
+            Self::ArrayOrObject => "an event or an array of events",
+        }
+    }
+}
+
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(body: &'a [u8]) -> Result<Self, ParseError> {
+        let not_utf8 =
+            |error: std::str::Utf8Error| ParseError::NotUtf8 { offset: error.valid_up_to() };
+        let text = std::str::from_utf8(body).map_err(not_utf8)?;
+        // RFC 8259, section 8.1: a parser may pass over a byte order mark. Windows tools write one.
+        let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Ok(Self { text, at })
+    }
+
+    /// The next byte that is not whitespace; the cursor stands on it then.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.text.as_bytes()[self.at..];
+        let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        self.at += rest.iter().take_while(|byte| blank(byte)).count();
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Reads the array that the cursor stands on, calling `next` on each of its elements.
+    fn array(
+        &mut self,
+        next: &mut impl FnMut(&mut Self) -> Result<(), ParseError>,
+    ) -> Result<(), ParseError> {
+        self.at += 1;
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            next(self)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.punctuation("',' or ']'")),
+            }
+        }
+    }
+
+    /// Reads the object that the cursor stands on.
+    fn object(&mut self, index: usize) -> Result<Object<'a>, ParseError> {
+        match self.peek() {
+            Some(b'{') => {}
+            Some(b']' | b'}' | b',' | b':') | None => return Err(self.punctuation("an event")),
+            found => return Err(ParseError::NotAnObject { index, found: name(found) }),
+        }
+        let rest = &self.text[self.at..];
+        // A stream, because it stops behind the object and says where that is.
+        let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Members<'a>>();
+        match stream.next() {
+            Some(Ok(Members(members))) => {
+                let length = stream.byte_offset();
+                self.at += length;
+                Ok(Object { text: &rest[..length], members })
+            }
+            Some(Err(error)) => Err(ParseError::NotJson { index, reason: error.to_string() }),
+            None => Err(self.punctuation("an event")),
+        }
+    }
+
+    fn punctuation(&mut self, expected: &'static str) -> ParseError {
+        let found = name(self.peek());
+        ParseError::Punctuation { expected, found, offset: self.at }
+    }
+}
+
+/// What begins with that byte.
+fn name(first: Option<u8>) -> &'static str {
+    match first {
+        None => "nothing",
+        Some(b'{') => "an object",
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b'-' | b'0'..=b'9') => "a number",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        Some(b',') => "','",
+        Some(b':') => "':'",
+        Some(b']') => "']'",
+        Some(b'}') => "'}'",
+        Some(_) => "something that is not JSON",
+    }
+}
+
+/// The members of one object in their order, duplicates included.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::with_capacity(8);
+                while let Some((Text(name), value)) = map.next_entry()? {
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
+}
