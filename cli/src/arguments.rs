@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{down, listen, publish, subscription, topic, up};
+use crate::commands::{down, listen, publish, schedule, subscription, topic, up};
 use crate::target::TargetArguments;
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
@@ -41,6 +41,8 @@ pub enum Command {
     Publish(publish::PublishArguments),
     /// Be an endpoint: print what arrives and answer as told
     Listen(listen::ListenArguments),
+    /// Print the timeline of a retry policy before it is saved (offline)
+    Schedule(schedule::ScheduleArguments),
 }
 
 #[cfg(test)]
@@ -69,6 +71,8 @@ mod tests {
             "subscription list --topic demo --manage-url https://a.execute-api.eu-north-1.amazonaws.com",
             "publish --topic demo --type T --subject S --data @event.json",
             "publish --topic demo --file body.json --key K",
+            "schedule --profile basic --ttl 30m --max-attempts 10 --responses 500,408,200 --json",
+            "schedule --endpoint resource --schedule 1,2,3 --status-rule 404=60 --jitter",
             "listen --port 9000 --answer 500,500,200 --delay 2s",
         ] {
             let words = std::iter::once("gridpost").chain(line.split_whitespace());

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 /// An event time-to-live in whole minutes. Its range is for the server to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeToLive {
-    minutes: u32,
+    /// Minutes since the publish.
+    pub minutes: u32,
 }
 
 /// Why a time-to-live was refused.

@@ -16,6 +16,7 @@ pub mod profile;
 pub mod request;
 pub mod retry;
 pub mod state;
+pub mod timeline;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

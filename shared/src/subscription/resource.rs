@@ -19,7 +19,7 @@ use super::{
     ProvisioningState, SubscriptionKey,
 };
 use crate::{
-    delivery::{policy::RetryPolicy, probation::ProbationPolicy},
+    delivery::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
     document::{self, Code, Object, Problem, Problems, shown, text},
     endpoint::guard::AllowedNetworks,
     time::Timestamp,
@@ -122,6 +122,19 @@ impl Settings {
 /// [`Problem`] at `name`.
 pub fn check_name(name: &str) -> Result<(), Problem> {
     document::check_name(name, "an event subscription's name", 3..=64)
+}
+
+/// Reads a retry policy alone: the object that a document has as `properties.retryPolicy`.
+///
+/// # Errors
+///
+/// Every problem of the object, with paths that begin with `retryPolicy`.
+pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Problems> {
+    let document = serde_json::json!({ "retryPolicy": policy });
+    let mut problems = Problems::default();
+    let policy = Object::root(&document, &mut problems)
+        .map(|mut root| retry::read(&mut root, profile, &mut problems));
+    problems.or(policy)
 }
 
 /// Reads an event subscription's document.

@@ -1,0 +1,328 @@
+//! `gridpost schedule`: the timeline of a retry policy, before it is saved. Works offline, by the
+//! same decisions that deliver.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use gridpost::{
+    delivery::{
+        outcome::{Answer, Outcome},
+        policy::RetryPolicy,
+        probation::{Durations, ProbationPolicy},
+        profile::{EndpointKind, ProfileName},
+        retry::Rules,
+        timeline::{End, Question, Timeline, play},
+    },
+    ports::Dice,
+    subscription::resource::{self, retry::write_duration},
+    system::SystemDice,
+};
+use serde_json::{Map, Value, json};
+
+use crate::document::TimeToLive;
+use crate::failure::Misuse;
+use crate::output::{self, Output};
+
+/// The policy, and what the endpoint would answer.
+#[derive(Args, Debug)]
+pub struct ScheduleArguments {
+    /// The topic's delivery profile
+    #[arg(long, value_enum, default_value_t = ProfileArgument::Basic)]
+    profile: ProfileArgument,
+
+    /// Which column of the status table applies
+    #[arg(long, value_enum, default_value_t = EndpointArgument::Webhook)]
+    endpoint: EndpointArgument,
+
+    /// Time-to-live in whole minutes: 30m, 24h, 7d (default: the profile's longest)
+    #[arg(long, value_name = "TIME")]
+    ttl: Option<TimeToLive>,
+
+    /// Most attempts, the first included (default: the profile's most)
+    #[arg(long, value_name = "COUNT")]
+    max_attempts: Option<u32>,
+
+    /// Own schedule: offsets from the first attempt in seconds, rising
+    #[arg(long, value_name = "SECONDS,…", value_delimiter = ',')]
+    schedule: Option<Vec<u32>>,
+
+    /// Own row of the status table: 404=60 (seconds), 404=deadLetter, 5xx=10, SocketError=10; may be
+    /// given several times
+    #[arg(long = "status-rule", value_name = "ROW=RULE")]
+    status_rules: Vec<StatusRule>,
+
+    /// What the endpoint answers, in order; the last one repeats: 500,408,200, or an outcome such as
+    /// TimedOut, SocketError, ResolutionError
+    #[arg(long, value_name = "ANSWER,…", value_delimiter = ',', default_value = "500")]
+    responses: Vec<Response>,
+
+    /// Wait for the end of a probation instead of ending at one caused by a client error
+    #[arg(long)]
+    delay_on_probation: bool,
+
+    /// Draw jitter as a delivery would: up to a tenth of each wait, at most 5 minutes
+    #[arg(long)]
+    jitter: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProfileArgument {
+    Basic,
+    Basic2021,
+    Namespace,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EndpointArgument {
+    Webhook,
+    Resource,
+}
+
+#[derive(Clone, Debug)]
+struct StatusRule {
+    row: String,
+    rule: Value,
+}
+
+impl std::str::FromStr for StatusRule {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let refused = || format!("`{given}` is no rule: write 404=60, 404=deadLetter or 5xx=10");
+        let (row, rule) = given.split_once('=').ok_or_else(refused)?;
+        let rule = match rule.parse::<u32>() {
+            Ok(seconds) => json!({ "retryAfterSeconds": seconds }),
+            Err(_) if rule == "deadLetter" => json!(rule),
+            Err(_) => return Err(refused()),
+        };
+        Ok(Self { row: row.to_owned(), rule })
+    }
+}
+
+/// An answer of the endpoint, as it was written.
+#[derive(Clone, Debug)]
+struct Response {
+    text: String,
+    answer: Answer,
+}
+
+impl std::str::FromStr for Response {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Self, String> {
+        let answer = match given.parse::<u16>() {
+            Ok(status @ 200..=599) => Answer::of_status(status, None),
+            Ok(_) => return Err(format!("{given} is no final HTTP status: write 200 to 599")),
+            Err(_) => match given.parse::<Outcome>() {
+                Ok(Outcome::Delivered) => Answer::of_status(200, None),
+                Ok(outcome) => Answer::without_status(outcome),
+                Err(error) => return Err(error.to_string()),
+            },
+        };
+        Ok(Self { text: given.to_owned(), answer })
+    }
+}
+
+/// Prints the timeline.
+///
+/// # Errors
+///
+/// A setting is outside its range: all of them are named with their ranges.
+pub fn run(arguments: &ScheduleArguments, output: Output) -> anyhow::Result<()> {
+    let profile = match arguments.profile {
+        ProfileArgument::Basic => ProfileName::Basic,
+        ProfileArgument::Basic2021 => ProfileName::Basic2021,
+        ProfileArgument::Namespace => ProfileName::Namespace,
+    };
+    let policy =
+        resource::read_retry_policy(document(arguments, profile), profile).map_err(|problems| {
+            let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            Misuse(lines.join("\n"))
+        })?;
+    let kind = match arguments.endpoint {
+        EndpointArgument::Webhook => EndpointKind::Webhook,
+        EndpointArgument::Resource => EndpointKind::Resource,
+    };
+    let rules = Rules { profile, kind, policy: &policy };
+    let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
+    let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
+    let timeline = timeline(rules, arguments.delay_on_probation, &answers, dice);
+    let warnings = warnings(rules);
+    let document = result(&timeline, &arguments.responses, &warnings);
+    output.print(&document, text);
+    Ok(())
+}
+
+/// The policy as the document in which it would be saved, so that the same rules check it.
+fn document(arguments: &ScheduleArguments, profile: ProfileName) -> Value {
+    let (attempts, time_to_live) = match profile {
+        ProfileName::Namespace => ("maxDeliveryCount", "eventTimeToLive"),
+        _ => ("maxDeliveryAttempts", "eventTimeToLiveInMinutes"),
+    };
+    let mut document = Map::new();
+    if let Some(count) = arguments.max_attempts {
+        document.insert(attempts.to_owned(), json!(count));
+    }
+    if let Some(ttl) = arguments.ttl {
+        let value = match profile {
+            ProfileName::Namespace => json!(write_duration(ttl.minutes)),
+            _ => json!(ttl.minutes),
+        };
+        document.insert(time_to_live.to_owned(), value);
+    }
+    if let Some(steps) = &arguments.schedule {
+        document.insert("schedule".to_owned(), json!(steps));
+    }
+    if !arguments.status_rules.is_empty() {
+        let rules = arguments.status_rules.iter().map(|rule| (rule.row.clone(), rule.rule.clone()));
+        document.insert("statusRules".to_owned(), Value::Object(rules.collect()));
+    }
+    Value::Object(document)
+}
+
+fn timeline(rules: Rules<'_>, delay: bool, answers: &[Answer], dice: f64) -> Timeline {
+    let probation_policy = if delay { ProbationPolicy::Delay } else { ProbationPolicy::EventGrid };
+    let durations = Durations::default();
+    play(&Question { rules, probation_policy, durations: &durations, answers, dice })
+}
+
+/// Says which limits can never be reached: even an endpoint that always fails with the shortest
+/// waits ends by the other limit.
+fn warnings(rules: Rules<'_>) -> Vec<String> {
+    let RetryPolicy { max_attempts, time_to_live_minutes, .. } = rules.policy;
+    let always_fails = [Answer::of_status(500, None)];
+    let fastest = timeline(rules, true, &always_fails, 0.0);
+    let made = fastest.attempts.len();
+    if made >= *max_attempts as usize {
+        return Vec::new();
+    }
+    vec![format!(
+        "{max_attempts} attempts can never be made: the schedule has room for {made} within a \
+         time-to-live of {}. Lower the attempts, or give an own schedule.",
+        hours(Duration::from_secs(u64::from(*time_to_live_minutes) * 60)),
+    )]
+}
+
+fn result(timeline: &Timeline, responses: &[Response], warnings: &[String]) -> Value {
+    let text_of = |position: usize| {
+        responses.get(position).or(responses.last()).map_or("200", |response| &response.text)
+    };
+    let attempts = timeline.attempts.iter().enumerate().map(|(position, attempt)| {
+        json!({
+            "number": attempt.number,
+            "atSeconds": seconds(attempt.at),
+            "response": text_of(position),
+        })
+    });
+    let reason = match timeline.end {
+        End::Delivered => "Delivered".to_owned(),
+        End::Undelivered(reason) => reason.to_string(),
+    };
+    let mut document = json!({
+        "attempts": attempts.collect::<Vec<_>>(),
+        "end": {"atSeconds": seconds(timeline.ends_at), "reason": reason},
+    });
+    if !warnings.is_empty() {
+        document["warnings"] = json!(warnings);
+    }
+    document
+}
+
+/// Whole seconds as a whole number.
+fn seconds(offset: Duration) -> Value {
+    if offset.subsec_millis() == 0 { json!(offset.as_secs()) } else { json!(offset.as_secs_f64()) }
+}
+
+fn text(document: &Value) -> String {
+    let mut rows = vec![["attempt", "at", "answer"].map(str::to_owned)];
+    let attempts = document["attempts"].as_array();
+    for attempt in attempts.into_iter().flatten() {
+        rows.push([
+            attempt["number"].to_string(),
+            at(&attempt["atSeconds"]),
+            output::text_at(attempt, "/response").to_owned(),
+        ]);
+    }
+    let end = format!(
+        "ends at {}: {}",
+        at(&document["end"]["atSeconds"]),
+        output::text_at(document, "/end/reason"),
+    );
+    let warnings = document["warnings"].as_array().into_iter().flatten();
+    let warnings = warnings.filter_map(Value::as_str).map(|text| format!("\nwarning: {text}"));
+    format!("{}\n{end}{}", output::columns(&rows), warnings.collect::<String>())
+}
+
+fn at(seconds: &Value) -> String {
+    hours(Duration::from_secs_f64(seconds.as_f64().unwrap_or(0.0)))
+}
+
+/// An offset as people write it: `0 s`, `90 s`, `5 min`, `1 h 30 min`.
+fn hours(offset: Duration) -> String {
+    let whole = offset.as_secs();
+    let (h, min, s) = (whole / 3_600, whole / 60 % 60, whole % 60);
+    if offset.subsec_millis() != 0 && h == 0 {
+        return format!("{:.1} s", offset.as_secs_f64());
+    }
+    let parts = [(h, "h"), (min, "min"), (s, "s")];
+    let parts: Vec<_> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| format!("{count} {unit}"))
+        .collect();
+    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: ScheduleArguments,
+    }
+
+    fn played(line: &str) -> Value {
+        let words = std::iter::once("schedule").chain(line.split_whitespace());
+        let arguments = Line::try_parse_from(words).expect("a line").arguments;
+        let profile = ProfileName::Basic;
+        let policy = resource::read_retry_policy(document(&arguments, profile), profile);
+        let policy = policy.expect("in range");
+        let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
+        let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
+        let timeline = timeline(rules, false, &answers, 0.0);
+        result(&timeline, &arguments.responses, &warnings(rules))
+    }
+
+    #[test]
+    fn the_documented_example() {
+        let document = played("--ttl 30m --max-attempts 10 --responses 500,500,408,500");
+        let at: Vec<_> = document["attempts"]
+            .as_array()
+            .expect("attempts")
+            .iter()
+            .map(|attempt| (attempt["atSeconds"].clone(), attempt["response"].clone()))
+            .collect();
+        let want = [(0, "500"), (10, "500"), (30, "408"), (150, "500"), (300, "500"), (600, "500")];
+        assert_eq!(at, want.map(|(at, response)| (json!(at), json!(response))));
+        assert_eq!(document["end"], json!({"atSeconds": 1800, "reason": "TimeToLiveExceeded"}));
+    }
+
+    #[test]
+    fn limits_that_can_not_be_reached_are_named() {
+        let document = played("--responses 200");
+        let warning = document["warnings"][0].as_str().expect("a warning");
+        assert!(warning.contains("30 attempts") && warning.contains("room for 11"), "{warning}");
+        assert!(played("--schedule 1,2,3 --max-attempts 9").get("warnings").is_none());
+    }
+
+    #[test]
+    fn own_rows_and_outcomes() {
+        let document = played("--status-rule 404=deadLetter --responses SocketError,404");
+        assert_eq!(document["attempts"][1]["atSeconds"], json!(30));
+        assert_eq!(document["end"]["reason"], json!("UndeliverableDueToHttpNotFound"));
+    }
+}
