@@ -91,7 +91,7 @@ async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Tim
                 at,
                 destination: destination.clone(),
                 schema: work.subscription.delivery_schema,
-                kind: work.topic.topic.kind,
+                profile: work.topic.topic.delivery_profile,
             };
             let body = serde_json::to_string(&ended)
                 .map_err(|error| PortError::new("writing a dead letter", error))?;

@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Attempts, Delivery, retry::EndReason};
+use super::{Attempts, Delivery, profile::ProfileName, retry::EndReason};
 use crate::{
     subscription::{DeadLetterDestination, DeliverySchema},
     time::Timestamp,
-    topic::Kind,
 };
 
 /// An ended delivery on its way to its dead-letter destination, as it travels in the queue.
@@ -28,8 +27,8 @@ pub struct Ended {
     pub destination: DeadLetterDestination,
     /// How its events are written.
     pub schema: DeliverySchema,
-    /// Which form the record and the object's name have.
-    pub kind: Kind,
+    /// The topic's delivery profile: the record and the object's name have its edition's form.
+    pub profile: ProfileName,
 }
 
 impl Ended {
@@ -39,12 +38,14 @@ impl Ended {
     }
 
     fn record(&self, event: &str) -> String {
-        match self.kind {
-            Kind::Namespace => format!(
+        match self.profile {
+            ProfileName::Namespace => format!(
                 r#"{{"deadLetterProperties":{},"customDeliveryProperties":{{}},"event":{event}}}"#,
                 self.namespace_properties(),
             ),
-            Kind::Custom => with_members(event, &self.basic_members()),
+            ProfileName::Basic | ProfileName::Basic2021 => {
+                with_members(event, &self.basic_members())
+            }
         }
     }
 
@@ -95,9 +96,11 @@ impl Ended {
         let (topic, name) = (&self.delivery.subscription.topic, &self.delivery.subscription.name);
         Folder {
             bucket: self.destination.bucket.clone(),
-            path: match self.kind {
-                Kind::Custom => format!("{}{}", self.destination.prefix, name.to_ascii_uppercase()),
-                Kind::Namespace => format!("{}{topic}/{name}", self.destination.prefix),
+            path: match self.profile {
+                ProfileName::Basic | ProfileName::Basic2021 => {
+                    format!("{}{}", self.destination.prefix, name.to_ascii_uppercase())
+                }
+                ProfileName::Namespace => format!("{}{topic}/{name}", self.destination.prefix),
             },
         }
     }
@@ -154,7 +157,12 @@ mod tests {
     use super::*;
     use crate::{delivery::outcome::Outcome, subscription::SubscriptionKey};
 
-    fn ended(schema: DeliverySchema, kind: Kind, event: &str, attempts: Attempts) -> Ended {
+    fn ended(
+        schema: DeliverySchema,
+        profile: ProfileName,
+        event: &str,
+        attempts: Attempts,
+    ) -> Ended {
         let mut delivery = Delivery::new(
             Uuid::from_u128(1),
             SubscriptionKey { topic: "orders".to_owned(), name: "Ship-it".to_owned() },
@@ -173,7 +181,7 @@ mod tests {
                 prefix: "dead/".to_owned(),
             },
             schema,
-            kind,
+            profile,
         }
     }
 
@@ -222,10 +230,10 @@ mod tests {
         let event = r#"{"id":"7"}"#;
         let (eg, ce) = (DeliverySchema::EventGridSchema, DeliverySchema::CloudEventSchemaV1_0);
         let table = [
-            ("Event Grid", ended(eg, Kind::Custom, event, one_attempt()), event_grid),
-            ("CloudEvents", ended(ce, Kind::Custom, event, one_attempt()), cloud_events),
-            ("never attempted", ended(eg, Kind::Custom, event, Attempts::default()), never),
-            ("namespace", ended(ce, Kind::Namespace, event, one_attempt()), namespace),
+            ("Event Grid", ended(eg, ProfileName::Basic, event, one_attempt()), event_grid),
+            ("CloudEvents", ended(ce, ProfileName::Basic, event, one_attempt()), cloud_events),
+            ("never attempted", ended(eg, ProfileName::Basic, event, Attempts::default()), never),
+            ("namespace", ended(ce, ProfileName::Namespace, event, one_attempt()), namespace),
         ];
         for (row, ended, want) in table {
             let records: Vec<Value> = ended
@@ -239,12 +247,12 @@ mod tests {
 
     #[test]
     fn what_the_publisher_wrote_stays_as_it_was_written() {
-        let (schema, kind) = (DeliverySchema::EventGridSchema, Kind::Custom);
+        let (schema, profile) = (DeliverySchema::EventGridSchema, ProfileName::Basic);
         let event = r#"{ "z" : 1.50, "a": 123456789012345678901234567890 } "#;
-        let record = ended(schema, kind, event, one_attempt()).records().remove(0);
+        let record = ended(schema, profile, event, one_attempt()).records().remove(0);
         let want = r#"{ "z" : 1.50, "a": 123456789012345678901234567890,"deadLetterReason":"#;
         assert!(record.starts_with(want), "{record}");
-        let empty = ended(schema, kind, "{}", one_attempt()).records().remove(0);
+        let empty = ended(schema, profile, "{}", one_attempt()).records().remove(0);
         assert!(empty.starts_with(r#"{"deadLetterReason":"#), "{empty}");
     }
 
@@ -253,14 +261,17 @@ mod tests {
         let now = Timestamp::from_millis(1_565_241_000_000) + Duration::from_secs(0);
         let id = Uuid::from_u128(0x1111_1111);
         let table = [
-            (Kind::Custom, "dead/SHIP-IT/2019/8/8/5/00000000-0000-0000-0000-000011111111.json"),
             (
-                Kind::Namespace,
+                ProfileName::Basic,
+                "dead/SHIP-IT/2019/8/8/5/00000000-0000-0000-0000-000011111111.json",
+            ),
+            (
+                ProfileName::Namespace,
                 "dead/orders/Ship-it/2019/8/8/5/00000000-0000-0000-0000-000011111111.json",
             ),
         ];
-        for (kind, want) in table {
-            let ended = ended(DeliverySchema::EventGridSchema, kind, "{}", one_attempt());
+        for (profile, want) in table {
+            let ended = ended(DeliverySchema::EventGridSchema, profile, "{}", one_attempt());
             assert_eq!(ended.folder().key(now, id), want);
         }
     }
