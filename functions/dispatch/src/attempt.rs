@@ -96,19 +96,13 @@ async fn fail(
         answer,
         last_success_at: context.healths.last_success_at(&work.subscription),
     };
-    let durations = &context.settings.probation;
-    let health = context
-        .healths
-        .change(&work.subscription, ended_at, |health| {
-            probation::after_failure(health, durations, failed)
-        })
-        .await?;
+    let not_before = note_failure(context, &work, failed).await;
     let failure = Failure {
         attempts: work.delivery.attempts.made,
         first_attempt_at: work.delivery.attempts.first_at.unwrap_or(began_at),
         ended_at,
         answer,
-        not_before: health.wait.map(|wait| wait.until),
+        not_before,
         expires_at: work.expires_at(),
     };
     match retry::decide(work.rules(), failure, context.dice.roll()) {
@@ -119,6 +113,31 @@ async fn fail(
         Decision::End(reason) => {
             settle::note_failure(context, &work, answer, &reason.to_string());
             settle::end(context, work, reason).await
+        }
+    }
+}
+
+/// Tells the endpoint's health of a failure; answers until when the endpoint waits.
+///
+/// Where many attempts fail at once, some may find the health written by others every time. They go
+/// on with what their own outcome asks for: the delivery's state is what must not be missing.
+async fn note_failure(context: &Context, work: &Work, failed: Failed) -> Option<Timestamp> {
+    let durations = &context.settings.probation;
+    let changed = context
+        .healths
+        .change(&work.subscription, failed.ended_at, |health| {
+            probation::after_failure(health, durations, failed)
+        })
+        .await;
+    match changed {
+        Ok(health) => health.wait.map(|wait| wait.until),
+        Err(error) => {
+            tracing::warn!(
+                subscription = %work.subscription.key,
+                error = %chain(&error),
+                "a failure was not noted in the endpoint's health",
+            );
+            durations.of(failed.answer.outcome).map(|wait| failed.ended_at + wait)
         }
     }
 }

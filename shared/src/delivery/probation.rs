@@ -209,7 +209,8 @@ pub struct Failed {
     pub last_success_at: Option<Timestamp>,
 }
 
-/// The health after a failed attempt; `None` if this attempt was counted already.
+/// The health after a failed attempt; `None` if there is nothing to write: this attempt was counted
+/// already, or it was under way when the endpoint was found unhealthy and lengthens no wait.
 pub fn after_failure(health: &Health, durations: &Durations, failed: Failed) -> Option<Health> {
     if health.counted == Some(failed.attempt) {
         return None;
@@ -246,7 +247,8 @@ pub fn after_failure(health: &Health, durations: &Durations, failed: Failed) -> 
         (None, Some(until)) => Some(wait_of(failed, until)),
         (None, None) => None,
     };
-    Some(next)
+    let counts = health.failures_in_row < UNHEALTHY_AFTER;
+    (counts || next.wait != health.wait).then_some(next)
 }
 
 fn wait_of(failed: Failed, until: Timestamp) -> Wait {
