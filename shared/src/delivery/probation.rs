@@ -282,3 +282,144 @@ pub fn after_success(health: &Health, began_at: Timestamp, now: Timestamp) -> Op
         None => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::{
+        policy::RetryPolicy,
+        profile::{EndpointKind, ProfileName},
+    };
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::default() + Duration::from_secs(seconds)
+    }
+
+    /// A failure of a delivery of its own, that took no time.
+    fn failed(number: u128, seconds: u64, answer: Answer) -> Failed {
+        let (began_at, ended_at) = (at(seconds), at(seconds));
+        let attempt = (Uuid::from_u128(number), 1);
+        Failed { attempt, began_at, ended_at, answer, last_success_at: None }
+    }
+
+    fn after(health: &Health, failed: Failed) -> Health {
+        after_failure(health, &Durations::default(), failed).unwrap_or_else(|| health.clone())
+    }
+
+    fn status(status: u16) -> Answer {
+        Answer::of_status(status, None)
+    }
+
+    fn ten_failures() -> Health {
+        (0..10).fold(Health::default(), |health, number| {
+            after(&health, failed(number, number as u64, status(500)))
+        })
+    }
+
+    fn admitted(health: &Health, seconds: u64, delivery: u128) -> Admission {
+        let policy = RetryPolicy::default_of(ProfileName::Basic);
+        let rules =
+            Rules { profile: ProfileName::Basic, kind: EndpointKind::Webhook, policy: &policy };
+        let delivery = Uuid::from_u128(delivery);
+        admit(health, rules, ProbationPolicy::EventGrid, delivery, at(seconds), 0, 0.0)
+    }
+
+    #[test]
+    fn each_outcome_waits_as_long_as_it_says() {
+        let table = [
+            (Outcome::Busy, Some(10)),
+            (Outcome::TimedOut, Some(10)),
+            (Outcome::SocketError, Some(30)),
+            (Outcome::NotFound, Some(300)),
+            (Outcome::InvalidFunctionDestination, Some(600)),
+            (Outcome::ServerError, None),
+            (Outcome::BadRequest, None),
+        ];
+        for (outcome, wait_s) in table {
+            let health = after(&Health::default(), failed(1, 100, Answer::without_status(outcome)));
+            let until = health.wait.map(|wait| wait.until);
+            assert_eq!(until, wait_s.map(|wait_s| at(100 + wait_s)), "{outcome}");
+        }
+    }
+
+    #[test]
+    fn ten_failures_in_a_row_delay_delivery_and_failed_probes_lengthen_it() {
+        let mut health = ten_failures();
+        assert_eq!(health.wait.map(|wait| wait.until), Some(at(9 + 60)));
+        let mut now = 9 + 60;
+        for (probe, wait_s) in (100..).zip([300, 600, 1_800, 3_600, 10_800, 10_800]) {
+            health = after(&health, failed(probe, now, status(500)));
+            assert_eq!(health.wait.map(|wait| wait.until), Some(at(now + wait_s)), "{wait_s}");
+            now += wait_s;
+        }
+    }
+
+    #[test]
+    fn attempts_that_were_under_way_do_not_lengthen_the_wait() {
+        let health = ten_failures();
+        let late = failed(50, 20, status(500));
+        assert_eq!(after_failure(&health, &Durations::default(), late), None);
+    }
+
+    #[test]
+    fn an_attempt_counts_once() {
+        let once = after(&Health::default(), failed(1, 0, status(500)));
+        assert_eq!(after_failure(&once, &Durations::default(), failed(1, 0, status(500))), None);
+    }
+
+    #[test]
+    fn a_success_between_failures_breaks_the_row() {
+        let nine = (0..9).fold(Health::default(), |health, number| {
+            after(&health, failed(number, number as u64, status(500)))
+        });
+        let tenth = Failed { last_success_at: Some(at(20)), ..failed(9, 30, status(500)) };
+        let health = after(&nine, tenth);
+        assert_eq!((health.failures_in_row, health.wait), (1, None));
+    }
+
+    #[test]
+    fn the_longer_of_probation_and_delayed_delivery_counts() {
+        let nine = (0..9).fold(Health::default(), |health, number| {
+            after(&health, failed(number, number as u64, status(500)))
+        });
+        let not_found = after(&nine, failed(9, 9, status(404)));
+        assert_eq!(not_found.wait.map(|wait| wait.until), Some(at(9 + 300)));
+    }
+
+    #[test]
+    fn one_delivery_probes_when_a_wait_ends() {
+        let busy = after(&Health::default(), failed(1, 0, status(429)));
+        assert_eq!(admitted(&busy, 9, 1), Admission::Wait { until: at(10) });
+        let Admission::Probe(claimed) = admitted(&busy, 10, 1) else {
+            panic!("nobody probes");
+        };
+        assert_eq!(admitted(&claimed, 10, 2), Admission::Wait { until: at(13) });
+        assert!(matches!(admitted(&claimed, 11, 1), Admission::Probe(_)), "the prober itself may");
+        assert!(matches!(admitted(&claimed, 70, 2), Admission::Probe(_)), "its lease is over");
+    }
+
+    #[test]
+    fn a_success_ends_the_wait_and_admission_doubles() {
+        let busy = after(&Health::default(), failed(1, 0, status(429)));
+        assert_eq!(
+            after_success(&busy, Timestamp::from_millis(-1), at(5)),
+            None,
+            "under way before"
+        );
+        let health = after_success(&busy, at(10), at(11)).expect("a recovery");
+        assert_eq!((health.wait, health.recovered_at), (None, Some(at(11))));
+        let limits: Vec<_> =
+            [0, 1, 2, 9, 10].map(|s| admission_limit(Duration::from_secs(s))).to_vec();
+        assert_eq!(limits, [1, 2, 4, 512, u64::MAX]);
+        assert_eq!(after_success(&Health::default(), at(1), at(2)), None, "nothing to write");
+    }
+
+    #[test]
+    fn a_client_error_that_is_not_retried_ends_what_meets_its_probation() {
+        let table = [(401, true), (403, true), (404, false), (429, false)];
+        for (code, ends) in table {
+            let health = after(&Health::default(), failed(1, 0, status(code)));
+            assert_eq!(admitted(&health, 1, 2) == Admission::End, ends, "{code}");
+        }
+    }
+}
