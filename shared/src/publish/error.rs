@@ -1,0 +1,162 @@
+//! Why a publish request was refused, in Event Grid's form.
+
+use serde_json::json;
+
+use super::BODY_BYTES_MAX;
+use crate::{event::ParseError, ports::PortError};
+
+/// Why a publish request was refused. Nothing of it is delivered, but for [`Self::Unavailable`].
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// Status 404: The path or the method is no publish.
+    #[error("nothing is served here; publish with POST to /topics/<topic>/api/events")]
+    RouteNotFound,
+    /// Status 404.
+    #[error("the topic does not exist")]
+    TopicNotFound,
+    /// Status 401.
+    #[error("the request has no access key; send one of the topic's two in the header aeg-sas-key")]
+    KeyMissing,
+    /// Status 401: Credentials of a form that is not known here.
+    #[error("credentials in '{given}' are not supported; send an access key in aeg-sas-key")]
+    CredentialsUnsupported {
+        /// The header or query parameter.
+        given: &'static str,
+    },
+    /// Status 401.
+    #[error("the access key is not one of the topic's")]
+    KeyRefused,
+    /// Status 401: The topic takes no access keys.
+    #[error("the topic's local authentication is disabled, so access keys are refused")]
+    LocalAuthDisabled,
+    /// Status 400: A namespace topic, or its form of the path.
+    #[error(
+        "publishing to namespace topics is not supported; create a topic of kind 'custom' and \
+         publish to /topics/<topic>/api/events"
+    )]
+    NamespaceTopic,
+    /// Status 413: Over the limit, so none of the body was parsed.
+    #[error("the body has {size_bytes} bytes; at most {BODY_BYTES_MAX} are taken")]
+    BodyTooLarge {
+        /// The body's size.
+        size_bytes: usize,
+    },
+    /// Status 400: The content type belongs to another schema than the topic's.
+    #[error("the topic takes {takes}, the request is '{given}'")]
+    ContentType {
+        /// The request's, without parameters; may be empty.
+        given: String,
+        /// What the topic's input schema takes.
+        takes: &'static str,
+    },
+    /// Status 400.
+    #[error(
+        "CloudEvents in binary mode (ce-* headers) are not supported; send them structured, as \
+         application/cloudevents+json or application/cloudevents-batch+json"
+    )]
+    BinaryMode,
+    /// Status 400: The body, or one of its events, breaks a rule.
+    #[error(transparent)]
+    Body(#[from] ParseError),
+    /// Status 413: An event that no queue message can carry.
+    #[error(
+        "the event at index {index} takes {size_bytes} bytes as a queue message, its envelope \
+         included; at most {limit_bytes} fit"
+    )]
+    EventTooLarge {
+        /// Which event.
+        index: usize,
+        /// What its delivery would take.
+        size_bytes: usize,
+        /// What there is room for.
+        limit_bytes: usize,
+    },
+    /// Status 503: Something of ours did not answer. Some deliveries may have been made; the publisher's
+    /// retry makes them twice.
+    #[error("the events could not be stored for delivery; send them again")]
+    Unavailable(#[source] PortError),
+}
+
+impl PublishError {
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.kind().0
+    }
+
+    /// The status by Event Grid's name.
+    pub fn code(&self) -> &'static str {
+        self.kind().1
+    }
+
+    /// What exactly it was.
+    pub fn detail(&self) -> &'static str {
+        self.kind().2
+    }
+
+    /// After how many seconds it is worth another try, if it is. Only such answers may carry
+    /// `Retry-After`: the Azure SDK for Python repeats whatever has it.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        match self {
+            Self::Unavailable(_) => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The body of the answer.
+    ///
+    /// Source: Event Grid, "Publish events to custom topics with access keys", and bodies seen in
+    /// the wild; `code` is the status by name.
+    pub fn to_json(&self) -> String {
+        let message = self.to_string();
+        let details = json!([{"code": self.detail(), "message": message}]);
+        let error = json!({"code": self.code(), "message": message, "details": details});
+        json!({ "error": error }).to_string()
+    }
+
+    fn kind(&self) -> (u16, &'static str, &'static str) {
+        const BAD_REQUEST: &str = "BadRequest";
+        const UNAUTHORIZED: &str = "Unauthorized";
+        const TOO_LARGE: &str = "RequestEntityTooLarge";
+        match self {
+            Self::RouteNotFound => (404, "NotFound", "RouteNotFound"),
+            Self::TopicNotFound => (404, "NotFound", "TopicNotFound"),
+            Self::KeyMissing => (401, UNAUTHORIZED, "KeyMissing"),
+            Self::CredentialsUnsupported { .. } => (401, UNAUTHORIZED, "CredentialsUnsupported"),
+            Self::KeyRefused => (401, UNAUTHORIZED, "KeyRefused"),
+            Self::LocalAuthDisabled => (401, UNAUTHORIZED, "LocalAuthDisabled"),
+            Self::NamespaceTopic => (400, BAD_REQUEST, "NamespaceTopicUnsupported"),
+            Self::BodyTooLarge { .. } => (413, TOO_LARGE, "RequestTooLarge"),
+            Self::ContentType { .. } => (400, BAD_REQUEST, "ContentTypeUnsupported"),
+            Self::BinaryMode => (400, BAD_REQUEST, "BinaryModeUnsupported"),
+            Self::Body(ParseError::TooManyEvents) => (400, BAD_REQUEST, "TooManyEvents"),
+            Self::Body(_) => (400, BAD_REQUEST, "InputJsonInvalid"),
+            Self::EventTooLarge { .. } => (413, TOO_LARGE, "EventTooLarge"),
+            Self::Unavailable(_) => (503, "ServiceUnavailable", "ServiceUnavailable"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_body_has_event_grids_shape() {
+        let error = PublishError::Body(ParseError::NotAnObject { index: 3, found: "a \"string\"" });
+        let body: Value = serde_json::from_str(&error.to_json()).expect("JSON");
+        let message = "the event at index 3 must be a JSON object, but it begins with a \"string\"";
+        let details = json!([{"code": "InputJsonInvalid", "message": message}]);
+        let want = json!({"error": {"code": "BadRequest", "message": message, "details": details}});
+        assert_eq!(body, want);
+    }
+
+    #[test]
+    fn what_went_wrong_inside_stays_inside() {
+        let error = PublishError::Unavailable(PortError::new("sqs:SendMessageBatch", "host x"));
+        let (status, retry_after_s) = (error.status(), error.retry_after_s());
+        assert_eq!((status, retry_after_s), (503, Some(1)));
+        assert!(!error.to_json().contains("host x"), "{}", error.to_json());
+    }
+}

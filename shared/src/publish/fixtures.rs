@@ -1,0 +1,42 @@
+//! What the tests of publishing share.
+
+use uuid::Uuid;
+
+use crate::{
+    delivery::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
+    secret::Secret,
+    subscription::{
+        DeliverySchema, Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey,
+    },
+    time::Timestamp,
+};
+
+/// An event subscription that wants everything, in Event Grid's schema, one at a time.
+pub(crate) fn subscription(name: &str) -> EventSubscription {
+    EventSubscription {
+        key: SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() },
+        uid: Uuid::from_u128(5),
+        endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook") },
+        batching: None,
+        filter: Filter::default(),
+        delivery_schema: DeliverySchema::EventGridSchema,
+        retry_policy: RetryPolicy::default_of(ProfileName::Basic),
+        probation_policy: ProbationPolicy::EventGrid,
+        dead_letter: None,
+        labels: Vec::new(),
+        expires_at: None,
+        provisioning_state: ProvisioningState::Succeeded,
+        created_at: Timestamp::from_millis(0),
+    }
+}
+
+/// A publish body with events of those types and subjects.
+pub(crate) fn body(events: &[(&str, &str)]) -> String {
+    let event = |(index, (event_type, subject)): (usize, &(&str, &str))| {
+        let time = "2026-01-02T03:04:05Z";
+        serde_json::json!({
+            "id": index.to_string(), "eventType": event_type, "subject": subject, "eventTime": time,
+        })
+    };
+    serde_json::Value::from_iter(events.iter().enumerate().map(event)).to_string()
+}

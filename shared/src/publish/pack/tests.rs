@@ -1,0 +1,247 @@
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    event::{cloud_events, event_grid},
+    publish::{
+        fixtures::subscription,
+        matching::{Matched, match_events},
+    },
+    subscription::Batching,
+};
+
+const TOPIC_ID: &str = "/topics/t";
+
+/// A queue message that no test here fills.
+const ROOMY: usize = 1_048_576;
+
+fn at() -> Timestamp {
+    Timestamp::from_millis(1_795_248_000_123)
+}
+
+/// A publish body with one event for each of the data texts, `dataVersion` given.
+fn body(data: &[String], data_version: &str) -> String {
+    let event = |(index, data): (usize, &String)| {
+        json!({
+            "id": index.to_string(), "eventType": "T", "subject": "s", "data": data,
+            "eventTime": "2026-01-02T03:04:05Z", "dataVersion": data_version,
+        })
+    };
+    Value::from_iter(data.iter().enumerate().map(event)).to_string()
+}
+
+fn batched(max_events: u32, preferred_kilobytes: u32) -> Option<Batching> {
+    Some(Batching { max_events, preferred_kilobytes })
+}
+
+fn pack_all(
+    body: &str,
+    subscriptions: Vec<EventSubscription>,
+    message_bytes_max: usize,
+) -> Result<Packed, PublishError> {
+    let events = event_grid::parse(body.as_bytes(), TOPIC_ID).expect("events");
+    let subscriptions: Vec<_> = subscriptions.into_iter().map(Arc::new).collect();
+    let Matched { matches, .. } = match_events(&subscriptions, &events, at());
+    let mut ids = (1..).map(Uuid::from_u128);
+    pack(&matches, &events, at(), message_bytes_max, || ids.next().expect("endless"))
+}
+
+fn positions(packed: &Packed) -> Vec<Vec<usize>> {
+    packed.parcels.iter().map(|parcel| parcel.events.clone()).collect()
+}
+
+#[test]
+fn packing_table() {
+    let kilobytes =
+        |sizes: &[usize]| -> Vec<_> { sizes.iter().map(|size| "x".repeat(size * 1_024)).collect() };
+    let table = [
+        ("off: one by one", kilobytes(&[1, 1]), None, ROOMY, vec![vec![0], vec![1]]),
+        (
+            "by count",
+            kilobytes(&[1; 5]),
+            batched(2, 64),
+            ROOMY,
+            vec![vec![0, 1], vec![2, 3], vec![4]],
+        ),
+        (
+            "by preferred size",
+            kilobytes(&[1, 1, 1]),
+            batched(9, 3),
+            ROOMY,
+            vec![vec![0, 1], vec![2]],
+        ),
+        (
+            "one larger than preferred goes alone",
+            kilobytes(&[1, 10, 1]),
+            batched(9, 4),
+            ROOMY,
+            vec![vec![0], vec![1], vec![2]],
+        ),
+        (
+            "by the queue message",
+            kilobytes(&[9, 9, 9]),
+            batched(9, 64),
+            32 * 1_024,
+            vec![vec![0, 1, 2]],
+        ),
+        (
+            "by a smaller queue message",
+            kilobytes(&[9, 9, 9]),
+            batched(9, 64),
+            31 * 1_024,
+            vec![vec![0, 1], vec![2]],
+        ),
+        ("none", vec![], batched(9, 4), ROOMY, vec![]),
+    ];
+    for (row, data, batching, message_bytes_max, want) in table {
+        let subscription = EventSubscription { batching, ..subscription("s") };
+        let packed = pack_all(&body(&data, "1"), vec![subscription], message_bytes_max);
+        assert_eq!(positions(&packed.expect(row)), want, "{row}");
+    }
+}
+
+#[test]
+fn the_preferred_size_counts_the_whole_request_body() {
+    let subscription = EventSubscription { batching: batched(9, 1), ..subscription("s") };
+    let request_bytes = |data: &[String]| -> usize {
+        let packed = pack_all(&body(data, ""), vec![subscription.clone()], ROOMY).expect("packed");
+        let events = packed.parcels.iter().map(|parcel| packed.delivery(parcel).events);
+        let joined = |events: Vec<Box<RawValue>>| serde_json::to_string(&events).expect("JSON");
+        events.map(|events| joined(events).len()).max().expect("a delivery")
+    };
+    let pair = |bytes: usize| ["x".repeat(bytes), String::new()];
+    let free = 1_024 - request_bytes(&pair(0));
+    assert_eq!(request_bytes(&pair(free)), 1_024);
+    let alone = request_bytes(&pair(free + 1));
+    assert!(alone < 1_024, "both no longer fit, so the larger went alone: {alone}");
+}
+
+#[test]
+fn each_schema_gets_its_events() {
+    let cloud_event = DeliverySchema::CloudEventSchemaV1_0;
+    let subscriptions = vec![
+        subscription("grid"),
+        EventSubscription { delivery_schema: cloud_event, ..subscription("cloud") },
+    ];
+    let packed = pack_all(&body(&["d".to_owned()], "2.0"), subscriptions, ROOMY).expect("packed");
+    let deliveries: Vec<_> = packed.parcels.iter().map(|parcel| packed.delivery(parcel)).collect();
+    let [grid, cloud] = &deliveries[..] else { panic!("two deliveries") };
+    let names = [&*grid.subscription.name, &*cloud.subscription.name];
+    assert_eq!((names, grid.publish_time), (["grid", "cloud"], at()));
+    assert_eq!([grid.id, cloud.id], [1, 2].map(Uuid::from_u128));
+    assert_eq!([&*grid.data_version, &*cloud.data_version], ["2.0", ""]);
+    assert!(grid.events[0].get().contains(r#""metadataVersion":"1""#), "{}", grid.events[0]);
+    assert!(cloud.events[0].get().contains(r##""dataschema":"#2.0""##), "{}", cloud.events[0]);
+}
+
+#[test]
+fn a_cloud_event_is_packed_as_it_came() {
+    let text = r#"{ "id":"1", "source":"/s","type":"T","specversion":"1.0" }"#;
+    let events = cloud_events::parse(text.as_bytes()).expect("an event");
+    let subscription = EventSubscription {
+        delivery_schema: DeliverySchema::CloudEventSchemaV1_0,
+        ..subscription("s")
+    };
+    let Matched { matches, .. } = match_events(&[Arc::new(subscription)], &events, at());
+    let packed = pack(&matches, &events, at(), ROOMY, Uuid::nil).expect("packed");
+    assert_eq!(packed.delivery(&packed.parcels[0]).events[0].get(), text);
+}
+
+#[test]
+fn an_event_too_large_for_a_queue_message_is_refused_by_its_index() {
+    let body = body(&["x".to_owned(), "x".repeat(20_000)], "1");
+    let all = pack_all(&body, vec![subscription("s")], 40_000).expect("fits");
+    let needed = all.parcels[1].encoded_bytes + HEADROOM_BYTES;
+    assert!(pack_all(&body, vec![subscription("s")], needed).is_ok());
+    let refused = pack_all(&body, vec![subscription("s")], needed - 1).expect_err("too large");
+    assert_eq!((refused.status(), refused.detail()), (413, "EventTooLarge"));
+    let text = refused.to_string();
+    assert!(text.contains("index 1") && text.contains("queue message"), "{text}");
+}
+
+#[test]
+fn a_long_data_version_stays_out_of_the_header() {
+    let delivery = |data_version: &str| {
+        let body = body(&["x".to_owned()], data_version);
+        let packed = pack_all(&body, vec![subscription("s")], ROOMY).expect("packed");
+        packed.delivery(&packed.parcels[0])
+    };
+    let longest = "v".repeat(DATA_VERSION_HEADER_BYTES_MAX);
+    assert_eq!(delivery(&longest).data_version, longest);
+    let longer = format!("{longest}v");
+    assert_eq!(delivery(&longer).data_version, "");
+    assert!(delivery(&longer).events[0].get().contains(&longer));
+}
+
+/// Text that takes more bytes in JSON, and more still in a queue message.
+fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("x"),
+        Just("\u{ffff}"),
+        Just("\u{fffe}"),
+        Just("\""),
+        Just("\n"),
+        Just("é")
+    ];
+    prop::collection::vec(piece, 0..200).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    // Each case packs and reads hundreds of kilobytes.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn nothing_is_lost_doubled_or_over_a_limit(
+        data in prop::collection::vec(text(), 0..16),
+        data_version in prop_oneof![Just(String::new()), text()],
+        max_events in 1..12_u32,
+        preferred_kilobytes in 1..4_u32,
+        message_bytes_max in 5_000..9_000_usize,
+        cloud in any::<bool>(),
+    ) {
+        let schema = if cloud { DeliverySchema::CloudEventSchemaV1_0 }
+                     else { DeliverySchema::EventGridSchema };
+        let batching = batched(max_events, preferred_kilobytes);
+        let subscriptions = ["a", "b"].map(|name| EventSubscription {
+            batching,
+            delivery_schema: schema,
+            ..subscription(name)
+        });
+        let published = body(&data, &data_version);
+        match pack_all(&published, subscriptions.to_vec(), message_bytes_max) {
+            Ok(packed) => {
+                for name in ["a", "b"] {
+                    let own = packed.parcels.iter().filter(|parcel| parcel.subscription.key.name == name);
+                    let events: Vec<_> = own.flat_map(|parcel| parcel.events.clone()).collect();
+                    prop_assert_eq!(events, (0..data.len()).collect::<Vec<_>>());
+                }
+                let ids: HashSet<_> = packed.parcels.iter().map(|parcel| parcel.id).collect();
+                prop_assert_eq!(ids.len(), packed.parcels.len());
+                for parcel in &packed.parcels {
+                    let delivery = packed.delivery(parcel);
+                    let encoded = delivery.encode();
+                    prop_assert_eq!(encoded.len(), parcel.encoded_bytes);
+                    prop_assert!(encoded.len() + HEADROOM_BYTES <= message_bytes_max);
+                    let count = delivery.events.len();
+                    prop_assert!(count <= max_events as usize);
+                    let request = serde_json::to_string(&delivery.events).expect("JSON");
+                    prop_assert!(count == 1 || request.len() <= preferred_kilobytes as usize * 1_024);
+                    let read = Delivery::decode(&encoded).expect("a delivery");
+                    prop_assert_eq!(read.events.len(), count);
+                }
+            }
+            Err(error) => {
+                // Then that event is too large by itself, whatever else is packed.
+                let PublishError::EventTooLarge { index, .. } = error else { panic!("{error}") };
+                let alone = body(&data[index..=index], &data_version);
+                let slack = index.to_string().len() - 1;
+                let [subscription, _] = subscriptions;
+                let refused = pack_all(&alone, vec![subscription], message_bytes_max - slack);
+                prop_assert!(refused.is_err());
+            }
+        }
+    }
+}
