@@ -40,6 +40,57 @@ pub fn pretty(document: &Value) -> String {
     serde_json::to_string_pretty(document).unwrap_or_else(|_| document.to_string())
 }
 
+/// JSON text with two-space indents and everything else as it was: order, numbers, escapes. None when
+/// it is no JSON.
+pub fn indented(json: &str) -> Option<String> {
+    serde_json::from_str::<serde::de::IgnoredAny>(json).ok()?;
+    let mut text = String::with_capacity(json.len() * 2);
+    let (mut depth, mut in_string, mut is_escaped) = (0, false, false);
+    let mut characters = json.chars().filter(|c| !c.is_ascii_control()).peekable();
+    while let Some(character) = characters.next() {
+        if in_string {
+            text.push(character);
+            in_string = is_escaped || character != '"';
+            is_escaped = character == '\\' && !is_escaped;
+            continue;
+        }
+        match character {
+            '[' | '{' => {
+                while characters.next_if_eq(&' ').is_some() {}
+                text.push(character);
+                match characters.next_if(|next| matches!(next, ']' | '}')) {
+                    Some(closing) => text.push(closing),
+                    None => {
+                        depth += 1;
+                        break_line(&mut text, depth);
+                    }
+                }
+            }
+            ']' | '}' => {
+                depth -= 1;
+                break_line(&mut text, depth);
+                text.push(character);
+            }
+            ',' => {
+                text.push(',');
+                break_line(&mut text, depth);
+            }
+            ':' => text.push_str(": "),
+            ' ' => {}
+            _ => {
+                in_string = character == '"';
+                text.push(character);
+            }
+        }
+    }
+    Some(text)
+}
+
+fn break_line(text: &mut String, depth: usize) {
+    text.push('\n');
+    text.extend(std::iter::repeat_n("  ", depth));
+}
+
 /// Lines `rows` up in columns, the last one ragged; empty when there are none.
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
@@ -63,6 +114,25 @@ pub fn text_at<'a>(document: &'a Value, pointer: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn indenting_changes_nothing_else() {
+        for (json, want) in [
+            (
+                r#"{"z":1.0,"a":[1,{}],"e":[ ]}"#,
+                "{\n  \"z\": 1.0,\n  \"a\": [\n    1,\n    {}\n  ],\n  \"e\": []\n}",
+            ),
+            ("[ \n1 ,\t2]", "[\n  1,\n  2\n]"),
+            (
+                r#"["a: \"{b},", "\\", 12345678901234567890]"#,
+                "[\n  \"a: \\\"{b},\",\n  \"\\\\\",\n  12345678901234567890\n]",
+            ),
+            ("null", "null"),
+        ] {
+            assert_eq!(indented(json).as_deref(), Some(want), "{json}");
+        }
+        assert_eq!(indented("{\"a\":"), None);
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

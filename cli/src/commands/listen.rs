@@ -1,12 +1,13 @@
 //! `gridpost listen`: an endpoint to try things with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use crate::answers::Answers;
@@ -78,9 +79,8 @@ pub async fn run(arguments: ListenArguments, output: Output) -> anyhow::Result<(
             arrival = arrivals.recv() => match arrival {
                 Some(arrival) => {
                     let time = wall_clock::now_rfc3339();
-                    let document = as_json(&arrival, &time);
                     if output.is_json() {
-                        output::line(&document.to_string());
+                        output::line(&as_json(&arrival, &time)?);
                     } else {
                         output::line(&as_text(&arrival, &time));
                     }
@@ -97,20 +97,42 @@ fn headers(arrival: &Arrival) -> impl Iterator<Item = (&str, String)> {
     arrival.headers.iter().map(move |(name, value)| (name.as_str(), text(value.as_bytes())))
 }
 
-fn as_json(arrival: &Arrival, time: &str) -> Value {
-    let headers: Map<String, Value> =
-        headers(arrival).map(|(name, value)| (name.to_owned(), json!(value))).collect();
-    let body = serde_json::from_slice(&arrival.body)
-        .unwrap_or_else(|_| json!(String::from_utf8_lossy(&arrival.body)));
-    json!({
-        "time": time,
-        "purpose": if arrival.purpose == Purpose::Handshake { "handshake" } else { "delivery" },
-        "method": arrival.method,
-        "path": arrival.path,
-        "status": arrival.status,
-        "headers": headers,
-        "body": body,
-    })
+/// An arrival as a line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: &'a str,
+    purpose: &'static str,
+    method: &'a str,
+    path: &'a str,
+    status: u16,
+    headers: BTreeMap<&'a str, String>,
+    body: Body,
+}
+
+/// A body as it arrived: JSON is not read and written again, which could change its numbers.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Body {
+    Json(Box<RawValue>),
+    Text(String),
+}
+
+fn as_json(arrival: &Arrival, time: &str) -> anyhow::Result<String> {
+    let body = String::from_utf8_lossy(&arrival.body).into_owned();
+    // In JSON a line break is white space; here it would end the line.
+    let body = match serde_json::from_str(&body.replace(['\n', '\r'], " ")) {
+        Ok(json) => Body::Json(json),
+        Err(_) => Body::Text(body),
+    };
+    Ok(serde_json::to_string(&Line {
+        time,
+        purpose: if arrival.purpose == Purpose::Handshake { "handshake" } else { "delivery" },
+        method: &arrival.method,
+        path: &arrival.path,
+        status: arrival.status,
+        headers: headers(arrival).collect(),
+        body,
+    })?)
 }
 
 fn as_text(arrival: &Arrival, time: &str) -> String {
@@ -122,10 +144,8 @@ fn as_text(arrival: &Arrival, time: &str) -> String {
             || HEADER_PREFIXES_OF_INTEREST.iter().any(|prefix| name.starts_with(prefix))
     });
     lines.extend(shown.map(|(name, value)| format!("  {name}: {value}")));
-    let body = match serde_json::from_slice::<Value>(&arrival.body) {
-        Ok(document) => output::pretty(&document),
-        Err(_) => String::from_utf8_lossy(&arrival.body).into_owned(),
-    };
+    let body = String::from_utf8_lossy(&arrival.body);
+    let body = output::indented(&body).unwrap_or_else(|| body.into_owned());
     let cut = body.char_indices().nth(BODY_CHARS_MAX).map_or(body.len(), |(index, _)| index);
     lines.extend(body[..cut].lines().map(|line| format!("  {line}")));
     if cut < body.len() {
@@ -138,6 +158,29 @@ fn as_text(arrival: &Arrival, time: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_lines_hold_the_body_as_it_arrived() {
+        let arrival = |body: &'static [u8]| Arrival {
+            at: tokio::time::Instant::now(),
+            purpose: Purpose::Delivery,
+            method: "POST".into(),
+            path: "/hook".into(),
+            headers: [(
+                hyper::header::CONTENT_TYPE,
+                hyper::header::HeaderValue::from_static("text/plain"),
+            )]
+            .into_iter()
+            .collect(),
+            body: body.into(),
+            status: 200,
+        };
+        let line = |body| as_json(&arrival(body), "now").expect("serialised");
+        let head = r#"{"time":"now","purpose":"delivery","method":"POST","path":"/hook","status":200,"headers":{"content-type":"text/plain"},"body":"#;
+        assert_eq!(line(br#"{"z":1.10,"a":2}"#), format!(r#"{head}{{"z":1.10,"a":2}}}}"#));
+        assert_eq!(line(b"[1,\n2]"), format!("{head}[1, 2]}}"));
+        assert_eq!(line(b"no json"), format!(r#"{head}"no json"}}"#));
+    }
 
     #[test]
     fn delays_are_read_with_their_unit() {
