@@ -1,6 +1,7 @@
 //! `terraform apply` of the repository's `infra/` onto the emulator. State, variables and providers are
 //! kept with the stack: nothing is written into `infra/`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -28,6 +29,19 @@ pub struct Terraform {
     home: Home,
     emulator_url: String,
     variables: Value,
+}
+
+/// One change that a plan would make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The resource's address.
+    pub address: String,
+    /// Its type; `output` for an output.
+    pub resource_type: String,
+    /// What would be done: `create`, `update`, `delete`.
+    pub actions: Vec<String>,
+    /// The top-level attributes that would differ, sorted.
+    pub attributes: Vec<String>,
 }
 
 impl Terraform {
@@ -125,24 +139,26 @@ impl Terraform {
         remove_folder(&home.terraform())
     }
 
-    /// The changes that a new plan would make, as Terraform's JSON (`planned_change` messages).
+    /// What a new plan would change.
     ///
     /// # Errors
     ///
     /// When Terraform fails.
-    pub async fn plan(&self) -> anyhow::Result<Vec<Value>> {
+    pub async fn plan_changes(&self) -> anyhow::Result<Vec<Change>> {
         self.write_variables()?;
+        let file = self.home.terraform().join("plan");
         let mut plan = self.command("plan");
-        plan.args(["-input=false", "-json"]).arg(self.state_flag()).arg(self.variables_flag());
-        let mut changes = Vec::new();
-        child::run("terraform plan", plan, &self.log("terraform-plan"), |line| {
-            let message: Value = serde_json::from_str(line).unwrap_or_default();
-            if message["type"] == "planned_change" {
-                changes.push(message["change"].clone());
-            }
-        })
-        .await?;
-        Ok(changes)
+        plan.args(["-input=false", "-no-color"]).arg(format!("-out={}", file.display()));
+        plan.arg(self.state_flag()).arg(self.variables_flag());
+        child::run("terraform plan", plan, &self.log("terraform-plan"), |_| ()).await?;
+        let mut show = self.command("show");
+        show.args(["-json", "-no-color"]).arg(&file);
+        let output = show.output().await.context("terraform cannot be started")?;
+        if !output.status.success() {
+            bail!("terraform show failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let document = serde_json::from_slice(&output.stdout).context("the plan is no JSON")?;
+        Ok(read_changes(&document))
     }
 
     /// Destroys everything that was deployed.
@@ -279,6 +295,34 @@ fn diagnostic(message: &Value) -> String {
     format!("  {address}{}{place}\n    {detail}", text("/diagnostic/summary"))
 }
 
+/// Reads what would change out of `terraform show -json` of a plan.
+fn read_changes(plan: &Value) -> Vec<Change> {
+    let resources = plan["resource_changes"].as_array().into_iter().flatten();
+    let resources = resources.map(|resource| {
+        let text = |member: &str| resource[member].as_str().unwrap_or_default().to_owned();
+        (text("address"), text("type"), &resource["change"])
+    });
+    let outputs = plan["output_changes"].as_object().into_iter().flatten();
+    let outputs = outputs.map(|(name, change)| (name.clone(), "output".to_owned(), change));
+    let changes = resources.chain(outputs).map(|(address, resource_type, change)| {
+        let actions = change["actions"].as_array().into_iter().flatten();
+        let actions = actions.filter_map(Value::as_str).map(str::to_owned).collect();
+        Change { address, resource_type, actions, attributes: changed_attributes(change) }
+    });
+    changes.filter(|change| change.actions != ["no-op"] && change.actions != ["read"]).collect()
+}
+
+/// The attributes that differ before and after, or whose value after is not known yet.
+fn changed_attributes(change: &Value) -> Vec<String> {
+    let parts = ["before", "after", "after_unknown"].map(|part| change[part].as_object());
+    let names: BTreeSet<&String> = parts.iter().flatten().flat_map(|part| part.keys()).collect();
+    let is_changed = |name: &&String| {
+        let at = |part: &str| change[part].get(name.as_str()).unwrap_or(&Value::Null);
+        at("before") != at("after") || at("after_unknown") == &Value::Bool(true)
+    };
+    names.into_iter().filter(is_changed).cloned().collect()
+}
+
 fn read_outputs(json: &[u8]) -> anyhow::Result<Outputs> {
     let document: Value = serde_json::from_slice(json).context("terraform output gave no JSON")?;
     let output = |name: &str| {
@@ -308,6 +352,31 @@ mod tests {
         assert_eq!(read_outputs(json).expect("complete"), want);
         let missing = read_outputs(b"{}").expect_err("incomplete").to_string();
         assert_eq!(missing, "infra/ has no output `publish_url`");
+    }
+
+    #[test]
+    fn changes_are_read_with_their_attributes() {
+        let plan = json!({
+            "resource_changes": [
+                {"address": "a.same", "type": "a", "change": {"actions": ["no-op"],
+                    "before": {"x": 1}, "after": {"x": 1}, "after_unknown": {}}},
+                {"address": "a.other", "type": "a", "change": {"actions": ["update"],
+                    "before": {"x": 1, "y": null, "z": 1}, "after": {"x": 2, "y": null},
+                    "after_unknown": {"z": true, "w": []}}},
+            ],
+            "output_changes": {"url": {"actions": ["create"], "before": null, "after": "u"}},
+        });
+        let change = |address: &str, resource_type: &str, action: &str, attributes: &[&str]| Change {
+            address: address.to_owned(),
+            resource_type: resource_type.to_owned(),
+            actions: vec![action.to_owned()],
+            attributes: attributes.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let want = [
+            change("a.other", "a", "update", &["x", "z"]),
+            change("url", "output", "create", &[]),
+        ];
+        assert_eq!(read_changes(&plan), want);
     }
 
     #[test]

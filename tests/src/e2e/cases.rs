@@ -1,0 +1,51 @@
+//! All cases, grouped by what they are about.
+
+pub mod crash;
+pub mod dead_letters;
+pub mod handshakes;
+pub mod infrastructure;
+pub mod probation;
+pub mod publishing;
+pub mod refusals;
+pub mod retrying;
+
+use super::driver::{Case, Phase};
+
+/// Names a case by its function.
+macro_rules! case {
+    ($phase:ident, $module:ident :: $name:ident) => {
+        Case {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            phase: Phase::$phase,
+            run: |world| Box::pin(async move { $module::$name(&world).await }),
+        }
+    };
+}
+
+/// Every case, those that take longest first.
+pub fn all() -> Vec<Case> {
+    vec![
+        case!(Together, retrying::a_late_success_cancels_the_retry),
+        case!(Together, probation::ten_failures_in_a_row_delay_delivery),
+        case!(Together, retrying::a_failing_webhook_sees_the_schedule),
+        case!(Together, retrying::two_failures_then_success),
+        case!(Together, probation::a_busy_answer_holds_everything_ten_seconds),
+        case!(Together, retrying::an_own_schedule_is_kept),
+        case!(Together, retrying::the_last_attempt_ends_delivery),
+        case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_event_grid_schema),
+        case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_cloud_events_schema),
+        case!(Together, dead_letters::without_a_destination_events_are_dropped_and_logged),
+        case!(Together, publishing::azures_sdk_sends_event_grid_events),
+        case!(Together, publishing::azures_sdk_sends_cloud_events),
+        case!(Together, publishing::two_hundred_events_reach_three_subscriptions),
+        case!(Together, publishing::a_hundred_events_published_together_are_one_request),
+        case!(Together, refusals::nothing_of_a_refused_request_is_delivered),
+        case!(Together, refusals::azures_sdk_raises_its_own_error_classes),
+        case!(Together, refusals::an_unknown_subscription_member_is_named_by_its_path),
+        case!(Together, handshakes::both_handshakes_are_made_before_any_event),
+        case!(Together, handshakes::an_endpoint_that_gives_no_proof_is_refused),
+        case!(Disturbing, crash::killed_functions_lose_nothing),
+        case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
+        case!(Last, infrastructure::destroy_leaves_nothing),
+    ]
+}

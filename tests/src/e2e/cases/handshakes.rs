@@ -1,0 +1,65 @@
+//! Endpoints must prove that they want events before they get any.
+
+use anyhow::ensure;
+use serde_json::json;
+
+use crate::e2e::receiver::{Consent, Reply};
+use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, World, refusal};
+
+/// EventGridSchema is validated by an event with a code, CloudEvents by `OPTIONS`.
+///
+/// # Errors
+///
+/// When it is not so. So for every case.
+pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("handshake-eg", EVENT_GRID).await?;
+    let endpoint = topic.subscribe("validated", &[Reply::prompt(200)], json!({})).await?;
+    let handshakes = endpoint.handshakes();
+    ensure!(handshakes.len() == 1 && handshakes[0].method == "POST", "{handshakes:?}");
+    ensure!(handshakes[0].header("aeg-event-type") == "SubscriptionValidation", "{handshakes:?}");
+    let event = &handshakes[0].events()[0];
+    ensure!(event["eventType"] == "Microsoft.EventGrid.SubscriptionValidationEvent", "{event}");
+    ensure!(
+        event["data"]["validationCode"].as_str().is_some_and(|code| !code.is_empty()),
+        "{event}"
+    );
+    topic.publish(&[topic.plain_event("welcome")]).await?;
+    endpoint.wait_for(1, SOON).await?;
+
+    let topic = world.topic("handshake-ce", CLOUD_EVENTS).await?;
+    let endpoint = topic.subscribe("validated", &[Reply::prompt(200)], json!({})).await?;
+    let handshakes = endpoint.handshakes();
+    ensure!(handshakes.len() == 1 && handshakes[0].method == "OPTIONS", "{handshakes:?}");
+    ensure!(
+        handshakes[0].header("webhook-request-origin") == "eventgrid.azure.net",
+        "{handshakes:?}"
+    );
+    topic.publish(&[topic.plain_event("welcome")]).await?;
+    endpoint.wait_for(1, SOON).await?;
+    Ok(())
+}
+
+/// An endpoint that answers 200 but gives no proof is refused with 400, and gets no event.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn an_endpoint_that_gives_no_proof_is_refused(world: &World) -> anyhow::Result<()> {
+    for (case, schema) in [("no-proof-eg", EVENT_GRID), ("no-proof-ce", CLOUD_EVENTS)] {
+        let topic = world.topic(case, schema).await?;
+        let name = format!("{}/unwilling", topic.name);
+        let unwilling = world.receiver.endpoint(&name, &[Reply::prompt(200)]);
+        unwilling.consent(Consent::Withheld);
+        let refused = refusal(topic.try_subscribe("unwilling", unwilling.url(), json!({})).await)?;
+        ensure!(refused.status == 400, "{refused:?}");
+        ensure!(!unwilling.handshakes().is_empty(), "it was not asked");
+
+        let willing = topic.subscribe("willing", &[Reply::prompt(200)], json!({})).await?;
+        topic.publish(&[topic.plain_event("only-for-the-willing")]).await?;
+        willing.wait_for(1, SOON).await?;
+        ensure!(unwilling.deliveries().is_empty(), "an event without consent");
+        let gone = refusal(world.api.subscription(&topic.name, "unwilling").await)?;
+        ensure!(gone.status == 404, "{gone:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! What a case works with.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use gridpost_cli::failure::Refusal;
+use gridpost_cli::manage_api::ManageApi;
+use gridpost_cli::wall_clock;
+use serde_json::{Value, json};
+
+use super::ground::Ground;
+use super::inside::{self, Object};
+use super::python;
+use super::receiver::{Endpoint, Receiver, Reply};
+
+/// Event Grid's own schema.
+pub const EVENT_GRID: &str = "EventGridSchema";
+/// CloudEvents 1.0.
+pub const CLOUD_EVENTS: &str = "CloudEventSchemaV1_0";
+
+/// Time for a first attempt of something just published, generous for a busy machine.
+pub const SOON: Duration = Duration::from_secs(20);
+/// Time for a dead letter after its delivery ended: the stack's delay of 5 s, and S3.
+pub const DEAD_LETTER_SOON: Duration = Duration::from_secs(40);
+
+/// The stack, and what the cases share beside it.
+#[derive(Debug)]
+pub struct World {
+    /// The stack.
+    pub ground: Ground,
+    /// Its resource API.
+    pub api: ManageApi,
+    /// Every endpoint.
+    pub receiver: Receiver,
+    /// A plain HTTP client.
+    pub http: reqwest::Client,
+    s3: aws_sdk_s3::Client,
+    /// Tells this run's topics from those of an earlier run on a stack that was kept.
+    run: String,
+}
+
+impl World {
+    /// The world on a stack that is up.
+    ///
+    /// # Errors
+    ///
+    /// When the receiver finds no port.
+    pub async fn on(ground: Ground) -> anyhow::Result<Self> {
+        let api = ManageApi::connect(&ground.connection.manage_url).await?;
+        let http =
+            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?;
+        let s3 = inside::s3(&ground.connection.emulator_url);
+        let receiver = Receiver::start().await?;
+        let run = wall_clock::random_id()[..6].to_owned();
+        Ok(Self { ground, api, receiver, http, s3, run })
+    }
+
+    /// Creates a topic of the case's own.
+    ///
+    /// # Errors
+    ///
+    /// When the resource API refuses.
+    pub async fn topic(&self, case: &str, schema: &'static str) -> anyhow::Result<Topic<'_>> {
+        let name = format!("{case}-{}", self.run);
+        let document = json!({"properties": {"inputSchema": schema}});
+        self.api.put_topic(&name, &document).await.with_context(|| format!("topic {name}"))?;
+        let keys = self.api.keys(&name).await?;
+        let key = keys["key1"].as_str().context("a topic has a key1")?.to_owned();
+        let endpoint = format!("{}/topics/{name}/api/events", self.ground.connection.publish_url);
+        Ok(Topic { world: self, name, schema, endpoint, key })
+    }
+
+    /// Waits for `count` dead letters below `prefix`, and gives their objects.
+    ///
+    /// # Errors
+    ///
+    /// When they are not written in time.
+    pub async fn dead_letters(&self, prefix: &str, count: usize) -> anyhow::Result<Vec<Object>> {
+        let bucket = &self.ground.connection.dead_letter_bucket;
+        inside::wait_for_dead_letters(&self.s3, bucket, prefix, count, DEAD_LETTER_SOON).await
+    }
+
+    /// The lines of a function's log that contain `text`.
+    ///
+    /// # Errors
+    ///
+    /// When the log cannot be read.
+    pub async fn log_lines(&self, function: &str, text: &str) -> anyhow::Result<Vec<String>> {
+        let emulator = &self.ground.connection.emulator_url;
+        inside::log_lines(&self.http, emulator, &format!("gridpost-{function}"), text).await
+    }
+
+    /// Sends with Azure's SDK; gives what came of each send.
+    ///
+    /// # Errors
+    ///
+    /// When the program itself fails.
+    pub async fn sdk_send(&self, sends: Value) -> anyhow::Result<Value> {
+        python::run(&self.ground.environment, python::SEND, &sends).await
+    }
+
+    /// Parses delivered events with the SDKs of receivers.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is refused.
+    pub async fn sdk_parse(&self, delivered: Value) -> anyhow::Result<Vec<Value>> {
+        let parsed = python::run(&self.ground.environment, python::PARSE, &delivered).await?;
+        Ok(serde_json::from_value(parsed)?)
+    }
+}
+
+/// A topic that belongs to one case.
+#[derive(Debug)]
+pub struct Topic<'a> {
+    world: &'a World,
+    /// Its name.
+    pub name: String,
+    /// Its input schema, in which its event subscriptions are delivered too.
+    pub schema: &'static str,
+    /// Where its events are posted.
+    pub endpoint: String,
+    /// One of its keys.
+    pub key: String,
+}
+
+impl Topic<'_> {
+    /// Opens an endpoint that answers `replies`, and subscribes it with more `properties`.
+    ///
+    /// # Errors
+    ///
+    /// When the resource API refuses.
+    pub async fn subscribe(
+        &self,
+        name: &str,
+        replies: &[Reply],
+        properties: Value,
+    ) -> anyhow::Result<Endpoint> {
+        let endpoint = self.world.receiver.endpoint(&format!("{}/{name}", self.name), replies);
+        let created = self.try_subscribe(name, endpoint.url(), properties).await;
+        created.with_context(|| format!("event subscription {name} of {}", self.name))?;
+        Ok(endpoint)
+    }
+
+    /// Subscribes `url` with more `properties`. Members of `destination` there join the URL.
+    ///
+    /// # Errors
+    ///
+    /// What the resource API refuses, as [`Refusal`].
+    pub async fn try_subscribe(
+        &self,
+        name: &str,
+        url: &str,
+        mut properties: Value,
+    ) -> anyhow::Result<Value> {
+        let mut destination = json!({"endpointUrl": url});
+        if let Some(more) = properties["destination"].as_object() {
+            more.iter().for_each(|(member, value)| destination[member] = value.clone());
+        }
+        properties["destination"] = json!({"endpointType": "WebHook", "properties": destination});
+        properties["eventDeliverySchema"] = json!(self.schema);
+        let document = json!({ "properties": properties });
+        Ok(self.world.api.put_subscription(&self.name, name, &document).await?.document)
+    }
+
+    /// The property that sends ended events of this topic to the stack's bucket, below the prefix
+    /// that [`Topic::prefix`] names.
+    pub fn dead_letter_destination(&self) -> Value {
+        json!({"endpointType": "S3Bucket", "properties": {
+            "bucketName": self.world.ground.connection.dead_letter_bucket,
+            "prefix": self.prefix(),
+        }})
+    }
+
+    /// What the names of its dead-letter objects begin with.
+    pub fn prefix(&self) -> String {
+        format!("{}/", self.name)
+    }
+
+    /// Publishes events and expects them to be accepted.
+    ///
+    /// # Errors
+    ///
+    /// When they are not.
+    pub async fn publish(&self, events: &[Value]) -> anyhow::Result<()> {
+        let (status, body) = self.post(Value::from(events).to_string()).await?;
+        ensure!(status == 200 && body.is_empty(), "a publish was answered {status}: {body}");
+        Ok(())
+    }
+
+    /// Posts a body as it is; gives status and body of the answer.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer.
+    pub async fn post(&self, body: String) -> anyhow::Result<(u16, String)> {
+        post(&self.world.http, &self.endpoint, &self.key, self.content_type(), body).await
+    }
+
+    fn content_type(&self) -> &'static str {
+        match self.schema {
+            CLOUD_EVENTS => "application/cloudevents-batch+json; charset=utf-8",
+            _ => "application/json; charset=utf-8",
+        }
+    }
+
+    /// An event in the topic's schema.
+    pub fn event(&self, id: &str, event_type: &str, subject: &str) -> Value {
+        match self.schema {
+            CLOUD_EVENTS => json!({
+                "specversion": "1.0", "id": id, "source": "/gridpost/e2e", "type": event_type,
+                "subject": subject, "time": wall_clock::now_rfc3339(), "data": {"of": id},
+            }),
+            _ => json!({
+                "id": id, "eventType": event_type, "subject": subject,
+                "eventTime": wall_clock::now_rfc3339(), "data": {"of": id}, "dataVersion": "1.0",
+            }),
+        }
+    }
+
+    /// An event of which only the id matters.
+    pub fn plain_event(&self, id: &str) -> Value {
+        self.event(id, "Gridpost.Test", "e2e/plain")
+    }
+}
+
+/// Posts a publish request.
+///
+/// # Errors
+///
+/// When there is no answer.
+pub async fn post(
+    http: &reqwest::Client,
+    url: &str,
+    key: &str,
+    content_type: &str,
+    body: String,
+) -> anyhow::Result<(u16, String)> {
+    let request = http.post(url).header("aeg-sas-key", key).header("content-type", content_type);
+    let answer = request.body(body).send().await?;
+    Ok((answer.status().as_u16(), answer.text().await?))
+}
+
+/// The refusal in a result that must be one.
+///
+/// # Errors
+///
+/// When it is a success or another failure.
+pub fn refusal<T>(result: anyhow::Result<T>) -> anyhow::Result<Refusal> {
+    match result {
+        Ok(_) => anyhow::bail!("it was not refused"),
+        Err(err) => err.downcast::<Refusal>(),
+    }
+}

@@ -1,0 +1,206 @@
+//! House rules, as tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longer files are about two things.
+const FILE_LINES_MAX: usize = 480;
+
+/// The modules of `shared/src` that decide: no AWS, no HTTP client, no clock, no dice, no runtime.
+const PURE: [&str; 5] = ["event", "topic", "subscription", "publish", "delivery"];
+
+/// What pure modules must not name.
+const IMPURE: [&str; 14] = [
+    "aws_",
+    "reqwest",
+    "hyper",
+    "tokio",
+    "TcpStream",
+    "UdpSocket",
+    "ToSocketAddrs",
+    "std::fs",
+    "std::env",
+    "SystemTime",
+    "Instant",
+    "now_utc",
+    "new_v4",
+    "getrandom",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+}
+
+/// All files below `folder` with one of these extensions, apart from what is generated or cached.
+fn files(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
+    const LEFT_OUT: [&str; 5] = ["target", ".git", ".terraform", ".gridpost", "__pycache__"];
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() && !LEFT_OUT.contains(&name.as_str()) {
+                open.push(path);
+            } else if extensions.iter().any(|extension| name.ends_with(extension)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "no file in {folder}");
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|err| panic!("{}: {err}", path.display()))
+}
+
+/// The code of a file, without its tests and comments.
+fn code(text: &str) -> String {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Fails with every line of `problems`.
+fn none(problems: Vec<String>) {
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn pure_modules_do_nothing_but_decide() {
+    let is_pure = |path: &PathBuf| {
+        let inside = path.strip_prefix(root().join("shared/src")).expect("inside");
+        let module = inside.with_extension("");
+        module
+            .components()
+            .next()
+            .is_some_and(|first| PURE.iter().any(|pure| first.as_os_str() == *pure))
+    };
+    let pure: Vec<_> = files("shared/src", &[".rs"]).into_iter().filter(is_pure).collect();
+    assert!(pure.len() > 15, "the pure modules are not where this test looks");
+    none(
+        pure.iter()
+            .flat_map(|path| {
+                let code = code(&read(path));
+                let named = IMPURE.iter().filter(move |name| code.contains(**name)).copied();
+                named.map(|name| format!("{} names {name}", path.display())).collect::<Vec<_>>()
+            })
+            .collect(),
+    );
+}
+
+#[test]
+fn the_core_knows_no_function_and_no_function_another() {
+    let mut problems = Vec::new();
+    for function in ["ingest", "dispatch", "dead_letter", "manage", "wake"] {
+        let other = format!("gridpost_{function}");
+        for path in files("shared/src", &[".rs"]) {
+            if read(&path).contains(&other) {
+                problems.push(format!("{} names {other}", path.display()));
+            }
+        }
+        for path in files("functions", &[".rs", "Cargo.toml"]) {
+            let own = path.starts_with(root().join("functions").join(function.replace('_', "-")));
+            let dashed = other.replace('_', "-");
+            let text = read(&path);
+            if !own && (text.contains(&other) || text.contains(&dashed)) {
+                problems.push(format!("{} names {other}", path.display()));
+            }
+        }
+    }
+    none(problems);
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    // A module's tests in a file of their own are no module of their own.
+    let undocumented = |path: &&PathBuf| {
+        !path.ends_with("tests.rs") && !read(path).trim_start().starts_with("//!")
+    };
+    let sources = ["shared/src", "functions", "cli/src", "tests"];
+    let sources = sources.iter().flat_map(|folder| files(folder, &[".rs"])).collect::<Vec<_>>();
+    let undocumented = sources.iter().filter(undocumented);
+    none(undocumented.map(|path| format!("{} has no doc comment", path.display())).collect());
+}
+
+#[test]
+fn modules_lie_beside_their_folders() {
+    let sources = ["shared", "functions", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
+    none(
+        sources.filter(|path| path.ends_with("mod.rs")).map(|p| p.display().to_string()).collect(),
+    );
+}
+
+#[test]
+fn files_are_about_one_thing() {
+    let sources = ["shared", "functions", "cli", "tests"].iter().flat_map(|f| files(f, &[".rs"]));
+    let long = sources.filter_map(|path| {
+        if path.ends_with("tests.rs") {
+            return None;
+        }
+        let lines = read(&path).split("#[cfg(test)]").next().unwrap_or_default().lines().count();
+        (lines > FILE_LINES_MAX).then(|| format!("{} has {lines} lines", path.display()))
+    });
+    none(long.collect());
+}
+
+#[test]
+fn nothing_is_left_to_be_done() {
+    // In two parts, or this file would find itself.
+    let words = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"], ["dbg", "!("], ["todo", "!("]];
+    let words = words.map(|parts| parts.concat());
+    let texts = files(".", &[".rs", ".tf", ".md", ".py", ".hcl"]);
+    none(
+        texts
+            .iter()
+            .flat_map(|path| {
+                let text = read(path);
+                let found = words.iter().filter(|word| text.contains(word.as_str()));
+                found.map(|word| format!("{} says {word}", path.display())).collect::<Vec<_>>()
+            })
+            .collect(),
+    );
+}
+
+#[test]
+fn no_path_of_somebodys_machine() {
+    let homes = [["/ho", "me/"], ["/Us", "ers/"], ["/ro", "ot/"], ["/wo", "rk/"]];
+    let homes = homes.map(|parts| parts.concat());
+    let texts = files(".", &[".rs", ".tf", ".md", ".py", ".hcl", ".toml", ".json", ".yml", "run"]);
+    none(
+        texts
+            .iter()
+            .flat_map(|path| {
+                let text = read(path);
+                let found = homes.iter().filter(|home| {
+                    text.match_indices(home.as_str()).any(|(at, _)| {
+                        // A path of a URL or of an example is none of a machine.
+                        at == 0
+                            || text.as_bytes()[at - 1].is_ascii_whitespace()
+                            || b"\"'(=`".contains(&text.as_bytes()[at - 1])
+                    })
+                });
+                found.map(|home| format!("{} names {home}", path.display())).collect::<Vec<_>>()
+            })
+            .collect(),
+    );
+}
+
+#[test]
+fn documents_link_to_what_is_there() {
+    let mut problems = Vec::new();
+    for path in files(".", &[".md"]) {
+        let text = read(&path);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            let is_outside = file.is_empty() || file.contains("://") || file.starts_with("mailto:");
+            let folder = path.parent().expect("a file has a folder");
+            if !is_outside && !folder.join(file).exists() {
+                problems.push(format!("{} links to {link}, which is not there", path.display()));
+            }
+        }
+    }
+    none(problems);
+}
