@@ -1,1 +1,85 @@
-//! Gridpost's manage function.
+//! manage: the resource API. Topics, their keys, and event subscriptions, as documents in Event
+//! Grid's shape; the only writer of configuration, and never on the way of an event.
+//!
+//! API Gateway authorises every route (IAM) before it comes here. [`answer`] finds the route; each
+//! resource has a file under `routes`. A change is decided on what was read, written only if that
+//! still stands, and answered when every instance of the data plane has seen it.
+
+mod reply;
+mod routes;
+
+use std::{sync::Arc, time::Duration};
+
+use gridpost::{
+    endpoint::guard::AllowedNetworks,
+    ports::{Clock, Configuration, Dice, HandshakeClient, SubscriptionStore, TopicStore},
+};
+use http::Method;
+use tokio::time::sleep;
+
+pub use reply::Reply;
+pub use routes::answer;
+
+/// What manage needs of the world, made once for the life of the function.
+pub struct Context {
+    /// Reads topics and event subscriptions.
+    pub configuration: Arc<dyn Configuration>,
+    /// Writes topics.
+    pub topics: Arc<dyn TopicStore>,
+    /// Writes event subscriptions.
+    pub subscriptions: Arc<dyn SubscriptionStore>,
+    /// Asks endpoints for their consent.
+    pub handshakes: Arc<dyn HandshakeClient>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Keys, ids, codes.
+    pub dice: Arc<dyn Dice>,
+    /// The deployment's settings.
+    pub settings: Settings,
+}
+
+/// The deployment's settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Networks whose addresses an endpoint may have besides public ones.
+    pub allowed: AllowedNetworks,
+    /// How the deployment names itself to CloudEvents endpoints.
+    pub validation_origin: String,
+    /// Base URL of the publish API.
+    pub publish_url: String,
+    /// How long the data plane keeps configuration in memory.
+    pub configuration_kept_for: Duration,
+}
+
+/// A request, as API Gateway hands it over.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The path without the stage.
+    pub path: String,
+    /// The body, decoded.
+    pub body: Vec<u8>,
+}
+
+/// How often a change that meets another is decided anew.
+const TRIES_MAX: u32 = 20;
+
+/// The longest wait before it is, in milliseconds.
+const BACK_OFF_MS_MAX: f64 = 150.0;
+
+impl Context {
+    /// Waits until no instance of ingest or dispatch still works by what was before a change: they
+    /// keep configuration in memory for that long.
+    async fn until_seen(&self) {
+        sleep(self.settings.configuration_kept_for).await;
+    }
+
+    /// Waits a moment after a change that met another, so that both do not meet again.
+    async fn back_off(&self) {
+        sleep(Duration::from_secs_f64(self.dice.roll() * BACK_OFF_MS_MAX / 1_000.0)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

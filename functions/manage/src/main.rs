@@ -1,3 +1,91 @@
-//! Wires up and runs the manage function.
+//! Wires up and runs manage.
 
-fn main() {}
+use std::{str::FromStr, sync::Arc};
+
+use aws_lambda_events::{
+    apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse},
+    encodings::Body,
+    http::{HeaderName, HeaderValue},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use gridpost::{
+    aws::{Clients, configuration::ConfigurationTable},
+    config,
+    endpoint::{guard::AllowedNetworks, http::HttpClient},
+    system::{SystemClock, SystemDice},
+    telemetry::start_logging,
+};
+use gridpost_manage::{Context, Reply, Request, Settings, answer};
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    start_logging();
+    let settings = settings()?;
+    let clients = Clients::from_env().await;
+    let name = config::text("GRIDPOST_CONFIG_TABLE")?;
+    let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), name));
+    let clock = Arc::new(SystemClock);
+    let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock) as _)?;
+    let context = Context {
+        configuration: Arc::clone(&table) as _,
+        topics: Arc::clone(&table) as _,
+        subscriptions: table,
+        handshakes: Arc::new(client),
+        clock,
+        dice: Arc::new(SystemDice),
+        settings,
+    };
+    let context = &context;
+    run(service_fn(move |event: LambdaEvent<ApiGatewayV2httpRequest>| async move {
+        let reply = match request(event.payload) {
+            Some(request) => answer(context, &request).await,
+            None => Reply::not_base64(),
+        };
+        Ok::<_, Error>(response(reply))
+    }))
+    .await
+}
+
+fn settings() -> Result<Settings, config::SettingError> {
+    let origin = "eventgrid.azure.net".to_owned();
+    Ok(Settings {
+        allowed: config::parsed_or(
+            "GRIDPOST_ENDPOINT_ALLOWED_NETWORKS",
+            AllowedNetworks::default(),
+        )?,
+        validation_origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", origin)?,
+        publish_url: config::text("GRIDPOST_PUBLISH_URL")?,
+        configuration_kept_for: config::configuration_kept_for()?,
+    })
+}
+
+/// The request in our terms; `None` if its body says that it is base64 and is not.
+fn request(event: ApiGatewayV2httpRequest) -> Option<Request> {
+    let body = event.body.unwrap_or_default();
+    let body = if event.is_base64_encoded {
+        BASE64_STANDARD.decode(body).ok()?
+    } else {
+        body.into_bytes()
+    };
+    let path = event.raw_path.unwrap_or_default();
+    Some(Request { method: event.request_context.http.method, path, body })
+}
+
+/// The reply in API Gateway's terms. Keys and URLs must not stay in anybody's cache.
+fn response(reply: Reply) -> ApiGatewayV2httpResponse {
+    let mut response = ApiGatewayV2httpResponse::default();
+    response.status_code = i64::from(reply.status);
+    let mut headers = reply.headers;
+    headers.push(("cache-control", "no-store".to_owned()));
+    if let Some(body) = reply.body {
+        headers.push(("content-type", "application/json; charset=utf-8".to_owned()));
+        response.body = Some(Body::Text(body.to_string()));
+    }
+    for (name, value) in headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_str(name), HeaderValue::from_str(&value)) {
+            response.headers.insert(name, value);
+        }
+    }
+    response
+}

@@ -26,7 +26,7 @@ use crate::{
     topic::{InputSchema, Topic},
 };
 
-pub use write::{full_url, write};
+pub use write::{base_url, full_url, write};
 
 /// The resource type that documents carry.
 pub const TYPE: &str = "Gridpost/topics/eventSubscriptions";

@@ -60,7 +60,7 @@ pub fn full_url(subscription: &EventSubscription) -> Value {
     json!({"endpointUrl": url.expose()})
 }
 
-/// A URL without its query.
-pub(super) fn base_url(url: &str) -> &str {
+/// A URL without its query, which may carry a key.
+pub fn base_url(url: &str) -> &str {
     url.split('?').next().unwrap_or(url)
 }

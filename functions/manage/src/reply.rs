@@ -1,0 +1,135 @@
+//! What the resource API answers. Errors have Event Grid's shape.
+
+use gridpost::{
+    document::{NotJson, Problem, Problems},
+    ports::PortError,
+    telemetry::chain,
+};
+use http::Method;
+use serde_json::{Value, json};
+
+/// An answer of the resource API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The document; none with 204.
+    pub body: Option<Value>,
+    /// Headers of this answer alone.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+impl Reply {
+    fn new(status: u16, body: Value) -> Self {
+        Self { status, body: Some(body), headers: Vec::new() }
+    }
+
+    /// 200.
+    pub(crate) fn ok(body: Value) -> Self {
+        Self::new(200, body)
+    }
+
+    /// 201: what was written is new.
+    pub(crate) fn created(body: Value) -> Self {
+        Self::new(201, body)
+    }
+
+    /// 200 without a document: something was deleted.
+    pub(crate) fn deleted() -> Self {
+        Self { status: 200, body: None, headers: Vec::new() }
+    }
+
+    /// 204: there was nothing to delete.
+    pub(crate) fn nothing() -> Self {
+        Self { status: 204, body: None, headers: Vec::new() }
+    }
+
+    /// An error without details.
+    pub(crate) fn error(status: u16, code: &str, message: impl Into<String>) -> Self {
+        let message: String = message.into();
+        Self::new(status, json!({"error": {"code": code, "message": message}}))
+    }
+
+    /// 400: API Gateway marked the body as base64, and it is not.
+    pub fn not_base64() -> Self {
+        Self::error(400, "InvalidJson", "The body is not the base64 that it is marked as.")
+    }
+
+    /// 404 for a topic.
+    pub(crate) fn no_topic(name: &str) -> Self {
+        Self::error(404, "ResourceNotFound", format!("There is no topic '{name}'."))
+    }
+
+    /// 404 for an event subscription.
+    pub(crate) fn no_subscription(topic: &str, name: &str) -> Self {
+        let message = format!("The topic '{topic}' has no event subscription '{name}'.");
+        Self::error(404, "ResourceNotFound", message)
+    }
+
+    /// 404 for a path that no route has.
+    pub(crate) fn no_route(path: &str) -> Self {
+        let path: String = path.chars().take(200).collect();
+        let message = format!(
+            "There is nothing at '{path}'. Resources are /topics, /topics/{{topic}} and \
+             /topics/{{topic}}/eventSubscriptions/{{name}}."
+        );
+        Self::error(404, "ResourceNotFound", message)
+    }
+
+    /// 405.
+    pub(crate) fn not_allowed(method: &Method, allowed: &[Method]) -> Self {
+        let allowed: Vec<_> = allowed.iter().map(Method::as_str).collect();
+        let allowed = allowed.join(", ");
+        let message = format!("{method} is not allowed here; allowed are {allowed}.");
+        let mut reply = Self::error(405, "MethodNotAllowed", message);
+        reply.headers.push(("allow", allowed));
+        reply
+    }
+
+    /// 409: what exists does not go with the request. `target` is the path of the member.
+    pub(crate) fn conflict(target: &str, message: impl Into<String>) -> Self {
+        let message: String = message.into();
+        let details = json!([{"code": "Conflict", "target": target, "message": message}]);
+        let error = json!({"code": "Conflict", "message": message, "details": details});
+        Self::new(409, json!({"error": error}))
+    }
+
+    /// 409: other changes came in between, each time.
+    pub(crate) fn too_many_changes() -> Self {
+        let message = "The topic kept being changed by others; nothing was written. Try again.";
+        Self::error(409, "Conflict", message)
+    }
+}
+
+/// 400, with every problem.
+impl From<Problems> for Reply {
+    fn from(problems: Problems) -> Self {
+        Self::new(400, problems.to_error())
+    }
+}
+
+impl From<Problem> for Reply {
+    fn from(problem: Problem) -> Self {
+        let mut problems = Problems::default();
+        problems.add(problem.code, problem.path, problem.rule);
+        problems.into()
+    }
+}
+
+impl From<NotJson> for Reply {
+    fn from(error: NotJson) -> Self {
+        Self::error(400, "InvalidJson", format!("{}.", chain(&error)))
+    }
+}
+
+/// 503: worth another try, for every method here may be repeated. What exactly failed is the
+/// operator's business and goes to the log.
+impl From<PortError> for Reply {
+    fn from(error: PortError) -> Self {
+        tracing::error!(error = %error, "the configuration can't be read or written: {error}");
+        let message = format!("{} failed. Try again.", error.call);
+        let mut reply = Self::error(503, "ServiceUnavailable", message);
+        reply.headers.push(("retry-after", "1".to_owned()));
+        reply
+    }
+}

@@ -1,0 +1,113 @@
+//! Finds the route of a request.
+
+mod keys;
+mod subscriptions;
+mod topics;
+
+use gridpost::{
+    document::parse,
+    subscription::{SubscriptionKey, resource as subscription_resource},
+    topic::resource as topic_resource,
+};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::{Context, Reply, Request};
+
+/// What a route answers: a refusal is a reply too, so that `?` can leave with it.
+type Answer = Result<Reply, Reply>;
+
+/// Bytes of a document. An item of DynamoDB has 400 KiB at most, and the largest honest document
+/// has a few.
+const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+
+/// Something that a path names.
+enum Resource<'a> {
+    Topics,
+    Topic(&'a str),
+    ListKeys(&'a str),
+    RegenerateKey(&'a str),
+    Subscriptions(&'a str),
+    Subscription(SubscriptionKey),
+    FullUrl(SubscriptionKey),
+}
+
+/// Answers a request.
+pub async fn answer(context: &Context, request: &Request) -> Reply {
+    route(context, request).await.unwrap_or_else(|refusal| refusal)
+}
+
+async fn route(context: &Context, request: &Request) -> Answer {
+    let method = &request.method;
+    let resource = resource(&request.path)?;
+    match (method.as_str(), &resource) {
+        ("GET", Resource::Topics) => topics::list(context).await,
+        ("PUT", Resource::Topic(name)) => topics::put(context, name, &document(request)?).await,
+        ("GET", Resource::Topic(name)) => topics::get(context, name).await,
+        ("DELETE", Resource::Topic(name)) => topics::delete(context, name).await,
+        ("POST", Resource::ListKeys(topic)) => keys::list(context, topic).await,
+        ("POST", Resource::RegenerateKey(topic)) => {
+            keys::regenerate(context, topic, &document(request)?).await
+        }
+        ("GET", Resource::Subscriptions(topic)) => subscriptions::list(context, topic).await,
+        ("PUT", Resource::Subscription(key)) => {
+            subscriptions::put(context, key, &document(request)?).await
+        }
+        ("GET", Resource::Subscription(key)) => subscriptions::get(context, key).await,
+        ("DELETE", Resource::Subscription(key)) => subscriptions::delete(context, key).await,
+        ("POST", Resource::FullUrl(key)) => subscriptions::full_url(context, key).await,
+        _ => Err(Reply::not_allowed(method, allowed(&resource))),
+    }
+}
+
+/// What a path names, its names checked: one that breaks its rule names nothing that could exist.
+fn resource(path: &str) -> Result<Resource<'_>, Reply> {
+    let segments: Vec<_> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+    let (topic, rest) = match segments.as_slice() {
+        ["topics"] => return Ok(Resource::Topics),
+        ["topics", topic, rest @ ..] if !topic.is_empty() => (*topic, rest),
+        _ => return Err(Reply::no_route(path)),
+    };
+    let key = |name: &str| SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
+    let (resource, subscription) = match rest {
+        [] => (Resource::Topic(topic), None),
+        ["listKeys"] => (Resource::ListKeys(topic), None),
+        ["regenerateKey"] => (Resource::RegenerateKey(topic), None),
+        ["eventSubscriptions"] => (Resource::Subscriptions(topic), None),
+        ["eventSubscriptions", name] if !name.is_empty() => {
+            (Resource::Subscription(key(name)), Some(*name))
+        }
+        ["eventSubscriptions", name, "getFullUrl"] => (Resource::FullUrl(key(name)), Some(*name)),
+        _ => return Err(Reply::no_route(path)),
+    };
+    topic_resource::check_name(topic)?;
+    subscription.map_or(Ok(()), subscription_resource::check_name)?;
+    Ok(resource)
+}
+
+fn allowed(resource: &Resource<'_>) -> &'static [Method] {
+    match resource {
+        Resource::Topics | Resource::Subscriptions(_) => &[Method::GET],
+        Resource::Topic(_) | Resource::Subscription(_) => {
+            &[Method::PUT, Method::GET, Method::DELETE]
+        }
+        Resource::ListKeys(_) | Resource::RegenerateKey(_) | Resource::FullUrl(_) => {
+            &[Method::POST]
+        }
+    }
+}
+
+/// The request's document; one without a body is an empty object, for defaults exist.
+fn document(request: &Request) -> Result<Value, Reply> {
+    let bytes = request.body.len();
+    if bytes > DOCUMENT_BYTES_MAX {
+        let message = format!(
+            "The document is {bytes} bytes, over the limit of {DOCUMENT_BYTES_MAX} bytes (256 KiB)."
+        );
+        return Err(Reply::error(413, "RequestEntityTooLarge", message));
+    }
+    if request.body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(json!({}));
+    }
+    Ok(parse(&request.body)?)
+}

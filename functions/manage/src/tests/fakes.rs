@@ -1,0 +1,232 @@
+//! The world of the tests: a store that behaves like the table, an endpoint that answers, a clock
+//! that stands, dice that count.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use gridpost::{
+    ports::{
+        Clock, Configuration, DELETED_AT_ONCE_MAX, Dice, HandshakeClient, HandshakeError,
+        HandshakeRequest, HandshakeResponse, PortError, Saved, SubscriptionStore, TopicStore,
+    },
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::Topic,
+};
+use http::{HeaderMap, HeaderValue, Method};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
+
+/// What is stored, by name. Every topic carries its revision.
+#[derive(Default)]
+pub(super) struct Tables {
+    pub(super) topics: BTreeMap<String, Topic>,
+    pub(super) subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
+}
+
+/// What somebody else does to the tables.
+type Interference = Box<dyn FnOnce(&mut Tables) + Send>;
+
+/// A store that keeps the promises of the ports.
+#[derive(Default)]
+pub(super) struct MemoryStore {
+    pub(super) tables: Mutex<Tables>,
+    /// Each happens just before one of the next writes.
+    pub(super) interference: Mutex<VecDeque<Interference>>,
+    /// So many calls succeed, then all fail; `None`: all succeed.
+    pub(super) calls_left: Mutex<Option<u32>>,
+}
+
+impl MemoryStore {
+    pub(super) fn interfere(&self, interference: impl FnOnce(&mut Tables) + Send + 'static) {
+        self.interference.lock().expect("no panic").push_back(Box::new(interference));
+    }
+
+    fn call(&self) -> Result<(), PortError> {
+        match &mut *self.calls_left.lock().expect("no panic") {
+            None => Ok(()),
+            Some(0) => Err(PortError::new("dynamodb:Fake", "out of calls")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Tables) -> T) -> Result<T, PortError> {
+        self.call()?;
+        Ok(read(&self.tables.lock().expect("no panic")))
+    }
+
+    /// Writes if the topic still is as it was read.
+    fn write(&self, topic: &Topic, write: impl FnOnce(&mut Tables)) -> Result<Saved, PortError> {
+        self.call()?;
+        let interference = self.interference.lock().expect("no panic").pop_front();
+        let mut tables = self.tables.lock().expect("no panic");
+        if let Some(interference) = interference {
+            interference(&mut tables);
+        }
+        let stored = tables.topics.get(&topic.name);
+        let unchanged = match stored {
+            None => topic.revision == 0,
+            Some(stored) => {
+                stored.revision == topic.revision && stored.created_at == topic.created_at
+            }
+        };
+        if !unchanged {
+            return Ok(Saved::Conflict);
+        }
+        write(&mut tables);
+        Ok(Saved::Written)
+    }
+}
+
+/// Stores the topic at its next revision.
+fn next_revision(tables: &mut Tables, topic: &Topic) {
+    let revision = topic.revision + 1;
+    tables.topics.insert(topic.name.clone(), Topic { revision, ..topic.clone() });
+}
+
+#[async_trait]
+impl Configuration for MemoryStore {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        self.read(|tables| tables.topics.get(name).cloned())
+    }
+
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
+        self.read(|tables| {
+            let all = tables.subscriptions.values();
+            all.filter(|subscription| subscription.key.topic == topic).cloned().collect()
+        })
+    }
+}
+
+#[async_trait]
+impl TopicStore for MemoryStore {
+    async fn topics(&self) -> Result<Vec<Topic>, PortError> {
+        self.read(|tables| tables.topics.values().cloned().collect())
+    }
+
+    async fn save(&self, topic: &Topic) -> Result<Saved, PortError> {
+        self.write(topic, |tables| next_revision(tables, topic))
+    }
+
+    async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
+        self.write(topic, |tables| {
+            let orphans = tables.subscriptions.keys().any(|key| key.topic == topic.name);
+            assert!(!orphans, "a topic was deleted before its event subscriptions");
+            tables.topics.remove(&topic.name);
+        })
+    }
+}
+
+#[async_trait]
+impl SubscriptionStore for MemoryStore {
+    async fn subscription(
+        &self,
+        key: &SubscriptionKey,
+    ) -> Result<Option<EventSubscription>, PortError> {
+        self.read(|tables| tables.subscriptions.get(key).cloned())
+    }
+
+    async fn save(
+        &self,
+        topic: &Topic,
+        subscription: &EventSubscription,
+    ) -> Result<Saved, PortError> {
+        self.write(topic, |tables| {
+            next_revision(tables, topic);
+            tables.subscriptions.insert(subscription.key.clone(), subscription.clone());
+        })
+    }
+
+    async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
+        assert!(names.len() <= DELETED_AT_ONCE_MAX, "more than a transaction takes");
+        self.write(topic, |tables| {
+            next_revision(tables, topic);
+            for name in names {
+                let key = SubscriptionKey { topic: topic.name.clone(), name: name.clone() };
+                tables.subscriptions.remove(&key);
+            }
+        })
+    }
+}
+
+/// An endpoint that consents, until it is told not to.
+#[derive(Default)]
+pub(super) struct Endpoint {
+    pub(super) denies: Mutex<bool>,
+    pub(super) asked: Mutex<Vec<HandshakeRequest>>,
+}
+
+#[async_trait]
+impl HandshakeClient for Endpoint {
+    async fn exchange(
+        &self,
+        request: HandshakeRequest,
+    ) -> Result<HandshakeResponse, HandshakeError> {
+        let denies = *self.denies.lock().expect("no panic");
+        let response = match (denies, &request.method) {
+            (true, _) => response(404, HeaderMap::new(), &Value::Null),
+            (false, &Method::OPTIONS) => {
+                let allowed = HeaderValue::from_static("*");
+                let headers = [("webhook-allowed-origin".parse().expect("a name"), allowed)];
+                response(200, headers.into_iter().collect(), &Value::Null)
+            }
+            (false, _) => {
+                let events: Value = serde_json::from_slice(&request.body).expect("JSON");
+                let code = &events[0]["data"]["validationCode"];
+                response(200, HeaderMap::new(), &json!({"validationResponse": code}))
+            }
+        };
+        self.asked.lock().expect("no panic").push(request);
+        Ok(response)
+    }
+}
+
+fn response(status: u16, headers: HeaderMap, body: &Value) -> HandshakeResponse {
+    HandshakeResponse { status, headers, body: body.to_string().into_bytes() }
+}
+
+/// A clock that stands.
+pub(super) struct Standing;
+
+impl Clock for Standing {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+}
+
+/// Dice that give another number each time.
+#[derive(Default)]
+pub(super) struct Counting(AtomicU64);
+
+impl Counting {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Dice for Counting {
+    fn roll(&self) -> f64 {
+        0.5
+    }
+
+    fn id(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.next()))
+    }
+
+    fn key(&self) -> [u8; 32] {
+        let mut key = [7; 32];
+        key[..8].copy_from_slice(&self.next().to_be_bytes());
+        key
+    }
+}
