@@ -1,3 +1,53 @@
-//! Wires up and runs the ingest function.
+//! Wires up and runs ingest.
 
-fn main() {}
+use std::sync::Arc;
+
+use gridpost::{
+    aws::{
+        Clients,
+        configuration::ConfigurationTable,
+        sqs::{QueueUrls, SqsQueues},
+    },
+    config::{self, configuration_kept_for},
+    configuration::ConfigurationCache,
+    ports::{Clock, Configuration},
+    system::{SystemClock, SystemDice},
+    telemetry::{EmbeddedMeter, start_logging},
+};
+use gridpost_ingest::{Context, gateway::GatewayEvent, handler::handle};
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    start_logging();
+    let meter = Arc::new(EmbeddedMeter::default());
+    let context = context(Arc::clone(&meter)).await?;
+    let (context, meter) = (&context, &meter);
+    run(service_fn(move |event: LambdaEvent<GatewayEvent>| async move {
+        let request = event.payload.into_request()?;
+        let response = handle(context, &request).await;
+        meter.flush(SystemClock.now());
+        Ok::<_, Error>(response)
+    }))
+    .await
+}
+
+async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
+    let clients = Clients::from_env().await;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let config_table = config::text("GRIDPOST_CONFIG_TABLE")?;
+    let configuration: Arc<dyn Configuration> =
+        Arc::new(ConfigurationTable::new(clients.dynamodb(), config_table));
+    Ok(Context {
+        configuration: ConfigurationCache::new(
+            configuration,
+            Arc::clone(&clock),
+            configuration_kept_for()?,
+        ),
+        clock,
+        dice: Arc::new(SystemDice),
+        sender: Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?)),
+        meter,
+        queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,
+    })
+}

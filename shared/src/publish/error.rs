@@ -8,7 +8,7 @@ use crate::{event::ParseError, ports::PortError};
 /// Why a publish request was refused. Nothing of it is delivered, but for [`Self::Unavailable`].
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// Status 404: The path or the method is no publish.
+    /// Status 404: the path or the method is no publish.
     #[error("nothing is served here; publish with POST to /topics/<topic>/api/events")]
     RouteNotFound,
     /// Status 404.
@@ -17,7 +17,7 @@ pub enum PublishError {
     /// Status 401.
     #[error("the request has no access key; send one of the topic's two in the header aeg-sas-key")]
     KeyMissing,
-    /// Status 401: Credentials of a form that is not known here.
+    /// Status 401: credentials of a form that is not known here.
     #[error("credentials in '{given}' are not supported; send an access key in aeg-sas-key")]
     CredentialsUnsupported {
         /// The header or query parameter.
@@ -26,22 +26,22 @@ pub enum PublishError {
     /// Status 401.
     #[error("the access key is not one of the topic's")]
     KeyRefused,
-    /// Status 401: The topic takes no access keys.
+    /// Status 401: the topic takes no access keys.
     #[error("the topic's local authentication is disabled, so access keys are refused")]
     LocalAuthDisabled,
-    /// Status 400: A namespace topic, or its form of the path.
+    /// Status 400: a namespace topic, or its form of the path.
     #[error(
         "publishing to namespace topics is not supported; create a topic of kind 'custom' and \
          publish to /topics/<topic>/api/events"
     )]
     NamespaceTopic,
-    /// Status 413: Over the limit, so none of the body was parsed.
+    /// Status 413: over the limit, so none of the body was parsed.
     #[error("the body has {size_bytes} bytes; at most {BODY_BYTES_MAX} are taken")]
     BodyTooLarge {
         /// The body's size.
         size_bytes: usize,
     },
-    /// Status 400: The content type belongs to another schema than the topic's.
+    /// Status 400: the content type belongs to another schema than the topic's.
     #[error("the topic takes {takes}, the request is '{given}'")]
     ContentType {
         /// The request's, without parameters; may be empty.
@@ -55,10 +55,10 @@ pub enum PublishError {
          application/cloudevents+json or application/cloudevents-batch+json"
     )]
     BinaryMode,
-    /// Status 400: The body, or one of its events, breaks a rule.
+    /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
-    /// Status 413: An event that no queue message can carry.
+    /// Status 413: an event that no queue message can carry.
     #[error(
         "the event at index {index} takes {size_bytes} bytes as a queue message, its envelope \
          included; at most {limit_bytes} fit"
@@ -71,8 +71,8 @@ pub enum PublishError {
         /// What there is room for.
         limit_bytes: usize,
     },
-    /// Status 503: Something of ours did not answer. Some deliveries may have been made; the publisher's
-    /// retry makes them twice.
+    /// Status 503: something of ours did not answer. Some deliveries may have been made; the
+    /// publisher's retry makes them twice.
     #[error("the events could not be stored for delivery; send them again")]
     Unavailable(#[source] PortError),
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{event::EVENTS_MAX, subscription::DeliverySchema};
+use crate::{event::EVENTS_MAX, publish::PublishError, subscription::DeliverySchema};
 
 /// The least that a CloudEvent must have.
 const LEAST: &str = r#""id":"1","source":"/s","type":"T","specversion":"1.0""#;
@@ -9,7 +9,11 @@ const LEAST: &str = r#""id":"1","source":"/s","type":"T","specversion":"1.0""#;
 fn refusal(body: &[u8]) -> String {
     match parse(body) {
         Ok(events) => panic!("{} events accepted: {}", events.len(), body.escape_ascii()),
-        Err(error) => error.to_string(),
+        Err(error) => {
+            let error = PublishError::from(error);
+            assert_eq!((error.status(), error.code()), (400, "BadRequest"));
+            error.to_string()
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{event::EVENTS_MAX, subscription::DeliverySchema};
+use crate::{event::EVENTS_MAX, publish::PublishError, subscription::DeliverySchema};
 
 const TOPIC_ID: &str = "/topics/orders";
 
@@ -14,7 +14,11 @@ const LEAST: &str = r#""id":"1","subject":"s","eventType":"T","eventTime":"2026-
 fn refusal(body: &[u8]) -> String {
     match parse(body, TOPIC_ID) {
         Ok(events) => panic!("{} events accepted: {}", events.len(), body.escape_ascii()),
-        Err(error) => error.to_string(),
+        Err(error) => {
+            let error = PublishError::from(error);
+            assert_eq!((error.status(), error.code()), (400, "BadRequest"));
+            error.to_string()
+        }
     }
 }
 

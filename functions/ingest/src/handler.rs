@@ -1,0 +1,97 @@
+//! A publish request in, an answer out.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use gridpost::{
+    configuration::TopicSnapshot,
+    event::ParsedEvent,
+    ports::Meter,
+    publish::{
+        self, PublishError, authenticate::authenticate, matching::Matched, matching::match_events,
+        pack::pack,
+    },
+    telemetry::{chain, metric},
+    topic::Kind,
+};
+
+use crate::{
+    Context,
+    enqueue::enqueue,
+    gateway::{Request, Response},
+    route::{Route, is_topic_name},
+};
+
+/// Answers a publish: 200 with an empty body once every delivery is in the queue, else Event Grid's
+/// error. A request that is refused has left nothing behind.
+pub async fn handle(context: &Context, request: &Request) -> Response {
+    match accept(context, request).await {
+        Ok(()) => Response { status_code: 200, headers: BTreeMap::new(), body: String::new() },
+        Err(error) => {
+            let dimensions = [("ErrorType", error.code()), ("Error", error.detail())];
+            context.meter.count(metric::PUBLISH_FAIL_COUNT, &dimensions, 1);
+            refuse(request, &error)
+        }
+    }
+}
+
+async fn accept(context: &Context, request: &Request) -> Result<(), PublishError> {
+    let snapshot = admit(context, request).await?;
+    let topic = &snapshot.topic;
+    let topic_id = topic.id();
+    let events = publish::read(topic.input_schema, &topic_id, &request.headers, &request.body)?;
+    let publish_time = context.clock.now();
+    let matched = match_events(&snapshot.subscriptions, &events, publish_time);
+    let packed =
+        pack(&matched.matches, &events, publish_time, context.queue_message_bytes_max, || {
+            context.dice.id()
+        })?;
+    enqueue(&*context.sender, &packed).await.map_err(PublishError::Unavailable)?;
+    count(&*context.meter, &events, &matched);
+    Ok(())
+}
+
+/// The topic, if the request may publish to it. None of the body has been looked at then.
+async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot>, PublishError> {
+    let route = Route::of(&request.method, &request.path).ok_or(PublishError::RouteNotFound)?;
+    if !is_topic_name(route.topic()) {
+        return Err(PublishError::TopicNotFound);
+    }
+    let found = context.configuration.topic(route.topic()).await;
+    let snapshot = found.map_err(PublishError::Unavailable)?.ok_or(PublishError::TopicNotFound)?;
+    authenticate(&snapshot.topic, &request.headers, &request.query)?;
+    match (route, snapshot.topic.kind) {
+        (Route::Custom { .. }, Kind::Custom) => Ok(snapshot),
+        (Route::Namespace { .. }, _) | (_, Kind::Namespace) => Err(PublishError::NamespaceTopic),
+    }
+}
+
+fn count(meter: &dyn Meter, events: &[ParsedEvent<'_>], matched: &Matched) {
+    let add = |metric, dimensions: &[(&'static str, &str)], count: usize| {
+        if count > 0 {
+            meter.count(metric, dimensions, count as u64);
+        }
+    };
+    add(metric::PUBLISH_SUCCESS_COUNT, &[], events.len());
+    add(metric::UNMATCHED_EVENT_COUNT, &[], matched.unmatched);
+    for found in &matched.matches {
+        let name = found.subscription.key.name.as_str();
+        add(metric::MATCHED_EVENT_COUNT, &[("EventSubscriptionName", name)], found.events.len());
+    }
+}
+
+fn refuse(request: &Request, error: &PublishError) -> Response {
+    let (status, code, path) = (error.status(), error.detail(), &request.path);
+    let reason = chain(error);
+    if status < 500 {
+        tracing::info!(status, code, path, "publish refused: {reason}");
+    } else {
+        tracing::error!(status, code, path, "publish failed: {reason}");
+    }
+    let mut headers =
+        BTreeMap::from([("content-type", "application/json; charset=utf-8".to_owned())]);
+    headers.extend(error.retry_after_s().map(|seconds| ("retry-after", seconds.to_string())));
+    Response { status_code: status, headers, body: error.to_json() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,490 @@
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use gridpost::{
+    configuration::ConfigurationCache,
+    delivery::{Delivery, policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
+    ports::{Clock, Configuration, Dice, Outgoing, PortError, Queue, QueueSender},
+    secret::Secret,
+    subscription::{
+        DeliverySchema, Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey,
+    },
+    time::Timestamp,
+    topic::{InputSchema, Topic},
+};
+use http::HeaderValue;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
+
+/// Topics and subscriptions; cannot be read where `fails`.
+#[derive(Default)]
+struct Stored {
+    topics: Vec<Topic>,
+    subscriptions: Vec<EventSubscription>,
+    fails: bool,
+}
+
+#[async_trait]
+impl Configuration for Stored {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        if self.fails {
+            return Err(PortError::new("dynamodb:GetItem", "it is down"));
+        }
+        Ok(self.topics.iter().find(|topic| topic.name == name).cloned())
+    }
+
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
+        let of_topic = |subscription: &&EventSubscription| subscription.key.topic == topic;
+        Ok(self.subscriptions.iter().filter(of_topic).cloned().collect())
+    }
+}
+
+/// What was sent, call by call. A body that contains `refuses` fails for so many calls.
+#[derive(Default)]
+struct Queued {
+    calls: Mutex<Vec<Vec<Outgoing>>>,
+    refuses: &'static str,
+    refusals: AtomicU64,
+}
+
+#[async_trait]
+impl QueueSender for Queued {
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        assert_eq!(queue, Queue::Dispatch);
+        let refusing = self.refusals.load(Ordering::Relaxed) > 0;
+        let answer = |message: &Outgoing| {
+            if refusing && message.body.contains(self.refuses) {
+                Err(PortError::new("sqs:SendMessageBatch", "InternalError"))
+            } else {
+                Ok(())
+            }
+        };
+        let answers = messages.iter().map(answer).collect();
+        self.refusals
+            .store(self.refusals.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        self.calls.lock().expect("no panic while held").push(messages);
+        answers
+    }
+}
+
+impl Queued {
+    fn call_sizes(&self) -> Vec<usize> {
+        self.calls.lock().expect("no panic while held").iter().map(Vec::len).collect()
+    }
+
+    fn deliveries(&self) -> Vec<Delivery> {
+        let calls = self.calls.lock().expect("no panic while held");
+        let decode = |message: &Outgoing| Delivery::decode(&message.body).expect("a delivery");
+        calls.iter().flatten().map(decode).collect()
+    }
+}
+
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+}
+
+#[derive(Default)]
+struct CountingDice(AtomicU64);
+
+impl Dice for CountingDice {
+    fn roll(&self) -> f64 {
+        0.0
+    }
+
+    fn id(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn key(&self) -> [u8; 32] {
+        [0; 32]
+    }
+}
+
+#[derive(Default)]
+struct Counted(Mutex<Vec<String>>);
+
+impl Meter for Counted {
+    fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
+        let values: Vec<_> =
+            dimensions.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let line = format!("{metric} {} {by}", values.join(","));
+        self.0.lock().expect("no panic while held").push(line);
+    }
+}
+
+struct World {
+    context: Context,
+    queue: Arc<Queued>,
+    meter: Arc<Counted>,
+}
+
+impl World {
+    fn new(stored: Stored, queue: Queued) -> Self {
+        let (queue, meter) = (Arc::new(queue), Arc::new(Counted::default()));
+        let clock: Arc<dyn Clock> = Arc::new(StoppedClock);
+        let stored: Arc<dyn Configuration> = Arc::new(stored);
+        let keep_for = Duration::from_secs(2);
+        let context = Context {
+            configuration: ConfigurationCache::new(stored, Arc::clone(&clock), keep_for),
+            clock,
+            dice: Arc::new(CountingDice::default()),
+            sender: Arc::clone(&queue) as _,
+            meter: Arc::clone(&meter) as _,
+            queue_message_bytes_max: 262_144,
+        };
+        Self { context, queue, meter }
+    }
+
+    async fn publish(&self, request: &Request) -> Response {
+        handle(&self.context, request).await
+    }
+
+    fn counts(&self) -> Vec<String> {
+        let mut counts = self.meter.0.lock().expect("no panic while held").clone();
+        counts.sort();
+        counts
+    }
+}
+
+fn topic(name: &str, kind: Kind, input_schema: InputSchema) -> Topic {
+    Topic {
+        name: name.to_owned(),
+        kind,
+        input_schema,
+        disable_local_auth: false,
+        delivery_profile: ProfileName::Basic,
+        keys: [Secret::new("Zmlyc3Q="), Secret::new("c2Vjb25k")],
+        created_at: Timestamp::from_millis(0),
+        revision: 1,
+    }
+}
+
+fn subscription(topic: &str, name: &str) -> EventSubscription {
+    EventSubscription {
+        key: SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() },
+        uid: Uuid::from_u128(5),
+        endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook") },
+        batching: None,
+        filter: Filter::default(),
+        delivery_schema: DeliverySchema::EventGridSchema,
+        retry_policy: RetryPolicy::default_of(ProfileName::Basic),
+        probation_policy: ProbationPolicy::EventGrid,
+        dead_letter: None,
+        labels: Vec::new(),
+        expires_at: None,
+        provisioning_state: ProvisioningState::Succeeded,
+        created_at: Timestamp::from_millis(0),
+    }
+}
+
+/// A topic of each schema with one subscription to everything, and one that nobody can publish to.
+fn stored() -> Stored {
+    let grid = topic("orders", Kind::Custom, InputSchema::EventGridSchema);
+    let cloud = topic("clouds", Kind::Custom, InputSchema::CloudEventSchemaV1_0);
+    let namespace = topic("spaces", Kind::Namespace, InputSchema::CloudEventSchemaV1_0);
+    let closed =
+        Topic { disable_local_auth: true, ..topic("closed", grid.kind, grid.input_schema) };
+    let cloud_event = DeliverySchema::CloudEventSchemaV1_0;
+    Stored {
+        topics: vec![grid, cloud, namespace, closed],
+        subscriptions: vec![
+            subscription("orders", "all"),
+            EventSubscription { delivery_schema: cloud_event, ..subscription("clouds", "all") },
+        ],
+        fails: false,
+    }
+}
+
+/// A body with so many events, whose data are so many bytes.
+fn events(count: usize, data_bytes: usize) -> String {
+    let event = |index: usize| {
+        json!({
+            "id": index.to_string(), "subject": format!("s/{index}"), "eventType": "T",
+            "eventTime": "2026-01-02T03:04:05Z", "data": "x".repeat(data_bytes),
+        })
+    };
+    Value::from_iter((0..count).map(event)).to_string()
+}
+
+/// A publish to the topic `orders` with its first key.
+fn request(body: &str) -> Request {
+    let mut request = Request {
+        method: "POST".to_owned(),
+        path: "/topics/orders/api/events".to_owned(),
+        query: "api-version=2018-01-01".to_owned(),
+        body: body.as_bytes().to_vec(),
+        ..Request::default()
+    };
+    request.headers.insert("content-type", HeaderValue::from_static("application/json"));
+    request.headers.insert("aeg-sas-key", HeaderValue::from_static("Zmlyc3Q="));
+    request
+}
+
+/// The same with another header, or without it where the value is empty.
+fn with(mut request: Request, header: &'static str, value: &'static str) -> Request {
+    request.headers.remove(header);
+    if !value.is_empty() {
+        request.headers.insert(header, HeaderValue::from_static(value));
+    }
+    request
+}
+
+/// The same to another path.
+fn to(path: &str, request: Request) -> Request {
+    Request { path: path.to_owned(), ..request }
+}
+
+fn code_and_message(response: &Response) -> (String, String) {
+    let body: Value = serde_json::from_str(&response.body).expect("JSON");
+    let error = &body["error"];
+    let text = |value: &Value| value.as_str().expect("a string").to_owned();
+    assert_eq!(text(&error["message"]), text(&error["details"][0]["message"]));
+    (
+        format!("{}/{}", text(&error["code"]), text(&error["details"][0]["code"])),
+        text(&error["message"]),
+    )
+}
+
+#[tokio::test]
+async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
+    let world = World::new(stored(), Queued::default());
+    let response = world.publish(&request(&events(2, 1))).await;
+    let want = Response { status_code: 200, headers: BTreeMap::new(), body: String::new() };
+    assert_eq!(response, want);
+
+    let deliveries = world.queue.deliveries();
+    let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id.as_u128()).collect();
+    assert_eq!(ids, [0, 1]);
+    for delivery in deliveries {
+        assert_eq!((delivery.publish_time, delivery.subscription.name.as_str()), (NOW, "all"));
+        assert!(delivery.events[0].get().contains(r#""topic":"/topics/orders""#));
+    }
+    let calls = world.queue.calls.lock().expect("no panic while held");
+    assert!(calls[0].iter().all(|message| message.group == "orders/all" && message.delay_s == 0));
+    assert_eq!(
+        world.counts(),
+        ["MatchedEventCount EventSubscriptionName=all 2", "PublishSuccessCount  2"],
+    );
+}
+
+#[tokio::test]
+async fn cloud_events_go_out_as_they_came() {
+    let text = r#"{ "id":"1","source":"/s","type":"T","specversion":"1.0","data":{"n":1.50} }"#;
+    for (content_type, body) in [
+        ("application/cloudevents+json; charset=utf-8", text.to_owned()),
+        ("application/cloudevents-batch+json; charset=utf-8", format!("[{text}]")),
+    ] {
+        let world = World::new(stored(), Queued::default());
+        let request =
+            with(to("/topics/clouds/api/events", request(&body)), "content-type", content_type);
+        assert_eq!(world.publish(&request).await.status_code, 200);
+        let sent = world.queue.deliveries();
+        assert_eq!(sent[0].events[0].get(), text);
+    }
+}
+
+#[tokio::test]
+async fn either_key_opens_in_header_or_query() {
+    let bare = || with(request(&events(1, 1)), "aeg-sas-key", "");
+    let query = |query: &str| Request { query: query.to_owned(), ..bare() };
+    for request in [
+        with(bare(), "aeg-sas-key", "c2Vjb25k"),
+        query("aeg-sas-key=c2Vjb25k"),
+        query("api-version=2018-01-01&aeg-sas-key=Zmlyc3Q%3D"),
+    ] {
+        let world = World::new(stored(), Queued::default());
+        assert_eq!(world.publish(&request).await.status_code, 200, "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_wants_is_accepted_and_counted() {
+    let mut stored = stored();
+    stored.subscriptions[0].expires_at = Some(NOW);
+    let world = World::new(stored, Queued::default());
+    // Nobody has to carry it, so it may be larger than a queue message.
+    assert_eq!(world.publish(&request(&events(1, 400_000))).await.status_code, 200);
+    assert_eq!(world.counts(), ["PublishSuccessCount  1", "UnmatchedEventCount  1"]);
+    assert!(world.queue.call_sizes().is_empty());
+}
+
+#[tokio::test]
+async fn no_events_are_accepted() {
+    let world = World::new(stored(), Queued::default());
+    assert_eq!(world.publish(&request("[]")).await.status_code, 200);
+    assert!(world.counts().is_empty() && world.queue.call_sizes().is_empty());
+}
+
+#[tokio::test]
+async fn refusals() {
+    let good = || request(&events(1, 1));
+    let bad_second = events(1, 1).replace(']', r#",{"id":"2"}]"#);
+    let too_large = "x".repeat(1_048_577);
+    let cloud = |body: &str, content_type| {
+        with(to("/topics/clouds/api/events", request(body)), "content-type", content_type)
+    };
+    let table = [
+        (404, "NotFound/RouteNotFound", "nothing is served", to("/topics/orders", good())),
+        (404, "NotFound/RouteNotFound", "POST", Request { method: "PUT".to_owned(), ..good() }),
+        (404, "NotFound/TopicNotFound", "does not exist", to("/topics/other/api/events", good())),
+        (
+            404,
+            "NotFound/TopicNotFound",
+            "does not exist",
+            to("/topics/or%20ers/api/events", good()),
+        ),
+        (404, "NotFound/TopicNotFound", "does not exist", to("/topics//api/events", good())),
+        (404, "NotFound/TopicNotFound", "does not exist", to("/topics/other:publish", good())),
+        (401, "Unauthorized/KeyMissing", "no access key", with(good(), "aeg-sas-key", "")),
+        (401, "Unauthorized/KeyRefused", "not one of", with(good(), "aeg-sas-key", "Zmlyc3Q")),
+        (
+            401,
+            "Unauthorized/CredentialsUnsupported",
+            "'aeg-sas-token'",
+            with(with(good(), "aeg-sas-key", ""), "aeg-sas-token", "r=a&e=b&s=c"),
+        ),
+        (
+            401,
+            "Unauthorized/LocalAuthDisabled",
+            "disabled",
+            to("/topics/closed/api/events", good()),
+        ),
+        // Whoever may not publish learns nothing of what else is wrong.
+        (401, "Unauthorized/KeyRefused", "", with(request("[{"), "aeg-sas-key", "no")),
+        (401, "Unauthorized/KeyRefused", "", with(request(&too_large), "aeg-sas-key", "no")),
+        (
+            401,
+            "Unauthorized/KeyRefused",
+            "",
+            with(to("/topics/spaces:publish", good()), "aeg-sas-key", "no"),
+        ),
+        (
+            400,
+            "BadRequest/NamespaceTopicUnsupported",
+            "kind 'custom'",
+            to("/topics/spaces:publish", good()),
+        ),
+        (
+            400,
+            "BadRequest/NamespaceTopicUnsupported",
+            "/topics/<topic>/api/events",
+            to("/topics/orders:publish", good()),
+        ),
+        (
+            400,
+            "BadRequest/NamespaceTopicUnsupported",
+            "namespace topics",
+            to("/topics/spaces/api/events", good()),
+        ),
+        (413, "RequestEntityTooLarge/RequestTooLarge", "1048577 bytes", request(&too_large)),
+        (400, "BadRequest/InputJsonInvalid", "index 0 is not valid JSON", request("[{")),
+        (400, "BadRequest/InputJsonInvalid", "must be an array", request("{}")),
+        (400, "BadRequest/InputJsonInvalid", "index 1: member 'subject'", request(&bad_second)),
+        (400, "BadRequest/TooManyEvents", "more than 5000 events", request(&events(5_001, 0))),
+        (
+            400,
+            "BadRequest/ContentTypeUnsupported",
+            "takes application/json",
+            with(good(), "content-type", "application/cloudevents+json"),
+        ),
+        (
+            400,
+            "BadRequest/ContentTypeUnsupported",
+            "takes application/cloudevents+json",
+            cloud("{}", "application/json"),
+        ),
+        (
+            400,
+            "BadRequest/BinaryModeUnsupported",
+            "binary mode",
+            with(cloud("{}", "application/json"), "ce-specversion", "1.0"),
+        ),
+        (
+            400,
+            "BadRequest/InputJsonInvalid",
+            "index 0: member 'id' is required",
+            cloud("{}", "application/cloudevents+json"),
+        ),
+        (
+            413,
+            "RequestEntityTooLarge/EventTooLarge",
+            "index 0 takes 26",
+            request(&events(1, 260_000)),
+        ),
+    ];
+    for (status, code, text, request) in table {
+        let world = World::new(stored(), Queued::default());
+        let response = world.publish(&request).await;
+        let row = format!("{} {}", request.path, response.body);
+        assert_eq!(response.status_code, status, "{row}");
+        let (got, message) = code_and_message(&response);
+        assert_eq!(got, code, "{row}");
+        assert!(message.contains(text), "{row}");
+        assert!(!response.headers.contains_key("retry-after"), "{row}");
+        assert_eq!(response.headers["content-type"], "application/json; charset=utf-8");
+        assert!(world.queue.call_sizes().is_empty(), "{row}");
+        let (error_type, error) = code.split_once('/').expect("two names");
+        let want = format!("PublishFailCount ErrorType={error_type},Error={error} 1");
+        assert_eq!(world.counts(), [want], "{row}");
+    }
+}
+
+#[tokio::test]
+async fn only_what_was_not_sent_is_sent_again_and_is_the_same_delivery() {
+    let queue = Queued { refuses: "s/1\"", refusals: AtomicU64::new(1), ..Queued::default() };
+    let world = World::new(stored(), queue);
+    assert_eq!(world.publish(&request(&events(3, 1))).await.status_code, 200);
+    let ids: Vec<_> = world.queue.deliveries().iter().map(|sent| sent.id.as_u128()).collect();
+    assert_eq!((world.queue.call_sizes(), ids), (vec![3, 1], vec![0, 1, 2, 1]));
+    assert!(world.counts().contains(&"PublishSuccessCount  3".to_owned()));
+}
+
+#[tokio::test]
+async fn what_can_not_be_sent_twice_is_503_with_a_time_to_come_back() {
+    let queue = Queued { refuses: "s/1\"", refusals: AtomicU64::new(2), ..Queued::default() };
+    let world = World::new(stored(), queue);
+    let response = world.publish(&request(&events(3, 1))).await;
+    assert_eq!((response.status_code, &*response.headers["retry-after"]), (503, "1"));
+    let (code, message) = code_and_message(&response);
+    assert_eq!(code, "ServiceUnavailable/ServiceUnavailable");
+    assert!(message.contains("send them again") && !message.contains("sqs"), "{message}");
+    let failed = "PublishFailCount ErrorType=ServiceUnavailable,Error=ServiceUnavailable 1";
+    assert_eq!(world.counts(), [failed]);
+}
+
+#[tokio::test]
+async fn unreadable_configuration_is_503() {
+    let world = World::new(Stored { fails: true, ..stored() }, Queued::default());
+    let response = world.publish(&request(&events(1, 1))).await;
+    assert_eq!((response.status_code, &*response.headers["retry-after"]), (503, "1"));
+    assert!(world.queue.call_sizes().is_empty());
+}
+
+#[tokio::test]
+async fn many_deliveries_are_sent_in_waves() {
+    let world = World::new(stored(), Queued::default());
+    assert_eq!(world.publish(&request(&events(1_200, 1))).await.status_code, 200);
+    assert_eq!(world.queue.call_sizes(), [500, 500, 200]);
+
+    let mut stored = stored();
+    stored.subscriptions =
+        (0..100).map(|index| subscription("orders", &format!("s{index}"))).collect();
+    let world = World::new(stored, Queued::default());
+    assert_eq!(world.publish(&request(&events(1, 250_000))).await.status_code, 200);
+    // 33 deliveries of 250 kB are the most that stay within 8 MiB.
+    assert_eq!(world.queue.call_sizes(), [33, 33, 33, 1]);
+}
