@@ -26,9 +26,9 @@ use crate::{
     topic,
 };
 
-/// How long one response may take. Event Grid waits 30 s; here the creation waits for the handshake,
-/// and API Gateway answers for it after 30 s: both tries and the pause between them fit in 25 s.
-pub const WAIT: Duration = Duration::from_secs(10);
+/// The longest that one response may take. Event Grid waits 30 s; here the creation itself waits for
+/// the handshake, and API Gateway waits for the creation no longer than 30 s.
+pub const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How long after a try that timed out the second and last begins. Source: Event Grid, as above.
 pub const PAUSE: Duration = Duration::from_secs(5);
@@ -42,6 +42,13 @@ pub struct Handshake {
     pub url: Secret,
     /// How its question is put.
     pub question: Question,
+    /// How long one response may take, see [`wait_within`].
+    pub wait: Duration,
+}
+
+/// How long one response may take, so that both tries and the pause between them fit in `budget`.
+pub fn wait_within(budget: Duration) -> Duration {
+    (budget.saturating_sub(PAUSE) / 2).min(WAIT_MAX)
 }
 
 /// What the endpoint is asked.
@@ -132,14 +139,14 @@ fn request(handshake: &Handshake) -> HandshakeRequest {
                 ("aeg-metadata-version", "1".to_owned()),
             ],
             body: validation_events(&handshake.key, *code, *asked_at),
-            wait: WAIT,
+            wait: handshake.wait,
         },
         Question::CloudEvents { origin } => HandshakeRequest {
             method: Method::OPTIONS,
             url,
             headers: vec![("webhook-request-origin", origin.clone())],
             body: Vec::new(),
-            wait: WAIT,
+            wait: handshake.wait,
         },
     }
 }

@@ -1,7 +1,9 @@
 //! Event subscriptions of a topic.
 
+use std::time::Duration;
+
 use gridpost::{
-    endpoint::handshake::{Handshake, Question, ask},
+    endpoint::handshake::{Handshake, Question, ask, wait_within},
     ports::Saved,
     subscription::{
         Endpoint, EventSubscription, SubscriptionKey,
@@ -16,6 +18,10 @@ use crate::{Context, Reply, TRIES_MAX};
 
 /// Event subscriptions that a topic may have. Source: Event Grid, "Quotas and limits".
 const SUBSCRIPTIONS_MAX: usize = 500;
+
+/// What API Gateway's 30 s leave for the handshake and the wait until the data plane has seen the
+/// change; the rest is for the function's start and the table.
+const ANSWER_WITHIN: Duration = Duration::from_secs(27);
 
 /// All event subscriptions of a topic, by name.
 pub(super) async fn list(context: &Context, topic: &str) -> Answer {
@@ -135,7 +141,8 @@ async fn prove_consent(
         context.clock.now(),
         &context.settings.validation_origin,
     );
-    let handshake = Handshake { key: key.clone(), url: url.clone(), question };
+    let wait = wait_within(ANSWER_WITHIN.saturating_sub(context.settings.configuration_kept_for));
+    let handshake = Handshake { key: key.clone(), url: url.clone(), question, wait };
     ask(context.handshakes.as_ref(), &handshake).await.map_err(|refused| {
         let base = resource::base_url(url.expose());
         let message = format!(
