@@ -215,8 +215,7 @@ impl ManageApi {
         if document.is_some() {
             request = request.header("content-type", "application/json").body(body);
         }
-        let answer =
-            request.send().await.with_context(|| format!("{method} {url} got no answer"))?;
+        let answer = request.send().await.with_context(|| self.no_answer(&method, url))?;
         let status = answer.status().as_u16();
         let text =
             answer.text().await.with_context(|| format!("{method} {url}: answer cut off"))?;
@@ -229,6 +228,14 @@ impl ManageApi {
                 .with_context(|| format!("{method} {url} answered {status} with no JSON"))?,
         };
         Ok(Reply { status, document })
+    }
+
+    fn no_answer(&self, method: &Method, url: &str) -> String {
+        let hint = match &self.signer {
+            None => " (is the local stack up? `gridpost status` says, `gridpost up` starts it)",
+            Some(_) => "",
+        };
+        format!("{method} {url} got no answer{hint}")
     }
 }
 

@@ -53,9 +53,9 @@ fn invocation() -> String {
 }
 
 fn summary(connection: &Connection, shown: &[Shown], gridpost: &str) -> String {
-    let mut lines = vec![String::new()];
+    let mut lines = Vec::new();
     if !shown.is_empty() {
-        lines.push("What you saw:".to_owned());
+        lines.extend([String::new(), "What you saw:".to_owned()]);
     }
     for case in shown {
         lines.push(format!("  ✓ {}", case.title));

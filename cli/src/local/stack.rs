@@ -266,10 +266,12 @@ impl Run<'_> {
         let terraform = self.terraform(port);
         // Read before: what changes during the apply must count as a change the next time.
         let fingerprint = terraform.fingerprint(&self.functions)?;
-        let mut state = State::read(self.home());
-        state.deployment = None;
-        state.write(self.home())?;
-        let outputs = terraform.apply(self.progress).await?;
+        let step = self.progress.step("Deploying with Terraform");
+        terraform.prepare(&step).await?;
+        let emulator = State::read(self.home()).emulator;
+        State { emulator, deployment: None }.write(self.home())?;
+        let outputs = terraform.apply(&step).await?;
+        step.done("Deployed with Terraform");
         // The emulator saves its state only when it is stopped; a crash would lose the deployment.
         let step = self.progress.step("Saving the deployment");
         let emulator = Emulator::of(self.home());

@@ -101,33 +101,47 @@ impl Terraform {
         Ok(())
     }
 
-    /// Brings what is deployed up to date and gives the outputs.
+    /// Works out what [`Self::apply`] will change. Nothing is changed yet: a configuration with a fault
+    /// in it fails here, and leaves what is deployed as it is.
     ///
     /// # Errors
     ///
     /// When Terraform fails; its diagnostics are in the message.
-    pub async fn apply(&self, progress: &Progress) -> anyhow::Result<Outputs> {
-        let step = progress.step("Deploying with Terraform");
+    pub async fn prepare(&self, step: &Step) -> anyhow::Result<()> {
         self.write_variables()?;
-        step.detail("terraform plan");
+        let mut plan = self.command("plan");
+        plan.args(["-input=false", "-json"]).arg(format!("-out={}", self.plan_file().display()));
+        plan.arg(self.state_flag()).arg(self.variables_flag());
+        self.run("terraform-plan", plan, step).await
+    }
+
+    /// Carries out what was prepared and gives the outputs.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails; its diagnostics are in the message.
+    pub async fn apply(&self, step: &Step) -> anyhow::Result<Outputs> {
         let mut apply = self.command("apply");
-        apply.args(["-input=false", "-auto-approve", "-json"]);
-        apply.arg(self.state_flag()).arg(self.variables_flag());
+        apply.args(["-input=false", "-json"]).arg(self.state_flag()).arg(self.plan_file());
+        self.run("terraform-apply", apply, step).await?;
+        // It holds every variable, and is of no use any more.
+        remove_file(&self.plan_file())?;
+        self.outputs().await
+    }
+
+    /// Runs a command that speaks JSON, following it on `step`.
+    async fn run(&self, name: &str, command: Command, step: &Step) -> anyhow::Result<()> {
+        let log = self.log(name);
         let mut diagnostics = Vec::new();
-        let applied = child::run("terraform apply", apply, &self.log("terraform-apply"), |line| {
-            follow(line, &step, &mut diagnostics);
-        })
-        .await;
-        if let Err(err) = applied {
-            if diagnostics.is_empty() {
-                return Err(err);
+        let name = name.replace('-', " ");
+        let ran =
+            child::run(&name, command, &log, |line| follow(line, step, &mut diagnostics)).await;
+        match ran {
+            Err(_) if !diagnostics.is_empty() => {
+                bail!("{name} failed ({}):\n{}", log.display(), diagnostics.join("\n"))
             }
-            let log = self.log("terraform-apply");
-            bail!("terraform apply failed ({}):\n{}", log.display(), diagnostics.join("\n"));
+            ran => ran,
         }
-        let outputs = self.outputs().await?;
-        step.done("Deployed with Terraform");
-        Ok(outputs)
     }
 
     /// Forgets what was deployed.
@@ -145,14 +159,9 @@ impl Terraform {
     ///
     /// When Terraform fails.
     pub async fn plan_changes(&self) -> anyhow::Result<Vec<Change>> {
-        self.write_variables()?;
-        let file = self.home.terraform().join("plan");
-        let mut plan = self.command("plan");
-        plan.args(["-input=false", "-no-color"]).arg(format!("-out={}", file.display()));
-        plan.arg(self.state_flag()).arg(self.variables_flag());
-        child::run("terraform plan", plan, &self.log("terraform-plan"), |_| ()).await?;
+        self.prepare(&Progress::silent().step("terraform plan")).await?;
         let mut show = self.command("show");
-        show.args(["-json", "-no-color"]).arg(&file);
+        show.args(["-json", "-no-color"]).arg(self.plan_file());
         let output = show.output().await.context("terraform cannot be started")?;
         if !output.status.success() {
             bail!("terraform show failed:\n{}", String::from_utf8_lossy(&output.stderr));
@@ -197,6 +206,10 @@ impl Terraform {
 
     fn variables_file(&self) -> PathBuf {
         self.home.terraform().join("local.tfvars.json")
+    }
+
+    fn plan_file(&self) -> PathBuf {
+        self.home.terraform().join("plan")
     }
 
     fn variables_flag(&self) -> String {
@@ -366,16 +379,15 @@ mod tests {
             ],
             "output_changes": {"url": {"actions": ["create"], "before": null, "after": "u"}},
         });
-        let change = |address: &str, resource_type: &str, action: &str, attributes: &[&str]| Change {
-            address: address.to_owned(),
-            resource_type: resource_type.to_owned(),
-            actions: vec![action.to_owned()],
-            attributes: attributes.iter().map(|name| (*name).to_owned()).collect(),
-        };
-        let want = [
-            change("a.other", "a", "update", &["x", "z"]),
-            change("url", "output", "create", &[]),
-        ];
+        let change =
+            |address: &str, resource_type: &str, action: &str, attributes: &[&str]| Change {
+                address: address.to_owned(),
+                resource_type: resource_type.to_owned(),
+                actions: vec![action.to_owned()],
+                attributes: attributes.iter().map(|name| (*name).to_owned()).collect(),
+            };
+        let want =
+            [change("a.other", "a", "update", &["x", "z"]), change("url", "output", "create", &[])];
         assert_eq!(read_changes(&plan), want);
     }
 
