@@ -7,7 +7,9 @@ use gridpost::{
     event::ParsedEvent,
     ports::Meter,
     publish::{
-        self, PublishError, authenticate::authenticate, matching::Matched, matching::match_events,
+        self, PublishError,
+        authenticate::authenticate,
+        matching::{Matched, match_events},
         pack::pack,
     },
     telemetry::{chain, metric},
