@@ -88,7 +88,8 @@ struct Body {
 ///
 /// # Errors
 ///
-/// [`PublishError::EventTooLarge`] for an event that does not fit a queue message by itself.
+/// [`PublishError::EventTooLarge`] for an event that does not fit a queue message by itself, whether
+/// a subscription wants it or not: what a publisher may send does not change with who listens.
 pub fn pack(
     matches: &[Match],
     events: &[ParsedEvent<'_>],
@@ -97,6 +98,12 @@ pub fn pack(
     mut id: impl FnMut() -> Uuid,
 ) -> Result<Packed, PublishError> {
     let limit_bytes = message_bytes_max.saturating_sub(HEADROOM_BYTES);
+    for (index, event) in events.iter().enumerate() {
+        let size_bytes = encoded_bytes(event.text);
+        if size_bytes > limit_bytes {
+            return Err(PublishError::EventTooLarge { index, size_bytes, limit_bytes });
+        }
+    }
     let bodies = |schema| bodies(matches, events, schema);
     let mut packed = Packed {
         parcels: Vec::new(),

@@ -245,3 +245,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_event_that_nobody_wants_may_not_be_larger_either() {
+    let body = body(&["x".repeat(70_000)], "");
+    let refused = pack_all(&body, Vec::new(), 65_536).expect_err("too large");
+    assert!(matches!(refused, PublishError::EventTooLarge { index: 0, .. }), "{refused}");
+}
