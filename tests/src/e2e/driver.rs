@@ -124,7 +124,7 @@ fn report(failed: &Failures) -> String {
     let mut text = String::new();
     for (name, error) in failed {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n---- {name} ----\n{error:?}\n");
+        let _ = write!(text, "\n---- {name} ----\n{error:#}\n");
     }
     text
 }
