@@ -97,7 +97,9 @@ impl Refusal {
     /// The refusal with all its details and the next step, several lines.
     pub fn explain(&self) -> String {
         let mut text = self.headline();
-        for Detail { code, message } in &self.details {
+        // A single problem often stands in the sentence already.
+        let told = |detail: &&Detail| !self.message.contains(&detail.message);
+        for Detail { code, message } in self.details.iter().filter(told) {
             let code = if code.is_empty() { String::new() } else { format!("{code}: ") };
             // Writing to a string cannot fail.
             let _ = write!(text, "\n  - {code}{message}");
@@ -160,6 +162,14 @@ mod tests {
             text,
             "BadRequest (HTTP 400): 2 problems\n  - InvalidValue: $.properties.x: out of range"
         );
+    }
+
+    #[test]
+    fn a_problem_is_told_once() {
+        let body = r#"{"error":{"code":"A","message":"The document has a problem: x is bad.",
+            "details":[{"code":"B","message":"x is bad"}]}}"#;
+        let text = Refusal::from_answer(400, body).explain();
+        assert_eq!(text, "A (HTTP 400): The document has a problem: x is bad.");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Elapsed time is measured with `tokio::time::Instant` instead, which tests can pause.
 
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
 
 /// The current date and time, UTC.
 #[expect(
@@ -14,15 +14,33 @@ pub fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
-/// The current date and time as events carry it, such as `2030-01-02T03:04:05.678Z`.
+/// The current date and time as events carry it.
 pub fn now_rfc3339() -> String {
-    let now = now();
-    let to_ms = now.replace_nanosecond(now.nanosecond() / 1_000_000 * 1_000_000).unwrap_or(now);
-    to_ms.format(&Rfc3339).unwrap_or_else(|_| to_ms.to_string())
+    rfc3339(now())
+}
+
+/// A date and time, UTC, such as `2030-01-02T03:04:05.670Z`.
+fn rfc3339(time: OffsetDateTime) -> String {
+    let format =
+        format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    time.format(format).unwrap_or_else(|_| time.to_string())
 }
 
 /// A random id for an event that was given none.
 #[expect(clippy::disallowed_methods, reason = "the command line's one source of ids")]
 pub fn random_id() -> String {
     uuid::Uuid::new_v4().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn milliseconds_are_always_there() {
+        assert_eq!(rfc3339(datetime!(2030-01-02 03:04:05.67 UTC)), "2030-01-02T03:04:05.670Z");
+        assert_eq!(rfc3339(datetime!(2030-01-02 03:04:05 UTC)), "2030-01-02T03:04:05.000Z");
+    }
 }

@@ -105,7 +105,19 @@ impl Run<'_> {
             seen
         };
         let dead_letters = DeadLetters::of(self.connection, &self.dead_letter_prefix());
-        let (seen, dead_letter) = tokio::join!(follow, dead_letters.wait(deadline));
+        let dead_letter = async {
+            let found = dead_letters.wait(deadline).await;
+            if found.is_ok() {
+                let since_s = published.elapsed().as_secs_f64();
+                let place = format!("s3://{}/", self.connection.dead_letter_bucket);
+                self.progress.line(&format!(
+                    "  {since_s:>5.1} s  {:<14} dead letter in {place}",
+                    "dead-lettered"
+                ));
+            }
+            found
+        };
+        let (seen, dead_letter) = tokio::join!(follow, dead_letter);
         drop(step);
         self.judge(&seen, dead_letter)
     }

@@ -285,6 +285,8 @@ fn follow(line: &str, step: &Step, diagnostics: &mut Vec<String>) {
             let count = |kind: &str| message["changes"][kind].as_u64().unwrap_or(0);
             step.total(count("add") + count("change") + count("remove"));
         }
+        // Data sources are read while planning; the count is of changes.
+        Some("apply_start" | "apply_complete") if message["hook"]["action"] == "read" => {}
         Some("apply_start") => step.detail(resource()),
         Some("apply_complete") => step.advance(resource()),
         Some("diagnostic") if message["@level"] == "error" => {
