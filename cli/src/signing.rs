@@ -11,6 +11,10 @@ use time::OffsetDateTime;
 /// API Gateway's name in a signature.
 const SERVICE: &str = "execute-api";
 
+/// Works with every way of signing in that the AWS CLI knows, of which this program knows only some.
+const HINT: &str = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; after signing in with the \
+                    AWS CLI, run: eval \"$(aws configure export-credentials --format env)\"";
+
 /// Signs requests with the caller's AWS identity (environment, profile, container or instance role).
 #[derive(Clone, Debug)]
 pub struct Signer {
@@ -30,9 +34,8 @@ impl Signer {
         let region = region_of(url).or_else(from_environment).ok_or_else(|| {
             anyhow!("no AWS region: {url} does not name one; set AWS_REGION or a profile with one")
         })?;
-        let credentials = config.credentials_provider().ok_or_else(|| {
-            anyhow!("no AWS credentials: sign in, set AWS_PROFILE, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
-        })?;
+        let credentials =
+            config.credentials_provider().ok_or_else(|| anyhow!("no AWS credentials: {HINT}"))?;
         Ok(Self { region, credentials })
     }
 
@@ -48,9 +51,9 @@ impl Signer {
         body: &[u8],
         now: OffsetDateTime,
     ) -> anyhow::Result<Vec<(String, String)>> {
-        let credentials = self.credentials.provide_credentials().await.context(
-            "AWS credentials could not be had: sign in (`aws login`, `aws sso login`), or set AWS_PROFILE",
-        )?;
+        let credentials = self.credentials.provide_credentials().await;
+        let credentials =
+            credentials.with_context(|| format!("AWS credentials could not be had: {HINT}"))?;
         let identity = credentials.into();
         let parameters = v4::SigningParams::builder()
             .identity(&identity)
