@@ -9,7 +9,10 @@ use super::{Attempts, retry::EndReason};
 use crate::{subscription::SubscriptionKey, time::Timestamp};
 
 /// How long a state outlives its delivery, so that late copies of the message still find it.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+const KEPT_FOR: Duration = Duration::from_secs(48 * 60 * 60);
+
+/// The longest that any delivery may live: the namespace profile's time-to-live.
+const LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The state of one failing delivery. A delivery that succeeds at once never has one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,15 +56,18 @@ pub enum Standing {
 }
 
 impl DeliveryState {
-    /// When the table may forget it: a day after the last moment a copy could matter.
+    /// When the table may forget it: two days after the last moment a copy could matter.
+    ///
+    /// While a delivery waits for its endpoint, nothing is written for days. Forgotten before its
+    /// life is over, it would count its attempts anew.
     pub fn forget_at(&self) -> Timestamp {
         let last = match self.standing {
-            Standing::Waiting { due } => due,
+            Standing::Waiting { due } => due.max(self.publish_time + LIFE_MAX),
             Standing::Ending { at, .. } => at,
             Standing::Ended | Standing::Delivered => {
                 self.attempts.last_at.unwrap_or(self.publish_time)
             }
         };
-        last + KEPT_FOR + KEPT_FOR
+        last + KEPT_FOR
     }
 }
