@@ -73,13 +73,25 @@ async fn send_back(context: &Context, due: Vec<Parked>) -> usize {
         };
         let sent = context.sender.send(Queue::Retry(parked.shard), vec![message]).await.pop();
         if let Some(Ok(())) = sent {
-            if let Err(error) = context.parking.remove(&parked).await {
-                tracing::warn!(delivery.id = %parked.id, error = %chain(&error), "sent, not removed");
-            }
+            remove(context, &parked).await;
             return true;
         }
         tracing::error!(delivery.id = %parked.id, "a parked delivery was not sent back; next minute");
         false
     }));
     all.await.into_iter().filter(|sent| *sent).count()
+}
+
+/// Removes what was sent. What can't be removed in two tries is left to expire: sending it again
+/// every minute until it can would be worse.
+async fn remove(context: &Context, parked: &Parked) {
+    for last in [false, true] {
+        match context.parking.remove(parked).await {
+            Ok(()) => return,
+            Err(error) if last => {
+                tracing::warn!(delivery.id = %parked.id, error = %chain(&error), "sent, not removed");
+            }
+            Err(_) => {}
+        }
+    }
 }
