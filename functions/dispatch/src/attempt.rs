@@ -47,16 +47,21 @@ pub async fn attempt(context: &Context, works: Vec<Work>) -> Made {
     };
     let ended_at = context.clock.now();
 
-    if answer.outcome == Outcome::Delivered {
-        succeed(context, &works, began_at, ended_at).await;
-    }
+    let times = (began_at, ended_at);
+    let not_before = match answer.outcome {
+        Outcome::Delivered => {
+            succeed(context, &works, began_at, ended_at).await;
+            None
+        }
+        _ => note_failure(context, &works, answer, times).await,
+    };
     let ids = works.iter().map(|work| work.delivery.id).collect();
     let late = late.map(|answer| Late { answer, ids, subscription, began_at });
     let settled = works.into_iter().map(|work| async move {
         let record = work.record.clone();
         let settled = match answer.outcome {
             Outcome::Delivered => settle::delivered(context, work).await,
-            _ => fail(context, work, answer, began_at, ended_at).await,
+            _ => fail(context, work, answer, times, not_before).await,
         };
         (record, settled)
     });
@@ -85,18 +90,10 @@ async fn fail(
     context: &Context,
     mut work: Work,
     answer: Answer,
-    began_at: Timestamp,
-    ended_at: Timestamp,
+    (began_at, ended_at): (Timestamp, Timestamp),
+    not_before: Option<Timestamp>,
 ) -> Settled {
     work.delivery.attempts = work.delivery.attempts.with(began_at, answer.outcome, answer.status);
-    let failed = Failed {
-        attempt: (work.delivery.id, work.delivery.attempts.made),
-        began_at,
-        ended_at,
-        answer,
-        last_success_at: context.healths.last_success_at(&work.subscription),
-    };
-    let not_before = note_failure(context, &work, failed).await;
     let failure = Failure {
         attempts: work.delivery.attempts.made,
         first_attempt_at: work.delivery.attempts.first_at.unwrap_or(began_at),
@@ -117,15 +114,25 @@ async fn fail(
     }
 }
 
-/// Tells the endpoint's health of a failure; answers until when the endpoint waits.
+/// Tells the endpoint's health that a request failed, once for all deliveries in it; answers until
+/// when the endpoint waits.
 ///
 /// Where many attempts fail at once, some may find the health written by others every time. They go
 /// on with what their own outcome asks for: the delivery's state is what must not be missing.
-async fn note_failure(context: &Context, work: &Work, failed: Failed) -> Option<Timestamp> {
+async fn note_failure(
+    context: &Context,
+    works: &[Work],
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+) -> Option<Timestamp> {
+    let work = works.first()?;
+    let delivery = work.delivery.id;
+    let last_success_at = context.healths.last_success_at(&work.subscription);
+    let failed = Failed { delivery, began_at, ended_at, answer, last_success_at };
     let durations = &context.settings.probation;
     let changed = context
         .healths
-        .change(&work.subscription, failed.ended_at, |health| {
+        .change(&work.subscription, ended_at, |health| {
             probation::after_failure(health, durations, failed)
         })
         .await;
@@ -137,7 +144,7 @@ async fn note_failure(context: &Context, work: &Work, failed: Failed) -> Option<
                 error = %chain(&error),
                 "a failure was not noted in the endpoint's health",
             );
-            durations.of(failed.answer.outcome).map(|wait| failed.ended_at + wait)
+            durations.of(answer.outcome).map(|wait| ended_at + wait)
         }
     }
 }

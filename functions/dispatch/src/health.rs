@@ -18,7 +18,7 @@ use uuid::Uuid;
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// How often a conditional write is tried against others that write too.
-const WRITES_MAX: usize = 5;
+const WRITES_MAX: usize = 20;
 
 /// Healths kept in memory, at most; beyond it all are forgotten and read again.
 const KEPT_MAX: usize = 10_000;
@@ -35,6 +35,8 @@ struct Page {
     health: Health,
     last_success_at: Option<Timestamp>,
     admitted: (i64, u64),
+    /// Whose turn it is to write: within one instance nobody writes against another.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl HealthBook {
@@ -72,6 +74,8 @@ impl HealthBook {
         now: Timestamp,
         change: impl Fn(&Health) -> Option<Health>,
     ) -> Result<Health, PortError> {
+        let turn = self.turn(subscription.uid);
+        let _turn = turn.lock().await;
         let mut health = self.look(subscription, now).await?;
         for _ in 0..WRITES_MAX {
             let Some(next) = change(&health) else { return Ok(health) };
@@ -139,6 +143,11 @@ impl HealthBook {
         let health = self.table.load(&subscription.key, subscription.uid).await?;
         self.keep(subscription.uid, now, health.clone());
         Ok(health)
+    }
+
+    fn turn(&self, uid: Uuid) -> Arc<tokio::sync::Mutex<()>> {
+        let mut pages = self.pages.lock().expect("no panic while held");
+        Arc::clone(&pages.entry(uid).or_default().turn)
     }
 
     fn page(&self, uid: Uuid) -> Page {

@@ -96,8 +96,9 @@ pub struct Health {
     pub probe: Option<Probe>,
     /// When a success last ended a wait.
     pub recovered_at: Option<Timestamp>,
-    /// The last attempt that was counted, so that a write that is repeated counts once.
-    pub counted: Option<(Uuid, u32)>,
+    /// The last request that was counted, by its first delivery and when it began, so that a write
+    /// that is repeated counts once.
+    pub counted: Option<(Uuid, Timestamp)>,
     /// Counts its writes; a write names the one it has read.
     #[serde(skip)]
     pub revision: u64,
@@ -171,9 +172,8 @@ pub fn admit(
         };
     }
     match health.probe {
-        Some(probe) if probe.delivery != delivery && now < probe.lease_until => {
-            Admission::Wait { until: look_again }
-        }
+        // A second copy of the probing delivery waits too: one request probes, not two.
+        Some(probe) if now < probe.lease_until => Admission::Wait { until: look_again },
         _ => Admission::Probe(Health {
             probe: Some(Probe { delivery, lease_until: now + PROBE_LEASE }),
             ..health.clone()
@@ -196,8 +196,8 @@ fn ends_events(wait: Wait, rules: Rules<'_>) -> bool {
 /// A failed attempt, as the health sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed {
-    /// The delivery and the number of its attempt.
-    pub attempt: (Uuid, u32),
+    /// The delivery, or the first of those that went out together: one request fails once.
+    pub delivery: Uuid,
     /// When it began.
     pub began_at: Timestamp,
     /// When it ended.
@@ -212,11 +212,12 @@ pub struct Failed {
 /// The health after a failed attempt; `None` if there is nothing to write: this attempt was counted
 /// already, or it was under way when the endpoint was found unhealthy and lengthens no wait.
 pub fn after_failure(health: &Health, durations: &Durations, failed: Failed) -> Option<Health> {
-    if health.counted == Some(failed.attempt) {
+    let request = (failed.delivery, failed.began_at);
+    if health.counted == Some(request) {
         return None;
     }
     let mut next = health.clone();
-    next.counted = Some(failed.attempt);
+    next.counted = Some(request);
     let broken = failed.last_success_at.zip(health.last_failure_at);
     if health.wait.is_none() && broken.is_some_and(|(success, failure)| success > failure) {
         next.failures_in_row = 0;
@@ -298,8 +299,8 @@ mod tests {
     /// A failure of a delivery of its own, that took no time.
     fn failed(number: u128, seconds: u64, answer: Answer) -> Failed {
         let (began_at, ended_at) = (at(seconds), at(seconds));
-        let attempt = (Uuid::from_u128(number), 1);
-        Failed { attempt, began_at, ended_at, answer, last_success_at: None }
+        let delivery = Uuid::from_u128(number);
+        Failed { delivery, began_at, ended_at, answer, last_success_at: None }
     }
 
     fn after(health: &Health, failed: Failed) -> Health {
@@ -365,6 +366,7 @@ mod tests {
     fn an_attempt_counts_once() {
         let once = after(&Health::default(), failed(1, 0, status(500)));
         assert_eq!(after_failure(&once, &Durations::default(), failed(1, 0, status(500))), None);
+        assert_eq!(after(&once, failed(1, 1, status(500))).failures_in_row, 2, "made once more");
     }
 
     #[test]
@@ -394,7 +396,12 @@ mod tests {
             panic!("nobody probes");
         };
         assert_eq!(admitted(&claimed, 10, 2), Admission::Wait { until: at(13) });
-        assert!(matches!(admitted(&claimed, 11, 1), Admission::Probe(_)), "the prober itself may");
+        let second_copy = admitted(&claimed, 11, 1);
+        assert_eq!(
+            second_copy,
+            Admission::Wait { until: at(14) },
+            "a copy of the prober waits too"
+        );
         assert!(matches!(admitted(&claimed, 70, 2), Admission::Probe(_)), "its lease is over");
     }
 

@@ -93,13 +93,8 @@ pub fn play(question: &Question<'_>) -> Timeline {
             break End::Delivered;
         }
         now = now + takes(answer);
-        let failed = Failed {
-            attempt: (id, attempts.made),
-            began_at,
-            ended_at: now,
-            answer,
-            last_success_at: None,
-        };
+        let failed =
+            Failed { delivery: id, began_at, ended_at: now, answer, last_success_at: None };
         let next = probation::after_failure(&health, question.durations, failed);
         health = next.unwrap_or(health);
         let failure = Failure {
