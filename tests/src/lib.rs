@@ -1,3 +1,4 @@
 //! What the tests share.
 
 pub mod e2e;
+pub mod sim;

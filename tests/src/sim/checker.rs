@@ -1,0 +1,235 @@
+//! What must hold in every world, whatever its scenario.
+//!
+//! A delivery is *disturbed* when SQS handed one of its messages over twice, a call about it failed,
+//! or a function died with it in hand. Then attempts and ends may repeat, because nothing that
+//! happens once can be told from something that happened but was not noted. What holds even then:
+//! it ends, no attempt comes before it is due, none in a wait, none beyond its limits.
+
+mod health;
+pub mod model;
+mod records;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use gridpost::{
+    delivery::{outcome::Outcome, state::Standing},
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::Topic,
+};
+use uuid::Uuid;
+
+use super::{history::Request, world::Remains};
+
+/// Clocks are read to the millisecond; what rounds may be off by so much.
+const ROUNDING: Duration = Duration::from_millis(5);
+
+/// A check of one world.
+struct Check<'a> {
+    remains: &'a Remains,
+    owners: BTreeMap<SubscriptionKey, (&'a Topic, &'a EventSubscription)>,
+    requests: BTreeMap<Uuid, Vec<&'a Request>>,
+    /// What may lie between a decision and the request that follows it.
+    slack: Duration,
+    failures: Vec<String>,
+}
+
+/// Everything that is wrong with a world.
+pub fn check(remains: &Remains) -> Vec<String> {
+    let mut check = Check {
+        remains,
+        owners: BTreeMap::new(),
+        requests: BTreeMap::new(),
+        slack: remains.latency_max * 15 + Duration::from_millis(200),
+        failures: remains.history.violations.clone(),
+    };
+    for (topic, subscriptions) in &remains.topics {
+        for subscription in subscriptions {
+            check.owners.insert(subscription.key.clone(), (topic, subscription));
+        }
+    }
+    for request in &remains.history.requests {
+        let in_it: BTreeSet<_> = request.deliveries.iter().collect();
+        for delivery in in_it {
+            check.requests.entry(*delivery).or_default().push(request);
+        }
+    }
+    check.nothing_left();
+    check.requests_in_bounds();
+    for delivery in remains.history.accepted.keys() {
+        check.delivery(*delivery);
+    }
+    for (_, subscription) in check.owners.clone().into_values() {
+        health::check(&mut check, subscription);
+    }
+    records::check(&mut check);
+    check.failures
+}
+
+impl<'a> Check<'a> {
+    fn fail(&mut self, what: String) {
+        if self.failures.len() < 20 {
+            self.failures.push(what);
+        }
+    }
+
+    fn is_disturbed(&self, delivery: Uuid) -> bool {
+        self.remains.history.disturbed.contains_key(&delivery)
+    }
+
+    /// When its time-to-live ends.
+    fn expires_at(&self, delivery: Uuid) -> Timestamp {
+        let accepted = &self.remains.history.accepted[&delivery];
+        let minutes = self.owners[&accepted.subscription].1.retry_policy.time_to_live_minutes;
+        accepted.publish_time + Duration::from_secs(u64::from(minutes) * 60)
+    }
+
+    fn requests_of(&self, delivery: Uuid) -> Vec<&'a Request> {
+        self.requests.get(&delivery).cloned().unwrap_or_default()
+    }
+
+    fn nothing_left(&mut self) {
+        for (queue, body) in &self.remains.in_queues {
+            self.fail(format!("still in {queue:?} after {:?}: {body:.200}", self.remains.lasted));
+        }
+        for delivery in &self.remains.parked {
+            if !self.is_disturbed(*delivery) {
+                self.fail(format!("{delivery} is parked for ever"));
+            }
+        }
+        for state in &self.remains.states {
+            let over = matches!(state.standing, Standing::Ended | Standing::Delivered);
+            let orphan = self.remains.history.deleted.contains_key(&state.subscription);
+            if !over && !orphan && !self.is_disturbed(state.id) {
+                self.fail(format!("{} is over, but its state says {:?}", state.id, state.standing));
+            }
+        }
+    }
+
+    fn requests_in_bounds(&mut self) {
+        for request in &self.remains.history.requests {
+            let (_, subscription) = self.owners[&request.subscription];
+            let batching = subscription.batching();
+            let most = batching.max_events as usize;
+            if request.events > most {
+                let events = request.events;
+                self.fail(format!("a request carries {events} events, more than {most}"));
+            }
+            let joined = request.deliveries.len() > 1;
+            if joined && request.events_bytes > batching.preferred_kilobytes as usize * 1_024 {
+                let bytes = request.events_bytes;
+                self.fail(format!("a request joins {bytes} bytes, beyond its target"));
+            }
+        }
+    }
+
+    fn delivery(&mut self, delivery: Uuid) {
+        let requests = self.requests_of(delivery);
+        let mut seen: BTreeSet<u32> = BTreeSet::new();
+        for (index, request) in requests.iter().enumerate() {
+            self.within_limits(delivery, request);
+            self.after_its_due_time(delivery, request, &requests[..index]);
+            if !seen.insert(request.number) && !self.is_disturbed(delivery) {
+                self.fail(format!("attempt {} of {delivery} was made twice", request.number));
+            }
+        }
+        self.ends(delivery, &requests);
+    }
+
+    fn within_limits(&mut self, delivery: Uuid, request: &Request) {
+        let (_, subscription) = self.owners[&request.subscription];
+        let most = subscription.retry_policy.max_attempts;
+        if request.number > most {
+            self.fail(format!("attempt {} of {delivery}, of at most {most}", request.number));
+        }
+        let expires_at = self.expires_at(delivery);
+        if request.began_at >= expires_at + self.slack {
+            let at = request.began_at;
+            self.fail(format!(
+                "{delivery} was attempted at {at}, after its life ended {expires_at}"
+            ));
+        }
+    }
+
+    fn after_its_due_time(&mut self, delivery: Uuid, request: &Request, earlier: &[&Request]) {
+        let number = request.number;
+        if number == 1 {
+            return;
+        }
+        let (topic, subscription) = self.owners[&request.subscription];
+        let expires_at = self.expires_at(delivery);
+        let firsts: Vec<_> = earlier.iter().filter(|made| made.number == 1).collect();
+        let dues = earlier.iter().filter(|made| made.number == number - 1).filter_map(|before| {
+            let (ended_at, answer) = before.heard?;
+            let due = |first: &&&Request| {
+                let times = (first.began_at, ended_at, expires_at);
+                model::due(topic, subscription, times, answer)
+            };
+            firsts.iter().filter_map(due).min()
+        });
+        match dues.min() {
+            Some(due) if request.began_at + ROUNDING < due => self.fail(format!(
+                "attempt {number} of {delivery} at {}, due no sooner than {due}",
+                request.began_at,
+            )),
+            Some(_) => {}
+            None => self.fail(format!(
+                "attempt {number} of {delivery} at {}, but nothing asked for it",
+                request.began_at,
+            )),
+        }
+    }
+
+    /// It ends, and only once.
+    fn ends(&mut self, delivery: Uuid, requests: &[&Request]) {
+        let history = &self.remains.history;
+        let accepted = &history.accepted[&delivery];
+        let heard = |made: &&&Request| {
+            made.heard.filter(|(_, answer)| answer.outcome == Outcome::Delivered)
+        };
+        let delivered: Vec<_> = requests.iter().filter_map(|made| heard(&made)).collect();
+        let answered_late = requests
+            .iter()
+            .filter_map(|made| made.answered)
+            .any(|(_, answer)| answer.outcome == Outcome::Delivered);
+        let records = history.dead_letters.values().filter(|found| found.delivery == delivery);
+        let records = records.count();
+        let drops = history.drops.iter().filter(|found| found.delivery == delivery).count();
+        if delivered.is_empty() && !answered_late && records == 0 && drops == 0 {
+            self.fail(format!("{delivery} to {} never ended: it is lost", accepted.subscription));
+        }
+        if self.is_disturbed(delivery) {
+            return;
+        }
+        let events = accepted.events.len();
+        if records != 0 && records != events {
+            self.fail(format!("{delivery} has {events} events, {records} dead letters"));
+        }
+        let ends = delivered.len() + records / events + drops;
+        if ends > 1 {
+            self.fail(format!(
+                "{delivery} ended {ends} times: {} delivered, {records} dead letters, {drops} drops",
+                delivered.len(),
+            ));
+        }
+        self.nothing_after_its_end(delivery, requests);
+    }
+
+    fn nothing_after_its_end(&mut self, delivery: Uuid, requests: &[&Request]) {
+        let Some(last) = requests.last() else { return };
+        for before in &requests[..requests.len() - 1] {
+            let (topic, subscription) = self.owners[&before.subscription];
+            let late = before.heard_late.filter(|at| *at + self.slack < last.began_at);
+            let over = before.heard.is_some_and(|(_, answer)| {
+                answer.outcome == Outcome::Delivered
+                    || model::follows(topic, subscription, answer) == model::Follows::End
+            });
+            if over || late.is_some() {
+                self.fail(format!("{delivery} was attempted at {} after its end", last.began_at));
+            }
+        }
+    }
+}

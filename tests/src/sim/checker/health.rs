@@ -1,0 +1,177 @@
+//! No attempt during a wait but the one probe: what probation and delayed delivery demand at least.
+//!
+//! This model of an endpoint's health is built from requests and answers alone. Where order or
+//! knowledge is uncertain (answers that cross, a write that failed) it assumes the shorter wait, so
+//! whatever it forbids is forbidden.
+
+use std::time::Duration;
+
+use gridpost::{
+    delivery::outcome::{Answer, Outcome},
+    subscription::EventSubscription,
+    time::Timestamp,
+};
+
+use super::{Check, model};
+use crate::sim::history::Request;
+
+/// For so long an instance believes what it has read.
+const CACHE: Duration = Duration::from_secs(2);
+
+/// For so long nobody else probes.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// A fault this long after an answer may have kept it from being noted.
+const NOTING: Duration = Duration::from_secs(15);
+
+#[derive(Clone, Copy)]
+struct Wait {
+    /// When it began at the earliest.
+    since: Timestamp,
+    /// When it certainly had begun.
+    known_at: Timestamp,
+    until: Timestamp,
+}
+
+#[derive(Default)]
+struct Model {
+    wait: Option<Wait>,
+    /// Where a wait was lifted though the endpoint's stored health may still have it.
+    doubtful_since: Option<Timestamp>,
+    probe_began_at: Option<Timestamp>,
+    /// Failures in a row: at least, and at most.
+    streak: (usize, usize),
+    level: usize,
+    /// Whether delayed delivery may have begun, but not for sure.
+    unsure: bool,
+    last_success_at: Option<Timestamp>,
+}
+
+enum Event<'a> {
+    Ends(&'a Request, Answer),
+    Begins(&'a Request),
+}
+
+/// Checks the requests to one subscription's endpoint.
+pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
+    let history = &check.remains.history;
+    let requests = history.requests.iter().filter(|made| made.subscription == subscription.key);
+    let mut events = Vec::new();
+    for (number, request) in requests.enumerate() {
+        events.push((request.began_at, 1, number, Event::Begins(request)));
+        if let Some((at, answer)) = request.heard {
+            events.push((at, 0, number, Event::Ends(request, answer)));
+        }
+        if let Some(at) = request.heard_late {
+            events.push((at, 0, number, Event::Ends(request, Answer::of_status(200, None))));
+        }
+    }
+    events.sort_by_key(|(at, kind, number, _)| (*at, *kind, *number));
+    let faults = history.health_faults.get(&subscription.uid).map_or(&[][..], Vec::as_slice);
+    let mut model = Model::default();
+    for (at, _, _, event) in events {
+        match event {
+            Event::Begins(request) => model.begins(check, request),
+            Event::Ends(request, answer) => {
+                let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING);
+                if answer.outcome == Outcome::Delivered {
+                    model.succeeds(request, at, check.slack, doubtful);
+                } else {
+                    model.fails(request, at, answer, check.slack, doubtful);
+                }
+            }
+        }
+    }
+}
+
+impl Model {
+    fn begins(&mut self, check: &mut Check<'_>, request: &Request) {
+        let Some(wait) = self.wait else { return };
+        let at = request.began_at;
+        if at < wait.until {
+            if at > wait.known_at + CACHE + check.slack {
+                check.fail(format!(
+                    "a request to {} at {at}, though nothing may be attempted from {} to {}",
+                    request.subscription, wait.since, wait.until,
+                ));
+            }
+            return;
+        }
+        match self.probe_began_at {
+            Some(probe) if at + check.slack < probe + LEASE => check.fail(format!(
+                "a second request to {} at {at}, though the probe of {probe} is under way",
+                request.subscription,
+            )),
+            _ => self.probe_began_at = Some(at),
+        }
+    }
+
+    fn succeeds(&mut self, request: &Request, at: Timestamp, slack: Duration, doubtful: bool) {
+        // An answer that crosses a success may be counted after it.
+        self.streak = (0, 0);
+        self.last_success_at = self.last_success_at.max(Some(at));
+        let Some(wait) = self.wait else { return };
+        if request.began_at >= wait.known_at {
+            self.lift(wait, doubtful);
+        } else if request.began_at + slack >= wait.since || at <= wait.known_at + slack {
+            self.lift(wait, true);
+        }
+    }
+
+    fn lift(&mut self, wait: Wait, doubtful: bool) {
+        self.doubtful_since = if doubtful { Some(wait.since) } else { None };
+        (self.wait, self.probe_began_at, self.level) = (None, None, 0);
+        self.unsure = false;
+    }
+
+    fn fails(
+        &mut self,
+        request: &Request,
+        at: Timestamp,
+        answer: Answer,
+        slack: Duration,
+        doubtful: bool,
+    ) {
+        let probed = self.wait.is_some_and(|wait| request.began_at >= wait.until);
+        if probed {
+            self.probe_began_at = None;
+        }
+        let crossed = self.last_success_at.is_some_and(|success| at <= success + slack);
+        self.streak.0 += usize::from(!crossed && !doubtful);
+        self.streak.1 += 1;
+        let unhealthy = model::unhealthy_after();
+        if self.level == 0 && self.streak.1 >= unhealthy && self.streak.0 < unhealthy {
+            self.unsure = true;
+        }
+        if doubtful {
+            // The endpoint's stored health may know of it or not.
+            let since = self.wait.map_or(at, |wait| wait.since);
+            self.doubtful_since = self.doubtful_since.or(Some(since));
+            if probed {
+                self.wait = None;
+            }
+            return;
+        }
+        let mut wait_s = model::probation_s(answer.outcome);
+        let deeper = probed && self.level > 0;
+        if deeper || (self.level == 0 && self.streak.0 >= unhealthy && !self.unsure) {
+            self.level += 1;
+            wait_s = wait_s.max(model::delayed_wait_s(self.level));
+        }
+        self.wait_until(at, wait_s, probed);
+    }
+
+    fn wait_until(&mut self, at: Timestamp, wait_s: i64, probed: bool) {
+        let until = Timestamp::from_millis(at.as_millis() + wait_s * 1_000);
+        let current = self.wait.filter(|_| !probed);
+        self.wait = match current {
+            Some(wait) if wait_s > 0 => Some(Wait { until: wait.until.max(until), ..wait }),
+            Some(wait) => Some(wait),
+            None if wait_s > 0 => {
+                let since = self.doubtful_since.take().unwrap_or(at);
+                Some(Wait { since, known_at: at, until })
+            }
+            None => None,
+        };
+    }
+}

@@ -1,0 +1,234 @@
+//! Dead letters and drops say what really happened.
+
+use std::time::Duration;
+
+use gridpost::{
+    delivery::{
+        outcome::{Answer, Outcome},
+        probation::ProbationPolicy,
+        profile::ProfileName,
+    },
+    subscription::DeliverySchema,
+    time::Timestamp,
+};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{Check, ROUNDING, model};
+use crate::sim::{
+    history::{DeadLetter, Request},
+    scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER},
+};
+
+/// What a record says, whatever its form.
+struct Said {
+    reason: String,
+    attempts: u64,
+    outcome: Option<String>,
+    status: Option<u64>,
+    publish_time: Option<String>,
+    last_at: Option<String>,
+}
+
+/// Checks every record and every drop.
+pub(super) fn check(check: &mut Check<'_>) {
+    let history = &check.remains.history;
+    for dead_letter in history.dead_letters.values() {
+        record(check, dead_letter);
+    }
+    let mut events = 0;
+    for drop in &history.drops {
+        let Some(accepted) = history.accepted.get(&drop.delivery) else {
+            check.fail(format!("a drop of nobody's delivery: {}", drop.reason));
+            continue;
+        };
+        events += accepted.events.len() as u64;
+        let subscription = &accepted.subscription;
+        let (_, settings) = check.owners[subscription];
+        match drop.reason.as_str() {
+            "SubscriptionDeleted" => {
+                if history.deleted.get(subscription).is_none_or(|at| drop.at < *at) {
+                    check.fail(format!("{} dropped: its subscription exists", drop.delivery));
+                }
+            }
+            "DeadLetterDestinationNotFound" | "DeadLetterDestinationUnavailable" => {
+                if settings.dead_letter.is_none() {
+                    check.fail(format!("{} dropped: {}", drop.delivery, drop.reason));
+                }
+            }
+            reason => {
+                if settings.dead_letter.is_some() {
+                    check.fail(format!("{} dropped instead of dead-lettered", drop.delivery));
+                }
+                let attempts = check.requests_of(drop.delivery).len() as u64;
+                let ended = (drop.delivery, drop.at, attempts);
+                self::reason(check, ended, reason);
+            }
+        }
+    }
+    if events != history.dropped_counted {
+        let counted = history.dropped_counted;
+        check.fail(format!("{events} events were logged as dropped, {counted} were counted"));
+    }
+}
+
+fn read(profile: ProfileName, schema: DeliverySchema, record: &Value) -> Said {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    if profile == ProfileName::Namespace {
+        let said = &record["deadLetterProperties"];
+        let reason = match said["deadletterreason"].as_str().unwrap_or_default() {
+            "Maximum delivery attempts was exceeded." => "MaxDeliveryAttemptsExceeded",
+            "Event time to live was exceeded." => "TimeToLiveExceeded",
+            _ => "UndeliverableDueTo",
+        };
+        return Said {
+            reason: reason.to_owned(),
+            attempts: said["deliveryattempts"].as_u64().unwrap_or(u64::MAX),
+            outcome: text(&said["deliveryresult"]),
+            status: None,
+            publish_time: text(&said["publishutc"]),
+            last_at: text(&said["deliveryattemptutc"]),
+        };
+    }
+    let get = |name: &str| match schema {
+        DeliverySchema::EventGridSchema => &record[name],
+        DeliverySchema::CloudEventSchemaV1_0 => &record[name.to_ascii_lowercase()],
+    };
+    Said {
+        reason: text(get("deadLetterReason")).unwrap_or_default(),
+        attempts: get("deliveryAttempts").as_u64().unwrap_or(u64::MAX),
+        outcome: text(get("lastDeliveryOutcome")),
+        status: get("lastHttpStatusCode").as_u64(),
+        publish_time: text(get("publishTime")),
+        last_at: text(get("lastDeliveryAttemptTime")),
+    }
+}
+
+fn record(check: &mut Check<'_>, dead_letter: &DeadLetter) {
+    let DeadLetter { delivery, at, record } = dead_letter;
+    let accepted = &check.remains.history.accepted[delivery];
+    let (topic, subscription) = check.owners[&accepted.subscription];
+    let said = read(topic.delivery_profile, subscription.delivery_schema, record);
+    if subscription.dead_letter.is_none() {
+        check.fail(format!("{delivery} is dead-lettered without a destination"));
+    }
+    if said.publish_time != Some(accepted.publish_time.to_iso_8601()) {
+        check.fail(format!(
+            "the dead letter of {delivery} has publish time {:?}",
+            said.publish_time
+        ));
+    }
+    let requests = check.requests_of(*delivery);
+    let numbers = requests.iter().map(|made| u64::from(made.number)).max().unwrap_or(0);
+    // A disturbed delivery may have made an attempt that nobody could note.
+    let disturbed = check.is_disturbed(*delivery);
+    if said.attempts > numbers || (said.attempts < numbers && !disturbed) {
+        let attempts = said.attempts;
+        check
+            .fail(format!("the dead letter of {delivery} says {attempts} attempts, not {numbers}"));
+    }
+    if !requests.iter().any(|made| says_so(&said, made)) && said.attempts > 0 {
+        check.fail(format!("the dead letter of {delivery} tells of no attempt made: {record}"));
+    }
+    if said.attempts == 0 && said.last_at.is_some() {
+        check.fail(format!("the dead letter of {delivery} was never attempted, but says when"));
+    }
+    let ended = (*delivery, *at, said.attempts);
+    let end = reason(check, ended, &said.reason);
+    let soonest = end.map(|end| end + Duration::from_secs(u64::from(DEAD_LETTER_DELAY_S)));
+    if soonest.is_some_and(|soonest| *at + ROUNDING < soonest) {
+        check.fail(format!("the dead letter of {delivery} was written too soon, at {at}"));
+    }
+    if end.is_some_and(|end| *at > end + GIVE_UP_AFTER * 2) && check.remains.calm {
+        check.fail(format!("the dead letter of {delivery} was written hours after it ended"));
+    }
+}
+
+/// Whether a record's last attempt is that request.
+fn says_so(said: &Said, made: &Request) -> bool {
+    let Some((_, answer)) = made.heard else { return false };
+    let outcome = said.outcome.as_deref();
+    let met = outcome == Some(answer.outcome.to_string().as_str())
+        || outcome == Some(Outcome::Probation.to_string().as_str());
+    let status = said.status.is_none() || said.status == answer.status.map(u64::from);
+    met && status && said.last_at == Some(made.began_at.to_iso_8601())
+}
+
+/// Whether a delivery that ended for that reason, before `at` and with so many attempts, could.
+/// Answers when it ended at the earliest.
+fn reason(
+    check: &mut Check<'_>,
+    (delivery, at, attempts): (Uuid, Timestamp, u64),
+    reason: &str,
+) -> Option<Timestamp> {
+    let accepted = &check.remains.history.accepted[&delivery];
+    let (topic, subscription) = check.owners[&accepted.subscription];
+    let requests = check.requests_of(delivery);
+    let last = requests.iter().filter_map(|made| made.heard.filter(|(ended, _)| *ended <= at));
+    let failures: Vec<(Timestamp, Answer)> =
+        last.filter(|(_, answer)| answer.outcome != Outcome::Delivered).collect();
+    let follows = |answer| model::follows(topic, subscription, answer);
+    let end = match reason {
+        "TimeToLiveExceeded" => {
+            let expires_at = check.expires_at(delivery);
+            (at + ROUNDING >= expires_at).then_some(expires_at)
+        }
+        "MaxDeliveryAttemptsExceeded" => {
+            let all = attempts >= u64::from(subscription.retry_policy.max_attempts);
+            let retried =
+                |found: &&(Timestamp, Answer)| matches!(follows(found.1), model::Follows::Retry(_));
+            failures.iter().filter(retried).map(|found| found.0).max().filter(|_| all)
+        }
+        "UndeliverableDueToProbationCausedByClientError" => probation_met(check, delivery, at),
+        reason if reason.starts_with("UndeliverableDueTo") => {
+            let ends = |found: &&(Timestamp, Answer)| {
+                follows(found.1) == model::Follows::End && names(reason, found.1)
+            };
+            let end = failures.iter().filter(ends).map(|found| found.0);
+            // A namespace record's sentence is the same for a probation.
+            let namespace = topic.delivery_profile == ProfileName::Namespace;
+            let met = namespace.then(|| probation_met(check, delivery, at)).flatten();
+            end.chain(met).min()
+        }
+        _ => None,
+    };
+    if end.is_none() {
+        check.fail(format!(
+            "{delivery} can't have ended at {at} with {attempts} attempts: {reason}"
+        ));
+    }
+    end
+}
+
+/// When a probation that ends events began that a delivery met before `at`.
+fn probation_met(check: &Check<'_>, delivery: Uuid, at: Timestamp) -> Option<Timestamp> {
+    let accepted = &check.remains.history.accepted[&delivery];
+    let (topic, subscription) = check.owners[&accepted.subscription];
+    if subscription.probation_policy == ProbationPolicy::Delay {
+        return None;
+    }
+    let requests = check.remains.history.requests.iter();
+    let here = requests.filter(|made| made.subscription == accepted.subscription);
+    let heard = here.filter_map(|made| made.heard);
+    let causes = heard.filter(|(ended, answer)| {
+        *ended <= at
+            && matches!(
+                answer.outcome,
+                Outcome::Unauthorized | Outcome::Forbidden | Outcome::NotFound
+            )
+            && model::follows(topic, subscription, *answer) == model::Follows::End
+    });
+    causes.map(|(ended, _)| ended.max(accepted.publish_time)).min()
+}
+
+fn names(reason: &str, answer: Answer) -> bool {
+    let by_outcome = match answer.outcome {
+        Outcome::BadRequest => "UndeliverableDueToHttpBadRequest",
+        Outcome::PayloadTooLarge => "UndeliverableDueToHttpPayloadTooLarge",
+        Outcome::Unauthorized => "UndeliverableDueToHttpUnauthorized",
+        Outcome::Forbidden => "UndeliverableDueToHttpForbidden",
+        Outcome::NotFound => "UndeliverableDueToHttpNotFound",
+        _ => "UndeliverableDueToClientError",
+    };
+    reason == by_outcome || reason == "UndeliverableDueTo"
+}

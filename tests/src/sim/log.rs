@@ -1,0 +1,88 @@
+//! Reads the handlers' log: a drop is counted and logged, and nowhere else to be seen.
+
+use std::{
+    fmt::{Debug, Write as _},
+    sync::{Arc, Mutex},
+};
+
+use gridpost::ports::Clock;
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+    span,
+};
+use uuid::Uuid;
+
+use super::{
+    clock::VirtualClock,
+    history::{Drop, History},
+};
+
+/// Takes warnings and errors of one world.
+pub struct LogReader {
+    /// The time.
+    pub clock: VirtualClock,
+    /// Where drops are noted.
+    pub history: Arc<Mutex<History>>,
+}
+
+#[derive(Default)]
+struct Line {
+    message: String,
+    delivery: Option<Uuid>,
+    reason: String,
+    rest: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = text,
+            "delivery.id" => self.delivery = text.parse().ok(),
+            "reason" => self.reason = text.trim_matches('"').to_owned(),
+            name => {
+                let _ = write!(self.rest, " {name}={text}");
+            }
+        }
+    }
+}
+
+impl Subscriber for LogReader {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::WARN)
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let at = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        history.trace(at, || format!("log: {} {}{}", line.message, line.reason, line.rest));
+        if line.message.starts_with("events dropped") {
+            match line.delivery {
+                Some(delivery) => history.drops.push(Drop { delivery, reason: line.reason, at }),
+                None => history.violation(at, "a drop was logged without its delivery"),
+            }
+        } else if line.message.contains("panicked") {
+            history.violation(at, format!("a handler panicked: {}", line.reason));
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}

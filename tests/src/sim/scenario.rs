@@ -1,0 +1,356 @@
+//! What is to happen in a world. [`mixed`] makes one from a seed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    time::Duration,
+};
+
+use gridpost::{
+    delivery::{
+        outcome::Outcome,
+        policy::RetryPolicy,
+        probation::ProbationPolicy,
+        profile::{ProfileName, Rule},
+    },
+    ports::Dice,
+    secret::Secret,
+    subscription::{
+        Batching, DeadLetterDestination, DeliverySchema, Endpoint, EventSubscription, Filter,
+        ProvisioningState, SubscriptionKey,
+    },
+    time::Timestamp,
+    topic::{InputSchema, Kind, Topic},
+};
+use uuid::Uuid;
+
+use super::{
+    clock::BEGINNING,
+    dice::SeededDice,
+    endpoint::{Reaction, Script},
+    faults::Plan,
+    queue::QueueSettings,
+};
+
+/// A world to be.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Topics with their event subscriptions.
+    pub topics: Vec<(Topic, Vec<EventSubscription>)>,
+    /// How their endpoints behave; those not named always succeed.
+    pub scripts: BTreeMap<SubscriptionKey, Script>,
+    /// What is published.
+    pub publishes: Vec<Publish>,
+    /// Event subscriptions that are deleted, and when.
+    pub deletions: Vec<(Timestamp, SubscriptionKey)>,
+    /// Buckets that do not exist.
+    pub missing_buckets: BTreeSet<String>,
+    /// When buckets refuse.
+    pub bucket_refuses: Vec<Range<Timestamp>>,
+    /// What goes wrong.
+    pub plan: Plan,
+    /// The queues.
+    pub queues: QueueSettings,
+    /// Above so many in flight, long waits are parked.
+    pub retry_in_flight_limit: u64,
+    /// Most invocations at the same time, for each queue.
+    pub concurrency: usize,
+    /// How often a fresh copy of a function is started though an idle one exists.
+    pub cold_starts: f64,
+    /// Whether waits have jitter.
+    pub jitter: bool,
+}
+
+/// The events of one delivery.
+#[derive(Clone, Debug)]
+pub struct Publish {
+    /// When.
+    pub at: Timestamp,
+    /// To whom.
+    pub to: SubscriptionKey,
+    /// The bytes of each event's data.
+    pub events: Vec<usize>,
+}
+
+/// The function's timeout, as deployed.
+pub const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
+
+/// How long dead letters wait for others, as deployed, in seconds.
+pub const DEAD_LETTER_DELAY_S: u32 = 300;
+
+/// When ended events are dropped because their destination refuses, as deployed.
+pub const GIVE_UP_AFTER: Duration = Duration::from_secs(4 * 60 * 60);
+
+impl Default for Scenario {
+    /// A calm world with nothing in it: no faults, no duplicates, no jitter.
+    fn default() -> Self {
+        Self {
+            topics: Vec::new(),
+            scripts: BTreeMap::new(),
+            publishes: Vec::new(),
+            deletions: Vec::new(),
+            missing_buckets: BTreeSet::new(),
+            bucket_refuses: Vec::new(),
+            plan: Plan { latency_max: Duration::from_millis(20), ..Plan::default() },
+            queues: QueueSettings {
+                retry_shards: 4,
+                visibility: DISPATCH_TIMEOUT + Duration::from_secs(30),
+                dead_letter_visibility: Duration::from_secs(360),
+                duplicates: 0.0,
+                late: 0.0,
+                in_flight_max: 120_000,
+            },
+            retry_in_flight_limit: 60_000,
+            concurrency: 10,
+            cold_starts: 0.0,
+            jitter: false,
+        }
+    }
+}
+
+impl Scenario {
+    /// Adds a topic of that profile with one event subscription, `s`, that `set` may change.
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: &str,
+        profile: ProfileName,
+        script: Option<Script>,
+        set: impl FnOnce(&mut EventSubscription),
+    ) -> Self {
+        let mut subscription = subscription(name, profile, self.topics.len() as u128 + 1);
+        set(&mut subscription);
+        if let Some(script) = script {
+            self.scripts.insert(subscription.key.clone(), script);
+        }
+        self.topics.push((topic(name, profile), vec![subscription]));
+        self
+    }
+
+    /// Publishes one event to subscription `s` of a topic, so many milliseconds after the beginning.
+    #[must_use]
+    pub fn publish(mut self, topic: &str, at_ms: u64, events: &[usize]) -> Self {
+        let at = BEGINNING + Duration::from_millis(at_ms);
+        self.publishes.push(Publish { at, to: key(topic), events: events.to_vec() });
+        self
+    }
+}
+
+fn key(topic: &str) -> SubscriptionKey {
+    SubscriptionKey { topic: topic.to_owned(), name: "s".to_owned() }
+}
+
+fn topic(name: &str, profile: ProfileName) -> Topic {
+    let kind = if profile == ProfileName::Namespace { Kind::Namespace } else { Kind::Custom };
+    Topic {
+        name: name.to_owned(),
+        kind,
+        input_schema: InputSchema::EventGridSchema,
+        disable_local_auth: false,
+        delivery_profile: profile,
+        keys: [Secret::new("a"), Secret::new("b")],
+        created_at: BEGINNING,
+        revision: 0,
+    }
+}
+
+fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscription {
+    EventSubscription {
+        key: key(topic),
+        uid: Uuid::from_u128(number),
+        endpoint: Endpoint::WebHook { url: Secret::new(format!("https://{topic}.example/hook")) },
+        batching: None,
+        filter: Filter::default(),
+        delivery_schema: DeliverySchema::EventGridSchema,
+        retry_policy: RetryPolicy::default_of(profile),
+        probation_policy: ProbationPolicy::EventGrid,
+        dead_letter: Some(DeadLetterDestination {
+            bucket: "dead-letters".to_owned(),
+            prefix: String::new(),
+        }),
+        labels: Vec::new(),
+        expires_at: None,
+        provisioning_state: ProvisioningState::Succeeded,
+        created_at: BEGINNING,
+    }
+}
+
+/// A world of many kinds, chosen by a seed.
+pub fn mixed(seed: u64) -> Scenario {
+    let dice = SeededDice::new(seed);
+    let mut scenario = Scenario { jitter: dice.chance(0.8), ..Scenario::default() };
+    for number in 0..dice.number(1..5) {
+        let profile = dice.choose(&[
+            ProfileName::Basic,
+            ProfileName::Basic,
+            ProfileName::Basic2021,
+            ProfileName::Namespace,
+        ]);
+        let name = format!("topic-{number}");
+        let script = script(&dice);
+        scenario = scenario.with(&name, profile, script, |subscription| {
+            set_subscription(&dice, profile, subscription);
+        });
+        let batched = scenario.topics.last().and_then(|(_, all)| all[0].batching);
+        scenario.publishes.extend(publishes(&dice, &name, batched));
+        if dice.chance(0.05) {
+            let at = BEGINNING + dice.millis(0..3_600_000);
+            scenario.deletions.push((at, key(&name)));
+        }
+    }
+    set_world(&dice, &mut scenario);
+    scenario
+}
+
+fn failure(dice: &SeededDice) -> Reaction {
+    let transport =
+        [Outcome::SocketError, Outcome::ResolutionError, Outcome::SocketError, Outcome::TimedOut];
+    match dice.number(0..12) {
+        0 => Reaction::NEVER,
+        1 => Reaction::failing(dice.choose(&transport[..3])),
+        2 => Reaction::status(200).after(dice.millis(31_000..240_000)),
+        3 => Reaction::status(dice.choose(&[401, 403, 404, 410])),
+        4 => Reaction::status(dice.choose(&[400, 413, 414])),
+        5 => Reaction::status(429).with_retry_after(dice.number(0..900)),
+        6 => Reaction::status(503).with_retry_after(dice.number(0..200_000)),
+        7 => Reaction::status(dice.choose(&[408, 504, 302, 205])),
+        _ => Reaction::status(dice.choose(&[500, 500, 502, 503, 429])),
+    }
+    .delayed(dice.millis(0..500))
+}
+
+fn script(dice: &SeededDice) -> Option<Script> {
+    let hour = 3_600;
+    Some(match dice.number(0..10) {
+        0 | 1 => return None,
+        2 => Script::Answers(vec![failure(dice)]),
+        3 => {
+            let mut answers: Vec<_> = (0..dice.number(1..15)).map(|_| failure(dice)).collect();
+            answers.push(Reaction::status(200));
+            Script::Answers(answers)
+        }
+        4 | 5 => {
+            let longest = dice.choose(&[60, 600, hour, 6 * hour, 24 * hour, 96 * hour]);
+            let from = dice.number(0..600);
+            let windows = vec![(from, from + 1 + dice.number(0..longest))];
+            Script::Outage { windows, reaction: failure(dice) }
+        }
+        6 | 7 => Script::Flaky {
+            rate: dice.choose(&[0.02, 0.2, 0.6]),
+            reactions: (0..dice.number(1..4)).map(|_| failure(dice)).collect(),
+        },
+        8 => {
+            let retry_after = dice.chance(0.5).then(|| dice.millis(0..60_000));
+            Script::Limited { per_second: dice.number(1..5) as usize, retry_after }
+        }
+        _ if dice.chance(0.5) => {
+            Script::Picky { one_in: dice.number(2..9), status: dice.choose(&[400, 413, 500, 404]) }
+        }
+        _ => Script::Slow {
+            seconds_max: dice.choose(&[1, 40, 250]),
+            status: dice.choose(&[200, 200, 500]),
+        },
+    })
+}
+
+fn set_subscription(dice: &SeededDice, profile: ProfileName, subscription: &mut EventSubscription) {
+    let policy = &mut subscription.retry_policy;
+    let (attempts_max, minutes_max) = (policy.max_attempts, policy.time_to_live_minutes);
+    if dice.chance(0.5) {
+        policy.max_attempts = 1 + dice.number(0..u64::from(attempts_max)) as u32;
+    }
+    if dice.chance(0.7) {
+        let minutes = dice.choose(&[1, 5, 30, 60, 300, 1_440]);
+        policy.time_to_live_minutes = minutes.min(minutes_max);
+    }
+    if dice.chance(0.2) {
+        let life_s = policy.time_to_live_minutes * 60;
+        let mut steps = BTreeSet::new();
+        for _ in 0..dice.number(1..8) {
+            steps.insert(1 + dice.number(0..u64::from(life_s.min(3_600))) as u32);
+        }
+        policy.schedule_s = Some(steps.into_iter().collect());
+    }
+    if dice.chance(0.2) {
+        let wait = |most| Rule::Retry { min_s: dice.number(1..most) as u32 };
+        policy.status_rules.statuses.insert(404, Rule::End);
+        policy.status_rules.statuses.insert(400, wait(60));
+        policy.status_rules.classes.insert(5, wait(120));
+        policy.status_rules.outcomes.insert(Outcome::SocketError, wait(30));
+    }
+    if dice.chance(0.3) {
+        subscription.batching = Some(Batching {
+            max_events: dice.choose(&[1, 2, 5, 100]),
+            preferred_kilobytes: dice.choose(&[1, 4, 64]),
+        });
+    }
+    if dice.chance(0.3) {
+        subscription.probation_policy = ProbationPolicy::Delay;
+    }
+    if dice.chance(0.3) {
+        subscription.dead_letter = None;
+    }
+    if profile == ProfileName::Namespace || dice.chance(0.3) {
+        subscription.delivery_schema = DeliverySchema::CloudEventSchemaV1_0;
+    }
+}
+
+fn publishes(dice: &SeededDice, topic: &str, batched: Option<Batching>) -> Vec<Publish> {
+    let spread_ms = dice.choose(&[1, 1_000, 60_000, 3_600_000]);
+    let most = u64::from(batched.map_or(1, |batching| batching.max_events)).min(5);
+    let count = dice.choose(&[1, 5, 12, 40]);
+    let one = |_| {
+        let events = (0..1 + dice.number(0..most)).map(|_| dice.number(0..600) as usize);
+        let at = BEGINNING + dice.millis(0..spread_ms);
+        Publish { at, to: key(topic), events: events.collect() }
+    };
+    (0..dice.number(1..count + 1)).map(one).collect()
+}
+
+fn set_world(dice: &SeededDice, scenario: &mut Scenario) {
+    let hour_ms = 3_600_000;
+    let window = |longest_ms| {
+        let from = BEGINNING + dice.millis(0..2 * hour_ms);
+        from..from + dice.millis(1_000..longest_ms)
+    };
+    let rate = |dice: &SeededDice| dice.choose(&[0.001, 0.01, 0.05]);
+    if dice.chance(0.6) {
+        let plan = &mut scenario.plan;
+        for share in [&mut plan.fails_before, &mut plan.fails_after, &mut plan.dies] {
+            if dice.chance(0.6) {
+                *share = rate(dice);
+            }
+        }
+        plan.dies /= 4.0;
+        if dice.chance(0.15) {
+            plan.throttled.push(window(hour_ms));
+        }
+        if dice.chance(0.1) {
+            plan.latency_max = Duration::from_millis(500);
+        }
+    }
+    if dice.chance(0.4) {
+        scenario.queues.duplicates = rate(dice);
+    }
+    if dice.chance(0.3) {
+        scenario.queues.late = 0.1;
+    }
+    if dice.chance(0.15) {
+        scenario.bucket_refuses.push(window(6 * hour_ms));
+    }
+    if dice.chance(0.05) {
+        scenario.missing_buckets.insert("dead-letters".to_owned());
+    }
+    if dice.chance(0.15) {
+        scenario.retry_in_flight_limit = dice.choose(&[0, 3]);
+    }
+    if dice.chance(0.1) {
+        scenario.queues.in_flight_max = 30;
+        scenario.retry_in_flight_limit = 5;
+    }
+    scenario.queues.retry_shards = dice.choose(&[1, 2, 4]);
+    scenario.concurrency = dice.choose(&[2, 3, 10]);
+    scenario.cold_starts = dice.choose(&[0.0, 0.1, 0.5]);
+    // Somebody else's draws must not move when this function changes.
+    let _ = dice.roll();
+}

@@ -1,0 +1,250 @@
+//! The specification's tables, row by row, against the code's.
+
+use std::{collections::BTreeMap, net::TcpListener, sync::Arc, thread, time::Duration};
+
+use gridpost::{
+    delivery::{
+        outcome::{Answer, Outcome},
+        policy::RetryPolicy,
+        probation::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
+        profile::{EndpointKind, ProfileName, Rule},
+        retry::Rules,
+        timeline::{self, End, Question},
+    },
+    endpoint::{guard::AllowedNetworks, http::HttpClient},
+    ports::{Attempted, EndpointClient, RESPONSE_WAIT, Request},
+    secret::Secret,
+    system::SystemClock,
+};
+use serde_json::Value;
+
+const PROFILES: [(&str, ProfileName); 3] = [
+    ("basic", ProfileName::Basic),
+    ("basic2021", ProfileName::Basic2021),
+    ("namespace", ProfileName::Namespace),
+];
+
+const KINDS: [(&str, EndpointKind); 2] =
+    [("webhook", EndpointKind::Webhook), ("resource", EndpointKind::Resource)];
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).expect("the tables are JSON")
+}
+
+fn profiles() -> Value {
+    read(include_str!("../conformance/profiles.json"))["profiles"].take()
+}
+
+fn rule(row: &Value) -> Rule {
+    match row["retryAfterSeconds"].as_u64() {
+        Some(seconds) => Rule::Retry { min_s: u32::try_from(seconds).expect("a short wait") },
+        None => {
+            assert_eq!(row, "end");
+            Rule::End
+        }
+    }
+}
+
+#[test]
+fn every_status_and_outcome_of_every_profile_is_followed_by_the_tables_rule() {
+    let profiles = profiles();
+    for (name, profile) in PROFILES {
+        for (kind_name, kind) in KINDS {
+            let rows = &profiles[name][kind_name];
+            let want = |row: &str| rule(rows.get(row).unwrap_or(&rows["default"]));
+            for status in 100..600 {
+                let outcome = Outcome::of_status(status);
+                let found = profile.profile().rule(kind, Some(status), outcome);
+                assert_eq!(found, want(&status.to_string()), "{name} {kind_name} {status}");
+            }
+            for outcome in Outcome::ALL {
+                let found = profile.profile().rule(kind, None, outcome);
+                assert_eq!(found, want(&outcome.to_string()), "{name} {kind_name} {outcome}");
+            }
+            for row in rows.as_object().expect("rows").keys().filter(|row| *row != "default") {
+                let known = row.parse::<u16>().is_ok() || row.parse::<Outcome>().is_ok();
+                assert!(known, "{name} {kind_name} has a row for {row}, which nothing asks");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_profile_has_the_tables_schedule_and_limits() {
+    let profiles = profiles();
+    for (name, profile) in PROFILES {
+        let (table, profile) = (&profiles[name], profile.profile());
+        let steps: Vec<u64> = profile.schedule_s.iter().map(|step| u64::from(*step)).collect();
+        assert_eq!(serde_json::json!(steps), table["scheduleSeconds"], "{name}");
+        assert_eq!(table["thenEverySeconds"], profile.then_every_s, "{name}");
+        let limits = &table["limits"];
+        let attempts = limits.get("maxDeliveryAttempts").unwrap_or(&limits["maxDeliveryCount"]);
+        let most = profile.attempts_max;
+        assert_eq!(*attempts, serde_json::json!([1, most, most]), "{name}");
+        let most = profile.time_to_live_minutes_max;
+        match limits.get("eventTimeToLiveInMinutes") {
+            Some(minutes) => assert_eq!(*minutes, serde_json::json!([1, most, most]), "{name}"),
+            None => {
+                assert_eq!(limits["eventTimeToLive"], serde_json::json!(["PT1M", "P7D", "P7D"]));
+                assert_eq!(most, 7 * 24 * 60, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_follow_the_schedule_for_weeks() {
+    let profiles = profiles();
+    for (name, profile) in PROFILES {
+        let policy = RetryPolicy::default_of(profile);
+        let table = &profiles[name];
+        let listed = table["scheduleSeconds"].as_array().expect("a list").iter();
+        let mut steps: Vec<u64> = listed.filter_map(Value::as_u64).collect();
+        let gap = table["thenEverySeconds"].as_u64().expect("a number");
+        while steps.len() < 100 {
+            steps.push(steps[steps.len() - 1] + gap);
+        }
+        for (before, step) in std::iter::once(&0).chain(&steps).zip(&steps) {
+            let times = [*before as f64, *step as f64 - 0.001];
+            for elapsed_s in times {
+                let found = policy.step_after(profile, elapsed_s);
+                assert_eq!(found, *step, "{name} after {elapsed_s} s");
+            }
+        }
+    }
+}
+
+#[test]
+fn health_waits_as_long_as_the_table_says() {
+    let table = read(include_str!("../conformance/health.json"));
+    let durations = Durations::default();
+    for outcome in Outcome::ALL {
+        let want = table["probationSeconds"].get(outcome.to_string()).and_then(Value::as_u64);
+        assert_eq!(durations.of(outcome).map(|wait| wait.as_secs()), want, "{outcome}");
+    }
+    let delayed = &table["delayedDelivery"];
+    assert_eq!(delayed["afterConsecutiveFailures"], UNHEALTHY_AFTER);
+    assert_eq!(delayed["waitSeconds"], serde_json::json!(DELAYED_WAITS_S));
+}
+
+#[test]
+fn every_status_has_the_tables_outcome() {
+    let table = read(include_str!("../conformance/outcomes.json"));
+    for (status, outcome) in table["webhook"].as_object().expect("rows") {
+        let status: u16 = status.parse().expect("a status");
+        assert_eq!(*outcome, Outcome::of_status(status).to_string(), "{status}");
+    }
+}
+
+/// What a connection meets that the answer decides about.
+enum Meets {
+    Nothing,
+    Bytes(&'static [u8]),
+    Silence,
+}
+
+/// A listener that treats one connection so; its address.
+fn listen(meets: Meets) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        match meets {
+            Meets::Nothing => {}
+            Meets::Bytes(bytes) => {
+                std::io::Write::write_all(&mut stream, bytes).expect("written");
+                thread::sleep(Duration::from_millis(200));
+            }
+            Meets::Silence => thread::sleep(RESPONSE_WAIT + Duration::from_secs(5)),
+        }
+    });
+    address
+}
+
+async fn attempt(url: String) -> Answer {
+    let allowed: AllowedNetworks = "127.0.0.0/8".parse().expect("a network");
+    let client = HttpClient::new(allowed, Arc::new(SystemClock)).expect("a client");
+    let request = Request { url: Secret::new(url), headers: Vec::new(), body: b"[]".to_vec() };
+    match client.attempt(request).await {
+        Attempted::Answered(answer) => answer,
+        Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
+    }
+}
+
+/// Over real sockets on loopback. One row takes 30 s, all others run meanwhile.
+#[tokio::test]
+async fn every_transport_error_has_the_tables_outcome() {
+    let table = read(include_str!("../conformance/outcomes.json"));
+    let refused = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.local_addr().expect("an address").to_string()
+    };
+    let urls = BTreeMap::from([
+        ("noResponseIn30Seconds", format!("http://{}", listen(Meets::Silence))),
+        ("connectionRefused", format!("http://{refused}")),
+        ("connectionReset", format!("http://{}", listen(Meets::Nothing))),
+        ("tlsFailure", format!("https://{}", listen(Meets::Bytes(b"this is not TLS at all")))),
+        ("notHttp", format!("http://{}", listen(Meets::Bytes(b"220 mail.example ESMTP\r\n")))),
+        ("dnsFailure", "https://no-such-host.invalid".to_owned()),
+    ]);
+    let rows = table["transport"].as_object().expect("rows").iter();
+    let rows = rows.map(|(row, want)| {
+        let url = urls.get(row.as_str()).unwrap_or_else(|| panic!("no such row: {row}")).clone();
+        async move { (row, want, attempt(url).await) }
+    });
+    for (row, want, answer) in futures::future::join_all(rows).await {
+        assert_eq!(*want, answer.outcome.to_string(), "{row}");
+        assert_eq!(answer.status, None, "{row}");
+    }
+}
+
+/// An answer as the tables write it: a status or an outcome. A star at its end says that it repeats,
+/// which the last one does anyway.
+fn answer(text: &str) -> Answer {
+    let text = text.trim_end_matches('*');
+    match text.parse::<u16>() {
+        Ok(status) => Answer::of_status(status, None),
+        Err(_) => Answer::without_status(text.parse().expect("an outcome")),
+    }
+}
+
+#[test]
+fn every_schedule_runs_as_the_table_says() {
+    let table = read(include_str!("../conformance/schedules.json"));
+    for row in table["scenarios"].as_array().expect("rows") {
+        let named = |all: &[(&str, ProfileName)]| {
+            all.iter().find(|(name, _)| row["profile"] == *name).map(|(_, profile)| *profile)
+        };
+        let profile = named(&PROFILES).expect("a profile");
+        let kind = KINDS.iter().find(|(name, _)| row["endpoint"] == *name).expect("a kind").1;
+        let number = |name: &str| {
+            u32::try_from(row[name].as_u64().expect("a number")).expect("a small number")
+        };
+        let policy = RetryPolicy {
+            max_attempts: number("maxAttempts"),
+            time_to_live_minutes: number("ttlSeconds") / 60,
+            ..RetryPolicy::default_of(profile)
+        };
+        let answers = row["responses"].as_array().expect("a list").iter();
+        let answers: Vec<_> = answers.filter_map(Value::as_str).map(answer).collect();
+        let timeline = timeline::play(&Question {
+            rules: Rules { profile, kind, policy: &policy },
+            probation_policy: ProbationPolicy::EventGrid,
+            durations: &Durations::default(),
+            answers: &answers,
+            dice: 0.0,
+        });
+        let at: Vec<_> = timeline.attempts.iter().map(|attempt| attempt.at.as_secs()).collect();
+        assert_eq!(serde_json::json!(at), row["attemptsAtSeconds"], "{}", row["name"]);
+        let reason = match timeline.end {
+            End::Delivered => "Delivered".to_owned(),
+            End::Undelivered(reason) => reason.to_string(),
+        };
+        assert_eq!(row["end"]["reason"], reason, "{}", row["name"]);
+        // The tables count a missing response's attempt as its beginning.
+        let ended = row["end"]["atSeconds"].as_u64().expect("a number");
+        let waited = if row["responses"][0] == "TimedOut" { RESPONSE_WAIT.as_secs() } else { 0 };
+        let ends = timeline.ends_at.as_secs();
+        assert!(ends == ended || ends == ended + waited, "{}: ends at {ends} s", row["name"]);
+    }
+}
