@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
+use gridpost::{delivery::profile::ProfileName, subscription::resource::retry::write_duration};
 use serde_json::{Map, Value, json};
 
 /// An event time-to-live in whole minutes. Its range is for the server to judge.
@@ -88,8 +89,13 @@ pub struct SubscriptionFlags {
 }
 
 impl SubscriptionFlags {
-    /// The document that these flags describe.
-    pub fn to_document(&self) -> Value {
+    /// Whether they set a limit of the retry policy, whose names depend on the topic.
+    pub fn have_limits(&self) -> bool {
+        self.max_attempts.is_some() || self.ttl.is_some()
+    }
+
+    /// The document that these flags describe, for a topic with that delivery profile.
+    pub fn to_document(&self, profile: ProfileName) -> Value {
         let mut properties = Map::new();
         let destination = members([
             ("endpointUrl", self.endpoint.as_ref().map(|url| json!(url))),
@@ -106,10 +112,7 @@ impl SubscriptionFlags {
             ("subjectBeginsWith", self.subject_begins_with.as_ref().map(|text| json!(text))),
             ("subjectEndsWith", self.subject_ends_with.as_ref().map(|text| json!(text))),
         ]);
-        let retry_policy = members([
-            ("maxDeliveryAttempts", self.max_attempts.map(|count| json!(count))),
-            ("eventTimeToLiveInMinutes", self.ttl.map(|ttl| json!(ttl.minutes))),
-        ]);
+        let retry_policy = retry_limits(profile, self.max_attempts, self.ttl);
         for (name, group) in [("filter", filter), ("retryPolicy", retry_policy)] {
             if !group.is_empty() {
                 properties.insert(name.to_owned(), Value::Object(group));
@@ -129,6 +132,25 @@ impl SubscriptionFlags {
             );
         }
         json!({ "properties": properties })
+    }
+}
+
+/// The limits of a retry policy, as topics with that delivery profile name and write them.
+pub fn retry_limits(
+    profile: ProfileName,
+    max_attempts: Option<u32>,
+    ttl: Option<TimeToLive>,
+) -> Map<String, Value> {
+    let max_attempts = max_attempts.map(|count| json!(count));
+    match profile {
+        ProfileName::Namespace => members([
+            ("maxDeliveryCount", max_attempts),
+            ("eventTimeToLive", ttl.map(|ttl| json!(write_duration(ttl.minutes)))),
+        ]),
+        ProfileName::Basic | ProfileName::Basic2021 => members([
+            ("maxDeliveryAttempts", max_attempts),
+            ("eventTimeToLiveInMinutes", ttl.map(|ttl| json!(ttl.minutes))),
+        ]),
     }
 }
 
@@ -159,7 +181,7 @@ mod tests {
         let flags = SubscriptionFlags { endpoint: Some("http://e".into()), ..Default::default() };
         let want = json!({"properties": {"destination":
             {"endpointType": "WebHook", "properties": {"endpointUrl": "http://e"}}}});
-        assert_eq!(flags.to_document(), want);
+        assert_eq!(flags.to_document(ProfileName::Basic), want);
     }
 
     #[test]
@@ -193,6 +215,17 @@ mod tests {
             "deadLetterDestination": {"endpointType": "S3Bucket", "properties":
                 {"bucketName": "bucket", "prefix": "dead/"}},
         }});
-        assert_eq!(flags.to_document(), want);
+        assert_eq!(flags.to_document(ProfileName::Basic), want);
+    }
+
+    #[test]
+    fn limits_are_named_as_the_topic_names_them() {
+        let limits = |profile| {
+            Value::Object(retry_limits(profile, Some(5), Some(TimeToLive { minutes: 90 })))
+        };
+        let basic = json!({"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 90});
+        assert_eq!(limits(ProfileName::Basic2021), basic);
+        let namespace = json!({"maxDeliveryCount": 5, "eventTimeToLive": "PT1H30M"});
+        assert_eq!(limits(ProfileName::Namespace), namespace);
     }
 }

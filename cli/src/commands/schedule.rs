@@ -14,12 +14,12 @@ use gridpost::{
         timeline::{End, Question, Timeline, play},
     },
     ports::Dice,
-    subscription::resource::{self, retry::write_duration},
+    subscription::resource,
     system::SystemDice,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::document::TimeToLive;
+use crate::document::{TimeToLive, retry_limits};
 use crate::failure::Misuse;
 use crate::output::{self, Output};
 
@@ -155,21 +155,7 @@ pub fn run(arguments: &ScheduleArguments, output: Output) -> anyhow::Result<()> 
 
 /// The policy as the document in which it would be saved, so that the same rules check it.
 fn document(arguments: &ScheduleArguments, profile: ProfileName) -> Value {
-    let (attempts, time_to_live) = match profile {
-        ProfileName::Namespace => ("maxDeliveryCount", "eventTimeToLive"),
-        _ => ("maxDeliveryAttempts", "eventTimeToLiveInMinutes"),
-    };
-    let mut document = Map::new();
-    if let Some(count) = arguments.max_attempts {
-        document.insert(attempts.to_owned(), json!(count));
-    }
-    if let Some(ttl) = arguments.ttl {
-        let value = match profile {
-            ProfileName::Namespace => json!(write_duration(ttl.minutes)),
-            _ => json!(ttl.minutes),
-        };
-        document.insert(time_to_live.to_owned(), value);
-    }
+    let mut document = retry_limits(profile, arguments.max_attempts, arguments.ttl);
     if let Some(steps) = &arguments.schedule {
         document.insert("schedule".to_owned(), json!(steps));
     }

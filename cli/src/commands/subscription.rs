@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use gridpost::delivery::profile::ProfileName;
 use serde_json::{Value, json};
 
 use crate::commands::read_input;
 use crate::document::SubscriptionFlags;
+use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
 
@@ -55,11 +57,23 @@ pub struct CreateArguments {
 }
 
 impl CreateArguments {
-    fn document(&self) -> anyhow::Result<Value> {
-        let Some(file) = &self.file else { return Ok(self.flags.to_document()) };
+    async fn document(&self, api: &ManageApi) -> anyhow::Result<Value> {
+        let Some(file) = &self.file else {
+            let profile = match self.flags.have_limits() {
+                true => delivery_profile(&api.topic(&self.named.topic).await?),
+                false => ProfileName::Basic,
+            };
+            return Ok(self.flags.to_document(profile));
+        };
         serde_json::from_slice(&read_input(file)?)
             .with_context(|| format!("{} is no JSON document", file.display()))
     }
+}
+
+/// A topic's delivery profile; one that this program does not know is taken for the default.
+fn delivery_profile(topic: &Value) -> ProfileName {
+    let named = topic.pointer("/properties/deliveryProfile").cloned().unwrap_or_default();
+    serde_json::from_value(named).unwrap_or(ProfileName::Basic)
 }
 
 /// Runs `gridpost subscription`.
@@ -76,7 +90,7 @@ pub async fn run(
     match command {
         SubscriptionCommand::Create(create) => {
             let NamedArguments { topic, name } = &create.named;
-            let reply = api.put_subscription(topic, name, &create.document()?).await?;
+            let reply = api.put_subscription(topic, name, &create.document(&api).await?).await?;
             let done = if reply.status == 201 { "created" } else { "updated" };
             output.print(&reply.document, |document| format!("{done}\n{}", describe(document)));
         }
