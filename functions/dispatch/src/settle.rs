@@ -155,9 +155,10 @@ pub async fn wait(context: &Context, work: &Work, due: Timestamp) -> Settled {
         }),
     };
     let since_received = now.since(work.record.received_at);
-    match parking::hold(left, since_received, in_flight, context.settings.retry_in_flight_limit) {
+    let limit = context.settings.retry_in_flight_limit;
+    match parking::hold(left, since_received, work.record.receive_count, in_flight, limit) {
         Hold::Hide { seconds } => hide(context, &work.record, seconds).await,
-        Hold::Park => park(context, work, due).await,
+        Hold::Park => park(context, work, parking::parked_until(due, now)).await,
     }
 }
 

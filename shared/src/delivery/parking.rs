@@ -11,6 +11,13 @@ use crate::{ports::DELAY_S_MAX, time::Timestamp};
 /// the clocks of both sides. Source: SQS developer guide, visibility timeout.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 30);
 
+/// A message that was received so often is parked, whatever its wait, and comes back as a new one:
+/// at 1,000 receives SQS would take it for one that our code can't settle.
+pub const RECEIVES_MAX: u32 = 500;
+
+/// The shortest time that anything is parked for: wake may be busy with the minutes before.
+const PARKED_MIN: Duration = Duration::from_secs(3 * 60);
+
 /// A parked delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -52,12 +59,25 @@ pub enum Hold {
 ///
 /// Hidden messages count against the 120,000 that a standard queue may have in flight; at that wall
 /// the queue answers nothing at all. So above `limit` in flight, waits longer than 15 minutes are
-/// parked. A limit of 0 parks every long wait.
-pub fn hold(wait: Duration, since_received: Duration, in_flight: u64, limit: u64) -> Hold {
-    if wait > Duration::from_secs(u64::from(DELAY_S_MAX)) && in_flight >= limit {
+/// parked. A limit of 0 parks every long wait. What was received [`RECEIVES_MAX`] times is always
+/// parked.
+pub fn hold(
+    wait: Duration,
+    since_received: Duration,
+    receives: u32,
+    in_flight: u64,
+    limit: u64,
+) -> Hold {
+    let long = wait > Duration::from_secs(u64::from(DELAY_S_MAX));
+    if receives >= RECEIVES_MAX || (long && in_flight >= limit) {
         return Hold::Park;
     }
     Hold::Hide { seconds: hidden_s(wait, since_received) }
+}
+
+/// When a parked delivery comes back that is due then.
+pub fn parked_until(due: Timestamp, now: Timestamp) -> Timestamp {
+    due.max(now + PARKED_MIN)
 }
 
 /// How long a received message can be hidden for a wait: whole seconds, rounded up so that it does
@@ -85,17 +105,19 @@ mod tests {
     fn hold_table() {
         let hide = |seconds| Hold::Hide { seconds };
         let table = [
-            ("short waits are hidden, even at the wall", 900, 0, 200_000, 60_000, hide(900)),
-            ("long waits are hidden below the limit", 901, 0, 59_999, 60_000, hide(901)),
-            ("long waits are parked at the limit", 901, 0, 60_000, 60_000, Hold::Park),
-            ("a limit of 0 parks every long wait", 901, 0, 0, 0, Hold::Park),
-            ("12 h do not fit", 43_200, 0, 0, 60_000, hide(43_170)),
-            ("12 h count from the receipt", 43_200, 100, 0, 60_000, hide(43_070)),
-            ("held too long already", 60, 50_000, 0, 60_000, hide(0)),
+            ("short waits are hidden, even at the wall", 900, 0, 1, 200_000, 60_000, hide(900)),
+            ("long waits are hidden below the limit", 901, 0, 1, 59_999, 60_000, hide(901)),
+            ("long waits are parked at the limit", 901, 0, 1, 60_000, 60_000, Hold::Park),
+            ("a limit of 0 parks every long wait", 901, 0, 1, 0, 0, Hold::Park),
+            ("received too often, even for a short wait", 5, 0, 500, 0, 60_000, Hold::Park),
+            ("received often", 5, 0, 499, 0, 60_000, hide(5)),
+            ("12 h do not fit", 43_200, 0, 1, 0, 60_000, hide(43_170)),
+            ("12 h count from the receipt", 43_200, 100, 1, 0, 60_000, hide(43_070)),
+            ("held too long already", 60, 50_000, 1, 0, 60_000, hide(0)),
         ];
-        for (row, wait_s, held_s, in_flight, limit, want) in table {
+        for (row, wait_s, held_s, receives, in_flight, limit, want) in table {
             let (wait, held) = (Duration::from_secs(wait_s), Duration::from_secs(held_s));
-            assert_eq!(hold(wait, held, in_flight, limit), want, "{row}");
+            assert_eq!(hold(wait, held, receives, in_flight, limit), want, "{row}");
         }
     }
 
