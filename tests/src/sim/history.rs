@@ -38,6 +38,8 @@ pub struct History {
     pub faults: u64,
     /// How many invocations ran.
     pub invocations: u64,
+    /// How often the most received message was received.
+    pub receives_max: u32,
     /// Parked deliveries, in all.
     pub parked: u64,
     /// Every line of the trace, kept only when asked for.

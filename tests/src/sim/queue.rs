@@ -186,6 +186,9 @@ impl Queues {
                     let ghost = (id, received.body.clone(), received.count);
                     contents.ghosts.insert((at, self.dice.number(0..u64::MAX)), ghost);
                 }
+                let mut history = self.history.lock().expect("no panic while held");
+                history.receives_max = history.receives_max.max(received.count);
+                drop(history);
                 taken.push(received);
             }
             while let Some(received) = self.take_ghost(queue, contents, now) {

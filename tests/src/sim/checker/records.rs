@@ -135,11 +135,11 @@ fn record(check: &mut Check<'_>, dead_letter: &DeadLetter) {
     }
     let ended = (*delivery, *at, said.attempts);
     let end = reason(check, ended, &said.reason);
-    let soonest = end.map(|end| end + Duration::from_secs(u64::from(DEAD_LETTER_DELAY_S)));
+    let soonest = end.map(|(end, _)| end + Duration::from_secs(u64::from(DEAD_LETTER_DELAY_S)));
     if soonest.is_some_and(|soonest| *at + ROUNDING < soonest) {
         check.fail(format!("the dead letter of {delivery} was written too soon, at {at}"));
     }
-    if end.is_some_and(|end| *at > end + GIVE_UP_AFTER * 2) && check.remains.calm {
+    if end.is_some_and(|(_, end)| *at > end + GIVE_UP_AFTER * 2) && check.remains.calm {
         check.fail(format!("the dead letter of {delivery} was written hours after it ended"));
     }
 }
@@ -155,12 +155,12 @@ fn says_so(said: &Said, made: &Request) -> bool {
 }
 
 /// Whether a delivery that ended for that reason, before `at` and with so many attempts, could.
-/// Answers when it ended at the earliest.
+/// Answers when it ended at the earliest and at the latest.
 fn reason(
     check: &mut Check<'_>,
     (delivery, at, attempts): (Uuid, Timestamp, u64),
     reason: &str,
-) -> Option<Timestamp> {
+) -> Option<(Timestamp, Timestamp)> {
     let accepted = &check.remains.history.accepted[&delivery];
     let (topic, subscription) = check.owners[&accepted.subscription];
     let requests = check.requests_of(delivery);
@@ -171,15 +171,17 @@ fn reason(
     let end = match reason {
         "TimeToLiveExceeded" => {
             let expires_at = check.expires_at(delivery);
-            (at + ROUNDING >= expires_at).then_some(expires_at)
+            (at + ROUNDING >= expires_at).then_some((expires_at, at))
         }
         "MaxDeliveryAttemptsExceeded" => {
             let all = attempts >= u64::from(subscription.retry_policy.max_attempts);
             let retried =
                 |found: &&(Timestamp, Answer)| matches!(follows(found.1), model::Follows::Retry(_));
-            failures.iter().filter(retried).map(|found| found.0).max().filter(|_| all)
+            failures.iter().filter(retried).map(|found| (found.0, found.0)).max().filter(|_| all)
         }
-        "UndeliverableDueToProbationCausedByClientError" => probation_met(check, delivery, at),
+        "UndeliverableDueToProbationCausedByClientError" => {
+            probation_met(check, delivery, at).map(|began| (began, at))
+        }
         reason if reason.starts_with("UndeliverableDueTo") => {
             let ends = |found: &&(Timestamp, Answer)| {
                 follows(found.1) == model::Follows::End && names(reason, found.1)
@@ -188,7 +190,8 @@ fn reason(
             // A namespace record's sentence is the same for a probation.
             let namespace = topic.delivery_profile == ProfileName::Namespace;
             let met = namespace.then(|| probation_met(check, delivery, at)).flatten();
-            end.chain(met).min()
+            let ends: Vec<_> = end.chain(met).collect();
+            ends.iter().min().copied().zip(ends.iter().max().copied())
         }
         _ => None,
     };
