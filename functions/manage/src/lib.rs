@@ -7,6 +7,7 @@
 
 mod reply;
 mod routes;
+pub mod terraform;
 
 use std::{sync::Arc, time::Duration};
 

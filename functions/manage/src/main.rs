@@ -15,8 +15,9 @@ use gridpost::{
     system::{SystemClock, SystemDice},
     telemetry::start_logging,
 };
-use gridpost_manage::{Context, Reply, Request, Settings, answer};
+use gridpost_manage::{Context, Reply, Request, Settings, answer, terraform};
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use serde_json::Value;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -37,12 +38,15 @@ async fn main() -> Result<(), Error> {
         settings,
     };
     let context = &context;
-    run(service_fn(move |event: LambdaEvent<ApiGatewayV2httpRequest>| async move {
-        let reply = match request(event.payload) {
+    run(service_fn(move |event: LambdaEvent<Value>| async move {
+        if terraform::is_invocation(&event.payload) {
+            return Ok::<_, Error>(terraform::answer(context, &event.payload).await?);
+        }
+        let reply = match request(serde_json::from_value(event.payload)?) {
             Some(request) => answer(context, &request).await,
             None => Reply::not_base64(),
         };
-        Ok::<_, Error>(response(reply))
+        Ok(serde_json::to_value(response(reply))?)
     }))
     .await
 }

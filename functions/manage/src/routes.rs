@@ -37,6 +37,17 @@ pub async fn answer(context: &Context, request: &Request) -> Reply {
     route(context, request).await.unwrap_or_else(|refusal| refusal)
 }
 
+/// Answers what a PUT of that document would refuse, but for the endpoint, which is not asked.
+/// Nothing is stored.
+pub(crate) async fn check_subscription(context: &Context, path: &str, document: &Value) -> Reply {
+    let checked = match resource(path) {
+        Ok(Resource::Subscription(key)) => subscriptions::check(context, &key, document).await,
+        Ok(_) => Err(Reply::no_route(path)),
+        Err(refusal) => Err(refusal),
+    };
+    checked.unwrap_or_else(|refusal| refusal)
+}
+
 async fn route(context: &Context, request: &Request) -> Answer {
     let method = &request.method;
     let resource = resource(&request.path)?;

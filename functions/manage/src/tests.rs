@@ -1,6 +1,7 @@
 //! The resource API over a store that behaves like the table.
 
 mod fakes;
+mod terraform;
 
 use std::{sync::Arc, time::Duration};
 

@@ -84,6 +84,17 @@ pub(super) async fn put(context: &Context, key: &SubscriptionKey, document: &Val
     Err(Reply::too_many_changes())
 }
 
+/// Refuses what [`put`] would refuse before it asks the endpoint.
+pub(super) async fn check(context: &Context, key: &SubscriptionKey, document: &Value) -> Answer {
+    let topic = topics::existing(context, &key.topic).await?;
+    let existing = context.subscriptions.subscription(key).await?;
+    read(context, &topic, existing.as_ref(), document)?;
+    if existing.is_none() {
+        refuse_too_many(context, &topic).await?;
+    }
+    Ok(Reply::ok(json!({})))
+}
+
 /// Deletes an event subscription.
 pub(super) async fn delete(context: &Context, key: &SubscriptionKey) -> Answer {
     for _ in 0..TRIES_MAX {

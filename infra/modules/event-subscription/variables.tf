@@ -1,0 +1,101 @@
+# What can be said without the deployment is said here; every other rule of a document has one home, the manage function, and is
+# asked there while planning.
+
+variable "manage_function_name" {
+  description = "Name or ARN of the deployment's manage function: output function_names[\"manage\"] of infra/. Terraform needs lambda:InvokeFunction on it."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9:_-]{1,170}$", var.manage_function_name))
+    error_message = "manage_function_name must be the name or the ARN of a Lambda function, got \"${var.manage_function_name}\"."
+  }
+}
+
+variable "topic" {
+  description = "Topic that the event subscription belongs to, 3 to 50 letters, digits and hyphens. It must exist. Another one replaces the event subscription."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9-]{3,50}$", var.topic))
+    error_message = "topic must be 3 to 50 letters, digits and hyphens, got \"${var.topic}\"."
+  }
+}
+
+variable "name" {
+  description = "Name of the event subscription, 3 to 64 letters, digits and hyphens. Another one replaces the event subscription."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9-]{3,64}$", var.name))
+    error_message = "name must be 3 to 64 letters, digits and hyphens, got \"${var.name}\"."
+  }
+}
+
+variable "document" {
+  description = "The event subscription's document, as the resource API takes and gives it: an object with the member properties. It is shown in plans: secrets belong in endpoint_url and secret_headers."
+  type        = any
+  nullable    = false
+
+  validation {
+    condition     = can(keys(var.document.properties))
+    error_message = "document must be an object whose member properties is an object, as in { properties = { destination = ... } }."
+  }
+}
+
+variable "endpoint_url" {
+  description = "URL that receives the events, at most 2,048 characters, where its query holds a secret. It becomes properties.destination.properties.endpointUrl of the document, which must then have none itself. Null: the document names the URL."
+  type        = string
+  default     = null
+  sensitive   = true
+
+  validation {
+    condition     = var.endpoint_url == null || can(regex("^https?://[^[:space:]/?#]", var.endpoint_url))
+    error_message = "endpoint_url must be null or an absolute URL that begins with https:// (or, where the deployment allows the network, http://)."
+  }
+
+  validation {
+    condition     = length(coalesce(var.endpoint_url, "-")) <= 2048
+    error_message = "endpoint_url must have at most 2048 characters."
+  }
+
+  validation {
+    condition     = var.endpoint_url == null || try(var.document.properties.destination.properties.endpointUrl, null) == null
+    error_message = "The URL is given twice: endpoint_url and properties.destination.properties.endpointUrl of document. Remove one."
+  }
+}
+
+variable "secret_headers" {
+  description = "Headers of every delivery whose values are secret, by name; at most 10 together with the document's own deliveryAttributeMappings, values at most 4,096 bytes. Each becomes a static, secret delivery attribute."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+  sensitive   = true
+
+  validation {
+    condition     = alltrue([for name in keys(var.secret_headers) : can(regex("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", name)) && !startswith(lower(name), "aeg-")])
+    error_message = "secret_headers must be named as HTTP headers are, and not begin with aeg-."
+  }
+
+  validation {
+    # Base64 turns three bytes into four characters: 4,096 bytes become 5,464.
+    condition     = alltrue([for value in values(var.secret_headers) : length(base64encode(value)) <= 5464])
+    error_message = "The values of secret_headers must have at most 4096 bytes."
+  }
+
+  validation {
+    condition = length(var.secret_headers) + try(
+      length(var.document.properties.destination.properties.deliveryAttributeMappings), 0
+    ) <= 10
+    error_message = "An event subscription has at most 10 headers: secret_headers and the document's deliveryAttributeMappings together."
+  }
+}
+
+variable "validate_at_plan" {
+  description = "Whether a plan asks the manage function for every problem of the document. False is for plans under a role that may not invoke it: problems then show at apply."
+  type        = bool
+  default     = true
+  nullable    = false
+}
