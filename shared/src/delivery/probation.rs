@@ -266,8 +266,12 @@ fn delayed_wait(waits: u32) -> Duration {
 /// there is nothing to write, which is so on the happy path.
 pub fn after_success(health: &Health, began_at: Timestamp, now: Timestamp) -> Option<Health> {
     match health.wait {
-        // A request that was under way when the wait began says nothing about now.
-        Some(wait) if began_at < wait.since => None,
+        // A request that was under way when the wait began does not end it. But a success it is, and
+        // breaks the row of failures.
+        Some(wait) if began_at < wait.since => {
+            let breaks = health.delayed_waits == 0 && health.failures_in_row > 0;
+            breaks.then(|| Health { failures_in_row: 0, ..health.clone() })
+        }
         Some(_) => Some(Health {
             recovered_at: Some(now),
             counted: health.counted,
@@ -408,11 +412,9 @@ mod tests {
     #[test]
     fn a_success_ends_the_wait_and_admission_doubles() {
         let busy = after(&Health::default(), failed(1, 0, status(429)));
-        assert_eq!(
-            after_success(&busy, Timestamp::from_millis(-1), at(5)),
-            None,
-            "under way before"
-        );
+        let under_way_before = after_success(&busy, Timestamp::from_millis(-1), at(5));
+        let row = under_way_before.map(|health| (health.failures_in_row, health.wait));
+        assert_eq!(row, Some((0, busy.wait)), "the row is broken, the wait goes on");
         let health = after_success(&busy, at(10), at(11)).expect("a recovery");
         assert_eq!((health.wait, health.recovered_at), (None, Some(at(11))));
         let limits: Vec<_> =
