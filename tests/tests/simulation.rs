@@ -140,11 +140,11 @@ mod examples {
     #[test]
     fn half_an_hour_and_ten_attempts_give_six() {
         let scenario = Scenario::default()
-            .with("t", ProfileName::Basic, always(500), |subscription| {
+            .with("orders", ProfileName::Basic, always(500), |subscription| {
                 subscription.retry_policy.time_to_live_minutes = 30;
                 subscription.retry_policy.max_attempts = 10;
             })
-            .publish("t", 0, &[10]);
+            .publish("orders", 0, &[10]);
         let remains = lived(&scenario);
         assert_attempts(&remains, &[0, 10, 30, 60, 300, 600]);
         assert_dead_letter(&remains, "TimeToLiveExceeded", 6, 1_800);
@@ -153,11 +153,11 @@ mod examples {
     #[test]
     fn half_an_hour_and_five_attempts_end_at_the_fifth() {
         let scenario = Scenario::default()
-            .with("t", ProfileName::Basic, always(500), |subscription| {
+            .with("orders", ProfileName::Basic, always(500), |subscription| {
                 subscription.retry_policy.time_to_live_minutes = 30;
                 subscription.retry_policy.max_attempts = 5;
             })
-            .publish("t", 0, &[10]);
+            .publish("orders", 0, &[10]);
         let remains = lived(&scenario);
         assert_attempts(&remains, &[0, 10, 30, 60, 300]);
         assert_dead_letter(&remains, "MaxDeliveryAttemptsExceeded", 5, 300);
@@ -166,11 +166,11 @@ mod examples {
     #[test]
     fn a_namespace_retention_of_twenty_minutes_gives_seven() {
         let scenario = Scenario::default()
-            .with("t", ProfileName::Namespace, always(500), |subscription| {
+            .with("orders", ProfileName::Namespace, always(500), |subscription| {
                 subscription.retry_policy.time_to_live_minutes = 20;
                 subscription.retry_policy.max_attempts = 10;
             })
-            .publish("t", 0, &[10]);
+            .publish("orders", 0, &[10]);
         let remains = lived(&scenario);
         assert_attempts(&remains, &[0, 10, 30, 60, 300, 600, 900]);
         assert_dead_letter(&remains, "Event time to live was exceeded.", 7, 1_200);
@@ -179,8 +179,8 @@ mod examples {
     #[test]
     fn a_400_is_never_asked_again() {
         let scenario = Scenario::default()
-            .with("t", ProfileName::Basic, always(400), |_| {})
-            .publish("t", 0, &[10]);
+            .with("orders", ProfileName::Basic, always(400), |_| {})
+            .publish("orders", 0, &[10]);
         let remains = lived(&scenario);
         assert_attempts(&remains, &[0]);
         assert_dead_letter(&remains, "UndeliverableDueToHttpBadRequest", 1, 0);
@@ -188,12 +188,13 @@ mod examples {
 
     #[test]
     fn an_event_larger_than_its_batch_goes_alone() {
-        let scenario = Scenario::default().with("t", ProfileName::Basic, None, |subscription| {
-            let batching = Batching { max_events: 100, preferred_kilobytes: 4 };
-            subscription.batching = Some(batching);
-        });
-        let scenario = scenario.publish("t", 0, &[10_240]).publish("t", 0, &[10]);
-        let scenario = scenario.publish("t", 0, &[10]);
+        let scenario =
+            Scenario::default().with("orders", ProfileName::Basic, None, |subscription| {
+                let batching = Batching { max_events: 100, preferred_kilobytes: 4 };
+                subscription.batching = Some(batching);
+            });
+        let scenario = scenario.publish("orders", 0, &[10_240]).publish("orders", 0, &[10]);
+        let scenario = scenario.publish("orders", 0, &[10]);
         let remains = lived(&scenario);
         let requests = &remains.history.requests;
         let large = requests.iter().find(|made| made.events_bytes > 10_000).expect("it is sent");
@@ -204,13 +205,13 @@ mod examples {
     #[test]
     fn after_ten_failures_the_eleventh_event_waits() {
         let mut scenario =
-            Scenario::default().with("t", ProfileName::Basic, always(500), |subscription| {
+            Scenario::default().with("orders", ProfileName::Basic, always(500), |subscription| {
                 subscription.retry_policy.max_attempts = 1;
             });
         for _ in 0..10 {
-            scenario = scenario.publish("t", 0, &[10]);
+            scenario = scenario.publish("orders", 0, &[10]);
         }
-        let scenario = scenario.publish("t", 5_000, &[10]);
+        let scenario = scenario.publish("orders", 5_000, &[10]);
         let remains = lived(&scenario);
         let requests = &remains.history.requests;
         assert_eq!(requests.len(), 11);
@@ -224,11 +225,9 @@ mod examples {
     fn a_late_200_takes_the_retry_away() {
         let late = Reaction::status(200).after(Duration::from_secs(45));
         let script = Some(Script::Answers(vec![late, Reaction::status(500)]));
-        let scenario = Scenario::default().with("t", ProfileName::Basic, script, |_| {}).publish(
-            "t",
-            0,
-            &[10],
-        );
+        let scenario = Scenario::default()
+            .with("orders", ProfileName::Basic, script, |_| {})
+            .publish("orders", 0, &[10]);
         let remains = lived(&scenario);
         assert_attempts(&remains, &[0]);
         assert!(remains.history.requests[0].heard_late.is_some());
@@ -241,13 +240,13 @@ mod examples {
     fn a_backlog_behind_a_rate_limit_wears_no_message_out() {
         let limited = Script::Limited { per_second: 1, retry_after: None };
         let mut scenario = Scenario { jitter: true, ..Scenario::default() }.with(
-            "t",
+            "orders",
             ProfileName::Basic,
             Some(limited),
             |_| {},
         );
-        for _ in 0..1_500 {
-            scenario = scenario.publish("t", 0, &[10]);
+        for _ in 0..900 {
+            scenario = scenario.publish("orders", 0, &[10]);
         }
         let remains = lived(&scenario);
         assert!(remains.history.receives_max >= RECEIVES_MAX, "the example wears nothing out");

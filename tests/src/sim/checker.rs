@@ -118,10 +118,11 @@ impl<'a> Check<'a> {
                 let events = request.events;
                 self.fail(format!("a request carries {events} events, more than {most}"));
             }
-            let joined = request.deliveries.len() > 1;
-            if joined && request.events_bytes > batching.preferred_kilobytes as usize * 1_024 {
+            if request.events > 1
+                && request.events_bytes > batching.preferred_kilobytes as usize * 1_024
+            {
                 let bytes = request.events_bytes;
-                self.fail(format!("a request joins {bytes} bytes, beyond its target"));
+                self.fail(format!("a request carries {bytes} bytes, beyond its target"));
             }
         }
     }

@@ -15,7 +15,11 @@ use gridpost::{
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::{clock::VirtualClock, dice::SeededDice, history::History};
+use super::{
+    clock::VirtualClock,
+    dice::SeededDice,
+    history::{Accepted, History},
+};
 
 /// Messages are forgotten after so long.
 const RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
@@ -250,6 +254,28 @@ impl Queues {
         self.changed[&queue].notify_one();
     }
 
+    /// Notes a delivery that is in the queue now: from here on it must end.
+    fn accept(&self, body: &str) {
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        let Ok(delivery) = Delivery::decode(body) else {
+            return history.violation(now, "the dispatch queue was sent no delivery");
+        };
+        let id_of = |event: &serde_json::value::RawValue| {
+            let event: serde_json::Value = serde_json::from_str(event.get()).ok()?;
+            event["id"].as_str().map(str::to_owned)
+        };
+        let events: Vec<_> = delivery.events.iter().filter_map(|event| id_of(event)).collect();
+        for event in &events {
+            let owner = (delivery.subscription.clone(), event.clone());
+            history.carriers.insert(owner, delivery.id);
+        }
+        let (id, publish_time) = (delivery.id, delivery.publish_time);
+        history.trace(now, || format!("publish {id} to {}", delivery.subscription));
+        let accepted = Accepted { subscription: delivery.subscription, publish_time, events };
+        history.accepted.insert(id, accepted);
+    }
+
     fn refuse(&self, what: String) -> PortError {
         let mut history = self.history.lock().expect("no panic while held");
         history.violation(self.clock.now(), what.clone());
@@ -267,6 +293,9 @@ impl Queues {
         let mut visible_at = self.clock.now() + Duration::from_secs(u64::from(message.delay_s));
         if self.dice.chance(self.settings.late) {
             visible_at = visible_at + self.dice.millis(0..30_000);
+        }
+        if queue == Queue::Dispatch {
+            self.accept(&message.body);
         }
         self.put(queue, message.body, visible_at);
         Ok(())

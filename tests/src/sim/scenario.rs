@@ -61,7 +61,7 @@ pub struct Scenario {
     pub jitter: bool,
 }
 
-/// The events of one delivery.
+/// The events of one publish.
 #[derive(Clone, Debug)]
 pub struct Publish {
     /// When.
@@ -123,7 +123,13 @@ impl Scenario {
         if let Some(script) = script {
             self.scripts.insert(subscription.key.clone(), script);
         }
-        self.topics.push((topic(name, profile), vec![subscription]));
+        let mut topic = topic(name, profile);
+        // Events are delivered as they were published.
+        topic.input_schema = match subscription.delivery_schema {
+            DeliverySchema::EventGridSchema => InputSchema::EventGridSchema,
+            DeliverySchema::CloudEventSchemaV1_0 => InputSchema::CloudEventSchemaV1_0,
+        };
+        self.topics.push((topic, vec![subscription]));
         self
     }
 
@@ -141,10 +147,9 @@ fn key(topic: &str) -> SubscriptionKey {
 }
 
 fn topic(name: &str, profile: ProfileName) -> Topic {
-    let kind = if profile == ProfileName::Namespace { Kind::Namespace } else { Kind::Custom };
     Topic {
         name: name.to_owned(),
-        kind,
+        kind: Kind::Custom,
         input_schema: InputSchema::EventGridSchema,
         disable_local_auth: false,
         delivery_profile: profile,
@@ -297,8 +302,8 @@ fn set_subscription(dice: &SeededDice, profile: ProfileName, subscription: &mut 
 
 fn publishes(dice: &SeededDice, topic: &str, batched: Option<Batching>) -> Vec<Publish> {
     let spread_ms = dice.choose(&[1, 1_000, 60_000, 3_600_000]);
-    let most = u64::from(batched.map_or(1, |batching| batching.max_events)).min(5);
-    let count = dice.choose(&[1, 5, 12, 40]);
+    let most = if batched.is_some() || dice.chance(0.2) { 12 } else { 1 };
+    let count = dice.choose(if most > 1 { &[1, 3, 6] } else { &[1, 5, 12, 40] });
     let one = |_| {
         let events = (0..1 + dice.number(0..most)).map(|_| dice.number(0..600) as usize);
         let at = BEGINNING + dice.millis(0..spread_ms);

@@ -1,7 +1,7 @@
 //! A world: the fakes, the handlers over them, and the run to its end.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     rc::Rc,
     sync::{Arc, Mutex},
     time::Duration,
@@ -9,14 +9,15 @@ use std::{
 
 use gridpost::{
     configuration::ConfigurationCache,
-    delivery::{Delivery, probation::Durations, state::DeliveryState},
-    ports::{Clock, Configuration, Dice, Meter, Outgoing, Queue, QueueSender},
-    subscription::{DeliverySchema, EventSubscription},
+    delivery::{probation::Durations, state::DeliveryState},
+    ports::{Clock, Configuration, Dice, Meter, Queue},
+    subscription::{EventSubscription, SubscriptionKey},
     telemetry::metric,
-    topic::Topic,
+    topic::{InputSchema, Topic},
 };
 use gridpost_dispatch::{Settings, health::HealthBook};
-use serde_json::{json, value::RawValue};
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -26,7 +27,7 @@ use super::{
     dice::{SeededDice, StillDice},
     endpoint::Endpoints,
     faults::{Faulty, Injector, Instance},
-    history::{Accepted, History},
+    history::History,
     lambda::{self, Mapping, Pools},
     log::LogReader,
     queue::Queues,
@@ -36,6 +37,9 @@ use super::{
 
 /// Worlds that last longer than this hold something that waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// For how long functions keep configuration in memory, as deployed.
+const CONFIGURATION_KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// A world that runs.
 pub struct World {
@@ -59,6 +63,7 @@ pub struct World {
     endpoints: Arc<Endpoints>,
     handlers_dice: Arc<dyn Dice>,
     scenario: Scenario,
+    ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest::Context>)>>,
     busy: Cell<u64>,
     idle: Notify,
 }
@@ -147,6 +152,7 @@ impl World {
             endpoints: Arc::new(endpoints),
             handlers_dice,
             scenario: scenario.clone(),
+            ingests: RefCell::default(),
             busy: Cell::new(0),
             idle: Notify::new(),
             dice,
@@ -178,7 +184,7 @@ impl World {
         tokio::task::spawn_local(lambda::schedule_wake(Rc::clone(&self)));
         let world = Rc::clone(&self);
         tokio::task::spawn_local(async move {
-            world.publish_all().await;
+            world.act().await;
             world.end();
         });
         tokio::select! { biased;
@@ -218,7 +224,8 @@ impl World {
         in_queues + self.tables.parked()
     }
 
-    async fn publish_all(&self) {
+    /// Publishes and deletes at the scenario's times.
+    async fn act(self: &Rc<Self>) {
         let deleted = self.scenario.deletions.iter().map(|(at, key)| (*at, Err(key)));
         let published = self.scenario.publishes.iter().map(|publish| (publish.at, Ok(publish)));
         let mut all: Vec<_> = published.chain(deleted).collect();
@@ -226,51 +233,111 @@ impl World {
         for (number, (at, what)) in all.into_iter().enumerate() {
             self.clock.sleep_until(at).await;
             match what {
-                Ok(publish) => self.publish(number, publish).await,
-                Err(key) => {
-                    for (topic, subscriptions) in &self.scenario.topics {
-                        if topic.name == key.topic {
-                            let rest = subscriptions.iter().filter(|found| found.key != *key);
-                            self.tables.configure(topic.clone(), rest.cloned().collect());
-                        }
-                    }
-                    let mut history = self.history.lock().expect("no panic while held");
-                    history.deleted.insert(key.clone(), at);
+                Ok(publish) => {
+                    let (world, publish) = (Rc::clone(self), publish.clone());
+                    self.begin();
+                    tokio::task::spawn_local(async move {
+                        world.publish(number, &publish).await;
+                        world.end();
+                    });
                 }
+                Err(key) => self.delete(key),
             }
         }
     }
 
+    fn delete(&self, key: &SubscriptionKey) {
+        for (topic, subscriptions) in &self.scenario.topics {
+            if topic.name == key.topic {
+                let rest = subscriptions.iter().filter(|found| found.key != *key);
+                self.tables.configure(topic.clone(), rest.cloned().collect());
+            }
+        }
+        let mut history = self.history.lock().expect("no panic while held");
+        history.deleted.insert(key.clone(), self.clock.now());
+    }
+
+    /// Publishes as a publisher does: again and again until it is accepted.
     async fn publish(&self, number: usize, publish: &Publish) {
-        let all = self.scenario.topics.iter().flat_map(|(_, subscriptions)| subscriptions);
-        let Some(to) = all.into_iter().find(|found| found.key == publish.to) else { return };
-        {
-            let history = self.history.lock().expect("no panic while held");
-            if history.deleted.contains_key(&publish.to) {
+        for try_number in 0.. {
+            let id = |event| format!("e{number}-{event}-{try_number}");
+            let ids: Vec<_> = (0..publish.events.len()).map(id).collect();
+            if self.publish_once(publish, &ids).await {
                 return;
             }
+            tokio::time::sleep(self.dice.millis(500..5_000)).await;
         }
-        let now = self.clock.now();
-        let ids: Vec<_> =
-            (0..publish.events.len()).map(|event| format!("e{number}-{event}")).collect();
-        let events = ids.iter().zip(&publish.events);
-        let events = events.map(|(id, bytes)| event(to, id, *bytes)).collect();
-        let id = self.dice.id();
-        let delivery = Delivery::new(id, to.key.clone(), to.uid, now, String::new(), events);
-        {
-            let mut history = self.history.lock().expect("no panic while held");
-            for event in &ids {
-                history.carriers.insert((to.key.clone(), event.clone()), id);
+    }
+
+    /// Whether ingest has answered 200, after which every event must be in the queue.
+    async fn publish_once(&self, publish: &Publish, ids: &[String]) -> bool {
+        let idle = self.ingests.borrow_mut().pop();
+        let (instance, context) = idle.unwrap_or_else(|| {
+            let instance = Arc::new(Instance::default());
+            let context = self.ingest(&instance);
+            (instance, Rc::new(context))
+        });
+        let request = self.request(publish, ids);
+        let response = tokio::select! { biased;
+            response = gridpost_ingest::handler::handle(&context, &request) => response,
+            () = instance.died() => return false,
+        };
+        self.ingests.borrow_mut().push((instance, context));
+        match response.status_code {
+            200 => {}
+            500.. => return false,
+            status => {
+                self.violation(&format!("a publish was refused with {status}"));
+                return true;
             }
-            let accepted =
-                Accepted { subscription: to.key.clone(), publish_time: now, events: ids };
-            history.accepted.insert(id, accepted);
-            history.trace(now, || format!("publish {id} to {}", to.key));
         }
-        let group = to.key.to_string();
-        let message = Outgoing { body: delivery.encode(), group, delay_s: 0 };
-        let sent = self.queues.send(Queue::Dispatch, vec![message]).await;
-        assert!(sent.iter().all(Result::is_ok), "a publish is small enough for the queue");
+        let history = self.history.lock().expect("no panic while held");
+        let is_carried = |id: &String| {
+            history.carriers.contains_key(&(publish.to.clone(), id.clone()))
+                || history.deleted.contains_key(&publish.to)
+        };
+        let carried = ids.iter().all(is_carried);
+        drop(history);
+        if !carried {
+            self.violation("a publish was accepted, but not all of it is in the queue");
+        }
+        true
+    }
+
+    fn request(&self, publish: &Publish, ids: &[String]) -> gridpost_ingest::gateway::Request {
+        let schema = self.scenario.topics.iter().find(|(topic, _)| topic.name == publish.to.topic);
+        let schema = schema.expect("a topic of the scenario").0.input_schema;
+        let events = ids.iter().zip(&publish.events);
+        let events: Vec<_> =
+            events.map(|(id, bytes)| event(&publish.to, schema, id, *bytes)).collect();
+        let content_type = match schema {
+            InputSchema::EventGridSchema => "application/json",
+            InputSchema::CloudEventSchemaV1_0 => "application/cloudevents-batch+json",
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert("aeg-sas-key", HeaderValue::from_static("a"));
+        headers.insert("content-type", HeaderValue::from_static(content_type));
+        gridpost_ingest::gateway::Request {
+            method: "POST".to_owned(),
+            path: format!("/topics/{}/api/events", publish.to.topic),
+            query: String::new(),
+            headers,
+            body: serde_json::to_vec(&events).expect("events are JSON"),
+        }
+    }
+
+    /// A fresh copy of ingest.
+    fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock);
+        let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
+        gridpost_ingest::Context {
+            clock: Arc::clone(&clock),
+            dice: Arc::clone(&self.handlers_dice),
+            configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
+            sender: self.faulty(instance, &self.queues),
+            meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
+            queue_message_bytes_max: 262_144,
+        }
     }
 
     fn faulty<T: ?Sized>(&self, instance: &Arc<Instance>, inner: &Arc<T>) -> Arc<Faulty<T>> {
@@ -287,7 +354,6 @@ impl World {
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let clock: Arc<dyn Clock> = Arc::new(self.clock);
         let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
-        let kept_for = Duration::from_secs(2);
         gridpost_dispatch::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
@@ -296,7 +362,7 @@ impl World {
             states: Arc::clone(&tables) as _,
             parking: Arc::clone(&tables) as _,
             healths: HealthBook::new(tables),
-            configuration: ConfigurationCache::new(configuration, clock, kept_for),
+            configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
             client: self.faulty(instance, &self.endpoints),
             meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
             settings: Settings {
@@ -351,18 +417,16 @@ impl World {
 }
 
 /// An event that says whose it is.
-fn event(to: &EventSubscription, id: &str, data_bytes: usize) -> Box<RawValue> {
+fn event(to: &SubscriptionKey, schema: InputSchema, id: &str, data_bytes: usize) -> Value {
     let data = "x".repeat(data_bytes);
-    let subject = to.key.to_string();
-    let event = match to.delivery_schema {
-        DeliverySchema::EventGridSchema => json!({
-            "id": id, "subject": subject, "eventType": "simulated", "data": data,
+    match schema {
+        InputSchema::EventGridSchema => json!({
+            "id": id, "subject": to.to_string(), "eventType": "simulated", "data": data,
             "dataVersion": "1", "eventTime": "2026-01-01T00:00:00Z",
         }),
-        DeliverySchema::CloudEventSchemaV1_0 => json!({
+        InputSchema::CloudEventSchemaV1_0 => json!({
             "specversion": "1.0", "id": id, "source": "/simulation", "type": "simulated",
-            "subject": subject, "data": data,
+            "subject": to.to_string(), "data": data,
         }),
-    };
-    RawValue::from_string(event.to_string()).expect("JSON is JSON")
+    }
 }

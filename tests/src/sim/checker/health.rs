@@ -31,6 +31,8 @@ struct Wait {
     /// When it certainly had begun.
     known_at: Timestamp,
     until: Timestamp,
+    /// When it was last lengthened, and until when it was before that.
+    lengthened: (Timestamp, Timestamp),
 }
 
 #[derive(Default)]
@@ -39,8 +41,10 @@ struct Model {
     /// Where a wait was lifted though the endpoint's stored health may still have it.
     doubtful_since: Option<Timestamp>,
     probe_began_at: Option<Timestamp>,
-    /// Failures in a row: at least, and at most.
-    streak: (usize, usize),
+    /// Failures in a row, at least.
+    streak: usize,
+    /// Failures in a row, at most: when.
+    perhaps: Vec<Timestamp>,
     level: usize,
     /// Whether delayed delivery may have begun, but not for sure.
     unsure: bool,
@@ -88,7 +92,9 @@ impl Model {
     fn begins(&mut self, check: &mut Check<'_>, request: &Request) {
         let Some(wait) = self.wait else { return };
         let at = request.began_at;
-        if at < wait.until {
+        let (lengthened_at, before) = wait.lengthened;
+        let crosses = at >= before && at <= lengthened_at + check.slack;
+        if at < wait.until && !crosses {
             if at > wait.known_at + CACHE + check.slack {
                 check.fail(format!(
                     "a request to {} at {at}, though nothing may be attempted from {} to {}",
@@ -107,10 +113,15 @@ impl Model {
     }
 
     fn succeeds(&mut self, request: &Request, at: Timestamp, slack: Duration, doubtful: bool) {
-        // An answer that crosses a success may be counted after it.
-        self.streak = (0, 0);
+        self.streak = 0;
+        // A failure that the instance of this success does not know of yet is still counted.
+        self.perhaps.retain(|failure| *failure + CACHE + slack >= at);
         self.last_success_at = self.last_success_at.max(Some(at));
-        let Some(wait) = self.wait else { return };
+        let Some(wait) = self.wait else {
+            // A wait that may be stored may be lifted.
+            (self.level, self.unsure) = (0, false);
+            return;
+        };
         if request.began_at >= wait.known_at {
             self.lift(wait, doubtful);
         } else if request.began_at + slack >= wait.since || at <= wait.known_at + slack {
@@ -137,10 +148,10 @@ impl Model {
             self.probe_began_at = None;
         }
         let crossed = self.last_success_at.is_some_and(|success| at <= success + slack);
-        self.streak.0 += usize::from(!crossed && !doubtful);
-        self.streak.1 += 1;
+        self.streak += usize::from(!crossed && !doubtful);
+        self.perhaps.push(at);
         let unhealthy = model::unhealthy_after();
-        if self.level == 0 && self.streak.1 >= unhealthy && self.streak.0 < unhealthy {
+        if self.level == 0 && self.perhaps.len() >= unhealthy && self.streak < unhealthy {
             self.unsure = true;
         }
         if doubtful {
@@ -154,7 +165,7 @@ impl Model {
         }
         let mut wait_s = model::probation_s(answer.outcome);
         let deeper = probed && self.level > 0;
-        if deeper || (self.level == 0 && self.streak.0 >= unhealthy && !self.unsure) {
+        if deeper || (self.level == 0 && self.streak >= unhealthy && !self.unsure) {
             self.level += 1;
             wait_s = wait_s.max(model::delayed_wait_s(self.level));
         }
@@ -165,11 +176,13 @@ impl Model {
         let until = Timestamp::from_millis(at.as_millis() + wait_s * 1_000);
         let current = self.wait.filter(|_| !probed);
         self.wait = match current {
-            Some(wait) if wait_s > 0 => Some(Wait { until: wait.until.max(until), ..wait }),
+            Some(wait) if wait_s > 0 && until > wait.until => {
+                Some(Wait { until, lengthened: (at, wait.until), ..wait })
+            }
             Some(wait) => Some(wait),
             None if wait_s > 0 => {
                 let since = self.doubtful_since.take().unwrap_or(at);
-                Some(Wait { since, known_at: at, until })
+                Some(Wait { since, known_at: at, until, lengthened: (at, until) })
             }
             None => None,
         };

@@ -177,7 +177,8 @@ fn reason(
             let all = attempts >= u64::from(subscription.retry_policy.max_attempts);
             let retried =
                 |found: &&(Timestamp, Answer)| matches!(follows(found.1), model::Follows::Retry(_));
-            failures.iter().filter(retried).map(|found| (found.0, found.0)).max().filter(|_| all)
+            let ends = failures.iter().filter(retried).map(|found| found.0);
+            ends.clone().min().zip(ends.max()).filter(|_| all)
         }
         "UndeliverableDueToProbationCausedByClientError" => {
             probation_met(check, delivery, at).map(|began| (began, at))
@@ -190,6 +191,7 @@ fn reason(
             // A namespace record's sentence is the same for a probation.
             let namespace = topic.delivery_profile == ProfileName::Namespace;
             let met = namespace.then(|| probation_met(check, delivery, at)).flatten();
+            let met = met.map(|began| [began, at]).into_iter().flatten();
             let ends: Vec<_> = end.chain(met).collect();
             ends.iter().min().copied().zip(ends.iter().max().copied())
         }
