@@ -1,12 +1,13 @@
 //! May this record's delivery be attempted now? If not, it is settled here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use gridpost::{
     configuration::TopicSnapshot,
     delivery::{
         Attempts, Delivery,
         outcome::Outcome,
+        parking::LAST_SECOND,
         probation::{self, Admission},
         profile::EndpointKind,
         retry::{self, EndReason, Rules},
@@ -122,11 +123,16 @@ pub async fn prepare(context: &Context, record: Record) -> Result<Prepared, Port
         // never have been sent.
         Some(standing) => return settled(settle::follow(context, work, standing).await),
     };
-    let now = context.clock.now();
-    if let Some(due) = due.filter(|due| *due > now) {
-        return settle::wait(context, &work, due).await.map(Prepared::Settled);
+    let early = due.map_or(Duration::ZERO, |due| due.since(context.clock.now()));
+    match due {
+        Some(due) if early >= LAST_SECOND => {
+            return settle::wait(context, &work, due).await.map(Prepared::Settled);
+        }
+        // Queues count in whole seconds; the rest of the last one passes here.
+        _ if !early.is_zero() => tokio::time::sleep(early).await,
+        _ => {}
     }
-    if now >= work.expires_at() {
+    if context.clock.now() >= work.expires_at() {
         return settled(settle::end(context, work, EndReason::TimeToLiveExceeded).await);
     }
     admit(context, work).await
@@ -175,7 +181,7 @@ async fn admit(context: &Context, mut work: Work) -> Result<Prepared, PortError>
             Admission::Wait { until } => {
                 // An event whose life ends during the wait ends then, not after it.
                 let until = until.min(work.expires_at());
-                return settled(settle::wait(context, &work, until).await);
+                return settled(settle::defer(context, &work, until).await);
             }
             Admission::End => {
                 let attempts = &mut work.delivery.attempts;

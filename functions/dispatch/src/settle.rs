@@ -2,6 +2,8 @@
 //! state first, then the successor (a message, a hidden message, a parked delivery, a dead letter),
 //! and last of all the record itself is let go.
 
+use std::time::Duration;
+
 use gridpost::{
     delivery::{
         DecodeError, Delivery,
@@ -135,11 +137,27 @@ pub fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
     );
 }
 
-/// Lets a delivery wait until `due` without an attempt. The dispatch queue holds nothing back, so
-/// what comes from it moves to a retry queue; there it is hidden, or parked.
+/// Lets a delivery wait for its next attempt. It may come back in the last second before `due`.
 pub async fn wait(context: &Context, work: &Work, due: Timestamp) -> Settled {
     let now = context.clock.now();
-    let left = due.since(now);
+    hold_back(context, work, due, now, parking::held(due.since(now))).await
+}
+
+/// Lets a delivery wait that may not be attempted now. A second more does not matter.
+pub async fn defer(context: &Context, work: &Work, until: Timestamp) -> Settled {
+    let now = context.clock.now();
+    hold_back(context, work, until, now, until.since(now)).await
+}
+
+/// Holds a delivery back for `left` from `now` without an attempt. The dispatch queue holds nothing
+/// back, so what comes from it moves to a retry queue; there it is hidden, or parked.
+async fn hold_back(
+    context: &Context,
+    work: &Work,
+    due: Timestamp,
+    now: Timestamp,
+    left: Duration,
+) -> Settled {
     if work.record.queue == Queue::Dispatch {
         let next = work.delivery.due_at(due);
         let queue = retry_queue(context, work);

@@ -18,6 +18,12 @@ pub const RECEIVES_MAX: u32 = 500;
 /// The shortest time that anything is parked for: wake may be busy with the minutes before.
 const PARKED_MIN: Duration = Duration::from_secs(3 * 60);
 
+/// What may be left of a wait when its delivery is received: the smallest wait that queues know.
+pub const LAST_SECOND: Duration = Duration::from_secs(1);
+
+/// Waits from this on are rounded up to whole seconds, which adds a tenth at most.
+const ROUNDED_UP_FROM: Duration = Duration::from_secs(10);
+
 /// A parked delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -87,6 +93,14 @@ pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
     seconds_up(wait.min(most))
 }
 
+/// How long a queue holds a wait for the next attempt, which queues do in whole seconds.
+///
+/// A short wait is rounded down, and the rest of its last second passes in the function: rounded up
+/// it would pass over steps of a close schedule. A long one is rounded up, for that costs nothing.
+pub fn held(wait: Duration) -> Duration {
+    if wait < ROUNDED_UP_FROM { Duration::from_secs(wait.as_secs()) } else { wait }
+}
+
 /// Whole seconds, rounded up.
 pub fn seconds_up(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
@@ -125,5 +139,13 @@ mod tests {
     fn a_part_of_a_second_is_rounded_up() {
         assert_eq!(hidden_s(Duration::from_millis(1_001), Duration::ZERO), 2);
         assert_eq!(delay_s(Duration::from_secs(1_000)), 900);
+    }
+
+    #[test]
+    fn only_short_waits_are_rounded_down() {
+        for (wait_ms, seconds) in [(0, 0), (999, 0), (1_040, 1), (9_999, 9), (10_001, 11)] {
+            let held = held(Duration::from_millis(wait_ms));
+            assert_eq!(delay_s(held), seconds, "{wait_ms} ms");
+        }
     }
 }
