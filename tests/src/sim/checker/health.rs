@@ -4,13 +4,15 @@
 //! knowledge is uncertain (answers that cross, a write that failed) it assumes the shorter wait, so
 //! whatever it forbids is forbidden.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use gridpost::{
     delivery::outcome::{Answer, Outcome},
     subscription::EventSubscription,
     time::Timestamp,
 };
+
+use uuid::Uuid;
 
 use super::{Check, model};
 use crate::sim::history::Request;
@@ -61,7 +63,9 @@ pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
     let history = &check.remains.history;
     let requests = history.requests.iter().filter(|made| made.subscription == subscription.key);
     let mut events = Vec::new();
+    let mut alike: BTreeMap<(Uuid, Timestamp), usize> = BTreeMap::new();
     for (number, request) in requests.enumerate() {
+        *alike.entry(counted_as(request)).or_default() += 1;
         events.push((request.began_at, 1, number, Event::Begins(request)));
         if let Some((at, answer)) = request.heard {
             events.push((at, 0, number, Event::Ends(request, answer)));
@@ -77,7 +81,8 @@ pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
         match event {
             Event::Begins(request) => model.begins(check, request),
             Event::Ends(request, answer) => {
-                let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING);
+                let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING)
+                    || alike[&counted_as(request)] > 1;
                 if answer.outcome == Outcome::Delivered {
                     model.succeeds(request, at, check.slack, doubtful);
                 } else {
@@ -86,6 +91,12 @@ pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
             }
         }
     }
+}
+
+/// What tells one request from another where failures are counted. Two copies of a delivery that are
+/// attempted in the same millisecond are one there.
+fn counted_as(request: &Request) -> (Uuid, Timestamp) {
+    (request.deliveries[0], request.began_at)
 }
 
 impl Model {
