@@ -10,7 +10,7 @@
 pub mod cloud_events;
 pub mod event_grid;
 
-mod date_time;
+pub(crate) mod date_time;
 mod reader;
 
 use std::borrow::Cow;
@@ -19,8 +19,11 @@ use serde_json::value::RawValue;
 
 use crate::subscription::DeliverySchema;
 
-/// Most events in one publish request. Source: Event Grid, "Quotas and limits".
+/// Most events in one publish request to a custom topic. Source: Event Grid, "Quotas and limits".
 pub const EVENTS_MAX: usize = 5_000;
+
+/// Most events in one publish request to a namespace topic. Source: Event Grid, "Quotas and limits".
+pub const NAMESPACE_EVENTS_MAX: usize = 1_000;
 
 /// One event of a publish request, checked against its schema.
 #[derive(Debug)]
@@ -119,8 +122,19 @@ pub enum ParseError {
         violation: Violation,
     },
     /// More events than one request may carry.
-    #[error("the body has more than {EVENTS_MAX} events; send them in several requests")]
-    TooManyEvents,
+    #[error("the body has more than {limit} events; send them in several requests")]
+    TooManyEvents {
+        /// How many one request may carry.
+        limit: usize,
+    },
+    /// A header of a CloudEvent in binary mode breaks a rule.
+    #[error("the event at index 0: header '{name}' {rule}")]
+    Header {
+        /// The header's name.
+        name: String,
+        /// The rule, as the end of a sentence.
+        rule: &'static str,
+    },
 }
 
 /// A member that breaks a rule of its schema.
@@ -143,6 +157,11 @@ impl Violation {
         }
         Self { member: shown, rule: rule.into() }
     }
+}
+
+/// A text as a JSON string.
+fn json_string(text: &str) -> String {
+    serde_json::to_string(text).expect("a string is JSON")
 }
 
 /// Puts a member's value into its place, which must be empty.

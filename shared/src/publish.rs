@@ -6,59 +6,98 @@ pub mod authenticate;
 pub mod error;
 pub mod matching;
 pub mod pack;
+pub mod sas;
 
 #[cfg(test)]
 mod fixtures;
+
+use std::borrow::Cow;
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 
 pub use error::PublishError;
 
 use crate::{
-    event::{ParsedEvent, cloud_events, event_grid},
-    topic::InputSchema,
+    event::{
+        EVENTS_MAX, NAMESPACE_EVENTS_MAX, ParsedEvent,
+        cloud_events::{self, binary},
+        event_grid,
+    },
+    topic::{InputSchema, Kind, Topic},
 };
 
 /// Most bytes of a request's body, and so of an event: 1 MiB. Source: Event Grid, "Quotas and
 /// limits", which says 1 MB and not which one.
 pub const BODY_BYTES_MAX: usize = 1_048_576;
 
-/// Reads the events of a publish to the topic with that id.
+/// The body of a publish to a topic in the form that [`read`] reads: as it came or, for a CloudEvent
+/// in binary mode, the structured event that says the same.
 ///
 /// The content type decides little for Event Grid's schema: all but CloudEvents is read as JSON,
-/// because publishers send theirs as forms too (`curl -d`). A topic that takes CloudEvents asks for
-/// one of the two content types, which tell structured from binary events.
+/// because publishers send theirs as forms too (`curl -d`). For a topic that takes CloudEvents it
+/// tells structured from binary events.
 ///
 /// # Errors
 ///
-/// [`PublishError`] when the body is too large, in another schema, or holds an event that breaks a
-/// rule.
-pub fn read<'a>(
-    schema: InputSchema,
-    topic_id: &'a str,
+/// [`PublishError`] when the body is too large, in another schema, or its headers make no event.
+pub fn body<'a>(
+    topic: &Topic,
     headers: &HeaderMap,
     body: &'a [u8],
-) -> Result<Vec<ParsedEvent<'a>>, PublishError> {
+) -> Result<Cow<'a, [u8]>, PublishError> {
     if body.len() > BODY_BYTES_MAX {
         return Err(PublishError::BodyTooLarge { size_bytes: body.len() });
     }
     let media_type = media_type(headers);
     let cloud_events = CLOUD_EVENTS.contains(&media_type.as_str());
-    match schema {
+    match topic.input_schema {
         InputSchema::EventGridSchema if cloud_events => {
             Err(PublishError::ContentType { given: media_type, takes: "application/json" })
         }
-        InputSchema::EventGridSchema => Ok(event_grid::parse(body, topic_id)?),
-        InputSchema::CloudEventSchemaV1_0 if cloud_events => Ok(cloud_events::parse(body)?),
-        InputSchema::CloudEventSchemaV1_0 if headers.contains_key("ce-specversion") => {
-            Err(PublishError::BinaryMode)
+        InputSchema::EventGridSchema => Ok(Cow::Borrowed(body)),
+        InputSchema::CloudEventSchemaV1_0 if cloud_events => Ok(Cow::Borrowed(body)),
+        InputSchema::CloudEventSchemaV1_0
+            if binary::is_binary(headers) && !media_type.starts_with(CLOUD_EVENTS_OF_ANY_FORM) =>
+        {
+            Ok(Cow::Owned(binary::to_structured(headers, body)?.into_bytes()))
         }
         InputSchema::CloudEventSchemaV1_0 => Err(PublishError::ContentType {
             given: media_type,
-            takes: "application/cloudevents+json or application/cloudevents-batch+json",
+            takes: "application/cloudevents+json or application/cloudevents-batch+json, or any \
+                    content type together with the headers ce-specversion, ce-id, ce-source and \
+                    ce-type",
         }),
     }
 }
+
+/// Reads the events of a publish to a topic, from what [`body`] answered. `topic_id` is the topic's.
+///
+/// # Errors
+///
+/// [`PublishError`] when the body holds too many events, or one that breaks a rule.
+pub fn read<'a>(
+    topic: &Topic,
+    topic_id: &'a str,
+    body: &'a [u8],
+) -> Result<Vec<ParsedEvent<'a>>, PublishError> {
+    Ok(match topic.input_schema {
+        InputSchema::EventGridSchema => event_grid::parse(body, topic_id)?,
+        InputSchema::CloudEventSchemaV1_0 => {
+            cloud_events::parse_up_to(body, events_max(topic.kind))?
+        }
+    })
+}
+
+/// Most events in one request.
+fn events_max(kind: Kind) -> usize {
+    match kind {
+        Kind::Custom => EVENTS_MAX,
+        Kind::Namespace => NAMESPACE_EVENTS_MAX,
+    }
+}
+
+/// What the content types of all structured forms begin with, those included that are not taken.
+const CLOUD_EVENTS_OF_ANY_FORM: &str = "application/cloudevents";
 
 /// The content types of structured CloudEvents, by themselves and in a batch.
 const CLOUD_EVENTS: [&str; 2] =
@@ -85,10 +124,28 @@ mod tests {
         pairs.iter().map(pair).collect()
     }
 
+    fn topic(kind: Kind, input_schema: InputSchema) -> Topic {
+        Topic { kind, input_schema, ..fixtures::topic() }
+    }
+
+    fn count(topic: &Topic, headers: &HeaderMap, body: &[u8]) -> Result<usize, PublishError> {
+        let body = super::body(topic, headers, body)?;
+        read(topic, "/topics/t", &body).map(|events| events.len())
+    }
+
     #[test]
     fn content_type_table() {
         use InputSchema::{CloudEventSchemaV1_0 as CloudEvents, EventGridSchema as EventGrid};
         let kind = |content_type: &'static str| headers(&[("content-type", content_type)]);
+        let binary = |content_type: &'static str| {
+            headers(&[
+                ("content-type", content_type),
+                ("ce-specversion", "1.0"),
+                ("ce-id", "1"),
+                ("ce-source", "/s"),
+                ("ce-type", "T"),
+            ])
+        };
         let batch = format!("[{CLOUD_EVENT},{CLOUD_EVENT}]");
         let wrong_type = "takes application/cloudevents+json or application/cloudevents-batch+json";
         let table = [
@@ -108,35 +165,49 @@ mod tests {
             (CloudEvents, kind("application/cloudevents-batch+json"), CLOUD_EVENT, Ok(1)),
             (CloudEvents, kind("application/json"), CLOUD_EVENT, Err(wrong_type)),
             (CloudEvents, HeaderMap::new(), CLOUD_EVENT, Err(wrong_type)),
-            (
-                CloudEvents,
-                headers(&[("content-type", "application/json"), ("ce-specversion", "1.0")]),
-                "{}",
-                Err("binary mode"),
-            ),
+            (CloudEvents, binary("application/json"), "{}", Ok(1)),
+            (CloudEvents, binary("application/octet-stream"), "x", Ok(1)),
+            (CloudEvents, binary("application/cloudevents+json"), &batch, Ok(2)),
+            (CloudEvents, binary("application/cloudevents+avro"), "x", Err(wrong_type)),
+            (CloudEvents, headers(&[("ce-id", "1")]), "x", Err("'ce-specversion' is required")),
+            (EventGrid, binary("application/json"), EVENT_GRID, Ok(1)),
         ];
         for (schema, headers, body, want) in table {
-            let got = read(schema, "/topics/t", &headers, body.as_bytes());
-            match (got, want) {
-                (Ok(events), Ok(count)) => assert_eq!(events.len(), count, "{headers:?}"),
-                (Err(error), Err(text)) => {
-                    assert!(error.to_string().contains(text), "{headers:?}: {error}");
-                    assert_eq!(error.status(), 400, "{headers:?}");
+            for kind in [Kind::Custom, Kind::Namespace] {
+                let got = count(&topic(kind, schema), &headers, body.as_bytes());
+                match (got, want) {
+                    (Ok(events), Ok(count)) => assert_eq!(events, count, "{headers:?}"),
+                    (Err(error), Err(text)) => {
+                        assert!(error.to_string().contains(text), "{headers:?}: {error}");
+                        assert_eq!(error.status(), 400, "{headers:?}");
+                    }
+                    (got, want) => panic!("{headers:?} {body}: {got:?}, not {want:?}"),
                 }
-                (got, want) => panic!("{headers:?} {body}: {got:?}, not {want:?}"),
             }
         }
     }
 
     #[test]
+    fn each_kind_has_its_most_events() {
+        let headers = headers(&[("content-type", "application/cloudevents-batch+json")]);
+        for (kind, most) in [(Kind::Custom, 5_000), (Kind::Namespace, 1_000)] {
+            let topic = topic(kind, InputSchema::CloudEventSchemaV1_0);
+            let events = |count: usize| format!("[{}]", vec![CLOUD_EVENT; count].join(","));
+            let count = |events: String| count(&topic, &headers, events.as_bytes());
+            assert_eq!(count(events(most)).expect("just fits"), most);
+            let refused = count(events(most + 1)).expect_err("too many");
+            assert_eq!((refused.status(), refused.detail()), (400, "TooManyEvents"));
+            assert!(refused.to_string().contains(&format!("more than {most} events")));
+        }
+    }
+
+    #[test]
     fn bodies_up_to_a_mebibyte() {
-        let read = |body: &str| {
-            read(InputSchema::EventGridSchema, "/topics/t", &HeaderMap::new(), body.as_bytes())
-                .map(|events| events.len())
-        };
+        let topic = topic(Kind::Custom, InputSchema::EventGridSchema);
+        let count = |body: String| count(&topic, &HeaderMap::new(), body.as_bytes());
         let padded = |bytes: usize| format!("{EVENT_GRID}{}", " ".repeat(bytes - EVENT_GRID.len()));
-        assert_eq!(read(&padded(BODY_BYTES_MAX)).expect("just fits"), 1);
-        let refused = read(&padded(BODY_BYTES_MAX + 1)).expect_err("too large");
+        assert_eq!(count(padded(BODY_BYTES_MAX)).expect("just fits"), 1);
+        let refused = count(padded(BODY_BYTES_MAX + 1)).expect_err("too large");
         assert_eq!(refused.status(), 413);
     }
 }

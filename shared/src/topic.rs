@@ -53,6 +53,19 @@ impl Topic {
     pub fn id(&self) -> String {
         id_of(&self.name)
     }
+
+    /// The name of its kind in documents.
+    pub fn kind_name(&self) -> &'static str {
+        crate::document::name_of(&resource::KINDS, self.kind)
+    }
+
+    /// The path by which events are published to it.
+    pub fn publish_path(&self) -> String {
+        match self.kind {
+            Kind::Custom => format!("{}/api/events", self.id()),
+            Kind::Namespace => format!("{}:publish", self.id()),
+        }
+    }
 }
 
 /// The resource id of the topic of that name.

@@ -13,9 +13,13 @@ use gridpost::{
     },
     endpoint::{guard::AllowedNetworks, http::HttpClient},
     ports::{Attempted, EndpointClient, RESPONSE_WAIT, Request},
+    publish::authenticate::{Asked, authenticate},
     secret::Secret,
     system::SystemClock,
+    time::Timestamp,
+    topic::{InputSchema, Kind, Topic},
 };
+use http::HeaderMap;
 use serde_json::Value;
 
 const PROFILES: [(&str, ProfileName); 3] = [
@@ -246,5 +250,49 @@ fn every_schedule_runs_as_the_table_says() {
         let waited = if row["responses"][0] == "TimedOut" { RESPONSE_WAIT.as_secs() } else { 0 };
         let ends = timeline.ends_at.as_secs();
         assert!(ends == ended || ends == ended + waited, "{}: ends at {ends} s", row["name"]);
+    }
+}
+
+/// Tokens that Azure's SDKs made, against the path that they were made for.
+#[test]
+fn every_token_of_the_table_opens_until_it_expires() {
+    let table = read(include_str!("../conformance/sas_tokens.json"));
+    let key = table["keyBase64"].as_str().expect("a key");
+    let at = |text: &str| Timestamp::parse_rfc_3339(text).expect("a time");
+    let (before, after) = (at("2029-12-31T23:59:59Z"), at("2030-01-01T00:00:00Z"));
+    let path = "/api/events";
+    for token in table["tokens"].as_array().expect("rows") {
+        let token = token.as_str().expect("a token");
+        let open = |token: &str, keys: [&str; 2], path: &str, now| {
+            let mut headers = HeaderMap::new();
+            headers.insert("aeg-sas-token", token.parse().expect("a value"));
+            let asked = Asked { headers: &headers, query: "", path, resource: path };
+            let topic = Topic { keys: keys.map(Secret::new), ..topic() };
+            authenticate(&topic, &asked, now).map_or_else(|error| error.detail(), |()| "ok")
+        };
+        assert_eq!(open(token, [key, "b3RoZXI="], path, before), "ok", "{token}");
+        assert_eq!(open(token, ["b3RoZXI=", key], path, before), "ok", "{token}");
+        assert_eq!(open(token, [key, key], path, after), "TokenExpired", "{token}");
+        let other = "/topics/orders/api/events";
+        assert_eq!(open(token, [key, key], other, before), "TokenForOtherResource", "{token}");
+        assert_eq!(open(token, ["b3RoZXI="; 2], path, before), "TokenRefused", "{token}");
+        // Decoding and encoding again would not bring the signed text back.
+        let lower = token.replace("%2F", "%2f").replace("%3A", "%3a");
+        assert_eq!(open(&lower, [key, key], path, before), "TokenRefused", "{token}");
+        let later = token.replace("2030", "2031");
+        assert_eq!(open(&later, [key, key], path, before), "TokenRefused", "{token}");
+    }
+}
+
+fn topic() -> Topic {
+    Topic {
+        name: "orders".to_owned(),
+        kind: Kind::Custom,
+        input_schema: InputSchema::EventGridSchema,
+        disable_local_auth: false,
+        delivery_profile: ProfileName::Basic,
+        keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],
+        created_at: Timestamp::default(),
+        revision: 1,
     }
 }

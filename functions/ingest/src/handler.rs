@@ -8,7 +8,7 @@ use gridpost::{
     ports::Meter,
     publish::{
         self, PublishError,
-        authenticate::authenticate,
+        authenticate::{Asked, authenticate},
         matching::{Matched, match_events},
         pack::pack,
     },
@@ -23,11 +23,10 @@ use crate::{
     route::{Route, is_topic_name},
 };
 
-/// Answers a publish: 200 with an empty body once every delivery is in the queue, else Event Grid's
-/// error. A request that is refused has left nothing behind.
+/// Answers a publish: 200 once every delivery is in the queue, else Event Grid's error. A request that is refused has left nothing behind.
 pub async fn handle(context: &Context, request: &Request) -> Response {
     match accept(context, request).await {
-        Ok(()) => Response { status_code: 200, headers: BTreeMap::new(), body: String::new() },
+        Ok(kind) => accepted(kind),
         Err(error) => {
             let dimensions = [("ErrorType", error.code()), ("Error", error.detail())];
             context.meter.count(metric::PUBLISH_FAIL_COUNT, &dimensions, 1);
@@ -36,11 +35,12 @@ pub async fn handle(context: &Context, request: &Request) -> Response {
     }
 }
 
-async fn accept(context: &Context, request: &Request) -> Result<(), PublishError> {
+async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishError> {
     let snapshot = admit(context, request).await?;
     let topic = &snapshot.topic;
     let topic_id = topic.id();
-    let events = publish::read(topic.input_schema, &topic_id, &request.headers, &request.body)?;
+    let body = publish::body(topic, &request.headers, &request.body)?;
+    let events = publish::read(topic, &topic_id, &body)?;
     let publish_time = context.clock.now();
     let matched = match_events(&snapshot.subscriptions, &events, publish_time);
     let packed =
@@ -49,7 +49,7 @@ async fn accept(context: &Context, request: &Request) -> Result<(), PublishError
         })?;
     enqueue(&*context.sender, &packed).await.map_err(PublishError::Unavailable)?;
     count(&*context.meter, &events, &matched);
-    Ok(())
+    Ok(topic.kind)
 }
 
 /// The topic, if the request may publish to it. None of the body has been looked at then.
@@ -60,12 +60,30 @@ async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
     }
     let found = context.configuration.topic(route.topic()).await;
     let snapshot = found.map_err(PublishError::Unavailable)?.ok_or(PublishError::TopicNotFound)?;
-    authenticate(&snapshot.topic, &request.headers, &request.query)?;
+    let Request { headers, query, path, .. } = request;
+    let asked = Asked { headers, query, path, resource: &route.resource() };
+    authenticate(&snapshot.topic, &asked, context.clock.now())?;
     match (route, snapshot.topic.kind) {
-        (Route::Custom { .. }, Kind::Custom) => Ok(snapshot),
-        (Route::Namespace { .. }, _) | (_, Kind::Namespace) => Err(PublishError::NamespaceTopic),
+        (Route::Custom { .. }, Kind::Custom) | (Route::Namespace { .. }, Kind::Namespace) => {
+            Ok(snapshot)
+        }
+        _ => Err(PublishError::OtherPath {
+            kind: snapshot.topic.kind_name(),
+            path: snapshot.topic.publish_path(),
+        }),
     }
 }
+
+/// 200 and, for a namespace topic, an empty object: its SDK for Python reads the body as JSON.
+fn accepted(kind: Kind) -> Response {
+    let (headers, body) = match kind {
+        Kind::Custom => (BTreeMap::new(), ""),
+        Kind::Namespace => (BTreeMap::from([("content-type", JSON.to_owned())]), "{}"),
+    };
+    Response { status_code: 200, headers, body: body.to_owned() }
+}
+
+const JSON: &str = "application/json; charset=utf-8";
 
 fn count(meter: &dyn Meter, events: &[ParsedEvent<'_>], matched: &Matched) {
     let add = |metric, dimensions: &[(&'static str, &str)], count: usize| {
@@ -89,8 +107,7 @@ fn refuse(request: &Request, error: &PublishError) -> Response {
     } else {
         tracing::error!(status, code, path, "publish failed: {reason}");
     }
-    let mut headers =
-        BTreeMap::from([("content-type", "application/json; charset=utf-8".to_owned())]);
+    let mut headers = BTreeMap::from([("content-type", JSON.to_owned())]);
     headers.extend(error.retry_after_s().map(|seconds| ("retry-after", seconds.to_string())));
     Response { status_code: status, headers, body: error.to_json() }
 }

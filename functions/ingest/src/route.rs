@@ -36,6 +36,14 @@ impl Route {
         (next()? == "topics").then_some(Self::Custom { topic })
     }
 
+    /// Its path, without what stands before `/topics`.
+    pub fn resource(&self) -> String {
+        match self {
+            Self::Custom { topic } => format!("/topics/{topic}/api/events"),
+            Self::Namespace { topic } => format!("/topics/{topic}:publish"),
+        }
+    }
+
     /// The topic's name.
     pub fn topic(&self) -> &str {
         match self {

@@ -1,7 +1,9 @@
-//! CloudEvents 1.0 in JSON, one by itself or a batch.
+//! CloudEvents 1.0 in JSON, one by itself or a batch; [`binary`] turns the third form into the first.
 //!
 //! Source: CloudEvents 1.0.2, "Core specification" and "JSON event format"; limits of extension
 //! names from Event Grid, "CloudEvents support in Azure Event Grid".
+
+pub mod binary;
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -9,7 +11,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::value::RawValue;
 
 use super::{
-    Form, GIVEN_TWICE, ParseError, ParsedEvent, Violation, date_time, fill, filled_string,
+    EVENTS_MAX, Form, GIVEN_TWICE, ParseError, ParsedEvent, Violation, date_time, fill,
+    filled_string,
     reader::{self, Object, Shape},
     required, string,
 };
@@ -24,7 +27,16 @@ const EXTENSION_NAME_MAX: usize = 20;
 ///
 /// [`ParseError`] for the first event that is refused: none of the body is accepted then.
 pub fn parse(body: &[u8]) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
-    reader::read(body, Shape::ArrayOrObject, event)
+    parse_up_to(body, EVENTS_MAX)
+}
+
+/// The same for so many events at most.
+///
+/// # Errors
+///
+/// [`ParseError`] as [`parse`] has it.
+pub fn parse_up_to(body: &[u8], events_max: usize) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
+    reader::read(body, Shape::ArrayOrObject, events_max, event)
 }
 
 #[derive(Default)]

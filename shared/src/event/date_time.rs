@@ -16,7 +16,7 @@ pub(super) fn is_rfc_3339(text: &str) -> bool {
 /// Beside RFC 3339 it takes the two forms that publishers of Event Grid's schema send: an offset
 /// without colon (`+0000`: `date +%Y-%m-%dT%H:%M:%S%z`, as Event Grid's own shell examples do) and
 /// no offset at all (.NET's unspecified kind), which means UTC.
-pub(super) fn to_rfc_3339(text: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn to_rfc_3339(text: &str) -> Option<Cow<'_, str>> {
     match zone_of(text)? {
         Zone::Full => Some(Cow::Borrowed(text)),
         Zone::NoColon => {

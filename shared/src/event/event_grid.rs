@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{
-    Form, ParseError, ParsedEvent, Violation, date_time, fill, filled_string,
+    EVENTS_MAX, Form, ParseError, ParsedEvent, Violation, date_time, fill, filled_string,
+    json_string,
     reader::{self, Object, Shape},
     required, string,
 };
@@ -36,7 +37,7 @@ pub(super) struct Envelope<'a> {
 ///
 /// [`ParseError`] for the first event that is refused: none of the body is accepted then.
 pub fn parse<'a>(body: &'a [u8], topic_id: &'a str) -> Result<Vec<ParsedEvent<'a>>, ParseError> {
-    reader::read(body, Shape::Array, |object| event(object, topic_id))
+    reader::read(body, Shape::Array, EVENTS_MAX, |object| event(object, topic_id))
 }
 
 #[derive(Default)]
@@ -168,10 +169,6 @@ pub(super) fn to_cloud_event(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -
     }
     text.push('}');
     text
-}
-
-fn json_string(text: &str) -> String {
-    serde_json::to_string(text).expect("a string is JSON")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{EVENTS_MAX, ParseError, Violation};
+use super::{ParseError, Violation};
 
 /// What a body may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,18 +25,20 @@ pub(super) struct Object<'a> {
     pub(super) members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
-/// Reads every event of a body, in order, and stops at the first that is refused.
+/// Reads every event of a body, in order, and stops at the first that is refused, or at one more
+/// than `events_max`.
 pub(super) fn read<'a, T>(
     body: &'a [u8],
     shape: Shape,
+    events_max: usize,
     mut parse: impl FnMut(Object<'a>) -> Result<T, Violation>,
 ) -> Result<Vec<T>, ParseError> {
     let mut cursor = Cursor::new(body)?;
     let mut events = Vec::new();
     let mut next = |cursor: &mut Cursor<'a>| {
         let index = events.len();
-        if index == EVENTS_MAX {
-            return Err(ParseError::TooManyEvents);
+        if index == events_max {
+            return Err(ParseError::TooManyEvents { limit: events_max });
         }
         let object = cursor.object(index)?;
         events.push(parse(object).map_err(|violation| ParseError::Member { index, violation })?);

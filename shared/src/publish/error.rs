@@ -2,39 +2,63 @@
 
 use serde_json::json;
 
-use super::BODY_BYTES_MAX;
+use super::{BODY_BYTES_MAX, sas::TokenError};
 use crate::{event::ParseError, ports::PortError};
 
 /// Why a publish request was refused. Nothing of it is delivered, but for [`Self::Unavailable`].
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// Status 404: the path or the method is no publish.
-    #[error("nothing is served here; publish with POST to /topics/<topic>/api/events")]
+    #[error(
+        "nothing is served here; publish with POST to /topics/<topic>/api/events, or to \
+         /topics/<topic>:publish for a namespace topic"
+    )]
     RouteNotFound,
     /// Status 404.
     #[error("the topic does not exist")]
     TopicNotFound,
     /// Status 401.
-    #[error("the request has no access key; send one of the topic's two in the header aeg-sas-key")]
-    KeyMissing,
+    #[error(
+        "the request has no credentials; send one of the topic's two access keys in the header \
+         aeg-sas-key, or a SAS token in aeg-sas-token"
+    )]
+    CredentialsMissing,
     /// Status 401: credentials of a form that is not known here.
-    #[error("credentials in '{given}' are not supported; send an access key in aeg-sas-key")]
+    #[error(
+        "credentials in {given} are not taken; send an access key in aeg-sas-key or as \
+         'Authorization: SharedAccessKey <key>', or a SAS token in aeg-sas-token or as \
+         'Authorization: SharedAccessSignature <token>'"
+    )]
     CredentialsUnsupported {
         /// The header or query parameter.
         given: &'static str,
     },
+    /// Status 401: which ones count would be a guess.
+    #[error("the request has credentials more than once, in {given}; send them once")]
+    CredentialsTwice {
+        /// Where they are.
+        given: &'static str,
+    },
     /// Status 401.
-    #[error("the access key is not one of the topic's")]
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Status 401.
+    #[error("the access key is not one of the topic's two; ask for them with listKeys")]
     KeyRefused,
     /// Status 401: the topic takes no access keys.
-    #[error("the topic's local authentication is disabled, so access keys are refused")]
-    LocalAuthDisabled,
-    /// Status 400: a namespace topic, or its form of the path.
     #[error(
-        "publishing to namespace topics is not supported; create a topic of kind 'custom' and \
-         publish to /topics/<topic>/api/events"
+        "the topic's local authentication is disabled, so access keys and SAS tokens are refused; \
+         set its disableLocalAuth to false, or publish to a deployment with an authorizer"
     )]
-    NamespaceTopic,
+    LocalAuthDisabled,
+    /// Status 404: a namespace topic has another path than a custom one.
+    #[error("the topic is of kind '{kind}'; publish to it with POST to {path}")]
+    OtherPath {
+        /// The topic's kind, as documents name it.
+        kind: &'static str,
+        /// Its path.
+        path: String,
+    },
     /// Status 413: over the limit, so none of the body was parsed.
     #[error("the body has {size_bytes} bytes; at most {BODY_BYTES_MAX} are taken")]
     BodyTooLarge {
@@ -49,12 +73,6 @@ pub enum PublishError {
         /// What the topic's input schema takes.
         takes: &'static str,
     },
-    /// Status 400.
-    #[error(
-        "CloudEvents in binary mode (ce-* headers) are not supported; send them structured, as \
-         application/cloudevents+json or application/cloudevents-batch+json"
-    )]
-    BinaryMode,
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
@@ -120,15 +138,24 @@ impl PublishError {
         match self {
             Self::RouteNotFound => (404, "NotFound", "RouteNotFound"),
             Self::TopicNotFound => (404, "NotFound", "TopicNotFound"),
-            Self::KeyMissing => (401, UNAUTHORIZED, "KeyMissing"),
+            Self::CredentialsMissing => (401, UNAUTHORIZED, "CredentialsMissing"),
+            Self::CredentialsTwice { .. } => (401, UNAUTHORIZED, "CredentialsTwice"),
+            Self::Token(TokenError::Malformed(_) | TokenError::Expiry(_)) => {
+                (401, UNAUTHORIZED, "TokenMalformed")
+            }
+            Self::Token(TokenError::Signature) => (401, UNAUTHORIZED, "TokenRefused"),
+            Self::Token(TokenError::Expired(_)) => (401, UNAUTHORIZED, "TokenExpired"),
+            Self::Token(TokenError::OtherResource { .. }) => {
+                (401, UNAUTHORIZED, "TokenForOtherResource")
+            }
             Self::CredentialsUnsupported { .. } => (401, UNAUTHORIZED, "CredentialsUnsupported"),
             Self::KeyRefused => (401, UNAUTHORIZED, "KeyRefused"),
             Self::LocalAuthDisabled => (401, UNAUTHORIZED, "LocalAuthDisabled"),
-            Self::NamespaceTopic => (400, BAD_REQUEST, "NamespaceTopicUnsupported"),
+            Self::OtherPath { .. } => (404, "NotFound", "OtherPath"),
             Self::BodyTooLarge { .. } => (413, TOO_LARGE, "RequestTooLarge"),
             Self::ContentType { .. } => (400, BAD_REQUEST, "ContentTypeUnsupported"),
-            Self::BinaryMode => (400, BAD_REQUEST, "BinaryModeUnsupported"),
-            Self::Body(ParseError::TooManyEvents) => (400, BAD_REQUEST, "TooManyEvents"),
+            Self::Body(ParseError::Header { .. }) => (400, BAD_REQUEST, "InputHeaderInvalid"),
+            Self::Body(ParseError::TooManyEvents { .. }) => (400, BAD_REQUEST, "TooManyEvents"),
             Self::Body(_) => (400, BAD_REQUEST, "InputJsonInvalid"),
             Self::EventTooLarge { .. } => (413, TOO_LARGE, "EventTooLarge"),
             Self::Unavailable(_) => (503, "ServiceUnavailable", "ServiceUnavailable"),

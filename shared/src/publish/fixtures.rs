@@ -9,7 +9,22 @@ use crate::{
         DeliverySchema, Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey,
     },
     time::Timestamp,
+    topic::{InputSchema, Kind, Topic},
 };
+
+/// A custom topic that takes Event Grid's schema.
+pub(crate) fn topic() -> Topic {
+    Topic {
+        name: "t".to_owned(),
+        kind: Kind::Custom,
+        input_schema: InputSchema::EventGridSchema,
+        disable_local_auth: false,
+        delivery_profile: ProfileName::Basic,
+        keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],
+        created_at: Timestamp::from_millis(0),
+        revision: 1,
+    }
+}
 
 /// An event subscription that wants everything, in Event Grid's schema, one at a time.
 pub(crate) fn subscription(name: &str) -> EventSubscription {

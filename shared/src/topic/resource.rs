@@ -12,7 +12,8 @@ use crate::{
 /// The resource type that documents carry.
 pub const TYPE: &str = "Gridpost/topics";
 
-const KINDS: [(&str, Kind); 2] = [("custom", Kind::Custom), ("namespace", Kind::Namespace)];
+pub(crate) const KINDS: [(&str, Kind); 2] =
+    [("custom", Kind::Custom), ("namespace", Kind::Namespace)];
 
 const SCHEMAS: [(&str, InputSchema); 2] = [
     ("EventGridSchema", InputSchema::EventGridSchema),
@@ -140,11 +141,7 @@ fn input_schema(
 
 /// A topic as a document. Keys are no part of it. `publish_url` is the base URL of the publish API.
 pub fn write(topic: &Topic, publish_url: &str) -> Value {
-    let base = publish_url.trim_end_matches('/');
-    let endpoint = match topic.kind {
-        Kind::Custom => format!("{base}{}/api/events", topic.id()),
-        Kind::Namespace => format!("{base}{}:publish", topic.id()),
-    };
+    let endpoint = format!("{}{}", publish_url.trim_end_matches('/'), topic.publish_path());
     json!({
         "id": topic.id(),
         "name": topic.name,
