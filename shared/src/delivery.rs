@@ -51,7 +51,8 @@ pub struct Delivery {
     /// What is known of its attempts when the message was sent; the state table may know more.
     #[serde(default, skip_serializing_if = "Attempts::is_empty")]
     pub attempts: Attempts,
-    /// `dataVersion` of the first event, for the request's header; empty for CloudEvents.
+    /// `dataVersion` of the first event, given or mapped, for the request's header; empty for
+    /// CloudEvents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_version: String,
     /// The events in the subscription's delivery schema, 1 to 5,000.

@@ -8,6 +8,7 @@
 //! CloudEvents 1.0.2, "JSON event format".
 
 pub mod cloud_events;
+pub mod custom;
 pub mod event_grid;
 
 pub(crate) mod date_time;
@@ -34,7 +35,8 @@ pub struct ParsedEvent<'a> {
     pub event_type: Cow<'a, str>,
     /// Its subject, by which event subscriptions choose; empty where it has none.
     pub subject: Cow<'a, str>,
-    /// Where it comes from: `source` of a CloudEvent, else the topic's id.
+    /// Where it comes from: `source` of a CloudEvent, else the topic's id, but for an event of a
+    /// publisher's own schema whose mapping says otherwise.
     pub source: Cow<'a, str>,
     /// `dataVersion` of Event Grid's schema; empty where it has none.
     pub data_version: Cow<'a, str>,
@@ -48,23 +50,34 @@ pub struct ParsedEvent<'a> {
 enum Form<'a> {
     EventGrid(event_grid::Envelope<'a>),
     CloudEvents,
+    Custom {
+        /// As RFC 3339 writes it.
+        event_time: String,
+    },
 }
 
 impl ParsedEvent<'_> {
     /// The event as it is delivered in that schema.
     ///
     /// Event Grid's schema gets its stamps; from it an event becomes a CloudEvent where the
-    /// subscription asks for one. A CloudEvent goes out as it came: a subscription that asks for
-    /// another schema of it is refused when it is created.
+    /// subscription asks for one. An event of a publisher's own schema goes out as it came, or as the
+    /// data of one in either schema. A CloudEvent goes out as it came. Subscriptions that ask for
+    /// anything else are refused when they are created.
     pub fn in_schema(&self, schema: DeliverySchema) -> Box<RawValue> {
         let text = match (&self.form, schema) {
-            (Form::EventGrid(envelope), DeliverySchema::EventGridSchema) => {
-                event_grid::stamped(self, envelope)
-            }
             (Form::EventGrid(envelope), DeliverySchema::CloudEventSchemaV1_0) => {
                 event_grid::to_cloud_event(self, envelope)
             }
-            (Form::CloudEvents, _) => self.text.to_owned(),
+            (Form::EventGrid(envelope), _) => event_grid::stamped(self, envelope),
+            (Form::Custom { event_time }, DeliverySchema::EventGridSchema) => {
+                custom::to_event_grid(self, event_time)
+            }
+            (Form::Custom { event_time }, DeliverySchema::CloudEventSchemaV1_0) => {
+                custom::to_cloud_event(self, event_time)
+            }
+            (Form::Custom { .. }, DeliverySchema::CustomInputSchema) | (Form::CloudEvents, _) => {
+                self.text.to_owned()
+            }
         };
         RawValue::from_string(text).expect("made of texts that were read as JSON")
     }

@@ -21,6 +21,7 @@ use crate::{
     event::{
         EVENTS_MAX, NAMESPACE_EVENTS_MAX, ParsedEvent,
         cloud_events::{self, binary},
+        custom::{self, Stamps},
         event_grid,
     },
     topic::{InputSchema, Kind, Topic},
@@ -51,10 +52,10 @@ pub fn body<'a>(
     let media_type = media_type(headers);
     let cloud_events = CLOUD_EVENTS.contains(&media_type.as_str());
     match topic.input_schema {
-        InputSchema::EventGridSchema if cloud_events => {
+        InputSchema::EventGridSchema | InputSchema::CustomEventSchema if cloud_events => {
             Err(PublishError::ContentType { given: media_type, takes: "application/json" })
         }
-        InputSchema::EventGridSchema => Ok(Cow::Borrowed(body)),
+        InputSchema::EventGridSchema | InputSchema::CustomEventSchema => Ok(Cow::Borrowed(body)),
         InputSchema::CloudEventSchemaV1_0 if cloud_events => Ok(Cow::Borrowed(body)),
         InputSchema::CloudEventSchemaV1_0
             if binary::is_binary(headers) && !media_type.starts_with(CLOUD_EVENTS_OF_ANY_FORM) =>
@@ -70,7 +71,8 @@ pub fn body<'a>(
     }
 }
 
-/// Reads the events of a publish to a topic, from what [`body`] answered. `topic_id` is the topic's.
+/// Reads the events of a publish to a topic, from what [`body`] answered. `topic_id` is the topic's;
+/// the stamps are for events of a publisher's own schema.
 ///
 /// # Errors
 ///
@@ -79,8 +81,11 @@ pub fn read<'a>(
     topic: &Topic,
     topic_id: &'a str,
     body: &'a [u8],
+    stamps: Stamps<'_>,
 ) -> Result<Vec<ParsedEvent<'a>>, PublishError> {
+    let mapping = topic.input_schema_mapping.as_ref();
     Ok(match topic.input_schema {
+        InputSchema::CustomEventSchema => custom::parse(body, topic_id, mapping, stamps)?,
         InputSchema::EventGridSchema => event_grid::parse(body, topic_id)?,
         InputSchema::CloudEventSchemaV1_0 => {
             cloud_events::parse_up_to(body, events_max(topic.kind))?
@@ -111,7 +116,10 @@ fn media_type(headers: &HeaderMap) -> String {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::time::Timestamp;
 
     const EVENT_GRID: &str =
         r#"[{"id":"1","subject":"s","eventType":"T","eventTime":"2026-01-02T03:04:05Z"}]"#;
@@ -130,12 +138,16 @@ mod tests {
 
     fn count(topic: &Topic, headers: &HeaderMap, body: &[u8]) -> Result<usize, PublishError> {
         let body = super::body(topic, headers, body)?;
-        read(topic, "/topics/t", &body).map(|events| events.len())
+        let stamps = Stamps { now: Timestamp::from_millis(0), id: &mut Uuid::nil };
+        read(topic, "/topics/t", &body, stamps).map(|events| events.len())
     }
 
     #[test]
     fn content_type_table() {
-        use InputSchema::{CloudEventSchemaV1_0 as CloudEvents, EventGridSchema as EventGrid};
+        use InputSchema::{
+            CloudEventSchemaV1_0 as CloudEvents, CustomEventSchema as Custom,
+            EventGridSchema as EventGrid,
+        };
         let kind = |content_type: &'static str| headers(&[("content-type", content_type)]);
         let binary = |content_type: &'static str| {
             headers(&[
@@ -171,6 +183,14 @@ mod tests {
             (CloudEvents, binary("application/cloudevents+avro"), "x", Err(wrong_type)),
             (CloudEvents, headers(&[("ce-id", "1")]), "x", Err("'ce-specversion' is required")),
             (EventGrid, binary("application/json"), EVENT_GRID, Ok(1)),
+            (Custom, kind("application/json"), "[{},{}]", Ok(2)),
+            (Custom, kind("application/x-www-form-urlencoded"), "{}", Ok(1)),
+            (
+                Custom,
+                kind("application/cloudevents+json"),
+                CLOUD_EVENT,
+                Err("topic takes application/json"),
+            ),
         ];
         for (schema, headers, body, want) in table {
             for kind in [Kind::Custom, Kind::Namespace] {

@@ -38,6 +38,8 @@ pub enum DeliverySchema {
     EventGridSchema,
     /// CloudEvents 1.0 in JSON: one object, or an array where batching is on.
     CloudEventSchemaV1_0,
+    /// The publisher's own schema, as it came, always an array.
+    CustomInputSchema,
 }
 
 /// Where a subscription's events are sent.

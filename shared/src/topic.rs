@@ -1,8 +1,11 @@
 //! Topics: where events enter.
 
+pub mod mapping;
 pub mod resource;
 
 use serde::{Deserialize, Serialize};
+
+pub use mapping::InputSchemaMapping;
 
 use crate::{delivery::profile::ProfileName, secret::Secret, time::Timestamp};
 
@@ -23,6 +26,8 @@ pub enum InputSchema {
     EventGridSchema,
     /// CloudEvents 1.0 in JSON, structured or batched.
     CloudEventSchemaV1_0,
+    /// The publisher's own, which a mapping explains.
+    CustomEventSchema,
 }
 
 /// A topic as it is stored.
@@ -35,6 +40,9 @@ pub struct Topic {
     pub kind: Kind,
     /// The one schema in which it takes events.
     pub input_schema: InputSchema,
+    /// What the members of Event Grid's envelope are in the publisher's own schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema_mapping: Option<InputSchemaMapping>,
     /// Whether access keys are refused.
     pub disable_local_auth: bool,
     /// The table of rules by which its deliveries are retried.

@@ -15,8 +15,10 @@ use gridpost::{
         state::Standing,
     },
     ports::{Outgoing, PortError, Queue, Saved},
+    subscription::DeliverySchema,
     telemetry::{chain, metric},
     time::Timestamp,
+    topic::InputSchemaMapping,
 };
 
 use crate::{
@@ -93,6 +95,7 @@ async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Tim
                 at,
                 destination: destination.clone(),
                 schema: work.subscription.delivery_schema,
+                mapping: mapping(&work),
                 profile: work.topic.topic.delivery_profile,
             };
             let body = serde_json::to_string(&ended)
@@ -117,6 +120,13 @@ async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Tim
         tracing::warn!(delivery.id = %state.id, error = %chain(&error), "an end was not noted");
     }
     Ok(Fate::Delete)
+}
+
+/// What explains events of the publisher's own schema: their dead letters are in Event Grid's.
+fn mapping(work: &Work) -> Option<InputSchemaMapping> {
+    let mapping = work.topic.topic.input_schema_mapping.as_ref()?;
+    let own = work.subscription.delivery_schema == DeliverySchema::CustomInputSchema;
+    own.then(|| mapping.clone())
 }
 
 /// Counts and logs events that end without a dead letter.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use gridpost::{
     configuration::TopicSnapshot,
-    event::ParsedEvent,
+    event::{ParsedEvent, custom::Stamps},
     ports::Meter,
     publish::{
         self, PublishError,
@@ -40,8 +40,9 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let topic = &snapshot.topic;
     let topic_id = topic.id();
     let body = publish::body(topic, &request.headers, &request.body)?;
-    let events = publish::read(topic, &topic_id, &body)?;
     let publish_time = context.clock.now();
+    let stamps = Stamps { now: publish_time, id: &mut || context.dice.id() };
+    let events = publish::read(topic, &topic_id, &body, stamps)?;
     let matched = match_events(&snapshot.subscriptions, &events, publish_time);
     let packed =
         pack(&matched.matches, &events, publish_time, context.queue_message_bytes_max, || {

@@ -9,8 +9,10 @@ use uuid::Uuid;
 
 use super::{Attempts, Delivery, profile::ProfileName, retry::EndReason};
 use crate::{
+    event::custom,
     subscription::{DeadLetterDestination, DeliverySchema},
     time::Timestamp,
+    topic::{self, InputSchemaMapping},
 };
 
 /// An ended delivery on its way to its dead-letter destination, as it travels in the queue.
@@ -27,6 +29,9 @@ pub struct Ended {
     pub destination: DeadLetterDestination,
     /// How its events are written.
     pub schema: DeliverySchema,
+    /// What is what in events of the publisher's own schema, where they are delivered in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<InputSchemaMapping>,
     /// The topic's delivery profile: the record and the object's name have its edition's form.
     pub profile: ProfileName,
 }
@@ -34,19 +39,34 @@ pub struct Ended {
 impl Ended {
     /// The records of its events, as JSON texts. What the publisher wrote stays as it was written.
     pub fn records(&self) -> Vec<String> {
-        self.delivery.events.iter().map(|event| self.record(event.get())).collect()
+        let events = self.delivery.events.iter().enumerate();
+        events.map(|(index, event)| self.record(index, event.get())).collect()
     }
 
-    fn record(&self, event: &str) -> String {
+    fn record(&self, index: usize, event: &str) -> String {
         match self.profile {
             ProfileName::Namespace => format!(
                 r#"{{"deadLetterProperties":{},"customDeliveryProperties":{{}},"event":{event}}}"#,
                 self.namespace_properties(),
             ),
-            ProfileName::Basic | ProfileName::Basic2021 => {
-                with_members(event, &self.basic_members())
-            }
+            ProfileName::Basic | ProfileName::Basic2021 => match self.schema {
+                DeliverySchema::EventGridSchema | DeliverySchema::CloudEventSchemaV1_0 => {
+                    with_members(event, &self.basic_members())
+                }
+                DeliverySchema::CustomInputSchema => {
+                    with_members(&self.enveloped(index, event), &self.basic_members())
+                }
+            },
         }
+    }
+
+    /// An event of the publisher's own schema in Event Grid's envelope. An id that it does not have
+    /// is made of the delivery's, so that the same dead letter is the same record.
+    fn enveloped(&self, index: usize, event: &str) -> String {
+        let Delivery { id, publish_time, subscription, .. } = &self.delivery;
+        let id = Uuid::from_u128(id.as_u128().wrapping_add(index as u128));
+        let topic_id = topic::id_of(&subscription.topic);
+        custom::enveloped(event, &topic_id, self.mapping.as_ref(), *publish_time, id)
     }
 
     /// What became of the event, in the casing of its schema.
@@ -55,7 +75,9 @@ impl Ended {
         let mut members = Vec::new();
         let mut add = |name: &str, value: Value| {
             let name = match self.schema {
-                DeliverySchema::EventGridSchema => name.to_owned(),
+                DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
+                    name.to_owned()
+                }
                 DeliverySchema::CloudEventSchemaV1_0 => name.to_ascii_lowercase(),
             };
             members.push((name, value));
@@ -181,6 +203,7 @@ mod tests {
                 prefix: "dead/".to_owned(),
             },
             schema,
+            mapping: None,
             profile,
         }
     }
@@ -243,6 +266,29 @@ mod tests {
                 .collect();
             assert_eq!(records, [want], "{row}");
         }
+    }
+
+    #[test]
+    fn an_event_of_the_publishers_own_schema_is_kept_in_event_grids_envelope() {
+        let event = r#"{ "key": 7,"n":1.50 }"#;
+        let schema = DeliverySchema::CustomInputSchema;
+        let mapping = Some(InputSchemaMapping { id: Some("key".to_owned()), ..Default::default() });
+        let one = Ended { mapping, ..ended(schema, ProfileName::Basic, event, one_attempt()) };
+        let want = concat!(
+            r#"{"id":"7","topic":"/topics/orders","subject":"","eventType":"CustomEvent","#,
+            r#""eventTime":"2019-08-08T07:40:00.000Z","dataVersion":"","metadataVersion":"1","#,
+            r#""data":{ "key": 7,"n":1.50 },"deadLetterReason":"UndeliverableDueToHttpBadRequest","#,
+            r#""deliveryAttempts":1,"lastDeliveryOutcome":"BadRequest","lastHttpStatusCode":400,"#,
+            r#""publishTime":"2019-08-08T07:40:00.000Z","#,
+            r#""lastDeliveryAttemptTime":"2019-08-08T07:40:00.500Z"}"#,
+        );
+        assert_eq!(one.records(), [want]);
+        let unmapped = Ended { mapping: None, ..one.clone() };
+        let id = r#"{"id":"00000000-0000-0000-0000-000000000001","#;
+        assert!(unmapped.records()[0].starts_with(id), "{:?}", unmapped.records());
+        let namespace = Ended { profile: ProfileName::Namespace, ..one };
+        let want = r#""event":{ "key": 7,"n":1.50 }}"#;
+        assert!(namespace.records()[0].ends_with(want), "{:?}", namespace.records());
     }
 
     #[test]

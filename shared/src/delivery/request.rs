@@ -21,7 +21,7 @@ pub fn build(
     let Endpoint::WebHook { url } = &subscription.endpoint;
     let schema = subscription.delivery_schema;
     // Batching decides the form, not the number of events: a receiver gets one form for ever.
-    let array = schema == DeliverySchema::EventGridSchema || subscription.batching.is_some();
+    let array = schema != DeliverySchema::CloudEventSchemaV1_0 || subscription.batching.is_some();
     let data_version = deliveries.first().map_or("", |delivery| delivery.data_version.as_str());
     let mut headers = vec![
         ("content-type", content_type(schema, array).to_owned()),
@@ -39,7 +39,9 @@ pub fn build(
 
 fn content_type(schema: DeliverySchema, array: bool) -> &'static str {
     match (schema, array) {
-        (DeliverySchema::EventGridSchema, _) => "application/json; charset=utf-8",
+        (DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema, _) => {
+            "application/json; charset=utf-8"
+        }
         (DeliverySchema::CloudEventSchemaV1_0, false) => {
             "application/cloudevents+json; charset=utf-8"
         }

@@ -77,7 +77,9 @@ impl Question {
         origin: &str,
     ) -> Self {
         match schema {
-            DeliverySchema::EventGridSchema => Self::EventGrid { code, asked_at },
+            DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
+                Self::EventGrid { code, asked_at }
+            }
             DeliverySchema::CloudEventSchemaV1_0 => Self::CloudEvents { origin: origin.to_owned() },
         }
     }

@@ -153,6 +153,7 @@ mod tests {
             name: "orders".to_owned(),
             kind: Kind::Custom,
             input_schema: InputSchema::EventGridSchema,
+            input_schema_mapping: None,
             disable_local_auth,
             delivery_profile: ProfileName::Basic,
             keys: [Secret::new("a2V5+MQ/=="), Secret::new("second==")],

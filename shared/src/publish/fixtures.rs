@@ -18,6 +18,7 @@ pub(crate) fn topic() -> Topic {
         name: "t".to_owned(),
         kind: Kind::Custom,
         input_schema: InputSchema::EventGridSchema,
+        input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
         keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],

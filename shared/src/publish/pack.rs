@@ -42,6 +42,7 @@ pub struct Packed {
     pub parcels: Vec<Parcel>,
     event_grid: Vec<Body>,
     cloud_events: Vec<Body>,
+    custom: Vec<Body>,
     publish_time: Timestamp,
 }
 
@@ -65,6 +66,7 @@ impl Packed {
         match schema {
             DeliverySchema::EventGridSchema => &self.event_grid,
             DeliverySchema::CloudEventSchemaV1_0 => &self.cloud_events,
+            DeliverySchema::CustomInputSchema => &self.custom,
         }
     }
 }
@@ -109,6 +111,7 @@ pub fn pack(
         parcels: Vec::new(),
         event_grid: bodies(DeliverySchema::EventGridSchema),
         cloud_events: bodies(DeliverySchema::CloudEventSchemaV1_0),
+        custom: bodies(DeliverySchema::CustomInputSchema),
         publish_time,
     };
     for Match { subscription, events } in matches {
@@ -136,7 +139,7 @@ fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema)
     }
     let body = |event: &ParsedEvent<'_>| {
         let text = event.in_schema(schema);
-        let in_header = schema == DeliverySchema::EventGridSchema
+        let in_header = schema != DeliverySchema::CloudEventSchemaV1_0
             && event.data_version.len() <= DATA_VERSION_HEADER_BYTES_MAX;
         let data_version = if in_header { event.data_version.to_string() } else { String::new() };
         Body { encoded_bytes: encoded_bytes(text.get()), text, data_version }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     delivery::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
-    document::{self, Code, Object, Problem, Problems, shown, text},
+    document::{self, Code, Object, Problem, Problems, name_of, shown, text},
     endpoint::guard::AllowedNetworks,
     time::Timestamp,
     topic::{InputSchema, Topic},
@@ -37,9 +37,10 @@ const LABELS_MAX: usize = 50;
 /// Characters a label may have.
 const LABEL_CHARS_MAX: usize = 256;
 
-const SCHEMAS: [(&str, DeliverySchema); 2] = [
+const SCHEMAS: [(&str, DeliverySchema); 3] = [
     ("EventGridSchema", DeliverySchema::EventGridSchema),
     ("CloudEventSchemaV1_0", DeliverySchema::CloudEventSchemaV1_0),
+    ("CustomInputSchema", DeliverySchema::CustomInputSchema),
 ];
 
 const PROBATION_POLICIES: [(&str, ProbationPolicy); 2] =
@@ -216,26 +217,31 @@ fn delivery_schema(
     problems: &mut Problems,
 ) -> DeliverySchema {
     const NAME: &str = "eventDeliverySchema";
-    let (default, name) = match input {
-        InputSchema::EventGridSchema => (DeliverySchema::EventGridSchema, "EventGridSchema"),
-        InputSchema::CloudEventSchemaV1_0 => {
-            (DeliverySchema::CloudEventSchemaV1_0, "CloudEventSchemaV1_0")
-        }
+    use DeliverySchema::{CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema};
+    let default = match input {
+        InputSchema::EventGridSchema | InputSchema::CustomEventSchema => EventGridSchema,
+        InputSchema::CloudEventSchemaV1_0 => CloudEventSchemaV1_0,
     };
+    let name = name_of(&SCHEMAS, default);
     let path = properties.path_of(NAME);
-    let given = properties.value(NAME).and_then(Value::as_str);
-    if let Some(custom @ ("CustomInputSchema" | "CustomEventSchema")) = given {
-        let rule = format!(
-            "is {custom}, which is not supported yet by this deployment; it must be \
-             'EventGridSchema' or 'CloudEventSchemaV1_0' (default {name})"
-        );
-        problems.add(Code::NotSupportedYet, path, rule);
-        return default;
-    }
     let schema = properties.choice(NAME, &SCHEMAS, Some(name), problems).unwrap_or(default);
-    if (input, schema) == (InputSchema::CloudEventSchemaV1_0, DeliverySchema::EventGridSchema) {
-        let rule = "must be 'CloudEventSchemaV1_0' (the default): the topic takes CloudEvents, and \
-                    they can't be turned into Event Grid's schema";
+    let refused = match (input, schema) {
+        (InputSchema::CloudEventSchemaV1_0, EventGridSchema) => Some(
+            "must be 'CloudEventSchemaV1_0' (the default): the topic takes CloudEvents, and they \
+             can't be turned into Event Grid's schema",
+        ),
+        (InputSchema::CloudEventSchemaV1_0, CustomInputSchema) => Some(
+            "must be 'CloudEventSchemaV1_0' (the default): the topic takes CloudEvents, and \
+             CustomInputSchema is for topics of inputSchema CustomEventSchema",
+        ),
+        (InputSchema::EventGridSchema, CustomInputSchema) => Some(
+            "must be 'EventGridSchema' (the default) or 'CloudEventSchemaV1_0': the topic takes \
+             Event Grid's schema, and CustomInputSchema is for topics of inputSchema \
+             CustomEventSchema",
+        ),
+        _ => None,
+    };
+    if let Some(rule) = refused {
         problems.add(Code::InvalidValue, path, rule);
     }
     schema

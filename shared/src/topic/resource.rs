@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{InputSchema, Kind, Topic};
+use super::{InputSchema, InputSchemaMapping, Kind, Topic, mapping};
 use crate::{
     delivery::profile::ProfileName,
     document::{Code, Object, Problem, Problems, name_of, shown},
@@ -15,9 +15,10 @@ pub const TYPE: &str = "Gridpost/topics";
 pub(crate) const KINDS: [(&str, Kind); 2] =
     [("custom", Kind::Custom), ("namespace", Kind::Namespace)];
 
-const SCHEMAS: [(&str, InputSchema); 2] = [
+const SCHEMAS: [(&str, InputSchema); 3] = [
     ("EventGridSchema", InputSchema::EventGridSchema),
     ("CloudEventSchemaV1_0", InputSchema::CloudEventSchemaV1_0),
+    ("CustomEventSchema", InputSchema::CustomEventSchema),
 ];
 
 const PROFILES: [(&str, ProfileName); 3] = [
@@ -30,12 +31,14 @@ const PROFILES: [(&str, ProfileName); 3] = [
 const RESERVED: [&str; 3] = ["Microsoft", "EventGrid", "System"];
 
 /// What a document says about a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Custom or namespace.
     pub kind: Kind,
     /// The schema in which it takes events.
     pub input_schema: InputSchema,
+    /// What is what in the publisher's own schema.
+    pub input_schema_mapping: Option<InputSchemaMapping>,
     /// Whether access keys are refused.
     pub disable_local_auth: bool,
     /// The rules of retrying.
@@ -88,16 +91,11 @@ fn settings(kind: Kind, properties: Option<Object<'_>>, problems: &mut Problems)
     let mut settings = defaults(kind);
     let Some(mut properties) = properties else { return settings };
     properties.ignore(&["provisioningState", "endpoint", "metricResourceId"]);
-    let nothing = |_: &Value| false;
-    properties.not_yet(
-        "inputSchemaMapping",
-        nothing,
-        "leave it out: it belongs to inputSchema CustomEventSchema",
-        problems,
-    );
     if let Some(schema) = input_schema(&mut properties, kind, problems) {
         settings.input_schema = schema;
     }
+    settings.input_schema_mapping =
+        input_schema_mapping(&mut properties, settings.input_schema, problems);
     settings.disable_local_auth = properties.flag("disableLocalAuth", problems);
     let default = name_of(&PROFILES, settings.delivery_profile);
     if let Some(profile) = properties.choice("deliveryProfile", &PROFILES, Some(default), problems)
@@ -114,7 +112,14 @@ pub fn defaults(kind: Kind) -> Settings {
         Kind::Custom => (InputSchema::EventGridSchema, ProfileName::Basic),
         Kind::Namespace => (InputSchema::CloudEventSchemaV1_0, ProfileName::Namespace),
     };
-    Settings { kind, input_schema, disable_local_auth: false, delivery_profile }
+    let input_schema_mapping = None;
+    Settings {
+        kind,
+        input_schema,
+        input_schema_mapping,
+        disable_local_auth: false,
+        delivery_profile,
+    }
 }
 
 fn input_schema(
@@ -123,12 +128,6 @@ fn input_schema(
     problems: &mut Problems,
 ) -> Option<InputSchema> {
     const NAME: &str = "inputSchema";
-    if properties.value(NAME).and_then(Value::as_str) == Some("CustomEventSchema") {
-        let rule = "is CustomEventSchema, which is not supported yet by this deployment; it must be \
-                    'EventGridSchema' or 'CloudEventSchemaV1_0'";
-        problems.add(Code::NotSupportedYet, properties.path_of(NAME), rule);
-        return None;
-    }
     let default = name_of(&SCHEMAS, defaults(kind).input_schema);
     let schema = properties.choice(NAME, &SCHEMAS, Some(default), problems)?;
     if kind == Kind::Namespace && schema != InputSchema::CloudEventSchemaV1_0 {
@@ -139,10 +138,30 @@ fn input_schema(
     Some(schema)
 }
 
+fn input_schema_mapping(
+    properties: &mut Object<'_>,
+    schema: InputSchema,
+    problems: &mut Problems,
+) -> Option<InputSchemaMapping> {
+    const NAME: &str = "inputSchemaMapping";
+    let path = properties.path_of(NAME);
+    let mapping = properties.object(NAME, problems)?;
+    if schema != InputSchema::CustomEventSchema {
+        let rule = format!(
+            "must be left out: it explains events of inputSchema 'CustomEventSchema', and the \
+             topic takes '{}'",
+            name_of(&SCHEMAS, schema)
+        );
+        problems.add(Code::InvalidValue, path, rule);
+        return None;
+    }
+    Some(mapping::read(mapping, problems))
+}
+
 /// A topic as a document. Keys are no part of it. `publish_url` is the base URL of the publish API.
 pub fn write(topic: &Topic, publish_url: &str) -> Value {
     let endpoint = format!("{}{}", publish_url.trim_end_matches('/'), topic.publish_path());
-    json!({
+    let mut document = json!({
         "id": topic.id(),
         "name": topic.name,
         "type": TYPE,
@@ -154,7 +173,11 @@ pub fn write(topic: &Topic, publish_url: &str) -> Value {
             "endpoint": endpoint,
             "provisioningState": "Succeeded",
         },
-    })
+    });
+    if let Some(mapping) = &topic.input_schema_mapping {
+        document["properties"]["inputSchemaMapping"] = mapping::write(mapping);
+    }
+    document
 }
 
 /// A topic's access keys, as `listKeys` and `regenerateKey` answer them.
@@ -184,7 +207,7 @@ pub fn read_key_name(document: &Value) -> Result<usize, Problems> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{secret::Secret, time::Timestamp};
+    use crate::{secret::Secret, time::Timestamp, topic::mapping::Field};
 
     #[test]
     fn names_are_checked() {
@@ -221,17 +244,57 @@ mod tests {
             (
                 json!({"properties": {"inputSchema": "Xml"}}),
                 "properties.inputSchema",
-                "must be 'EventGridSchema' or 'CloudEventSchemaV1_0' (default EventGridSchema)",
-            ),
-            (
-                json!({"properties": {"inputSchema": "CustomEventSchema"}}),
-                "properties.inputSchema",
-                "not supported yet",
+                "must be 'EventGridSchema', 'CloudEventSchemaV1_0' or 'CustomEventSchema' (default \
+                 EventGridSchema)",
             ),
             (
                 json!({"properties": {"inputSchemaMapping": {}}}),
                 "properties.inputSchemaMapping",
-                "not supported yet",
+                "must be left out: it explains events of inputSchema 'CustomEventSchema', and the \
+                 topic takes 'EventGridSchema'",
+            ),
+            (
+                mapped(json!({"properties": {}})),
+                "properties.inputSchemaMapping.inputSchemaMappingType",
+                "is required: 'Json'",
+            ),
+            (
+                mapped(json!({"inputSchemaMappingType": "Xml"})),
+                "properties.inputSchemaMapping.inputSchemaMappingType",
+                "must be 'Json', but is \"Xml\"",
+            ),
+            (
+                mapping(json!({"data": {"sourceField": "d"}})),
+                "properties.inputSchemaMapping.properties.data",
+                "is not known; members here are dataVersion, eventTime, eventType, id, subject, topic",
+            ),
+            (
+                mapping(json!({"id": "myId"})),
+                "properties.inputSchemaMapping.properties.id",
+                "must be an object",
+            ),
+            (
+                mapping(json!({"id": {"defaultValue": "1"}})),
+                "properties.inputSchemaMapping.properties.id.defaultValue",
+                "is not known; members here are sourceField",
+            ),
+            (
+                mapping(json!({"subject": {"sourceField": ""}})),
+                "properties.inputSchemaMapping.properties.subject.sourceField",
+                "must have 1 to 256 characters",
+            ),
+            (
+                mapping(json!({"subject": {"defaultValue": 7}})),
+                "properties.inputSchemaMapping.properties.subject.defaultValue",
+                "must be a string",
+            ),
+            (
+                mapping(json!({
+                    "subject": {"defaultValue": "\u{1}".repeat(256)},
+                    "eventType": {"defaultValue": "\u{1}".repeat(256)},
+                })),
+                "properties.inputSchemaMapping.properties",
+                "must take at most 2048 bytes in all, but takes 31",
             ),
             (
                 json!({"kind": "namespace", "properties": {"inputSchema": "EventGridSchema"}}),
@@ -267,6 +330,32 @@ mod tests {
     fn documents_survive_a_round_trip() {
         let kinds = [(json!({}), defaults(Kind::Custom))];
         let namespace = [(json!({"kind": "namespace"}), defaults(Kind::Namespace))];
+        let custom = json!({
+            "id": {"sourceField": "key"}, "topic": {"sourceField": "t"},
+            "eventTime": {"sourceField": "at"},
+            "eventType": {"sourceField": "kind", "defaultValue": "T"},
+            "subject": {"defaultValue": "s"}, "dataVersion": {"sourceField": "v"},
+        });
+        let field = |source: Option<&str>, default: Option<&str>| Field {
+            source_field: source.map(str::to_owned),
+            default_value: default.map(str::to_owned),
+        };
+        let input_schema_mapping = Some(InputSchemaMapping {
+            id: Some("key".to_owned()),
+            topic: Some("t".to_owned()),
+            event_time: Some("at".to_owned()),
+            event_type: field(Some("kind"), Some("T")),
+            subject: field(None, Some("s")),
+            data_version: field(Some("v"), None),
+        });
+        let custom = [(
+            mapping(custom),
+            Settings {
+                input_schema: InputSchema::CustomEventSchema,
+                input_schema_mapping,
+                ..defaults(Kind::Custom)
+            },
+        )];
         let full = json!({"kind": "custom", "properties": {
             "inputSchema": "CloudEventSchemaV1_0", "disableLocalAuth": true,
             "deliveryProfile": "basic2021",
@@ -276,11 +365,12 @@ mod tests {
             Settings {
                 kind: Kind::Custom,
                 input_schema: InputSchema::CloudEventSchemaV1_0,
+                input_schema_mapping: None,
                 disable_local_auth: true,
                 delivery_profile: ProfileName::Basic2021,
             },
         )];
-        for (document, want) in kinds.into_iter().chain(namespace).chain(full) {
+        for (document, want) in kinds.into_iter().chain(namespace).chain(full).chain(custom) {
             let settings = read(&document).expect("valid");
             assert_eq!(settings, want);
             let written = write(&topic(settings), "http://127.0.0.1:1/x/");
@@ -308,11 +398,20 @@ mod tests {
         }
     }
 
+    fn mapped(mapping: Value) -> Value {
+        json!({"properties": {"inputSchema": "CustomEventSchema", "inputSchemaMapping": mapping}})
+    }
+
+    fn mapping(properties: Value) -> Value {
+        mapped(json!({"inputSchemaMappingType": "Json", "properties": properties}))
+    }
+
     fn topic(settings: Settings) -> Topic {
         Topic {
             name: "demo".to_owned(),
             kind: settings.kind,
             input_schema: settings.input_schema,
+            input_schema_mapping: settings.input_schema_mapping,
             disable_local_auth: settings.disable_local_auth,
             delivery_profile: settings.delivery_profile,
             keys: [Secret::new("k1secret"), Secret::new("k2secret")],

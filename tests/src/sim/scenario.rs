@@ -128,6 +128,7 @@ impl Scenario {
         topic.input_schema = match subscription.delivery_schema {
             DeliverySchema::EventGridSchema => InputSchema::EventGridSchema,
             DeliverySchema::CloudEventSchemaV1_0 => InputSchema::CloudEventSchemaV1_0,
+            DeliverySchema::CustomInputSchema => InputSchema::CustomEventSchema,
         };
         self.topics.push((topic, vec![subscription]));
         self
@@ -151,6 +152,7 @@ fn topic(name: &str, profile: ProfileName) -> Topic {
         name: name.to_owned(),
         kind: Kind::Custom,
         input_schema: InputSchema::EventGridSchema,
+        input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: profile,
         keys: [Secret::new("a"), Secret::new("b")],

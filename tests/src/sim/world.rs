@@ -311,7 +311,7 @@ impl World {
         let events: Vec<_> =
             events.map(|(id, bytes)| event(&publish.to, schema, id, *bytes)).collect();
         let content_type = match schema {
-            InputSchema::EventGridSchema => "application/json",
+            InputSchema::EventGridSchema | InputSchema::CustomEventSchema => "application/json",
             InputSchema::CloudEventSchemaV1_0 => "application/cloudevents-batch+json",
         };
         let mut headers = HeaderMap::new();
@@ -428,5 +428,8 @@ fn event(to: &SubscriptionKey, schema: InputSchema, id: &str, data_bytes: usize)
             "specversion": "1.0", "id": id, "source": "/simulation", "type": "simulated",
             "subject": to.to_string(), "data": data,
         }),
+        InputSchema::CustomEventSchema => {
+            json!({"key": id, "whose": to.to_string(), "data": data})
+        }
     }
 }

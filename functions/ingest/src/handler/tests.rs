@@ -166,6 +166,7 @@ fn topic(name: &str, kind: Kind, input_schema: InputSchema) -> Topic {
         name: name.to_owned(),
         kind,
         input_schema,
+        input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
         keys: [Secret::new("Zmlyc3Q="), Secret::new("c2Vjb25k")],

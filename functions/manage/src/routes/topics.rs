@@ -33,8 +33,8 @@ pub(super) async fn put(context: &Context, name: &str, document: &Value) -> Answ
     for _ in 0..TRIES_MAX {
         let existing = context.configuration.topic(name).await?;
         let topic = match &existing {
-            None => new(context, name, settings),
-            Some(existing) => changed(context, existing, settings).await?,
+            None => new(context, name, settings.clone()),
+            Some(existing) => changed(context, existing, settings.clone()).await?,
         };
         if context.topics.save(&topic).await? == Saved::Conflict {
             context.back_off().await;
@@ -114,6 +114,7 @@ fn new(context: &Context, name: &str, settings: Settings) -> Topic {
         name: name.to_owned(),
         kind: settings.kind,
         input_schema: settings.input_schema,
+        input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: settings.disable_local_auth,
         delivery_profile: settings.delivery_profile,
         keys: [new_key(dice), new_key(dice)],
@@ -135,9 +136,10 @@ async fn changed(context: &Context, existing: &Topic, settings: Settings) -> Res
     }
     if settings.delivery_profile != existing.delivery_profile {
         let subscriptions = context.configuration.subscriptions(&existing.name).await?;
-        refuse_outgrown(&subscriptions, settings)?;
+        refuse_outgrown(&subscriptions, &settings)?;
     }
     Ok(Topic {
+        input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: settings.disable_local_auth,
         delivery_profile: settings.delivery_profile,
         ..existing.clone()
@@ -145,7 +147,7 @@ async fn changed(context: &Context, existing: &Topic, settings: Settings) -> Res
 }
 
 /// Each profile has its own ranges: those of the new one must hold for every retry policy.
-fn refuse_outgrown(subscriptions: &[EventSubscription], settings: Settings) -> Result<(), Reply> {
+fn refuse_outgrown(subscriptions: &[EventSubscription], settings: &Settings) -> Result<(), Reply> {
     const NAMED_MAX: usize = 10;
     let profile = settings.delivery_profile.profile();
     let outgrown: Vec<_> = subscriptions

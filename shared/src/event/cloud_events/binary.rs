@@ -241,7 +241,8 @@ mod tests {
     #[test]
     fn refused_headers_and_data() {
         let json = ("content-type", "application/json");
-        let table: [(&[(&str, &str)], &[u8], &str); 6] = [
+        type Row<'a> = (&'a [(&'a str, &'a str)], &'a [u8], &'a str);
+        let table: [Row<'_>; 6] = [
             (&[("ce-id", "2")], b"", "header 'ce-id' is given twice"),
             (&[("content-type", "a/b"), ("content-type", "a/c")], b"", "'content-type' is given"),
             (&[("ce-subject", "%ff")], b"", "header 'ce-subject' must be percent-encoded UTF-8"),

@@ -20,6 +20,7 @@ fn topic(kind: Kind) -> Topic {
         name: "demo".to_owned(),
         kind,
         input_schema: settings.input_schema,
+        input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: false,
         delivery_profile: settings.delivery_profile,
         keys: [Secret::new("k1"), Secret::new("k2")],
@@ -302,6 +303,47 @@ fn filters_are_refused() {
 }
 
 #[test]
+fn conversion_table() {
+    use DeliverySchema::{CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema};
+    let inputs = [
+        (
+            InputSchema::EventGridSchema,
+            EventGridSchema,
+            vec![EventGridSchema, CloudEventSchemaV1_0],
+        ),
+        (InputSchema::CloudEventSchemaV1_0, CloudEventSchemaV1_0, vec![CloudEventSchemaV1_0]),
+        (
+            InputSchema::CustomEventSchema,
+            EventGridSchema,
+            vec![EventGridSchema, CloudEventSchemaV1_0, CustomInputSchema],
+        ),
+    ];
+    for (input_schema, default, allowed) in inputs {
+        let topic = Topic { input_schema, ..topic(Kind::Custom) };
+        let networks = AllowedNetworks::default();
+        let context = Context { topic: &topic, existing: None, now: NOW, allowed: &networks };
+        let read = |schema: Value| read(&with("eventDeliverySchema", schema), &context);
+        assert_eq!(read(Value::Null).expect("valid").delivery_schema, default, "{input_schema:?}");
+        for schema in [EventGridSchema, CloudEventSchemaV1_0, CustomInputSchema] {
+            match read(json!(schema)) {
+                Ok(settings) => {
+                    assert_eq!(settings.delivery_schema, schema);
+                    assert!(allowed.contains(&schema), "{input_schema:?} {schema:?}");
+                }
+                Err(problems) => {
+                    let listed: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                    assert!(
+                        listed.len() == 1 && listed[0].contains("the topic takes"),
+                        "{listed:?}"
+                    );
+                    assert!(!allowed.contains(&schema), "{input_schema:?} {schema:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn schemas_labels_and_expirations_are_refused() {
     let many: Vec<_> = (0..51).map(|n| json!(n.to_string())).collect();
     assert_refused(
@@ -312,7 +354,7 @@ fn schemas_labels_and_expirations_are_refused() {
             (
                 with("eventDeliverySchema", json!("CustomInputSchema")),
                 SCHEMA,
-                "is CustomInputSchema, which is not supported yet",
+                "the topic takes Event Grid's schema, and CustomInputSchema is for topics of",
             ),
             (
                 with("probationPolicy", json!("Wait")),

@@ -91,7 +91,7 @@ fn read(profile: ProfileName, schema: DeliverySchema, record: &Value) -> Said {
         };
     }
     let get = |name: &str| match schema {
-        DeliverySchema::EventGridSchema => &record[name],
+        DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => &record[name],
         DeliverySchema::CloudEventSchemaV1_0 => &record[name.to_ascii_lowercase()],
     };
     Said {
