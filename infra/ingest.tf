@@ -17,6 +17,7 @@ module "ingest" {
     GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
     GRIDPOST_CONFIG_CACHE_MS         = tostring(var.config_cache_ms)
+    GRIDPOST_PUBLISH_AUTHORIZATION   = var.publish_authorization
   })
 
   statements = [

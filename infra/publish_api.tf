@@ -1,4 +1,5 @@
-# The publish API: where events enter. Open to the internet; ingest checks the topic's keys itself, in constant time.
+# The publish API: where events enter. With publish_authorization KEYS it is open to the internet, and ingest checks the topic's
+# keys itself, in constant time; with AWS_IAM or JWT, API Gateway lets nobody else through, and ingest looks at no keys.
 
 locals {
   publish_routes = toset([
@@ -19,6 +20,32 @@ resource "aws_apigatewayv2_api" "publish" {
   name          = "${var.name_prefix}-publish"
   description   = "Gridpost: publish events to topics"
   protocol_type = "HTTP"
+
+  lifecycle {
+    precondition {
+      condition     = var.publish_authorization != "JWT" || (var.publish_jwt_issuer != null && length(var.publish_jwt_audience) > 0)
+      error_message = "publish_authorization \"JWT\" needs publish_jwt_issuer and at least one publish_jwt_audience: without them there is nothing to tell a publisher by."
+    }
+
+    precondition {
+      condition     = var.publish_authorization == "JWT" || (var.publish_jwt_issuer == null && length(var.publish_jwt_audience) == 0)
+      error_message = "publish_jwt_issuer and publish_jwt_audience are for publish_authorization \"JWT\", and it is \"${var.publish_authorization}\": nobody would be asked for a token."
+    }
+  }
+}
+
+resource "aws_apigatewayv2_authorizer" "publish" {
+  count = var.publish_authorization == "JWT" ? 1 : 0
+
+  api_id           = aws_apigatewayv2_api.publish.id
+  name             = "${var.name_prefix}-publish"
+  authorizer_type  = "JWT"
+  identity_sources = ["$request.header.Authorization"]
+
+  jwt_configuration {
+    issuer   = var.publish_jwt_issuer
+    audience = var.publish_jwt_audience
+  }
 }
 
 resource "aws_apigatewayv2_integration" "publish" {
@@ -30,12 +57,14 @@ resource "aws_apigatewayv2_integration" "publish" {
 }
 
 resource "aws_apigatewayv2_route" "publish" {
-  # checkov:skip=CKV_AWS_309:publishers authenticate with topic keys, which ingest checks
+  # checkov:skip=CKV_AWS_309:by default publishers authenticate with topic keys, which ingest checks
   for_each = local.publish_routes
 
-  api_id    = aws_apigatewayv2_api.publish.id
-  route_key = each.value
-  target    = "integrations/${aws_apigatewayv2_integration.publish.id}"
+  api_id             = aws_apigatewayv2_api.publish.id
+  route_key          = each.value
+  target             = "integrations/${aws_apigatewayv2_integration.publish.id}"
+  authorization_type = var.publish_authorization == "KEYS" ? "NONE" : var.publish_authorization
+  authorizer_id      = one(aws_apigatewayv2_authorizer.publish[*].id)
 }
 
 resource "aws_apigatewayv2_stage" "publish" {

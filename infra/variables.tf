@@ -333,6 +333,41 @@ variable "publish_burst_limit" {
   }
 }
 
+variable "publish_authorization" {
+  description = "Who may publish: KEYS (whoever has a topic's access key or a SAS token; ingest checks them), AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route, so a policy can name topics) or JWT (whoever has a token of publish_jwt_issuer for one of publish_jwt_audience; it opens every topic). With the latter two, keys and SAS tokens are not looked at."
+  type        = string
+  default     = "KEYS"
+  nullable    = false
+
+  validation {
+    condition     = contains(["KEYS", "AWS_IAM", "JWT"], var.publish_authorization)
+    error_message = "publish_authorization must be KEYS, AWS_IAM or JWT, got \"${var.publish_authorization}\"."
+  }
+}
+
+variable "publish_jwt_issuer" {
+  description = "Issuer of the tokens that publish_authorization JWT takes, as they name it (iss): an https URL below which /.well-known/openid-configuration is found, such as https://login.microsoftonline.com/<tenant>/v2.0. Null with the others."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.publish_jwt_issuer == null || can(regex("^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[^?#\\s]*)?$", var.publish_jwt_issuer))
+    error_message = "publish_jwt_issuer must be null or an https URL without query, got \"${coalesce(var.publish_jwt_issuer, "null")}\"."
+  }
+}
+
+variable "publish_jwt_audience" {
+  description = "Audiences (aud, or client_id where there is none) of which a token must name one, 1 to 50 of them with publish_authorization JWT (API Gateway's limit). Empty with the others."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = length(var.publish_jwt_audience) <= 50 && alltrue([for audience in var.publish_jwt_audience : length(audience) > 0])
+    error_message = "publish_jwt_audience must be at most 50 audiences, none of them empty, got ${jsonencode(var.publish_jwt_audience)}."
+  }
+}
+
 variable "manage_authorization" {
   description = "Who may call the manage API: AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route) or NONE (anyone; refused unless aws_endpoint_url is set)."
   type        = string

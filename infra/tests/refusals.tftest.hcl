@@ -103,18 +103,19 @@ run "refuses_words_it_does_not_know" {
   command = plan
 
   variables {
-    architecture         = "riscv64"
-    log_level            = "verbose"
-    log_retention_days   = 31
-    manage_authorization = "JWT"
-    memory_mb            = { dispach = 512 }
-    probation_seconds    = { BadRequest = 10 }
-    tags                 = { "aws:team" = "reserved" }
+    architecture          = "riscv64"
+    log_level             = "verbose"
+    log_retention_days    = 31
+    manage_authorization  = "JWT"
+    memory_mb             = { dispach = 512 }
+    probation_seconds     = { BadRequest = 10 }
+    publish_authorization = "NONE"
+    tags                  = { "aws:team" = "reserved" }
   }
 
   expect_failures = [
     var.architecture, var.log_level, var.log_retention_days, var.manage_authorization, var.memory_mb, var.probation_seconds,
-    var.tags,
+    var.publish_authorization, var.tags,
   ]
 }
 
@@ -128,13 +129,15 @@ run "refuses_what_has_another_form" {
     endpoint_allowed_networks = ["10.0.0.1"]
     functions_dir             = "tests/functions/"
     name_prefix               = "Grid_Post"
+    publish_jwt_audience      = [""]
+    publish_jwt_issuer        = "http://login.example.com"
     region                    = "Frankfurt"
     validation_origin         = "https://example.com"
   }
 
   expect_failures = [
     var.alarm_topic_arns, var.aws_endpoint_url, var.dead_letter_bucket_arns, var.endpoint_allowed_networks, var.functions_dir,
-    var.name_prefix, var.region, var.validation_origin,
+    var.name_prefix, var.publish_jwt_audience, var.publish_jwt_issuer, var.region, var.validation_origin,
   ]
 }
 
@@ -157,6 +160,28 @@ run "refuses_an_open_manage_api_on_aws" {
   }
 
   expect_failures = [aws_apigatewayv2_api.manage]
+}
+
+run "refuses_tokens_of_nobody" {
+  command = plan
+
+  variables {
+    publish_authorization = "JWT"
+    publish_jwt_issuer    = "https://login.example.com/v2.0"
+  }
+
+  expect_failures = [aws_apigatewayv2_api.publish]
+}
+
+run "refuses_an_issuer_that_nobody_is_asked_for" {
+  command = plan
+
+  variables {
+    publish_jwt_issuer   = "https://login.example.com/v2.0"
+    publish_jwt_audience = ["gridpost"]
+  }
+
+  expect_failures = [aws_apigatewayv2_api.publish]
 }
 
 run "refuses_a_large_dead_letter_batch_without_a_window" {

@@ -192,6 +192,14 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
   }
 
   assert {
+    condition = (
+      alltrue([for route in aws_apigatewayv2_route.publish : route.authorization_type == "NONE" && route.authorizer_id == null])
+      && length(aws_apigatewayv2_authorizer.publish) == 0
+    )
+    error_message = "publishers with a key do not reach ingest"
+  }
+
+  assert {
     condition = toset(values(aws_apigatewayv2_route.manage)[*].route_key) == toset([
       "GET /topics",
       "PUT /topics/{topic}", "GET /topics/{topic}", "PATCH /topics/{topic}", "DELETE /topics/{topic}",
@@ -250,6 +258,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_CONFIG_TABLE            = "gridpost-config"
       GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
+      GRIDPOST_PUBLISH_AUTHORIZATION   = "KEYS"
       GRIDPOST_CONFIG_CACHE_MS         = "2000"
     })
     error_message = "ingest is told ${jsonencode(module.ingest.environment)}"
@@ -390,5 +399,50 @@ run "outputs_tell_where_everything_is" {
       && strcontains(output.publish_command, "-H \"aeg-sas-key: $GRIDPOST_KEY\"")
     )
     error_message = "the publish command is ${output.publish_command}"
+  }
+}
+
+run "publishers_may_be_iam_principals" {
+  command = plan
+
+  variables {
+    publish_authorization = "AWS_IAM"
+  }
+
+  assert {
+    condition = (
+      alltrue([for route in aws_apigatewayv2_route.publish : route.authorization_type == "AWS_IAM" && route.authorizer_id == null])
+      && module.ingest.environment["GRIDPOST_PUBLISH_AUTHORIZATION"] == "AWS_IAM"
+    )
+    error_message = "a route of the publish API can be called without IAM, or ingest does not know"
+  }
+}
+
+run "publishers_may_have_tokens" {
+  command = apply
+
+  variables {
+    publish_authorization = "JWT"
+    publish_jwt_issuer    = "https://login.example.com/v2.0"
+    publish_jwt_audience  = ["gridpost", "other"]
+  }
+
+  assert {
+    condition = alltrue([
+      for route in aws_apigatewayv2_route.publish :
+      route.authorization_type == "JWT" && route.authorizer_id == aws_apigatewayv2_authorizer.publish[0].id
+    ])
+    error_message = "a route of the publish API can be called without a token"
+  }
+
+  assert {
+    condition = (
+      aws_apigatewayv2_authorizer.publish[0].authorizer_type == "JWT"
+      && aws_apigatewayv2_authorizer.publish[0].jwt_configuration[0].issuer == "https://login.example.com/v2.0"
+      && aws_apigatewayv2_authorizer.publish[0].jwt_configuration[0].audience == toset(["gridpost", "other"])
+      && aws_apigatewayv2_authorizer.publish[0].identity_sources == toset(["$request.header.Authorization"])
+      && module.ingest.environment["GRIDPOST_PUBLISH_AUTHORIZATION"] == "JWT"
+    )
+    error_message = "the authorizer is ${jsonencode(aws_apigatewayv2_authorizer.publish[0])}"
   }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 /// A request of a publisher.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +20,19 @@ pub struct Request {
     pub query: String,
     /// The headers.
     pub headers: HeaderMap,
+    /// Which of API Gateway's authorizers has let it through, if one has.
+    pub authorizer: Option<Authorizer>,
     /// The body.
     pub body: Vec<u8>,
+}
+
+/// An authorizer of API Gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authorizer {
+    /// The request was signed by an IAM principal that may make it.
+    Iam,
+    /// The request has a token of the issuer that was configured.
+    Jwt,
 }
 
 /// The event that API Gateway invokes the function with.
@@ -43,6 +54,23 @@ pub struct GatewayEvent {
 #[derive(Debug, Deserialize)]
 struct RequestContext {
     http: Http,
+    #[serde(default)]
+    authorizer: Option<AuthorizerContext>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct AuthorizerContext {
+    #[serde(default)]
+    iam: Option<IgnoredAny>,
+    #[serde(default)]
+    jwt: Option<IgnoredAny>,
+}
+
+impl AuthorizerContext {
+    fn named(&self) -> Option<Authorizer> {
+        let iam = self.iam.map(|_| Authorizer::Iam);
+        iam.or_else(|| self.jwt.map(|_| Authorizer::Jwt))
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,6 +105,7 @@ impl GatewayEvent {
             method: self.request_context.http.method,
             path: self.raw_path,
             query: self.raw_query_string,
+            authorizer: self.request_context.authorizer.and_then(|context| context.named()),
             headers: self.headers.into_iter().filter_map(header).collect(),
             body,
         })
@@ -131,6 +160,28 @@ mod tests {
         assert!(request(r#","body":"?","isBase64Encoded":true"#).is_err());
         let odd = request(r#","headers":{"Content-Type":"a/b","bad name":"1","x":"\n"}"#);
         assert_eq!(odd.expect("a request").headers.len(), 1);
+    }
+
+    #[test]
+    fn authorizers_are_known_by_what_they_leave() {
+        let authorizer = |context: &str| {
+            let event = format!(
+                r#"{{"requestContext":{{"http":{{"method":"POST"}}{context}}},"rawPath":"/"}}"#
+            );
+            let event = serde_json::from_str::<GatewayEvent>(&event).expect("an event");
+            event.into_request().expect("a request").authorizer
+        };
+        let table = [
+            ("", None),
+            (r#","authorizer":null"#, None),
+            (r#","authorizer":{}"#, None),
+            (r#","authorizer":{"lambda":{"a":1}}"#, None),
+            (r#","authorizer":{"iam":{"accessKey":"A","userArn":"arn"}}"#, Some(Authorizer::Iam)),
+            (r#","authorizer":{"jwt":{"claims":{"aud":"a"},"scopes":null}}"#, Some(Authorizer::Jwt)),
+        ];
+        for (context, want) in table {
+            assert_eq!(authorizer(context), want, "{context}");
+        }
     }
 
     #[test]

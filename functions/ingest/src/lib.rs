@@ -10,12 +10,42 @@ pub mod gateway;
 pub mod handler;
 pub mod route;
 
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
 use gridpost::{
     configuration::ConfigurationCache,
     ports::{Clock, Configuration, Dice, Meter, QueueSender},
 };
+
+use gateway::Authorizer;
+
+/// Who may publish, as the deployment says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Whoever has one of the topic's keys, or a SAS token made with one.
+    #[default]
+    Keys,
+    /// Whom API Gateway's authorizer has let through. Keys are not looked at.
+    Gateway(Authorizer),
+}
+
+/// A text that names no way to authorize publishers.
+#[derive(Debug, thiserror::Error)]
+#[error("is none of KEYS, AWS_IAM and JWT")]
+pub struct AuthorizationError;
+
+impl FromStr for Authorization {
+    type Err = AuthorizationError;
+
+    fn from_str(text: &str) -> Result<Self, AuthorizationError> {
+        match text {
+            "KEYS" => Ok(Self::Keys),
+            "AWS_IAM" => Ok(Self::Gateway(Authorizer::Iam)),
+            "JWT" => Ok(Self::Gateway(Authorizer::Jwt)),
+            _ => Err(AuthorizationError),
+        }
+    }
+}
 
 /// What ingest needs of the world, made once for the life of the function.
 pub struct Context {
@@ -29,6 +59,8 @@ pub struct Context {
     pub sender: Arc<dyn QueueSender>,
     /// Counts.
     pub meter: Arc<dyn Meter>,
+    /// Who may publish.
+    pub authorization: Authorization,
     /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
 }

@@ -14,7 +14,7 @@ use gridpost::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_ingest::{Context, gateway::GatewayEvent, handler::handle};
+use gridpost_ingest::{Authorization, Context, gateway::GatewayEvent, handler::handle};
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 
 #[tokio::main(flavor = "current_thread")]
@@ -48,6 +48,7 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         dice: Arc::new(SystemDice),
         sender: Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?)),
         meter,
+        authorization: config::parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", Authorization::Keys)?,
         queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,
     })
 }

@@ -45,6 +45,12 @@ pub enum PublishError {
     /// Status 401.
     #[error("the access key is not one of the topic's two; ask for them with listKeys")]
     KeyRefused,
+    /// Status 401: the deployment has an authorizer, and it did not see the request.
+    #[error(
+        "publishers are authorized by API Gateway here, and this request did not pass its \
+         authorizer; the deployment's publish routes have lost it: apply its Terraform again"
+    )]
+    AuthorizerPassedBy,
     /// Status 401: the topic takes no access keys.
     #[error(
         "the topic's local authentication is disabled, so access keys and SAS tokens are refused; \
@@ -150,6 +156,7 @@ impl PublishError {
             }
             Self::CredentialsUnsupported { .. } => (401, UNAUTHORIZED, "CredentialsUnsupported"),
             Self::KeyRefused => (401, UNAUTHORIZED, "KeyRefused"),
+            Self::AuthorizerPassedBy => (401, UNAUTHORIZED, "AuthorizerPassedBy"),
             Self::LocalAuthDisabled => (401, UNAUTHORIZED, "LocalAuthDisabled"),
             Self::OtherPath { .. } => (404, "NotFound", "OtherPath"),
             Self::BodyTooLarge { .. } => (413, TOO_LARGE, "RequestTooLarge"),

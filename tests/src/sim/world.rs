@@ -322,6 +322,7 @@ impl World {
             path: format!("/topics/{}/api/events", publish.to.topic),
             query: String::new(),
             headers,
+            authorizer: None,
             body: serde_json::to_vec(&events).expect("events are JSON"),
         }
     }
@@ -336,6 +337,7 @@ impl World {
             configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
             sender: self.faulty(instance, &self.queues),
             meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
+            authorization: gridpost_ingest::Authorization::Keys,
             queue_message_bytes_max: 262_144,
         }
     }

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::*;
+use crate::gateway::Authorizer;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
@@ -145,6 +146,7 @@ impl World {
             dice: Arc::new(CountingDice::default()),
             sender: Arc::clone(&queue) as _,
             meter: Arc::clone(&meter) as _,
+            authorization: Authorization::Keys,
             queue_message_bytes_max: 262_144,
         };
         Self { context, queue, meter }
@@ -358,6 +360,26 @@ async fn either_key_opens_in_header_or_query() {
     ] {
         let world = World::new(stored(), Queued::default());
         assert_eq!(world.publish(&request).await.status_code, 200, "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_authorizer_of_api_gateway_stands_for_keys() {
+    let table = [
+        (Authorizer::Iam, Some(Authorizer::Iam), 200),
+        (Authorizer::Jwt, Some(Authorizer::Jwt), 200),
+        (Authorizer::Iam, Some(Authorizer::Jwt), 401),
+        (Authorizer::Jwt, None, 401),
+    ];
+    for (asked, passed, want) in table {
+        let mut world = World::new(stored(), Queued::default());
+        world.context.authorization = Authorization::Gateway(asked);
+        // Whether local authentication is disabled matters no more than what is in the headers.
+        for path in ["/topics/orders/api/events", "/topics/closed/api/events"] {
+            let request = with(to(path, request(&events(1, 1))), "aeg-sas-key", "no");
+            let request = Request { authorizer: passed, ..request };
+            assert_eq!(world.publish(&request).await.status_code, want, "{asked:?} {passed:?}");
+        }
     }
 }
 
