@@ -177,7 +177,10 @@ mod tests {
             (r#","authorizer":{}"#, None),
             (r#","authorizer":{"lambda":{"a":1}}"#, None),
             (r#","authorizer":{"iam":{"accessKey":"A","userArn":"arn"}}"#, Some(Authorizer::Iam)),
-            (r#","authorizer":{"jwt":{"claims":{"aud":"a"},"scopes":null}}"#, Some(Authorizer::Jwt)),
+            (
+                r#","authorizer":{"jwt":{"claims":{"aud":"a"},"scopes":null}}"#,
+                Some(Authorizer::Jwt),
+            ),
         ];
         for (context, want) in table {
             assert_eq!(authorizer(context), want, "{context}");

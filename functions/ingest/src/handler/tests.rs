@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use base64::Engine;
 use gridpost::{
     configuration::ConfigurationCache,
     delivery::{Delivery, policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
@@ -17,14 +18,14 @@ use gridpost::{
         DeliverySchema, Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey,
     },
     time::Timestamp,
-    topic::{InputSchema, Topic},
+    topic::{InputSchema, InputSchemaMapping, Topic, mapping::Field},
 };
 use http::HeaderValue;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::*;
-use crate::gateway::Authorizer;
+use crate::gateway::{Authorizer, GatewayEvent};
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
@@ -203,12 +204,27 @@ fn stored() -> Stored {
     let closed =
         Topic { disable_local_auth: true, ..topic("closed", grid.kind, grid.input_schema) };
     let cloud_event = DeliverySchema::CloudEventSchemaV1_0;
+    let subject = Field { source_field: Some("path".to_owned()), default_value: None };
+    let event_time = Some("at".to_owned());
+    let own = Topic {
+        input_schema_mapping: Some(InputSchemaMapping {
+            subject,
+            event_time,
+            ..Default::default()
+        }),
+        ..topic("own", Kind::Custom, InputSchema::CustomEventSchema)
+    };
     Stored {
-        topics: vec![grid, cloud, namespace, closed],
+        topics: vec![grid, cloud, namespace, closed, own],
         subscriptions: vec![
             subscription("orders", "all"),
             EventSubscription { delivery_schema: cloud_event, ..subscription("clouds", "all") },
             EventSubscription { delivery_schema: cloud_event, ..subscription("spaces", "all") },
+            EventSubscription {
+                delivery_schema: DeliverySchema::CustomInputSchema,
+                ..subscription("own", "all")
+            },
+            subscription("closed", "all"),
         ],
         fails: false,
     }
@@ -557,4 +573,90 @@ async fn many_deliveries_are_sent_in_waves() {
     assert_eq!(world.publish(&request(&events(1, 250_000))).await.status_code, 200);
     // 33 deliveries of 250 kB are the most that stay within 8 MiB.
     assert_eq!(world.queue.call_sizes(), [33, 33, 33, 1]);
+}
+
+/// A request of `refused_publishes.json` as API Gateway hands it over: what a row does not say is
+/// that of a publish that is accepted.
+fn gateway_event(row: &Value) -> Value {
+    let text = |name: &str| row[name].as_str();
+    let to = text("to").unwrap_or("orders");
+    let (path, content_type, good) = match to {
+        "orders" => ("/topics/orders/api/events", "application/json", events(1, 1)),
+        "own" => ("/topics/own/api/events", "application/json", r#"{"path":"p"}"#.to_owned()),
+        "clouds" => ("/topics/clouds/api/events", "application/cloudevents+json", cloud_event()),
+        "spaces" => ("/topics/spaces:publish", "application/cloudevents+json", cloud_event()),
+        other => panic!("no such topic: {other}"),
+    };
+    let mut headers = json!({"content-type": content_type, "aeg-sas-key": "Zmlyc3Q="});
+    let headers_of_row = row["headers"].as_object().into_iter().flatten();
+    for (name, value) in headers_of_row {
+        let headers = headers.as_object_mut().expect("an object");
+        match value {
+            Value::Null => headers.remove(name),
+            value => headers.insert(name.clone(), value.clone()),
+        };
+    }
+    let body = match (text("body"), text("hex"), row["repeat"].as_array()) {
+        (Some(body), None, None) => body.as_bytes().to_vec(),
+        (None, Some(hex), None) => {
+            let digits = hex.as_bytes().chunks(2);
+            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+            digits.map(|pair| byte(pair).expect("two digits")).collect()
+        }
+        (None, None, Some(parts)) => {
+            let part = |index: usize| parts[index].as_str().expect("a text");
+            let count = usize::try_from(parts[2].as_u64().expect("a count")).expect("small");
+            format!("{}{}{}", part(0), part(1).repeat(count), part(3)).into_bytes()
+        }
+        (None, None, None) => good.into_bytes(),
+        _ => panic!("a row has more than one body: {row}"),
+    };
+    json!({
+        "rawPath": text("path").unwrap_or(path),
+        "rawQueryString": text("query").unwrap_or_default(),
+        "headers": headers,
+        "requestContext": {"http": {"method": text("method").unwrap_or("POST")}},
+        "body": base64::engine::general_purpose::STANDARD.encode(body),
+        "isBase64Encoded": true,
+    })
+}
+
+fn cloud_event() -> String {
+    r#"{"id":"1","source":"/s","type":"T","specversion":"1.0"}"#.to_owned()
+}
+
+async fn publish_row(row: &Value) -> (World, Response) {
+    let event: GatewayEvent = serde_json::from_value(gateway_event(row)).expect("an event");
+    let world = World::new(stored(), Queued::default());
+    let response = world.publish(&event.into_request().expect("a request")).await;
+    (world, response)
+}
+
+#[tokio::test]
+async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
+    // But for what a row says, its request would have been accepted.
+    for to in ["orders", "own", "clouds", "spaces"] {
+        let (world, response) = publish_row(&json!({"to": to})).await;
+        assert_eq!((response.status_code, world.queue.call_sizes()), (200, vec![1]), "{to}");
+    }
+    let table = include_str!("../../../../tests/conformance/refused_publishes.json");
+    let table: Value = serde_json::from_str(table).expect("JSON");
+    let rows = table["requests"].as_array().expect("rows");
+    let mut problems = Vec::new();
+    for row in rows {
+        let (world, response) = publish_row(row).await;
+        let (code, message) = code_and_message(&response);
+        let as_wanted = response.status_code == row["status"]
+            && code == row["error"]
+            && row["says"].as_str().is_some_and(|text| message.contains(text));
+        if !as_wanted {
+            problems.push(format!("{}: {} {code} {message}", row["name"], response.status_code));
+        }
+        let nothing_left = world.queue.call_sizes().is_empty()
+            && world.counts().iter().all(|count| count.starts_with("PublishFailCount"));
+        assert!(nothing_left && !response.headers.contains_key("retry-after"), "{}", row["name"]);
+        assert!(response.body.len() < 2_000, "{}: the answer is long", row["name"]);
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    assert!(rows.len() > 150, "{} rows", rows.len());
 }

@@ -1,0 +1,3 @@
+//! The fuzz targets, for the binaries that libFuzzer drives.
+
+pub mod targets;
