@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{down, listen, publish, schedule, subscription, topic, up};
+use crate::commands::{down, listen, publish, sas, schedule, subscription, topic, up};
 use crate::target::TargetArguments;
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
@@ -39,6 +39,8 @@ pub enum Command {
     Subscription(subscription::SubscriptionCommand),
     /// Publish an event
     Publish(publish::PublishArguments),
+    /// Make a SAS token from a topic key (offline)
+    Sas(sas::SasArguments),
     /// Be an endpoint: print what arrives and answer as told
     Listen(listen::ListenArguments),
     /// Print the timeline of a retry policy before it is saved (offline)
@@ -64,6 +66,10 @@ mod tests {
             "status --json",
             "down --purge",
             "topic create orders --schema CloudEventSchemaV1_0",
+            "topic create orders --kind namespace",
+            "topic create orders --input-schema CustomEventSchema --mapping mapping.json",
+            "sas --resource https://a/topics/orders/api/events --key K --lasts 24h",
+            "sas --resource https://a/topics/orders --key K --until 2030-01-01T00:00:00Z --json",
             "topic keys orders --regenerate key1 --json",
             "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \
              --dead-letter-bucket B --max-attempts 5 --ttl 30m",
@@ -88,6 +94,8 @@ mod tests {
             "subscription create --topic demo --name s1 --endpoint http://e --ttl 30s",
             "subscription create --topic demo --name s1 --endpoint http://e --dead-letter-prefix p",
             "publish --topic demo --file body.json --data {}",
+            "topic create orders --file t.json --mapping mapping.json",
+            "sas --key K",
             "listen --answer teapot",
         ] {
             let words = std::iter::once("gridpost").chain(line.split_whitespace());

@@ -3,6 +3,7 @@
 pub mod down;
 pub mod listen;
 pub mod publish;
+pub mod sas;
 pub mod schedule;
 pub mod status;
 pub mod subscription;

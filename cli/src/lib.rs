@@ -41,6 +41,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             commands::subscription::run(subscription, &target, output).await
         }
         Command::Publish(publish) => commands::publish::run(publish, &target, output).await,
+        Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Schedule(schedule) => commands::schedule::run(&schedule, output),
         Command::Listen(listen) => commands::listen::run(listen, output).await,
     }

@@ -93,8 +93,9 @@ impl Target {
     }
 
     /// Where events of `topic` are posted, if the publish URL is known.
-    pub fn events_url(&self, topic: &str) -> Option<String> {
+    pub fn events_url(&self, topic: &str, is_namespace: bool) -> Option<String> {
         let base = self.publish_url.as_deref()?.trim_end_matches('/');
-        Some(format!("{base}/topics/{topic}/api/events"))
+        let path = if is_namespace { ":publish" } else { "/api/events" };
+        Some(format!("{base}/topics/{topic}{path}"))
     }
 }

@@ -173,7 +173,8 @@ async fn describe_topic(arguments: &PublishArguments, target: &Target) -> anyhow
 fn events_url(name: &str, topic: &Value, target: &Target) -> anyhow::Result<String> {
     let by_topic =
         || topic.pointer("/properties/endpoint").and_then(Value::as_str).map(str::to_owned);
-    target.events_url(name).or_else(by_topic).ok_or_else(|| {
+    let is_namespace = topic.get("kind").and_then(Value::as_str) == Some("namespace");
+    target.events_url(name, is_namespace).or_else(by_topic).ok_or_else(|| {
         Misuse("the publish API is not known: give --publish-url (GRIDPOST_PUBLISH_URL)".to_owned())
             .into()
     })

@@ -1,6 +1,6 @@
 //! `gridpost topic`: create, list, show, delete, keys.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -44,8 +44,14 @@ pub struct CreateArguments {
     topic: String,
 
     /// Schema of the events that publishers send: EventGridSchema, CloudEventSchemaV1_0, CustomEventSchema
-    #[arg(long, value_name = "SCHEMA", default_value = "EventGridSchema", conflicts_with = "file")]
-    schema: String,
+    /// [default: EventGridSchema; CloudEventSchemaV1_0 for namespace]
+    #[arg(long, visible_alias = "schema", value_name = "SCHEMA", conflicts_with = "file")]
+    input_schema: Option<String>,
+
+    /// What is what in events of CustomEventSchema: Event Grid's inputSchemaMapping as a JSON document
+    /// (`-`: standard input)
+    #[arg(long, value_name = "FILE", requires = "input_schema", conflicts_with = "file")]
+    mapping: Option<PathBuf>,
 
     /// `custom` or `namespace`
     #[arg(long, default_value = "custom", conflicts_with = "file")]
@@ -63,15 +69,25 @@ pub struct CreateArguments {
 impl CreateArguments {
     fn document(&self) -> anyhow::Result<Value> {
         let Some(file) = &self.file else {
-            let mut properties = json!({ "inputSchema": self.schema });
+            let mut properties = json!({});
+            if let Some(schema) = &self.input_schema {
+                properties["inputSchema"] = json!(schema);
+            }
+            if let Some(file) = &self.mapping {
+                properties["inputSchemaMapping"] = read_document(file)?;
+            }
             if self.disable_local_auth {
                 properties["disableLocalAuth"] = json!(true);
             }
             return Ok(json!({"kind": self.kind, "properties": properties}));
         };
-        serde_json::from_slice(&read_input(file)?)
-            .with_context(|| format!("{} is no JSON document", file.display()))
+        read_document(file)
     }
+}
+
+fn read_document(file: &Path) -> anyhow::Result<Value> {
+    serde_json::from_slice(&read_input(file)?)
+        .with_context(|| format!("{} is no JSON document", file.display()))
 }
 
 /// Runs `gridpost topic`.

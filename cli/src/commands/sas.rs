@@ -1,0 +1,94 @@
+//! `gridpost sas`: a SAS token from a topic's key. Works offline: whoever has the key can make one.
+
+use std::time::Duration;
+
+use clap::Args;
+use gridpost::{publish::sas, time::Timestamp};
+use serde_json::json;
+
+use crate::document::TimeToLive;
+use crate::failure::Misuse;
+use crate::output::Output;
+use crate::wall_clock;
+
+/// What the token is for.
+#[derive(Args, Debug)]
+pub struct SasArguments {
+    /// URL that the token opens, or the beginning of it: the topic's endpoint
+    #[arg(long, value_name = "URL")]
+    resource: String,
+
+    /// Topic key that signs the token
+    #[arg(long, env = "GRIDPOST_KEY", hide_env_values = true)]
+    key: String,
+
+    /// How long it is good: 30m, 24h, 7d
+    #[arg(long, value_name = "TIME", default_value = "1h", conflicts_with = "until")]
+    lasts: TimeToLive,
+
+    /// When it ends instead: 2030-01-01T00:00:00Z
+    #[arg(long, value_name = "DATE-TIME")]
+    until: Option<String>,
+}
+
+/// Runs `gridpost sas`.
+///
+/// # Errors
+///
+/// [`Misuse`] when the end or the key can't be read.
+pub fn run(arguments: &SasArguments, output: Output) -> anyhow::Result<()> {
+    let now = Timestamp::parse_rfc_3339(&wall_clock::now_rfc3339()).unwrap_or_default();
+    let (token, expires_at) = token(arguments, now)?;
+    let document = json!({"token": token, "expires": expires_at.to_iso_8601()});
+    output.print(&document, |_| token.clone());
+    Ok(())
+}
+
+fn token(arguments: &SasArguments, now: Timestamp) -> Result<(String, Timestamp), Misuse> {
+    let expires_at = match &arguments.until {
+        None => now + Duration::from_secs(60 * u64::from(arguments.lasts.minutes)),
+        Some(text) => Timestamp::parse_rfc_3339(text).ok_or_else(|| {
+            Misuse(format!("--until {text} is no date and time: write 2030-01-01T00:00:00Z"))
+        })?,
+    };
+    let token = sas::sign(&arguments.resource, expires_at, &arguments.key).ok_or_else(|| {
+        Misuse(
+            "--key is no topic key: it must be base64, as `gridpost topic keys` shows".to_owned(),
+        )
+    })?;
+    Ok((token, expires_at))
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost::publish::sas::Token;
+
+    use super::*;
+
+    fn arguments(key: &str, until: Option<&str>) -> SasArguments {
+        SasArguments {
+            resource: "https://a.example/topics/orders/api/events".to_owned(),
+            key: key.to_owned(),
+            lasts: TimeToLive { minutes: 2 },
+            until: until.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_token_lasts_as_long_as_it_is_told() {
+        let now = Timestamp::from_millis(1_795_248_000_000);
+        for (until, end) in [
+            (None, "2026-11-21T08:02:00.000Z"),
+            (Some("2030-01-01T01:00:00+01:00"), "2030-01-01T00:00:00.000Z"),
+        ] {
+            let (text, expires_at) = token(&arguments("a2V5MQ==", until), now).expect("a token");
+            assert_eq!(expires_at.to_iso_8601(), end);
+            let token = Token::parse(&text).expect("readable");
+            assert!(token.is_signed_with("a2V5MQ=="));
+            assert!(token.check("/topics/orders/api/events", "", now).is_ok());
+            assert!(token.check("/topics/orders/api/events", "", expires_at).is_err());
+        }
+        assert!(token(&arguments("no base64", None), now).is_err());
+        assert!(token(&arguments("a2V5MQ==", Some("tomorrow")), now).is_err());
+    }
+}
