@@ -18,6 +18,13 @@ locals {
     "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
   ])
 
+  # Where an endpoint's owner consents to events. Whoever calls it has no IAM identity here, but the token that the endpoint
+  # was sent.
+  validation_routes = toset([
+    "GET /topics/{topic}/eventSubscriptions/{name}/validate",
+    "POST /topics/{topic}/eventSubscriptions/{name}/validate",
+  ])
+
   # See publish_url.
   manage_url = (
     local.emulated
@@ -54,6 +61,16 @@ resource "aws_apigatewayv2_route" "manage" {
   route_key          = each.value
   target             = "integrations/${aws_apigatewayv2_integration.manage.id}"
   authorization_type = var.manage_authorization
+}
+
+resource "aws_apigatewayv2_route" "validation" {
+  # checkov:skip=CKV_AWS_309:the token in the URL, 256 random bits that are valid for ten minutes, is what manage checks
+  for_each = local.validation_routes
+
+  api_id             = aws_apigatewayv2_api.manage.id
+  route_key          = each.value
+  target             = "integrations/${aws_apigatewayv2_integration.manage.id}"
+  authorization_type = "NONE"
 }
 
 resource "aws_apigatewayv2_stage" "manage" {

@@ -221,6 +221,17 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
     error_message = "a route of the manage API can be called without IAM, or leads elsewhere"
   }
 
+  # The one path of the manage API that needs no IAM: the token in its URL is checked by manage.
+  assert {
+    condition = toset([
+      for route in aws_apigatewayv2_route.validation : "${route.route_key} ${route.authorization_type} ${route.api_id} ${route.target}"
+      ]) == toset([
+      for method in ["GET", "POST"] :
+      "${method} /topics/{topic}/eventSubscriptions/{name}/validate NONE manage1 integrations/${aws_apigatewayv2_integration.manage.id}"
+    ])
+    error_message = "validation routes are ${jsonencode(aws_apigatewayv2_route.validation)}"
+  }
+
   assert {
     condition = (
       aws_lambda_permission.publish.source_arn == "arn:aws:execute-api:eu-central-1:123456789012:publish1/*/*"

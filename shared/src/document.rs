@@ -1,6 +1,7 @@
 //! JSON documents of the resource API: read member by member, so that every problem is listed at
 //! once, each with its path and the rule that it breaks.
 
+mod merge;
 mod parse;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
+pub use merge::merge;
 pub use parse::{NotJson, parse};
 
 /// What kind of rule a member breaks. Its name is the `code` of an error's detail.
@@ -82,6 +84,18 @@ impl Problems {
     /// The problems, at most 100 of them.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.listed.iter()
+    }
+
+    /// The same, where the reader of the message knows the object of that path as the document.
+    #[must_use]
+    pub fn inside(mut self, path: &str) -> Self {
+        for problem in &mut self.listed {
+            let inner = problem.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
+            if let Some(inner) = inner.map(str::to_owned) {
+                problem.path = inner;
+            }
+        }
+        self
     }
 
     /// What was read, if it was read whole and without a problem.

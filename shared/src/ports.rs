@@ -176,8 +176,9 @@ pub trait Configuration: Send + Sync {
 /// changed since is not written.
 #[async_trait]
 pub trait TopicStore: Send + Sync {
-    /// All topics, by name. Strongly consistent.
-    async fn topics(&self) -> Result<Vec<Topic>, PortError>;
+    /// The first `most` topics by name, of all or of those behind the name `after`. Strongly
+    /// consistent.
+    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError>;
 
     /// Writes a topic as revision `topic.revision + 1`, if the stored one still is
     /// `topic.revision` (0: there is none).
@@ -279,8 +280,9 @@ pub trait EndpointClient: Send + Sync {
     async fn attempt(&self, request: Request) -> Attempted;
 }
 
-/// A request by which an endpoint is asked whether it wants events.
-#[derive(Clone, Debug)]
+/// A request by which an endpoint is asked whether it wants events. Headers and body carry secrets,
+/// so they never print.
+#[derive(Clone)]
 pub struct HandshakeRequest {
     /// `POST` or `OPTIONS`.
     pub method: http::Method,
@@ -292,6 +294,17 @@ pub struct HandshakeRequest {
     pub body: Vec<u8>,
     /// How long the whole response may take.
     pub wait: Duration,
+}
+
+impl fmt::Debug for HandshakeRequest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, wait, .. } = self;
+        formatter
+            .debug_struct("HandshakeRequest")
+            .field("method", method)
+            .field("wait", wait)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the endpoint said.

@@ -9,7 +9,7 @@ pub mod pack;
 pub mod sas;
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 
 use std::borrow::Cow;
 

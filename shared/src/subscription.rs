@@ -2,8 +2,9 @@
 
 pub mod filter;
 pub mod resource;
+pub mod validation;
 
-use std::fmt;
+use std::{fmt, num::NonZeroU32};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -15,6 +16,7 @@ use crate::{
 };
 
 pub use filter::Filter;
+pub use validation::Validation;
 
 /// What names an event subscription in a deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -95,6 +97,11 @@ pub struct DeadLetterDestination {
 pub enum ProvisioningState {
     /// The endpoint has proven that it wants the events.
     Succeeded,
+    /// It was asked and has not answered for or against: its owner has ten minutes for the
+    /// validation URL.
+    AwaitingManualAction,
+    /// Nobody used the validation URL in time. Never stored, but found out by the time.
+    Failed,
 }
 
 /// An event subscription as it is stored.
@@ -124,10 +131,19 @@ pub struct EventSubscription {
     pub labels: Vec<String>,
     /// From then on it matches nothing.
     pub expires_at: Option<Timestamp>,
-    /// Whether events flow.
+    /// Whether events flow, as it was when it was last written: [`Self::state`] says what holds.
     pub provisioning_state: ProvisioningState,
+    /// The validation URL that the endpoint was given with the last question.
+    #[serde(default)]
+    pub validation: Option<Validation>,
+    /// Requests in a minute that the endpoint allows (`WebHook-Allowed-Rate`); `None`: any number.
+    #[serde(default)]
+    pub allowed_rate: Option<NonZeroU32>,
     /// When it was created.
     pub created_at: Timestamp,
+    /// New with every change, so that a change can name what it was decided on.
+    #[serde(default)]
+    pub etag: Uuid,
 }
 
 impl EventSubscription {

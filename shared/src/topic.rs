@@ -4,6 +4,7 @@ pub mod mapping;
 pub mod resource;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 pub use mapping::InputSchemaMapping;
 
@@ -51,6 +52,9 @@ pub struct Topic {
     pub keys: [Secret; 2],
     /// When it was created.
     pub created_at: Timestamp,
+    /// New with every change of the topic itself, so that a change can name what it was decided on.
+    #[serde(default)]
+    pub etag: Uuid,
     /// Counts every change of the topic or of one of its event subscriptions: what was read under
     /// one revision holds as long as the revision stands.
     pub revision: u64,

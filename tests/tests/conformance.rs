@@ -293,6 +293,7 @@ fn topic() -> Topic {
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
         keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],
+        etag: uuid::Uuid::nil(),
         created_at: Timestamp::default(),
         revision: 1,
     }

@@ -132,8 +132,13 @@ pub async fn prepare(context: &Context, record: Record) -> Result<Prepared, Port
         _ if !early.is_zero() => tokio::time::sleep(early).await,
         _ => {}
     }
-    if context.clock.now() >= work.expires_at() {
+    let now = context.clock.now();
+    if now >= work.expires_at() {
         return settled(settle::end(context, work, EndReason::TimeToLiveExceeded).await);
+    }
+    if let Some(until) = work.subscription.waits_for_consent(now) {
+        let until = until.min(work.expires_at());
+        return settled(settle::wait(context, &work, until).await);
     }
     admit(context, work).await
 }

@@ -1,10 +1,13 @@
 //! manage: the resource API. Topics, their keys, and event subscriptions, as documents in Event
 //! Grid's shape; the only writer of configuration, and never on the way of an event.
 //!
-//! API Gateway authorises every route (IAM) before it comes here. [`answer`] finds the route; each
+//! API Gateway authorises every route (IAM) before it comes here, but for the validation URL, whose
+//! token is asked for here. [`answer`] finds the route; each
 //! resource has a file under `routes`. A change is decided on what was read, written only if that
 //! still stands, and answered when every instance of the data plane has seen it.
 
+mod page;
+mod precondition;
 mod reply;
 mod routes;
 pub mod terraform;
@@ -14,8 +17,9 @@ use std::{sync::Arc, time::Duration};
 use gridpost::{
     endpoint::guard::AllowedNetworks,
     ports::{Clock, Configuration, Dice, HandshakeClient, SubscriptionStore, TopicStore},
+    subscription::resource::Identity,
 };
-use http::Method;
+use http::{HeaderMap, Method};
 use tokio::time::sleep;
 
 pub use reply::Reply;
@@ -48,6 +52,8 @@ pub struct Settings {
     pub validation_origin: String,
     /// Base URL of the publish API.
     pub publish_url: String,
+    /// Base URL of this API, without a slash at its end.
+    pub manage_url: String,
     /// How long the data plane keeps configuration in memory.
     pub configuration_kept_for: Duration,
 }
@@ -59,8 +65,19 @@ pub struct Request {
     pub method: Method,
     /// The path without the stage.
     pub path: String,
+    /// The query as it was sent, without its `?`.
+    pub query: String,
+    /// The headers.
+    pub headers: HeaderMap,
     /// The body, decoded.
     pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A request without query and headers.
+    pub fn new(method: Method, path: String, body: Vec<u8>) -> Self {
+        Self { method, path, query: String::new(), headers: HeaderMap::new(), body }
+    }
 }
 
 /// How often a change that meets another is decided anew.
@@ -74,6 +91,11 @@ impl Context {
     /// keep configuration in memory for that long.
     async fn until_seen(&self) {
         sleep(self.settings.configuration_kept_for).await;
+    }
+
+    /// Who a new event subscription is.
+    fn new_identity(&self) -> Identity {
+        Identity { uid: self.dice.id(), created_at: self.clock.now(), etag: self.dice.id() }
     }
 
     /// Waits a moment after a change that met another, so that both do not meet again.

@@ -60,6 +60,7 @@ fn settings() -> Result<Settings, config::SettingError> {
         )?,
         validation_origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", origin)?,
         publish_url: config::text("GRIDPOST_PUBLISH_URL")?,
+        manage_url: config::text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned(),
         configuration_kept_for: config::configuration_kept_for()?,
     })
 }
@@ -73,7 +74,8 @@ fn request(event: ApiGatewayV2httpRequest) -> Option<Request> {
         body.into_bytes()
     };
     let path = event.raw_path.unwrap_or_default();
-    Some(Request { method: event.request_context.http.method, path, body })
+    let (query, headers) = (event.raw_query_string.unwrap_or_default(), event.headers);
+    Some(Request { method: event.request_context.http.method, path, query, headers, body })
 }
 
 /// The reply in API Gateway's terms. Keys and URLs must not stay in anybody's cache.

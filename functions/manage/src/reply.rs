@@ -1,12 +1,15 @@
 //! What the resource API answers. Errors have Event Grid's shape.
 
 use gridpost::{
-    document::{NotJson, Problem, Problems},
+    document::{NotJson, Problem, Problems, shown},
     ports::PortError,
     telemetry::chain,
 };
 use http::Method;
 use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::precondition::etag;
 
 /// An answer of the resource API.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +35,13 @@ impl Reply {
     /// 201: what was written is new.
     pub(crate) fn created(body: Value) -> Self {
         Self::new(201, body)
+    }
+
+    /// With the entity tag of what is answered.
+    #[must_use]
+    pub(crate) fn tagged(mut self, tag: Uuid) -> Self {
+        self.headers.push(("etag", etag(tag)));
+        self
     }
 
     /// 200 without a document: something was deleted.
@@ -66,6 +76,22 @@ impl Reply {
         Self::error(404, "ResourceNotFound", message)
     }
 
+    /// 403: a validation URL that is none. It does not say what exists.
+    pub(crate) fn no_validation() -> Self {
+        let message = "This validation URL is none that is open: it was cut off, or the event \
+                       subscription has been changed or deleted since. Change or create the event \
+                       subscription again, and use the URL that the endpoint gets then.";
+        Self::error(403, "Forbidden", message)
+    }
+
+    /// 410: the ten minutes are over.
+    pub(crate) fn validation_over() -> Self {
+        let message = "This validation URL was open for 10 minutes, and they are over. Change or \
+                       create the event subscription again, and use the URL that the endpoint gets \
+                       then.";
+        Self::error(410, "ValidationExpired", message)
+    }
+
     /// 404 for a path that no route has.
     pub(crate) fn no_route(path: &str) -> Self {
         let path: String = path.chars().take(200).collect();
@@ -84,6 +110,23 @@ impl Reply {
         let mut reply = Self::error(405, "MethodNotAllowed", message);
         reply.headers.push(("allow", allowed));
         reply
+    }
+
+    /// 400: problems of the query, not of a document.
+    pub(crate) fn from_query(problems: Problems) -> Self {
+        let mut body = problems.to_error();
+        let listed: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        body["error"]["message"] = json!(format!("The query is refused: {}.", listed.join("; ")));
+        Self::new(400, body)
+    }
+
+    /// 415.
+    pub(crate) fn not_json(given: &str) -> Self {
+        let message = format!(
+            "The content type must be application/json (charset utf-8, the default), but is {}.",
+            shown(given)
+        );
+        Self::error(415, "UnsupportedMediaType", message)
     }
 
     /// 409: what exists does not go with the request. `target` is the path of the member.

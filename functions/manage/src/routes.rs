@@ -3,16 +3,17 @@
 mod keys;
 mod subscriptions;
 mod topics;
+mod validation;
 
 use gridpost::{
     document::parse,
     subscription::{SubscriptionKey, resource as subscription_resource},
     topic::resource as topic_resource,
 };
-use http::Method;
+use http::{Method, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 
-use crate::{Context, Reply, Request};
+use crate::{Context, Reply, Request, page::Page, precondition::Precondition};
 
 /// What a route answers: a refusal is a reply too, so that `?` can leave with it.
 type Answer = Result<Reply, Reply>;
@@ -20,6 +21,15 @@ type Answer = Result<Reply, Reply>;
 /// Bytes of a document. An item of DynamoDB has 400 KiB at most, and the largest honest document
 /// has a few.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+
+/// What a resource is to become.
+#[derive(Clone, Copy, Debug)]
+enum Change<'a> {
+    /// What this document says.
+    Put(&'a Value),
+    /// What it is, but for what this patch names.
+    Patch(&'a Value),
+}
 
 /// Something that a path names.
 enum Resource<'a> {
@@ -30,6 +40,7 @@ enum Resource<'a> {
     Subscriptions(&'a str),
     Subscription(SubscriptionKey),
     FullUrl(SubscriptionKey),
+    Validation(SubscriptionKey),
 }
 
 /// Answers a request.
@@ -51,22 +62,42 @@ pub(crate) async fn check_subscription(context: &Context, path: &str, document: 
 async fn route(context: &Context, request: &Request) -> Answer {
     let method = &request.method;
     let resource = resource(&request.path)?;
+    let precondition = || Precondition::of(&request.headers);
     match (method.as_str(), &resource) {
-        ("GET", Resource::Topics) => topics::list(context).await,
-        ("PUT", Resource::Topic(name)) => topics::put(context, name, &document(request)?).await,
+        ("GET", Resource::Topics) => topics::list(context, &Page::of(&request.query)?).await,
+        ("PUT", Resource::Topic(name)) => {
+            let document = document(request)?;
+            topics::write(context, name, Change::Put(&document), &precondition()?).await
+        }
+        ("PATCH", Resource::Topic(name)) => {
+            let patch = document(request)?;
+            topics::write(context, name, Change::Patch(&patch), &precondition()?).await
+        }
         ("GET", Resource::Topic(name)) => topics::get(context, name).await,
-        ("DELETE", Resource::Topic(name)) => topics::delete(context, name).await,
+        ("DELETE", Resource::Topic(name)) => topics::delete(context, name, &precondition()?).await,
         ("POST", Resource::ListKeys(topic)) => keys::list(context, topic).await,
         ("POST", Resource::RegenerateKey(topic)) => {
             keys::regenerate(context, topic, &document(request)?).await
         }
-        ("GET", Resource::Subscriptions(topic)) => subscriptions::list(context, topic).await,
+        ("GET", Resource::Subscriptions(topic)) => {
+            subscriptions::list(context, topic, &Page::of(&request.query)?).await
+        }
         ("PUT", Resource::Subscription(key)) => {
-            subscriptions::put(context, key, &document(request)?).await
+            let document = document(request)?;
+            subscriptions::write(context, key, Change::Put(&document), &precondition()?).await
+        }
+        ("PATCH", Resource::Subscription(key)) => {
+            let patch = document(request)?;
+            subscriptions::write(context, key, Change::Patch(&patch), &precondition()?).await
         }
         ("GET", Resource::Subscription(key)) => subscriptions::get(context, key).await,
-        ("DELETE", Resource::Subscription(key)) => subscriptions::delete(context, key).await,
+        ("DELETE", Resource::Subscription(key)) => {
+            subscriptions::delete(context, key, &precondition()?).await
+        }
         ("POST", Resource::FullUrl(key)) => subscriptions::full_url(context, key).await,
+        ("GET" | "POST", Resource::Validation(key)) => {
+            validation::complete(context, key, request).await
+        }
         _ => Err(Reply::not_allowed(method, allowed(&resource))),
     }
 }
@@ -88,6 +119,7 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
         ["eventSubscriptions", name] if !name.is_empty() => {
             (Resource::Subscription(key(name)), Some(*name))
         }
+        ["eventSubscriptions", name, "validate"] => (Resource::Validation(key(name)), Some(*name)),
         ["eventSubscriptions", name, "getFullUrl"] => (Resource::FullUrl(key(name)), Some(*name)),
         _ => return Err(Reply::no_route(path)),
     };
@@ -100,8 +132,9 @@ fn allowed(resource: &Resource<'_>) -> &'static [Method] {
     match resource {
         Resource::Topics | Resource::Subscriptions(_) => &[Method::GET],
         Resource::Topic(_) | Resource::Subscription(_) => {
-            &[Method::PUT, Method::GET, Method::DELETE]
+            &[Method::PUT, Method::GET, Method::PATCH, Method::DELETE]
         }
+        Resource::Validation(_) => &[Method::GET, Method::POST],
         Resource::ListKeys(_) | Resource::RegenerateKey(_) | Resource::FullUrl(_) => {
             &[Method::POST]
         }
@@ -120,5 +153,22 @@ fn document(request: &Request) -> Result<Value, Reply> {
     if request.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(json!({}));
     }
+    if let Some(given) = request.headers.get(CONTENT_TYPE) {
+        let given = String::from_utf8_lossy(given.as_bytes());
+        if !is_json(&given) {
+            return Err(Reply::not_json(&given));
+        }
+    }
     Ok(parse(&request.body)?)
+}
+
+/// Whether a content type is JSON in UTF-8: `application/json`, `text/json`, or any `+json`, such as
+/// a patch's `application/merge-patch+json`.
+fn is_json(content_type: &str) -> bool {
+    let content_type = content_type.to_ascii_lowercase();
+    let mut parts = content_type.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    let of_json = matches!(essence, "application/json" | "text/json") || essence.ends_with("+json");
+    let charset = parts.find_map(|parameter| parameter.strip_prefix("charset="));
+    of_json && charset.is_none_or(|charset| matches!(charset.trim_matches('"'), "utf-8" | "utf8"))
 }

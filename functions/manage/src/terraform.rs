@@ -80,7 +80,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
         }
         Operation::Write => {
             let body = document.to_string().into_bytes();
-            let reply = answer_request(context, &Request { method: Method::PUT, path, body }).await;
+            let reply = answer_request(context, &Request::new(Method::PUT, path, body)).await;
             match reply.status {
                 200..300 => Ok(reply.body.unwrap_or_default()),
                 _ => Err(refused(&reply)),
@@ -88,8 +88,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
         }
         Operation::Remove if life == Life::Stays => Ok(json!({})),
         Operation::Remove => {
-            let body = Vec::new();
-            let request = Request { method: Method::DELETE, path, body };
+            let request = Request::new(Method::DELETE, path, Vec::new());
             let reply = answer_request(context, &request).await;
             match reply.status {
                 // With its topic it is gone as well.

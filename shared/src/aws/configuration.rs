@@ -14,7 +14,7 @@ use aws_sdk_dynamodb::{
     Client,
     error::{BuildError, SdkError},
     operation::{
-        delete_item::DeleteItemError, put_item::PutItemError,
+        delete_item::DeleteItemError, put_item::PutItemError, query::builders::QueryFluentBuilder,
         transact_write_items::TransactWriteItemsError,
     },
     types::{Delete, Put, TransactWriteItem, Update},
@@ -50,12 +50,15 @@ impl ConfigurationTable {
         Self { table: Table { client, name } }
     }
 
+    /// Reads a partition by sort key.
+    fn partition(&self, pk: String) -> QueryFluentBuilder {
+        let query = self.table.client.query().table_name(&self.table.name).consistent_read(true);
+        query.key_condition_expression("pk = :pk").expression_attribute_values(":pk", text(pk))
+    }
+
     /// All items of a partition by sort key, however many pages they take.
     async fn all(&self, pk: String) -> Result<Vec<Item>, PortError> {
-        let query = self.table.client.query().table_name(&self.table.name).consistent_read(true);
-        query
-            .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", text(pk))
+        self.partition(pk)
             .into_paginator()
             .items()
             .send()
@@ -133,10 +136,24 @@ impl Configuration for ConfigurationTable {
 
 #[async_trait]
 impl TopicStore for ConfigurationTable {
-    async fn topics(&self) -> Result<Vec<Topic>, PortError> {
-        let items = self.all(TOPICS.to_owned()).await?;
-        let read = |item| document(item).map(|(topic, revision)| Topic { revision, ..topic });
-        items.iter().map(read).collect()
+    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
+        let mut query = self.partition(TOPICS.to_owned());
+        if let Some(after) = after {
+            query = query
+                .key_condition_expression("pk = :pk AND sk > :after")
+                .expression_attribute_values(":after", text(after));
+        }
+        // A page of DynamoDB's ends at 1 MiB too.
+        let limit = i32::try_from(most).unwrap_or(i32::MAX);
+        let mut items = query.limit(limit).into_paginator().items().send();
+        let mut topics = Vec::new();
+        while topics.len() < most {
+            let Some(item) = items.next().await else { break };
+            let item = item.map_err(|error| port_error("dynamodb:Query", error))?;
+            let (topic, revision) = document(&item)?;
+            topics.push(Topic { revision, ..topic });
+        }
+        Ok(topics)
     }
 
     async fn save(&self, topic: &Topic) -> Result<Saved, PortError> {

@@ -7,14 +7,18 @@
 //! | `EventGridSchema` | `POST` of one `SubscriptionValidationEvent` with a code | 200 and `{"validationResponse": "<the code>"}` |
 //! | `CloudEventSchemaV1_0` | `OPTIONS` with `WebHook-Request-Origin` | 2xx and `WebHook-Allowed-Origin`: that origin, or `*` |
 //!
+//! Both carry a validation URL, but for namespace topics. An endpoint that answers well without
+//! consenting has ten minutes to consent by a request to that URL.
+//!
 //! Source: Event Grid, "Endpoint validation with Event Grid event schema" and "with CloudEvents
 //! schema"; CloudEvents, "HTTP 1.1 Web Hooks", section 4.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
+use futures::future::select_ok;
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::{
@@ -26,12 +30,12 @@ use crate::{
     topic,
 };
 
-/// The longest that one response may take. Event Grid waits 30 s; here the creation itself waits for
-/// the handshake, and API Gateway waits for the creation no longer than 30 s.
-pub const WAIT_MAX: Duration = Duration::from_secs(10);
+/// The longest that an answer may take. Source: Event Grid, as above.
+pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long after a try that timed out the second and last begins. Source: Event Grid, as above.
-pub const PAUSE: Duration = Duration::from_secs(5);
+/// An endpoint that has not answered after this part of the time is asked once more, and whichever
+/// answer comes first counts: one that starts slowly answers the second question before the first.
+const ASK_AGAIN_AFTER: f64 = 0.6;
 
 /// One handshake with one endpoint.
 #[derive(Clone, Debug)]
@@ -42,13 +46,8 @@ pub struct Handshake {
     pub url: Secret,
     /// How its question is put.
     pub question: Question,
-    /// How long one response may take, see [`wait_within`].
+    /// How long the whole answer may take, at most [`WAIT_MAX`].
     pub wait: Duration,
-}
-
-/// How long one response may take, so that both tries and the pause between them fit in `budget`.
-pub fn wait_within(budget: Duration) -> Duration {
-    (budget.saturating_sub(PAUSE) / 2).min(WAIT_MAX)
 }
 
 /// What the endpoint is asked.
@@ -60,11 +59,15 @@ pub enum Question {
         code: Uuid,
         /// When the event was made.
         asked_at: Timestamp,
+        /// Where it may consent later; none for namespace topics.
+        validation_url: Option<Secret>,
     },
     /// To allow this origin.
     CloudEvents {
         /// The deployment's name as a sender.
         origin: String,
+        /// Where it may consent later; none for namespace topics.
+        validation_url: Option<Secret>,
     },
 }
 
@@ -75,14 +78,37 @@ impl Question {
         code: Uuid,
         asked_at: Timestamp,
         origin: &str,
+        validation_url: Option<Secret>,
     ) -> Self {
         match schema {
             DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
-                Self::EventGrid { code, asked_at }
+                Self::EventGrid { code, asked_at, validation_url }
             }
-            DeliverySchema::CloudEventSchemaV1_0 => Self::CloudEvents { origin: origin.to_owned() },
+            DeliverySchema::CloudEventSchemaV1_0 => {
+                Self::CloudEvents { origin: origin.to_owned(), validation_url }
+            }
         }
     }
+
+    fn validation_url(&self) -> Option<&Secret> {
+        match self {
+            Self::EventGrid { validation_url, .. } | Self::CloudEvents { validation_url, .. } => {
+                validation_url.as_ref()
+            }
+        }
+    }
+}
+
+/// An answer that is no refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// The endpoint wants the events.
+    Given {
+        /// Requests in a minute that it allows; `None`: any number.
+        allowed_rate: Option<NonZeroU32>,
+    },
+    /// It may say so later, by the validation URL.
+    Later,
 }
 
 /// Why the endpoint gets no events. It names what was received and what is expected, no secrets.
@@ -106,17 +132,26 @@ pub enum Refused {
     },
 }
 
-/// Asks the endpoint, a second time if it took too long to answer.
+/// Asks the endpoint, a second time if it takes long to answer.
 ///
 /// # Errors
 ///
 /// [`Refused`] when the endpoint did not consent.
-pub async fn ask(client: &dyn HandshakeClient, handshake: &Handshake) -> Result<(), Refused> {
-    let mut answer = client.exchange(request(handshake)).await;
-    if matches!(answer, Err(HandshakeError::TimedOut(_))) {
-        sleep(PAUSE).await;
-        answer = client.exchange(request(handshake)).await;
-    }
+pub async fn ask(client: &dyn HandshakeClient, handshake: &Handshake) -> Result<Consent, Refused> {
+    let mut first = client.exchange(request(handshake, handshake.wait));
+    let ask_again_after = handshake.wait.mul_f64(ASK_AGAIN_AFTER);
+    let answer = match timeout(ask_again_after, &mut first).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let left = handshake.wait.saturating_sub(ask_again_after);
+            let second = client.exchange(request(handshake, left));
+            match select_ok([first, second]).await {
+                Ok((response, _)) => Ok(response),
+                Err(HandshakeError::TimedOut(_)) => Err(HandshakeError::TimedOut(handshake.wait)),
+                Err(error) => Err(error),
+            }
+        }
+    };
     match answer {
         Ok(response) => judge(&handshake.question, &response),
         Err(failure) => {
@@ -126,10 +161,10 @@ pub async fn ask(client: &dyn HandshakeClient, handshake: &Handshake) -> Result<
 }
 
 /// The request that puts the question.
-fn request(handshake: &Handshake) -> HandshakeRequest {
+fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
     let url = handshake.url.clone();
     match &handshake.question {
-        Question::EventGrid { code, asked_at } => HandshakeRequest {
+        Question::EventGrid { code, asked_at, validation_url } => HandshakeRequest {
             method: Method::POST,
             url,
             headers: vec![
@@ -140,26 +175,34 @@ fn request(handshake: &Handshake) -> HandshakeRequest {
                 ("aeg-data-version", "1".to_owned()),
                 ("aeg-metadata-version", "1".to_owned()),
             ],
-            body: validation_events(&handshake.key, *code, *asked_at),
-            wait: handshake.wait,
+            body: validation_events(&handshake.key, *code, *asked_at, validation_url.as_ref()),
+            wait,
         },
-        Question::CloudEvents { origin } => HandshakeRequest {
-            method: Method::OPTIONS,
-            url,
-            headers: vec![("webhook-request-origin", origin.clone())],
-            body: Vec::new(),
-            wait: handshake.wait,
-        },
+        Question::CloudEvents { origin, validation_url } => {
+            let mut headers = vec![("webhook-request-origin", origin.clone())];
+            let callback = validation_url.as_ref().map(|url| url.expose().to_owned());
+            headers.extend(callback.map(|url| ("webhook-request-callback", url)));
+            HandshakeRequest { method: Method::OPTIONS, url, headers, body: Vec::new(), wait }
+        }
     }
 }
 
-/// One validation event. It has no `validationUrl`: only the answer to this request counts.
-fn validation_events(key: &SubscriptionKey, code: Uuid, asked_at: Timestamp) -> Vec<u8> {
+/// One validation event.
+fn validation_events(
+    key: &SubscriptionKey,
+    code: Uuid,
+    asked_at: Timestamp,
+    validation_url: Option<&Secret>,
+) -> Vec<u8> {
+    let mut data = json!({"validationCode": code_text(code)});
+    if let Some(url) = validation_url {
+        data["validationUrl"] = json!(url.expose());
+    }
     let events = json!([{
         "id": code,
         "topic": topic::id_of(&key.topic),
         "subject": "",
-        "data": {"validationCode": code_text(code)},
+        "data": data,
         "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
         "eventTime": asked_at.to_iso_8601(),
         "metadataVersion": "1",
@@ -180,54 +223,78 @@ fn expected(question: &Question) -> String {
             "status 200 with the body {\"validationResponse\": \"<the event's validationCode>\"}"
                 .to_owned()
         }
-        Question::CloudEvents { origin } => {
+        Question::CloudEvents { origin, .. } => {
             format!("status 2xx with the header WebHook-Allowed-Origin: {origin} (or *)")
         }
     }
 }
 
+/// What a response says.
+enum Judgement {
+    Consent,
+    /// Neither yes nor no; the text says what was received.
+    Silence(String),
+    /// The text says what was received.
+    Refusal(String),
+}
+
 /// Says whether a response is consent.
-fn judge(question: &Question, response: &HandshakeResponse) -> Result<(), Refused> {
-    let received = match question {
-        Question::EventGrid { code, .. } => no_code(response, &code_text(*code)),
-        Question::CloudEvents { origin } => no_origin(response, origin),
+fn judge(question: &Question, response: &HandshakeResponse) -> Result<Consent, Refused> {
+    let (judgement, allowed_rate) = match question {
+        Question::EventGrid { code, .. } => (judge_code(response, &code_text(*code)), None),
+        Question::CloudEvents { origin, validation_url } => {
+            // Source: Event Grid, "Webhook" of namespace topics: no callback, and no rate.
+            let rate = validation_url.as_ref().and_then(|_| allowed_rate(&response.headers));
+            (judge_origin(response, origin), rate)
+        }
     };
-    match received {
-        None => Ok(()),
-        Some(received) => Err(Refused::NoConsent { received, expected: expected(question) }),
+    match judgement {
+        Judgement::Consent => Ok(Consent::Given { allowed_rate }),
+        Judgement::Silence(_) if question.validation_url().is_some() => Ok(Consent::Later),
+        Judgement::Silence(received) | Judgement::Refusal(received) => {
+            Err(Refused::NoConsent { received, expected: expected(question) })
+        }
     }
 }
 
-/// What a response has instead of the code.
-fn no_code(response: &HandshakeResponse, code: &str) -> Option<String> {
+/// Looks for the code. Exactly status 200 counts.
+fn judge_code(response: &HandshakeResponse, code: &str) -> Judgement {
     let status = response.status;
     if status != 200 {
-        return Some(format!("status {status}"));
+        return Judgement::Refusal(format!("status {status}"));
     }
-    let Ok(body) = serde_json::from_slice::<Value>(&response.body) else {
-        return Some("status 200 with a body that is not JSON".to_owned());
-    };
+    let body = serde_json::from_slice::<Value>(&response.body).unwrap_or_default();
     match body.get("validationResponse").and_then(Value::as_str) {
-        Some(given) if given == code => None,
-        Some(_) => Some("status 200 with another validationResponse".to_owned()),
-        None => Some("status 200 with a body without the string validationResponse".to_owned()),
+        Some(given) if given == code => Judgement::Consent,
+        Some(_) => Judgement::Refusal("status 200 with another validationResponse".to_owned()),
+        None => Judgement::Silence("status 200 without a validationResponse".to_owned()),
     }
 }
 
-/// What a response has instead of the origin.
-fn no_origin(response: &HandshakeResponse, origin: &str) -> Option<String> {
+/// Looks for the origin.
+fn judge_origin(response: &HandshakeResponse, origin: &str) -> Judgement {
     const HEADER: &str = "WebHook-Allowed-Origin";
     let status = response.status;
     if !(200..=299).contains(&status) {
-        return Some(format!("status {status}"));
+        return Judgement::Refusal(format!("status {status}"));
     }
     let allowed = header(&response.headers, HEADER);
     match allowed.as_deref() {
-        Some("*") => None,
-        Some(allowed) if allowed.eq_ignore_ascii_case(origin) => None,
-        Some(other) => Some(format!("status {status} with {HEADER}: {}", shown(other))),
-        None => Some(format!("status {status} without the header {HEADER}")),
+        Some("*") => Judgement::Consent,
+        Some(allowed) if allowed.eq_ignore_ascii_case(origin) => Judgement::Consent,
+        Some(other) => {
+            Judgement::Refusal(format!("status {status} with {HEADER}: {}", shown(other)))
+        }
+        None => Judgement::Silence(format!("status {status} without the header {HEADER}")),
     }
+}
+
+/// Requests in a minute that `WebHook-Allowed-Rate` allows. `*`, and what is no number from 1, is no
+/// limit.
+///
+/// Source: CloudEvents, "HTTP 1.1 Web Hooks", section 4.2.2.
+pub fn allowed_rate(headers: &HeaderMap) -> Option<NonZeroU32> {
+    header(headers, "WebHook-Allowed-Rate")?.parse().ok()
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {

@@ -157,6 +157,7 @@ mod tests {
             disable_local_auth,
             delivery_profile: ProfileName::Basic,
             keys: [Secret::new("a2V5+MQ/=="), Secret::new("second==")],
+            etag: uuid::Uuid::nil(),
             created_at: Timestamp::from_millis(0),
             revision: 1,
         }

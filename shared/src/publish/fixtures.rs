@@ -22,6 +22,7 @@ pub(crate) fn topic() -> Topic {
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
         keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],
+        etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 1,
     }
@@ -42,6 +43,9 @@ pub(crate) fn subscription(name: &str) -> EventSubscription {
         labels: Vec::new(),
         expires_at: None,
         provisioning_state: ProvisioningState::Succeeded,
+        validation: None,
+        allowed_rate: None,
+        etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
     }
 }

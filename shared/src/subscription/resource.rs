@@ -9,14 +9,18 @@ pub mod retry;
 mod dead_letter;
 mod destination;
 mod filter;
+mod namespace;
+mod patch;
 mod write;
+
+use std::num::NonZeroU32;
 
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
     Batching, DeadLetterDestination, DeliverySchema, Endpoint, EventSubscription, Filter,
-    ProvisioningState, SubscriptionKey,
+    ProvisioningState, SubscriptionKey, Validation,
 };
 use crate::{
     delivery::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
@@ -26,6 +30,7 @@ use crate::{
     topic::{InputSchema, Topic},
 };
 
+pub use patch::read_patch;
 pub use write::{base_url, full_url, write};
 
 /// The resource type that documents carry.
@@ -59,6 +64,39 @@ pub struct Context<'a> {
     pub allowed: &'a AllowedNetworks,
 }
 
+/// What an event subscription has that no document gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// See [`EventSubscription::uid`].
+    pub uid: Uuid,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// See [`EventSubscription::etag`].
+    pub etag: Uuid,
+}
+
+/// What an endpoint has said to the question whether it wants the events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consent {
+    /// Whether it has consented.
+    pub state: ProvisioningState,
+    /// See [`EventSubscription::validation`].
+    pub validation: Option<Validation>,
+    /// See [`EventSubscription::allowed_rate`].
+    pub allowed_rate: Option<NonZeroU32>,
+}
+
+impl Consent {
+    /// What the endpoint of an event subscription has said.
+    pub fn of(existing: &EventSubscription) -> Self {
+        Self {
+            state: existing.provisioning_state,
+            validation: existing.validation.clone(),
+            allowed_rate: existing.allowed_rate,
+        }
+    }
+}
+
 /// What a document says about an event subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -87,9 +125,10 @@ impl Settings {
     pub fn into_subscription(
         self,
         key: SubscriptionKey,
-        uid: Uuid,
-        created_at: Timestamp,
+        identity: Identity,
+        consent: Consent,
     ) -> EventSubscription {
+        let Identity { uid, created_at, etag } = identity;
         EventSubscription {
             key,
             uid,
@@ -102,16 +141,21 @@ impl Settings {
             dead_letter: self.dead_letter,
             labels: self.labels,
             expires_at: self.expires_at,
-            provisioning_state: ProvisioningState::Succeeded,
+            provisioning_state: consent.state,
+            validation: consent.validation,
+            allowed_rate: consent.allowed_rate,
             created_at,
+            etag,
         }
     }
 
-    /// Whether the endpoint must be asked for its consent: it is new, or what it has consented to
-    /// has changed.
+    /// Whether the endpoint must be asked for its consent: it is new, has not consented yet, or what
+    /// it has consented to has changed.
     pub fn needs_consent(&self, existing: Option<&EventSubscription>) -> bool {
         existing.is_none_or(|existing| {
-            existing.endpoint != self.endpoint || existing.delivery_schema != self.delivery_schema
+            existing.provisioning_state != ProvisioningState::Succeeded
+                || existing.endpoint != self.endpoint
+                || existing.delivery_schema != self.delivery_schema
         })
     }
 }
@@ -147,7 +191,7 @@ pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPol
 pub fn read(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
     let settings = Object::root(document, &mut problems).and_then(|mut root| {
-        root.ignore(&["id", "name", "type", "systemData"]);
+        root.ignore(&["id", "name", "type", "systemData", "etag"]);
         let what = "an object with the destination of the events";
         let properties = root.required_object("properties", what, &mut problems);
         let settings =
@@ -163,19 +207,31 @@ fn settings(
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<Settings> {
-    properties.ignore(&["topic", "provisioningState"]);
+    properties.ignore(&["topic", "provisioningState", "allowedRate"]);
     refuse_other_forms(&mut properties, problems);
+    let kind = context.topic.kind;
+    namespace::check(&mut properties, kind, problems);
     let profile = context.topic.delivery_profile;
-    let destination = destination::read(&mut properties, context, problems);
-    let filter = filter::read(&mut properties, problems);
+    let (destination, retry_policy, dead_letter) =
+        match namespace::push(&mut properties, kind, problems) {
+            Some(mut push) => {
+                let destination = destination::read(&mut push, context, problems);
+                let dead_letter = dead_letter::read(&mut push, problems);
+                (destination, retry::read_members(push, profile, problems), dead_letter)
+            }
+            None => (
+                destination::read(&mut properties, context, problems),
+                retry::read(&mut properties, profile, problems),
+                dead_letter::read(&mut properties, problems),
+            ),
+        };
+    let filter = filter::read(&mut properties, kind, problems);
     let delivery_schema = delivery_schema(&mut properties, context.topic.input_schema, problems);
-    let retry_policy = retry::read(&mut properties, profile, problems);
     let policies = &PROBATION_POLICIES;
     let probation_policy =
         properties.choice("probationPolicy", policies, Some("EventGrid"), problems);
-    let dead_letter = dead_letter::read(&mut properties, problems);
     let labels = labels(&mut properties, problems);
-    let expires_at = expires_at(&mut properties, context.now, problems);
+    let expires_at = expires_at(&mut properties, context, problems);
     properties.finish(problems);
     let (endpoint, batching) = destination?;
     Some(Settings {
@@ -196,12 +252,6 @@ fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
     let forms = [
         ("deliveryWithResourceIdentity", "write the endpoint into destination"),
         ("deadLetterWithResourceIdentity", "write the bucket into deadLetterDestination"),
-        (
-            "deliveryConfiguration",
-            "write destination, retryPolicy (maxDeliveryCount, eventTimeToLive) and \
-             deadLetterDestination",
-        ),
-        ("filtersConfiguration", "write filter"),
     ];
     for (name, instead) in forms {
         properties.not_yet(name, |_| false, instead, problems);
@@ -271,7 +321,7 @@ fn labels(properties: &mut Object<'_>, problems: &mut Problems) -> Vec<String> {
 
 fn expires_at(
     properties: &mut Object<'_>,
-    now: Timestamp,
+    context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<Timestamp> {
     const NAME: &str = "expirationTimeUtc";
@@ -285,7 +335,10 @@ fn expires_at(
         problems.add(Code::InvalidValue, path, rule);
         return None;
     };
-    if at <= now {
+    // One that has expired can be changed in other respects.
+    let is_kept = context.existing.is_some_and(|existing| existing.expires_at == Some(at));
+    if at <= context.now && !is_kept {
+        let now = context.now;
         let rule = format!("must be in the future, but is {at}, and now it is {now}");
         problems.add(Code::OutOfRange, path, rule);
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{InputSchema, InputSchemaMapping, Kind, Topic, mapping};
 use crate::{
     delivery::profile::ProfileName,
-    document::{Code, Object, Problem, Problems, name_of, shown},
+    document::{Code, Object, Problem, Problems, merge, name_of, shown},
 };
 
 /// The resource type that documents carry.
@@ -78,13 +78,29 @@ pub fn check_name(name: &str) -> Result<(), Problem> {
 pub fn read(document: &Value) -> Result<Settings, Problems> {
     let mut problems = Problems::default();
     let settings = Object::root(document, &mut problems).map(|mut root| {
-        root.ignore(&["id", "name", "type", "systemData"]);
+        root.ignore(&["id", "name", "type", "systemData", "etag"]);
         let kind = root.choice("kind", &KINDS, Some("custom"), &mut problems);
         let properties = root.object("properties", &mut problems);
         root.finish(&mut problems);
         settings(kind.unwrap_or(Kind::Custom), properties, &mut problems)
     });
     problems.or(settings)
+}
+
+/// Reads a patch against the topic it changes: members it names take the place of what was, `null`
+/// goes back to the default, and the whole is checked like any document.
+///
+/// # Errors
+///
+/// Every problem of the changed document.
+pub fn read_patch(patch: &Value, existing: &Topic) -> Result<Settings, Problems> {
+    let mut problems = Problems::default();
+    if Object::root(patch, &mut problems).is_none() {
+        return Err(problems);
+    }
+    let mut document = write(existing, "");
+    merge(&mut document, patch);
+    read(&document)
 }
 
 fn settings(kind: Kind, properties: Option<Object<'_>>, problems: &mut Problems) -> Settings {
@@ -415,6 +431,7 @@ mod tests {
             disable_local_auth: settings.disable_local_auth,
             delivery_profile: settings.delivery_profile,
             keys: [Secret::new("k1secret"), Secret::new("k2secret")],
+            etag: uuid::Uuid::nil(),
             created_at: Timestamp::default(),
             revision: 1,
         }

@@ -156,6 +156,7 @@ fn topic(name: &str, profile: ProfileName) -> Topic {
         disable_local_auth: false,
         delivery_profile: profile,
         keys: [Secret::new("a"), Secret::new("b")],
+        etag: uuid::Uuid::nil(),
         created_at: BEGINNING,
         revision: 0,
     }
@@ -178,6 +179,9 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         labels: Vec::new(),
         expires_at: None,
         provisioning_state: ProvisioningState::Succeeded,
+        validation: None,
+        allowed_rate: None,
+        etag: uuid::Uuid::nil(),
         created_at: BEGINNING,
     }
 }

@@ -173,6 +173,7 @@ fn topic(name: &str, kind: Kind, input_schema: InputSchema) -> Topic {
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
         keys: [Secret::new("Zmlyc3Q="), Secret::new("c2Vjb25k")],
+        etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 1,
     }
@@ -192,6 +193,9 @@ fn subscription(topic: &str, name: &str) -> EventSubscription {
         labels: Vec::new(),
         expires_at: None,
         provisioning_state: ProvisioningState::Succeeded,
+        validation: None,
+        allowed_rate: None,
+        etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
     }
 }

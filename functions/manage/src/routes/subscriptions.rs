@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost::{
-    endpoint::handshake::{Handshake, Question, ask, wait_within},
+    endpoint::handshake::{self, Handshake, Question, WAIT_MAX, ask},
     ports::Saved,
+    secret::Secret,
     subscription::{
-        Endpoint, EventSubscription, SubscriptionKey,
-        resource::{self, Settings},
+        Endpoint, EventSubscription, ProvisioningState, SubscriptionKey, Validation,
+        resource::{self, Consent, Identity, Settings},
+        validation::VALID_FOR,
     },
-    topic::Topic,
+    topic::{Kind, Topic},
 };
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::{Answer, topics};
-use crate::{Context, Reply, TRIES_MAX};
+use super::{Answer, Change, topics};
+use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
 
 /// Event subscriptions that a topic may have. Source: Event Grid, "Quotas and limits".
 const SUBSCRIPTIONS_MAX: usize = 500;
@@ -23,18 +27,22 @@ const SUBSCRIPTIONS_MAX: usize = 500;
 /// change; the rest is for the function's start and the table.
 const ANSWER_WITHIN: Duration = Duration::from_secs(27);
 
-/// All event subscriptions of a topic, by name.
-pub(super) async fn list(context: &Context, topic: &str) -> Answer {
+/// A page of a topic's event subscriptions, by name.
+pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
     let topic = topics::existing(context, topic).await?;
+    // At most 500, in the order of their names.
     let all = context.configuration.subscriptions(&topic.name).await?;
-    let documents: Vec<_> = all.iter().map(|one| document(&topic, one)).collect();
-    Ok(Reply::ok(json!({"value": documents})))
+    let behind = |one: &&EventSubscription| page.after.as_ref().is_none_or(|at| one.key.name > *at);
+    let some = all.iter().filter(behind).take(page.most() + 1);
+    let found = some.map(|one| (one.key.name.as_str(), document(context, &topic, one)));
+    let url = format!("{}{}/eventSubscriptions", context.settings.manage_url, topic.id());
+    Ok(Reply::ok(page.write(&url, found.collect())))
 }
 
 /// One event subscription.
 pub(super) async fn get(context: &Context, key: &SubscriptionKey) -> Answer {
     let (topic, subscription) = existing(context, key).await?;
-    Ok(Reply::ok(document(&topic, &subscription)))
+    Ok(Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag))
 }
 
 /// The URL of its endpoint, query included.
@@ -43,31 +51,52 @@ pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer
     Ok(Reply::ok(resource::full_url(&subscription)))
 }
 
-/// Creates an event subscription, or replaces an existing one, which then keeps its identity.
+/// Creates an event subscription, or changes an existing one, which then keeps its identity.
 ///
 /// The endpoint must consent before anything is stored; it is asked only if it or the schema is new.
 /// What is stored was checked against the topic as it then is: if it has changed meanwhile, all is
 /// decided anew.
-pub(super) async fn put(context: &Context, key: &SubscriptionKey, document: &Value) -> Answer {
-    let mut consented: Option<Settings> = None;
+pub(super) async fn write(
+    context: &Context,
+    key: &SubscriptionKey,
+    change: Change<'_>,
+    precondition: &Precondition,
+) -> Answer {
+    let mut asked: Option<(Settings, Consent)> = None;
     for _ in 0..TRIES_MAX {
         // The topic first: its revision then covers what is read after it.
         let topic = topics::existing(context, &key.topic).await?;
         let existing = context.subscriptions.subscription(key).await?;
-        let settings = read(context, &topic, existing.as_ref(), document)?;
+        let settings = read(context, &topic, key, existing.as_ref(), change)?;
+        precondition.check(existing.as_ref().map(|existing| existing.etag))?;
         if existing.is_none() {
             refuse_too_many(context, &topic).await?;
         }
-        let needs_consent = settings.needs_consent(existing.as_ref());
-        if needs_consent && consented.as_ref().is_none_or(|before| differs(before, &settings)) {
-            prove_consent(context, key, &settings).await?;
-            consented = Some(settings.clone());
-        }
-        let (uid, created_at) = match &existing {
-            Some(existing) => (existing.uid, existing.created_at),
-            None => (context.dice.id(), context.clock.now()),
+        let kept = existing.as_ref().filter(|_| !settings.needs_consent(existing.as_ref()));
+        let consent = match (kept, &asked) {
+            (Some(kept), _) => Consent::of(kept),
+            (None, Some((before, consent))) if !differs(before, &settings) => consent.clone(),
+            (None, _) => {
+                let consent = ask_for_consent(context, key, topic.kind, &settings).await?;
+                asked = Some((settings.clone(), consent.clone()));
+                consent
+            }
         };
-        let subscription = settings.into_subscription(key.clone(), uid, created_at);
+        let identity = match &existing {
+            Some(EventSubscription { uid, created_at, etag, .. }) => {
+                Identity { uid: *uid, created_at: *created_at, etag: *etag }
+            }
+            None => context.new_identity(),
+        };
+        let subscription = settings.into_subscription(key.clone(), identity, consent);
+        if existing.as_ref() == Some(&subscription) {
+            // Whoever has written it may not have waited for the data plane.
+            context.until_seen().await;
+            return Ok(
+                Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag)
+            );
+        }
+        let subscription = EventSubscription { etag: context.dice.id(), ..subscription };
         if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
             context.back_off().await;
             continue;
@@ -75,33 +104,41 @@ pub(super) async fn put(context: &Context, key: &SubscriptionKey, document: &Val
         let verb = if existing.is_none() { "created" } else { "replaced" };
         log(key, verb);
         context.until_seen().await;
-        let document = self::document(&topic, &subscription);
-        return Ok(match existing {
+        let document = document(context, &topic, &subscription);
+        let reply = match existing {
             None => Reply::created(document),
             Some(_) => Reply::ok(document),
-        });
+        };
+        return Ok(reply.tagged(subscription.etag));
     }
     Err(Reply::too_many_changes())
 }
 
-/// Refuses what [`put`] would refuse before it asks the endpoint.
+/// Refuses what a PUT would refuse before it asks the endpoint.
 pub(super) async fn check(context: &Context, key: &SubscriptionKey, document: &Value) -> Answer {
     let topic = topics::existing(context, &key.topic).await?;
     let existing = context.subscriptions.subscription(key).await?;
-    read(context, &topic, existing.as_ref(), document)?;
+    read(context, &topic, key, existing.as_ref(), Change::Put(document))?;
     if existing.is_none() {
         refuse_too_many(context, &topic).await?;
     }
     Ok(Reply::ok(json!({})))
 }
 
-/// Deletes an event subscription.
-pub(super) async fn delete(context: &Context, key: &SubscriptionKey) -> Answer {
+/// Deletes an event subscription. One whose topic is gone is gone as well.
+pub(super) async fn delete(
+    context: &Context,
+    key: &SubscriptionKey,
+    precondition: &Precondition,
+) -> Answer {
     for _ in 0..TRIES_MAX {
-        let topic = topics::existing(context, &key.topic).await?;
-        if context.subscriptions.subscription(key).await?.is_none() {
+        let Some(topic) = context.configuration.topic(&key.topic).await? else {
             return Ok(Reply::nothing());
-        }
+        };
+        let Some(existing) = context.subscriptions.subscription(key).await? else {
+            return Ok(Reply::nothing());
+        };
+        precondition.check(Some(existing.etag))?;
         let names = [key.name.clone()];
         if context.subscriptions.delete(&topic, &names).await? == Saved::Conflict {
             context.back_off().await;
@@ -117,11 +154,19 @@ pub(super) async fn delete(context: &Context, key: &SubscriptionKey) -> Answer {
 fn read(
     context: &Context,
     topic: &Topic,
+    key: &SubscriptionKey,
     existing: Option<&EventSubscription>,
-    document: &Value,
+    change: Change<'_>,
 ) -> Result<Settings, Reply> {
     let (now, allowed) = (context.clock.now(), &context.settings.allowed);
-    Ok(resource::read(document, &resource::Context { topic, existing, now, allowed })?)
+    let against = resource::Context { topic, existing, now, allowed };
+    match (change, existing) {
+        (Change::Put(document), _) => Ok(resource::read(document, &against)?),
+        (Change::Patch(patch), Some(existing)) => {
+            Ok(resource::read_patch(patch, existing, &against)?)
+        }
+        (Change::Patch(_), None) => Err(Reply::no_subscription(&topic.name, &key.name)),
+    }
 }
 
 async fn refuse_too_many(context: &Context, topic: &Topic) -> Result<(), Reply> {
@@ -140,28 +185,61 @@ fn differs(before: &Settings, settings: &Settings) -> bool {
     before.endpoint != settings.endpoint || before.delivery_schema != settings.delivery_schema
 }
 
-async fn prove_consent(
+async fn ask_for_consent(
     context: &Context,
     key: &SubscriptionKey,
+    kind: Kind,
     settings: &Settings,
-) -> Result<(), Reply> {
+) -> Result<Consent, Reply> {
     let Endpoint::WebHook { url } = &settings.endpoint;
+    let (code, now) = (context.dice.id(), context.clock.now());
+    // Source: Event Grid, "Webhook" of namespace topics: consent is given at once, or not at all.
+    let validation = (kind == Kind::Custom).then(|| Validation {
+        token: Secret::new(BASE64_URL_SAFE_NO_PAD.encode(context.dice.key())),
+        until: now + VALID_FOR,
+    });
+    let validation_url = validation.as_ref().map(|it| validation_url(context, key, code, it));
     let question = Question::for_schema(
         settings.delivery_schema,
-        context.dice.id(),
-        context.clock.now(),
+        code,
+        now,
         &context.settings.validation_origin,
+        validation_url,
     );
-    let wait = wait_within(ANSWER_WITHIN.saturating_sub(context.settings.configuration_kept_for));
+    let wait = ANSWER_WITHIN.saturating_sub(context.settings.configuration_kept_for).min(WAIT_MAX);
     let handshake = Handshake { key: key.clone(), url: url.clone(), question, wait };
-    ask(context.handshakes.as_ref(), &handshake).await.map_err(|refused| {
-        let base = resource::base_url(url.expose());
-        let message = format!(
-            "The attempt to validate the provided endpoint {base} failed: {refused}. Nothing was \
-             stored."
-        );
-        Reply::error(400, "Endpoint validation", message)
-    })
+    match ask(context.handshakes.as_ref(), &handshake).await {
+        Ok(handshake::Consent::Given { allowed_rate }) => {
+            Ok(Consent { state: ProvisioningState::Succeeded, validation: None, allowed_rate })
+        }
+        Ok(handshake::Consent::Later) => {
+            let state = ProvisioningState::AwaitingManualAction;
+            Ok(Consent { state, validation, allowed_rate: None })
+        }
+        Err(refused) => {
+            let base = resource::base_url(url.expose());
+            let message = format!(
+                "The attempt to validate the provided endpoint {base} failed: {refused}. Nothing \
+                 was stored."
+            );
+            Err(Reply::error(400, "Endpoint validation", message))
+        }
+    }
+}
+
+/// Shaped like Event Grid's. The code is no secret to whom it is sent; the token is the proof.
+fn validation_url(
+    context: &Context,
+    key: &SubscriptionKey,
+    code: Uuid,
+    validation: &Validation,
+) -> Secret {
+    let SubscriptionKey { topic, name } = key;
+    Secret::new(format!(
+        "{}/topics/{topic}/eventSubscriptions/{name}/validate?id={code}&token={}",
+        context.settings.manage_url,
+        validation.token.expose(),
+    ))
 }
 
 async fn existing(
@@ -174,11 +252,14 @@ async fn existing(
     Ok((topic, subscription.ok_or_else(missing)?))
 }
 
-fn document(topic: &Topic, subscription: &EventSubscription) -> Value {
-    resource::write(subscription, topic.delivery_profile)
+/// As it is now: a validation that nobody has completed in time has failed.
+fn document(context: &Context, topic: &Topic, subscription: &EventSubscription) -> Value {
+    let provisioning_state = subscription.state(context.clock.now());
+    let now = EventSubscription { provisioning_state, ..subscription.clone() };
+    resource::write(&now, topic.delivery_profile)
 }
 
-fn log(key: &SubscriptionKey, verb: &str) {
+pub(super) fn log(key: &SubscriptionKey, verb: &str) {
     let SubscriptionKey { topic, name } = key;
     tracing::info!(
         topic.name = %topic,

@@ -10,32 +10,50 @@ use gridpost::{
         resource::{self, Settings},
     },
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::Answer;
-use crate::{Context, Reply, TRIES_MAX};
+use super::{Answer, Change};
+use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
 
-/// All topics, by name.
-pub(super) async fn list(context: &Context) -> Answer {
-    let topics = context.topics.topics().await?;
-    let documents: Vec<_> = topics.iter().map(|topic| document(context, topic)).collect();
-    Ok(Reply::ok(json!({"value": documents})))
+/// A page of the topics, by name.
+pub(super) async fn list(context: &Context, page: &Page) -> Answer {
+    let topics = context.topics.topics(page.after.as_deref(), page.most() + 1).await?;
+    let found = topics.iter().map(|topic| (topic.name.as_str(), document(context, topic)));
+    let url = format!("{}/topics", context.settings.manage_url);
+    Ok(Reply::ok(page.write(&url, found.collect())))
 }
 
 /// One topic.
 pub(super) async fn get(context: &Context, name: &str) -> Answer {
-    Ok(Reply::ok(document(context, &existing(context, name).await?)))
+    let topic = existing(context, name).await?;
+    Ok(Reply::ok(document(context, &topic)).tagged(topic.etag))
 }
 
 /// Creates a topic, or gives an existing one other settings. Its keys stay.
-pub(super) async fn put(context: &Context, name: &str, document: &Value) -> Answer {
-    let settings = resource::read(document)?;
+pub(super) async fn write(
+    context: &Context,
+    name: &str,
+    change: Change<'_>,
+    precondition: &Precondition,
+) -> Answer {
     for _ in 0..TRIES_MAX {
         let existing = context.configuration.topic(name).await?;
+        let settings = match (change, &existing) {
+            (Change::Put(document), _) => resource::read(document)?,
+            (Change::Patch(patch), Some(existing)) => resource::read_patch(patch, existing)?,
+            (Change::Patch(_), None) => return Err(Reply::no_topic(name)),
+        };
+        precondition.check(existing.as_ref().map(|existing| existing.etag))?;
         let topic = match &existing {
             None => new(context, name, settings.clone()),
             Some(existing) => changed(context, existing, settings.clone()).await?,
         };
+        if existing.as_ref() == Some(&topic) {
+            // Whoever has written it may not have waited for the data plane.
+            context.until_seen().await;
+            return Ok(Reply::ok(document(context, &topic)).tagged(topic.etag));
+        }
+        let topic = Topic { etag: context.dice.id(), ..topic };
         if context.topics.save(&topic).await? == Saved::Conflict {
             context.back_off().await;
             continue;
@@ -44,8 +62,9 @@ pub(super) async fn put(context: &Context, name: &str, document: &Value) -> Answ
         let verb = if is_new { "created" } else { "replaced" };
         tracing::info!(topic.name = %name, "topic {name} {verb}");
         context.until_seen().await;
-        let document = self::document(context, &topic);
-        return Ok(if is_new { Reply::created(document) } else { Reply::ok(document) });
+        let document = document(context, &topic);
+        let reply = if is_new { Reply::created(document) } else { Reply::ok(document) };
+        return Ok(reply.tagged(topic.etag));
     }
     Err(Reply::too_many_changes())
 }
@@ -54,7 +73,7 @@ pub(super) async fn put(context: &Context, name: &str, document: &Value) -> Answ
 ///
 /// The event subscriptions go first, and the topic only if it has none at the revision read: after a
 /// crash in between, the topic is still there, and the same request goes on.
-pub(super) async fn delete(context: &Context, name: &str) -> Answer {
+pub(super) async fn delete(context: &Context, name: &str, precondition: &Precondition) -> Answer {
     let mut found = false;
     let mut conflicts = 0;
     while conflicts < TRIES_MAX {
@@ -66,6 +85,10 @@ pub(super) async fn delete(context: &Context, name: &str) -> Answer {
             }
             return Ok(Reply::nothing());
         };
+        // What hangs on it may be gone already: only the first look decides.
+        if !found {
+            precondition.check(Some(topic.etag))?;
+        }
         found = true;
         let subscriptions = context.configuration.subscriptions(name).await?;
         let names: Vec<_> = subscriptions
@@ -119,6 +142,7 @@ fn new(context: &Context, name: &str, settings: Settings) -> Topic {
         delivery_profile: settings.delivery_profile,
         keys: [new_key(dice), new_key(dice)],
         created_at: context.clock.now(),
+        etag: dice.id(),
         revision: 0,
     }
 }

@@ -7,6 +7,7 @@ use std::{
         Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -26,7 +27,7 @@ use uuid::Uuid;
 pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 /// What is stored, by name. Every topic carries its revision.
-#[derive(Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct Tables {
     pub(super) topics: BTreeMap<String, Topic>,
     pub(super) subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
@@ -111,8 +112,11 @@ impl Configuration for MemoryStore {
 
 #[async_trait]
 impl TopicStore for MemoryStore {
-    async fn topics(&self) -> Result<Vec<Topic>, PortError> {
-        self.read(|tables| tables.topics.values().cloned().collect())
+    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
+        self.read(|tables| {
+            let behind = tables.topics.values().filter(|it| after.is_none_or(|at| *it.name > *at));
+            behind.take(most).cloned().collect()
+        })
     }
 
     async fn save(&self, topic: &Topic) -> Result<Saved, PortError> {
@@ -163,6 +167,8 @@ impl SubscriptionStore for MemoryStore {
 /// An endpoint that consents, until it is told not to.
 #[derive(Default)]
 pub(super) struct Endpoint {
+    /// Whether it answers 200 and nothing else.
+    pub(super) is_silent: Mutex<bool>,
     pub(super) denies: Mutex<bool>,
     pub(super) asked: Mutex<Vec<HandshakeRequest>>,
 }
@@ -174,7 +180,9 @@ impl HandshakeClient for Endpoint {
         request: HandshakeRequest,
     ) -> Result<HandshakeResponse, HandshakeError> {
         let denies = *self.denies.lock().expect("no panic");
+        let is_silent = *self.is_silent.lock().expect("no panic");
         let response = match (denies, &request.method) {
+            _ if is_silent => response(200, HeaderMap::new(), &Value::Null),
             (true, _) => response(404, HeaderMap::new(), &Value::Null),
             (false, &Method::OPTIONS) => {
                 let allowed = HeaderValue::from_static("*");
@@ -196,12 +204,25 @@ fn response(status: u16, headers: HeaderMap, body: &Value) -> HandshakeResponse 
     HandshakeResponse { status, headers, body: body.to_string().into_bytes() }
 }
 
-/// A clock that stands.
-pub(super) struct Standing;
+/// A clock that stands until it is set.
+pub(super) struct Standing(Mutex<Timestamp>);
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self(Mutex::new(NOW))
+    }
+}
+
+impl Standing {
+    pub(super) fn advance(&self, by: Duration) {
+        let mut now = self.0.lock().expect("no panic");
+        *now = *now + by;
+    }
+}
 
 impl Clock for Standing {
     fn now(&self) -> Timestamp {
-        NOW
+        *self.0.lock().expect("no panic")
     }
 }
 

@@ -1,10 +1,12 @@
-//! `properties.filter`.
+//! `properties.filter`, or `properties.filtersConfiguration` of a namespace topic's document.
 
 use serde_json::Value;
 
+use super::namespace;
 use crate::{
     document::{Code, Object, Problems, text},
     subscription::Filter,
+    topic::Kind,
 };
 
 /// The event type that stands for all of them. Source: Event Grid, "Event filtering".
@@ -13,13 +15,18 @@ const ALL: &str = "All";
 /// Characters that a subject's beginning or end may have.
 const SUBJECT_CHARS_MAX: usize = 1_024;
 
-pub(super) fn read(properties: &mut Object<'_>, problems: &mut Problems) -> Filter {
-    let Some(mut filter) = properties.object("filter", problems) else {
+pub(super) fn read(properties: &mut Object<'_>, kind: Kind, problems: &mut Problems) -> Filter {
+    let (name, advanced) = match kind == Kind::Namespace && properties.has(namespace::FILTERS) {
+        true => (namespace::FILTERS, "filters"),
+        false => ("filter", "advancedFilters"),
+    };
+    properties.ignore(&["filter"]);
+    let Some(mut filter) = properties.object(name, problems) else {
         return Filter::default();
     };
     let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
     let instead = "filter by includedEventTypes, subjectBeginsWith and subjectEndsWith";
-    filter.not_yet("advancedFilters", is_empty, instead, problems);
+    filter.not_yet(advanced, is_empty, instead, problems);
     let is_false = |value: &Value| *value == Value::Bool(false);
     let instead = "leave it out: it belongs to advancedFilters";
     filter.not_yet("enableAdvancedFilteringOnArrays", is_false, instead, problems);

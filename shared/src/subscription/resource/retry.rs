@@ -30,8 +30,19 @@ pub(super) fn read(
     profile: ProfileName,
     problems: &mut Problems,
 ) -> RetryPolicy {
+    match properties.object("retryPolicy", problems) {
+        Some(given) => read_members(given, profile, problems),
+        None => RetryPolicy::default_of(profile),
+    }
+}
+
+/// Reads the members of a retry policy, and ends the reading of the object they stand in.
+pub(super) fn read_members(
+    mut given: Object<'_>,
+    profile: ProfileName,
+    problems: &mut Problems,
+) -> RetryPolicy {
     let mut policy = RetryPolicy::default_of(profile);
-    let Some(mut given) = properties.object("retryPolicy", problems) else { return policy };
     let (names, other) = match profile {
         ProfileName::Namespace => (NAMESPACE, BASIC),
         ProfileName::Basic | ProfileName::Basic2021 => (BASIC, NAMESPACE),

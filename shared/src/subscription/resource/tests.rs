@@ -24,6 +24,7 @@ fn topic(kind: Kind) -> Topic {
         disable_local_auth: false,
         delivery_profile: settings.delivery_profile,
         keys: [Secret::new("k1"), Secret::new("k2")],
+        etag: uuid::Uuid::nil(),
         created_at: NOW,
         revision: 3,
     }
@@ -36,7 +37,13 @@ fn read_for(kind: Kind, document: &Value) -> Result<Settings, Problems> {
 
 fn stored(settings: Settings) -> EventSubscription {
     let key = SubscriptionKey { topic: "demo".to_owned(), name: "s1".to_owned() };
-    settings.into_subscription(key, Uuid::nil(), NOW)
+    let identity = Identity { uid: Uuid::nil(), created_at: NOW, etag: Uuid::nil() };
+    let state = ProvisioningState::Succeeded;
+    settings.into_subscription(
+        key,
+        identity,
+        Consent { state, validation: None, allowed_rate: None },
+    )
 }
 
 /// A valid document with one member of `properties` more.
@@ -145,12 +152,12 @@ fn documents_of_another_shape_are_refused() {
             (
                 with("deliveryConfiguration", json!({})),
                 "properties.deliveryConfiguration",
-                "write destination, retryPolicy (maxDeliveryCount, eventTimeToLive)",
+                "belongs to namespace topics; here write destination, retryPolicy, dead",
             ),
             (
                 with("filtersConfiguration", json!({})),
                 "properties.filtersConfiguration",
-                "write filter",
+                "belongs to namespace topics; here write filter",
             ),
         ],
     );
@@ -857,5 +864,140 @@ proptest! {
     #[test]
     fn durations_survive_a_round_trip(minutes in 1..100_000_u32) {
         prop_assert_eq!(retry::parse_duration(&retry::write_duration(minutes)), Some(minutes));
+    }
+}
+
+/// What a namespace topic's document says, in the form that they have there.
+fn namespace_form() -> Value {
+    json!({"properties": {
+        "deliveryConfiguration": {"deliveryMode": "Push", "push": {
+            "maxDeliveryCount": 5, "eventTimeToLive": "PT1H",
+            "destination": {"endpointType": "WebHook", "properties":
+                {"endpointUrl": "https://example.com/hook?code=hush", "maxEventsPerBatch": 7}},
+            "deadLetterDestination":
+                {"endpointType": "S3Bucket", "properties": {"bucketName": "dead-letters"}},
+        }},
+        "filtersConfiguration": {"includedEventTypes": ["T"]},
+    }})
+}
+
+#[test]
+fn namespace_topics_take_the_form_of_their_documents() {
+    let push = &namespace_form()["properties"]["deliveryConfiguration"]["push"];
+    let plain = json!({"properties": {
+        "destination": push["destination"],
+        "retryPolicy": {"maxDeliveryCount": 5, "eventTimeToLive": "PT1H"},
+        "deadLetterDestination": push["deadLetterDestination"],
+        "filter": {"includedEventTypes": ["T"]},
+    }});
+    let want = read_for(Kind::Namespace, &plain).expect("valid");
+    assert_eq!(read_for(Kind::Namespace, &namespace_form()), Ok(want));
+    let table = [
+        ("deliveryMode", json!("Queue"), "deliveryMode", "pull delivery, which is not supported"),
+        ("queue", json!({}), "queue", "is not supported yet"),
+        ("push", json!(null), "push", "is required: an object with destination"),
+    ];
+    for (member, value, path, rule) in table {
+        let mut document = namespace_form();
+        document["properties"]["deliveryConfiguration"][member] = value;
+        let problems = read_for(Kind::Namespace, &document).expect_err("refused");
+        let first = problems.iter().next().expect("one").to_string();
+        let path = format!("properties.deliveryConfiguration.{path} ");
+        assert!(first.starts_with(&path) && first.contains(rule), "{first}");
+    }
+    let mut document = namespace_form();
+    let push = &mut document["properties"]["deliveryConfiguration"]["push"];
+    push["deliveryWithResourceIdentity"] = json!({"destination": {}});
+    push["maxDeliveryCount"] = json!(11);
+    document["properties"]["filter"] = json!({});
+    let problems = read_for(Kind::Namespace, &document).expect_err("refused");
+    let listed: Vec<_> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    let push = "properties.deliveryConfiguration.push";
+    let want = [
+        "properties.filter".to_owned(),
+        format!("{push}.deliveryWithResourceIdentity"),
+        format!("{push}.maxDeliveryCount"),
+    ];
+    assert_eq!(listed, want);
+}
+
+/// Reads a patch against an event subscription of that kind of topic, which has every member.
+fn patched(kind: Kind, existing: &Value, patch: &Value) -> Result<Settings, Problems> {
+    let topic = topic(kind);
+    let existing = stored(read_for(kind, existing).expect("valid"));
+    let allowed = AllowedNetworks::default();
+    // Its expiration has passed meanwhile.
+    let now = NOW + std::time::Duration::from_secs(3_600);
+    let context = Context { topic: &topic, existing: Some(&existing), now, allowed: &allowed };
+    read_patch(patch, &existing, &context)
+}
+
+fn to_be_patched() -> Value {
+    let mut document = webhook(json!({
+        "endpointUrl": "https://example.com/hook?code=hush", "maxEventsPerBatch": 7,
+    }));
+    let soon = NOW + std::time::Duration::from_secs(60);
+    let properties = &mut document["properties"];
+    properties["labels"] = json!(["a", "b"]);
+    properties["filter"] = json!({"includedEventTypes": ["T"], "subjectBeginsWith": "/s"});
+    properties["retryPolicy"] = json!({"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 9});
+    properties["expirationTimeUtc"] = json!(soon.to_iso_8601());
+    properties["deadLetterDestination"] =
+        json!({"endpointType": "S3Bucket", "properties": {"bucketName": "dead-letters"}});
+    document
+}
+
+#[test]
+fn a_patch_changes_what_it_names_and_nothing_else() {
+    let before = read_for(Kind::Custom, &to_be_patched()).expect("valid");
+    let after =
+        |patch: Value| patched(Kind::Custom, &to_be_patched(), &patch).expect("a valid patch");
+    assert_eq!(after(json!({})), before);
+    assert_eq!(after(json!({"properties": {}})), before);
+    assert_eq!(after(json!({"retryPolicy": {"maxDeliveryAttempts": 5}})), before);
+    let labels = after(json!({"labels": ["c"]}));
+    assert_eq!(labels, Settings { labels: vec!["c".to_owned()], ..before.clone() });
+    assert_eq!(after(json!({"properties": {"labels": ["c"]}})), labels);
+    assert_eq!(after(json!({"labels": null})), Settings { labels: vec![], ..before.clone() });
+    let policy = after(json!({"retryPolicy": {"maxDeliveryAttempts": null}})).retry_policy;
+    assert_eq!((policy.max_attempts, policy.time_to_live_minutes), (30, 9));
+    let without = Settings { dead_letter: None, expires_at: None, ..before.clone() };
+    assert_eq!(after(json!({"deadLetterDestination": null, "expirationTimeUtc": null})), without);
+    let moved =
+        after(json!({"destination": {"properties": {"endpointUrl": "https://e.example/"}}}));
+    let url = Secret::new("https://e.example/");
+    assert_eq!(moved, Settings { endpoint: Endpoint::WebHook { url }, ..before });
+}
+
+#[test]
+fn a_patch_may_have_the_form_of_a_namespace_topics_documents() {
+    let patch = json!({"properties": {
+        "deliveryConfiguration": {"push": {"maxDeliveryCount": 3}},
+        "filtersConfiguration": {"includedEventTypes": null},
+    }});
+    let after = patched(Kind::Namespace, &namespace_form(), &patch).expect("valid");
+    let before = read_for(Kind::Namespace, &namespace_form()).expect("valid");
+    let mut want = Settings { filter: Filter::default(), ..before };
+    want.retry_policy.max_attempts = 3;
+    assert_eq!(after, want);
+}
+
+#[test]
+fn a_refused_patch_names_its_own_members() {
+    let attempts = json!({"retryPolicy": {"maxDeliveryAttempts": 31}});
+    let past = json!({"expirationTimeUtc": "2020-01-01T00:00:00Z"});
+    let table = [
+        (json!([]), "$ must be an object, but is an array"),
+        (attempts, "retryPolicy.maxDeliveryAttempts must"),
+        (json!({"properties": {"labels": 1}}), "properties.labels must be an array"),
+        (json!({"destination": null}), "destination is required"),
+        (json!({"labls": []}), "labls is not known; members here are"),
+        (json!({"destination": {"endpointType": "Fax"}}), "destination.endpointType must be"),
+        (past, "expirationTimeUtc must be in the future"),
+    ];
+    for (patch, want) in table {
+        let problems = patched(Kind::Custom, &to_be_patched(), &patch).expect_err("refused");
+        let listed: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert!(listed.len() == 1 && listed[0].starts_with(want), "{want}: {listed:?}");
     }
 }

@@ -27,6 +27,7 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
         "properties": {
             "topic": topic,
             "provisioningState": subscription.provisioning_state,
+            "allowedRate": subscription.allowed_rate,
             "destination": {
                 "endpointType": "WebHook",
                 "properties": {

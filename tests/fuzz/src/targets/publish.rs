@@ -14,7 +14,10 @@ use gridpost::{
         pack::{HEADROOM_BYTES, pack},
     },
     secret::Secret,
-    subscription::{Batching, DeadLetterDestination, DeliverySchema, EventSubscription, resource},
+    subscription::{
+        Batching, DeadLetterDestination, DeliverySchema, EventSubscription, ProvisioningState,
+        resource,
+    },
     time::Timestamp,
     topic::{InputSchema, InputSchemaMapping, Kind, Topic, mapping::Field},
 };
@@ -96,6 +99,7 @@ fn topic(input_schema: InputSchema) -> Topic {
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
         keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],
+        etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 1,
     }
@@ -135,7 +139,11 @@ fn subscription(
         topic: topic.name.clone(),
         name: "s1".to_owned(),
     };
-    let subscription = settings.into_subscription(key, Uuid::from_u128(1), NOW);
+    let uid = Uuid::from_u128(1);
+    let identity = resource::Identity { uid, created_at: NOW, etag: Uuid::nil() };
+    let state = ProvisioningState::Succeeded;
+    let consent = resource::Consent { state, validation: None, allowed_rate: None };
+    let subscription = settings.into_subscription(key, identity, consent);
     let retry_policy = RetryPolicy::default_of(ProfileName::Basic);
     let probation_policy = ProbationPolicy::EventGrid;
     EventSubscription { batching, retry_policy, probation_policy, ..subscription }

@@ -1,10 +1,10 @@
 //! Endpoints must prove that they want events before they get any.
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use serde_json::json;
 
-use crate::e2e::receiver::{Consent, Reply};
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, World, refusal};
+use crate::e2e::receiver::{Arrival, Consent, Reply};
+use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, World};
 
 /// EventGridSchema is validated by an event with a code, CloudEvents by `OPTIONS`.
 ///
@@ -39,7 +39,8 @@ pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow:
     Ok(())
 }
 
-/// An endpoint that answers 200 but gives no proof is refused with 400, and gets no event.
+/// An endpoint that answers 200 but gives no proof gets no event before its owner has used the
+/// validation URL; one that answers otherwise is refused with 400.
 ///
 /// # Errors
 ///
@@ -50,16 +51,32 @@ pub async fn an_endpoint_that_gives_no_proof_is_refused(world: &World) -> anyhow
         let name = format!("{}/unwilling", topic.name);
         let unwilling = world.receiver.endpoint(&name, &[Reply::prompt(200)]);
         unwilling.consent(Consent::Withheld);
-        let refused = refusal(topic.try_subscribe("unwilling", unwilling.url(), json!({})).await)?;
-        ensure!(refused.status == 400, "{refused:?}");
+        let created = topic.try_subscribe("unwilling", unwilling.url(), json!({})).await?;
+        let state = &created["properties"]["provisioningState"];
+        ensure!(*state == "AwaitingManualAction", "{created}");
         ensure!(!unwilling.handshakes().is_empty(), "it was not asked");
 
         let willing = topic.subscribe("willing", &[Reply::prompt(200)], json!({})).await?;
         topic.publish(&[topic.plain_event("only-for-the-willing")]).await?;
         willing.wait_for(1, SOON).await?;
         ensure!(unwilling.deliveries().is_empty(), "an event without consent");
-        let gone = refusal(world.api.subscription(&topic.name, "unwilling").await)?;
-        ensure!(gone.status == 404, "{gone:?}");
+        let url = validation_url(&unwilling.handshakes()[0])?;
+        let done = world.http.get(&url).send().await?;
+        ensure!(done.status().as_u16() == 200, "{url}: {done:?}");
+        let read = world.api.subscription(&topic.name, "unwilling").await?;
+        ensure!(read["properties"]["provisioningState"] == "Succeeded", "{read}");
+        topic.publish(&[topic.plain_event("for-both")]).await?;
+        unwilling.wait_for(1, SOON).await?;
     }
     Ok(())
+}
+
+/// The URL that a handshake brought for a consent that comes later.
+fn validation_url(handshake: &Arrival) -> anyhow::Result<String> {
+    let callback = handshake.header("webhook-request-callback");
+    if !callback.is_empty() {
+        return Ok(callback.to_owned());
+    }
+    let url = handshake.events()[0]["data"]["validationUrl"].as_str().map(str::to_owned);
+    url.context("the validation event has no validationUrl")
 }

@@ -1,0 +1,126 @@
+//! Lists in pages.
+
+use serde_json::json;
+
+use super::{World, body, code, fakes::Tables, key};
+
+/// 250 event subscriptions under `demo`, and topics `t-000` to `t-249`.
+async fn filled() -> World {
+    let world = World::with_subscription().await;
+    let mut tables = world.store.tables.lock().expect("no panic");
+    let Tables { topics, subscriptions } = &mut *tables;
+    let subscription = subscriptions.remove(&key("demo", "s-1")).expect("s-1");
+    let topic = topics["demo"].clone();
+    for index in 0..250 {
+        let mut one = subscription.clone();
+        one.key.name = format!("s-{index:03}");
+        subscriptions.insert(one.key.clone(), one);
+        let mut one = topic.clone();
+        one.name = format!("t-{index:03}");
+        topics.insert(one.name.clone(), one);
+    }
+    drop(tables);
+    world
+}
+
+/// Follows a list to its end: the names on each page.
+async fn pages(world: &World, first: &str) -> Vec<Vec<String>> {
+    let mut pages = Vec::new();
+    let mut next = Some(format!("GET {first}"));
+    while let Some(line) = next {
+        let reply = world.call(&line).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let documents = body(&reply)["value"].as_array().expect("a list").clone();
+        let names = documents.iter().map(|one| one["name"].as_str().expect("a name").to_owned());
+        pages.push(names.collect());
+        next = body(&reply)["nextLink"].as_str().map(|link| {
+            let rest = link.strip_prefix("https://manage.example/").expect("absolute");
+            format!("GET /{rest}")
+        });
+        assert!(pages.len() < 300, "a list without end");
+    }
+    pages
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_resource_is_on_one_page() {
+    let world = filled().await;
+    let list = "/topics/demo/eventSubscriptions";
+    let table = [
+        ("/topics", 251, vec![100, 100, 51]),
+        ("/topics?$top=100", 251, vec![100, 100, 51]),
+        ("/topics?%24top=84&api-version=2025-02-15", 251, vec![84, 84, 83]),
+        (list, 250, vec![100, 100, 50]),
+        ("/topics/demo/eventSubscriptions?$top=50", 250, vec![50; 5]),
+        ("/topics/demo/eventSubscriptions?$top=1", 250, vec![1; 250]),
+    ];
+    for (first, count, want) in table {
+        let pages = pages(&world, first).await;
+        let lengths: Vec<_> = pages.iter().map(Vec::len).collect();
+        assert_eq!(lengths, want, "{first}");
+        let mut names: Vec<_> = pages.concat();
+        names.dedup();
+        assert_eq!(names.len(), count, "{first}");
+        assert!(names.is_sorted(), "{first}");
+    }
+    let page = world.call("GET /topics?$top=2&api-version=2025-02-15").await;
+    let want =
+        "https://manage.example/topics?api-version=2025-02-15&%24top=2&%24skiptoken=MTp0LTAwMA";
+    assert_eq!(body(&page)["nextLink"], want);
+    assert_eq!(
+        body(&world.call("GET /topics/t-001/eventSubscriptions").await),
+        &json!({"value": []})
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_and_comes_between_pages_moves_nobody_else() {
+    let world = filled().await;
+    let page = world.call("GET /topics?$top=3").await;
+    let link = body(&page)["nextLink"].as_str().expect("more").to_owned();
+    {
+        let mut tables = world.store.tables.lock().expect("no panic");
+        // The last of the page, by which the next one begins; and a new one before it.
+        let mut topic = tables.topics.remove("t-001").expect("there");
+        topic.name = "a-new".to_owned();
+        tables.topics.insert(topic.name.clone(), topic);
+    }
+    let line = link.replace("https://manage.example", "GET ");
+    let next = world.call(&line).await;
+    assert_eq!(body(&next)["value"][0]["name"], "t-002");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_queries_name_their_parameters() {
+    let world = filled().await;
+    let table = [
+        ("$top=0", "$top", "must be a whole number from 1 to 100 (default 100), but is \"0\""),
+        ("$top=101", "$top", "from 1 to 100"),
+        ("$top=-1", "$top", "from 1 to 100"),
+        ("$top=ten", "$top", "from 1 to 100"),
+        ("$top=", "$top", "from 1 to 100"),
+        ("$top=99999999999999999999999", "$top", "from 1 to 100"),
+        ("$top=1&$top=2", "$top", "must stand once"),
+        ("$filter=name eq 'x'", "$filter", "is not supported yet"),
+        ("top=5", "\"top\"", "parameters here are $top, $skiptoken and api-version"),
+        ("$orderby=name", "\"$orderby\"", "is not known"),
+        ("$skiptoken=abc", "$skiptoken", "is none that this API gave out"),
+        ("$skiptoken=", "$skiptoken", "is none that this API gave out"),
+        ("$skiptoken=%FF%00", "$skiptoken", "is none that this API gave out"),
+        // Tokens of the right form around what is no name.
+        ("$skiptoken=MTo", "$skiptoken", "is none that this API gave out"),
+        ("$skiptoken=MTphL2I", "$skiptoken", "is none that this API gave out"),
+        ("$skiptoken=Mjph", "$skiptoken", "is none that this API gave out"),
+    ];
+    for (query, target, rule) in table {
+        for list in ["/topics", "/topics/demo/eventSubscriptions"] {
+            let refused = world.call(&format!("GET {list}?{query}")).await;
+            assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"), "{query}");
+            let detail = &body(&refused)["error"]["details"][0];
+            assert_eq!(detail["target"], target, "{query}");
+            assert!(detail["message"].as_str().is_some_and(|text| text.contains(rule)), "{detail}");
+        }
+    }
+    let both = world.call("GET /topics?$top=0&$filter=x").await;
+    assert_eq!(body(&both)["error"]["details"].as_array().map(Vec::len), Some(2));
+}

@@ -1,0 +1,79 @@
+//! Changes of an event subscription that name only what changes.
+
+use serde_json::{Map, Value, json};
+
+use super::{Context, Settings, namespace, read, write};
+use crate::{
+    document::{Object, Problems, merge},
+    subscription::EventSubscription,
+};
+
+const PROPERTIES: &str = "properties";
+
+/// Reads a patch against the event subscription it changes: members it names take the place of what
+/// was, `null` goes back to the default, and the whole is checked like any document.
+///
+/// The patch has Event Grid's shape, which is flat (`{"labels": [], "retryPolicy": {…}}`); one with
+/// `properties` around it, like a document, does as well. Paths of problems are the patch's.
+///
+/// # Errors
+///
+/// Every problem of the changed document.
+///
+/// Source: Event Grid's resource model, `EventSubscriptionUpdateParameters`.
+pub fn read_patch(
+    patch: &Value,
+    existing: &EventSubscription,
+    context: &Context<'_>,
+) -> Result<Settings, Problems> {
+    let mut problems = Problems::default();
+    if Object::root(patch, &mut problems).is_none() {
+        return Err(problems);
+    }
+    let is_flat = patch.get(PROPERTIES).is_none();
+    let patch = if is_flat { json!({PROPERTIES: patch}) } else { patch.clone() };
+    let mut document = write(existing, context.topic.delivery_profile);
+    let properties = patch.get(PROPERTIES).and_then(Value::as_object);
+    if let (Some(changes), Some(Value::Object(members))) =
+        (properties, document.get_mut(PROPERTIES))
+    {
+        prepare(members, changes);
+    }
+    merge(&mut document, &patch);
+    let settings = read(&document, context);
+    if is_flat { settings.map_err(|problems| problems.inside(PROPERTIES)) } else { settings }
+}
+
+/// Brings what is there into the form in which the patch speaks of it.
+fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>) {
+    // Properties of one type of destination mean nothing to another.
+    let destination_type = |members: &Map<String, Value>| {
+        members.get("destination").and_then(|it| it.get("endpointType")).cloned()
+    };
+    let other =
+        destination_type(changes).filter(|new| destination_type(members).as_ref() != Some(new));
+    if other.is_some() {
+        members.remove("destination");
+    }
+    if changes.contains_key(namespace::DELIVERY) {
+        let mut push = match members.remove("retryPolicy") {
+            Some(Value::Object(policy)) => policy,
+            _ => Map::new(),
+        };
+        for name in ["destination", "deadLetterDestination"] {
+            push.extend(members.remove(name).map(|value| (name.to_owned(), value)));
+        }
+        members
+            .insert(namespace::DELIVERY.to_owned(), json!({"deliveryMode": "Push", "push": push}));
+    }
+    if changes.contains_key(namespace::FILTERS) {
+        let mut filter = match members.remove("filter") {
+            Some(Value::Object(filter)) => filter,
+            _ => Map::new(),
+        };
+        if let Some(advanced) = filter.remove("advancedFilters") {
+            filter.insert("filters".to_owned(), advanced);
+        }
+        members.insert(namespace::FILTERS.to_owned(), Value::Object(filter));
+    }
+}
