@@ -31,10 +31,10 @@ pub enum Command {
     Status,
     /// Stop the local stack and remove everything but caches
     Down(down::DownArguments),
-    /// Create, list, show or delete topics, or show their keys
+    /// Create, update, list, show or delete topics, show or replace their keys
     #[command(subcommand)]
     Topic(topic::TopicCommand),
-    /// Create, show, list or delete event subscriptions
+    /// Create, update, show, list or delete event subscriptions
     #[command(subcommand)]
     Subscription(subscription::SubscriptionCommand),
     /// Publish an event
@@ -74,6 +74,12 @@ mod tests {
             "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \
              --dead-letter-bucket B --max-attempts 5 --ttl 30m",
             "subscription create --topic demo --name s1 --file s1.json",
+            "topic update orders --disable-local-auth true --if-match \"abc\"",
+            "topic regenerate-key orders key2",
+            "topic delete orders --if-match \"abc\"",
+            "subscription update --topic demo --name s1 --labels a,b --json",
+            "subscription update --topic demo --name s1 --file patch.json --if-match \"abc\"",
+            "subscription delete --topic demo --name s1 --if-match \"abc\"",
             "subscription list --topic demo --manage-url https://a.execute-api.eu-north-1.amazonaws.com",
             "publish --topic demo --type T --subject S --data @event.json",
             "publish --topic demo --file body.json --key K",
@@ -97,6 +103,10 @@ mod tests {
             "topic create orders --file t.json --mapping mapping.json",
             "sas --key K",
             "listen --answer teapot",
+            "topic update orders",
+            "topic regenerate-key orders key3",
+            "subscription update --topic demo --name s1",
+            "subscription update --topic demo --name s1 --file p.json --labels a",
         ] {
             let words = std::iter::once("gridpost").chain(line.split_whitespace());
             assert!(Arguments::try_parse_from(words).is_err(), "{line}");

@@ -14,6 +14,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
+use serde_json::Value;
 
 /// Reads a file, or standard input when it is called `-`.
 fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -23,4 +24,10 @@ fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
     Ok(bytes)
+}
+
+/// Reads a JSON document from a file, or from standard input when it is called `-`.
+fn read_document(path: &Path) -> anyhow::Result<Value> {
+    serde_json::from_slice(&read_input(path)?)
+        .with_context(|| format!("{} is no JSON document", path.display()))
 }

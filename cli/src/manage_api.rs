@@ -18,6 +18,8 @@ pub struct Reply {
     pub status: u16,
     /// The JSON body; null when there was none.
     pub document: Value,
+    /// The `ETag`, which names this state of the resource.
+    pub etag: Option<String>,
 }
 
 /// The resource API of one deployment.
@@ -26,6 +28,7 @@ pub struct ManageApi {
     base_url: String,
     http: reqwest::Client,
     signer: Option<Signer>,
+    if_match: Option<String>,
 }
 
 impl ManageApi {
@@ -40,7 +43,15 @@ impl ManageApi {
             false => Some(Signer::for_url(base_url).await?),
         };
         let http = http_client::for_url(base_url)?;
-        Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), http, signer })
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        Ok(Self { base_url, http, signer, if_match: None })
+    }
+
+    /// The same API, whose changes are refused unless the resource still has this `ETag`.
+    #[must_use]
+    pub fn only_if(mut self, etag: Option<String>) -> Self {
+        self.if_match = etag;
+        self
     }
 
     /// The base URL, without a slash at its end.
@@ -57,13 +68,31 @@ impl ManageApi {
         self.call(Method::PUT, &topic_path(topic)?, Some(document)).await
     }
 
+    /// Changes what a patch names of a topic.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn patch_topic(&self, topic: &str, patch: &Value) -> anyhow::Result<Reply> {
+        self.call(Method::PATCH, &topic_path(topic)?, Some(patch)).await
+    }
+
+    /// Reads a topic, with its `ETag`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn read_topic(&self, topic: &str) -> anyhow::Result<Reply> {
+        self.call(Method::GET, &topic_path(topic)?, None).await
+    }
+
     /// Reads a topic.
     ///
     /// # Errors
     ///
     /// [`Refusal`] 404 when there is none.
     pub async fn topic(&self, topic: &str) -> anyhow::Result<Value> {
-        Ok(self.call(Method::GET, &topic_path(topic)?, None).await?.document)
+        Ok(self.read_topic(topic).await?.document)
     }
 
     /// Reads a topic, none when there is none.
@@ -131,13 +160,36 @@ impl ManageApi {
         self.call(Method::PUT, &subscription_path(topic, name)?, Some(document)).await
     }
 
+    /// Changes what a patch names of an event subscription; a new endpoint is asked for its consent.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn patch_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        patch: &Value,
+    ) -> anyhow::Result<Reply> {
+        self.call(Method::PATCH, &subscription_path(topic, name)?, Some(patch)).await
+    }
+
+    /// Reads an event subscription, with its `ETag`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when there is none.
+    pub async fn read_subscription(&self, topic: &str, name: &str) -> anyhow::Result<Reply> {
+        self.call(Method::GET, &subscription_path(topic, name)?, None).await
+    }
+
     /// Reads an event subscription.
     ///
     /// # Errors
     ///
     /// [`Refusal`] 404 when there is none.
     pub async fn subscription(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
-        Ok(self.call(Method::GET, &subscription_path(topic, name)?, None).await?.document)
+        Ok(self.read_subscription(topic, name).await?.document)
     }
 
     /// Every event subscription of a topic.
@@ -212,11 +264,16 @@ impl ManageApi {
                 request = request.header(name, value);
             }
         }
+        if let Some(etag) = self.if_match.as_ref().filter(|_| method != Method::GET) {
+            request = request.header("if-match", etag);
+        }
         if document.is_some() {
             request = request.header("content-type", "application/json").body(body);
         }
         let answer = request.send().await.with_context(|| self.no_answer(&method, url))?;
         let status = answer.status().as_u16();
+        let etag = answer.headers().get("etag").and_then(|etag| etag.to_str().ok());
+        let etag = etag.map(str::to_owned);
         let text =
             answer.text().await.with_context(|| format!("{method} {url}: answer cut off"))?;
         if !(200..300).contains(&status) {
@@ -227,7 +284,7 @@ impl ManageApi {
             json => serde_json::from_str(json)
                 .with_context(|| format!("{method} {url} answered {status} with no JSON"))?,
         };
-        Ok(Reply { status, document })
+        Ok(Reply { status, document, etag })
     }
 
     fn no_answer(&self, method: &Method, url: &str) -> String {

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use crate::manage_api::Reply;
+
 /// How a command prints its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
@@ -20,6 +22,15 @@ impl Output {
     /// Whether the result is wanted as JSON.
     pub fn is_json(self) -> bool {
         self.json
+    }
+
+    /// Prints a resource as JSON, its `ETag` beside its other members, or what `text` makes of it.
+    pub fn print_tagged(self, reply: &Reply, text: impl FnOnce(&Value) -> String) {
+        let mut document = reply.document.clone();
+        if let (Some(members), Some(etag)) = (document.as_object_mut(), &reply.etag) {
+            members.insert("etag".to_owned(), Value::String(etag.clone()));
+        }
+        self.print(&document, text);
     }
 
     /// Prints `document` as JSON, or what `text` makes of it.

@@ -1,13 +1,12 @@
-//! `gridpost subscription`: create, show, list, delete.
+//! `gridpost subscription`: create, update, show, list, delete.
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use gridpost::delivery::profile::ProfileName;
 use serde_json::{Value, json};
 
-use crate::commands::read_input;
+use crate::commands::read_document;
 use crate::document::SubscriptionFlags;
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
@@ -18,6 +17,8 @@ use crate::target::TargetArguments;
 pub enum SubscriptionCommand {
     /// Create an event subscription, or replace the one of that name
     Create(Box<CreateArguments>),
+    /// Change some settings of an event subscription
+    Update(UpdateArguments),
     /// Show one event subscription
     Show(NamedArguments),
     /// List the event subscriptions of a topic
@@ -27,7 +28,14 @@ pub enum SubscriptionCommand {
         topic: String,
     },
     /// Delete an event subscription
-    Delete(NamedArguments),
+    Delete {
+        /// Which event subscription
+        #[command(flatten)]
+        named: NamedArguments,
+        /// Only if the event subscription still has this ETag (`subscription show` prints it)
+        #[arg(long, value_name = "ETAG")]
+        if_match: Option<String>,
+    },
 }
 
 /// Which event subscription.
@@ -56,6 +64,52 @@ pub struct CreateArguments {
     flags: SubscriptionFlags,
 }
 
+/// What to change of an event subscription.
+#[derive(Args, Debug)]
+pub struct UpdateArguments {
+    #[command(flatten)]
+    named: NamedArguments,
+
+    /// URL that receives the events; it is asked for its consent
+    #[arg(long, value_name = "URL", required_unless_present_any = ["labels", "expires", "file"])]
+    endpoint: Option<String>,
+
+    /// All labels
+    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
+    labels: Vec<String>,
+
+    /// From then on it matches nothing: 2030-01-01T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+
+    /// The patch as a JSON document: members that it names change, null is the default (`-`: standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "labels", "expires"])]
+    file: Option<PathBuf>,
+
+    /// Only if the event subscription still has this ETag (`subscription show` prints it)
+    #[arg(long, value_name = "ETAG")]
+    if_match: Option<String>,
+}
+
+impl UpdateArguments {
+    fn patch(&self) -> anyhow::Result<Value> {
+        if let Some(file) = &self.file {
+            return read_document(file);
+        }
+        let mut patch = json!({});
+        if let Some(url) = &self.endpoint {
+            patch["destination"] = json!({"properties": {"endpointUrl": url}});
+        }
+        if !self.labels.is_empty() {
+            patch["labels"] = json!(self.labels);
+        }
+        if let Some(at) = &self.expires {
+            patch["expirationTimeUtc"] = json!(at);
+        }
+        Ok(patch)
+    }
+}
+
 impl CreateArguments {
     async fn document(&self, api: &ManageApi) -> anyhow::Result<Value> {
         let Some(file) = &self.file else {
@@ -65,8 +119,7 @@ impl CreateArguments {
             };
             return Ok(self.flags.to_document(profile));
         };
-        serde_json::from_slice(&read_input(file)?)
-            .with_context(|| format!("{} is no JSON document", file.display()))
+        read_document(file)
     }
 }
 
@@ -92,17 +145,23 @@ pub async fn run(
             let NamedArguments { topic, name } = &create.named;
             let reply = api.put_subscription(topic, name, &create.document(&api).await?).await?;
             let done = if reply.status == 201 { "created" } else { "updated" };
-            output.print(&reply.document, |document| format!("{done}\n{}", describe(document)));
+            output.print_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
+        }
+        SubscriptionCommand::Update(update) => {
+            let NamedArguments { topic, name } = &update.named;
+            let api = api.only_if(update.if_match.clone());
+            let reply = api.patch_subscription(topic, name, &update.patch()?).await?;
+            output.print_tagged(&reply, |document| format!("updated\n{}", describe(document)));
         }
         SubscriptionCommand::Show(NamedArguments { topic, name }) => {
-            output.print(&api.subscription(&topic, &name).await?, describe);
+            output.print_tagged(&api.read_subscription(&topic, &name).await?, describe);
         }
         SubscriptionCommand::List { topic } => {
             let subscriptions = api.subscriptions(&topic).await?;
             output.print(&json!({ "value": subscriptions }), |_| list(&topic, &subscriptions));
         }
-        SubscriptionCommand::Delete(NamedArguments { topic, name }) => {
-            let reply = api.delete_subscription(&topic, &name).await?;
+        SubscriptionCommand::Delete { named: NamedArguments { topic, name }, if_match } => {
+            let reply = api.only_if(if_match).delete_subscription(&topic, &name).await?;
             let done = if reply.status == 204 { "was not there" } else { "deleted" };
             let document = json!({"topic": topic, "name": name, "status": reply.status});
             output
@@ -150,7 +209,8 @@ fn describe(subscription: &Value) -> String {
     let row = |name: &str, value: String| [name.to_owned(), value];
     output::columns(&[
         row("event subscription", at("/name")),
-        row("state", at("/properties/provisioningState")),
+        row("etag", at("/etag")),
+        row("state", state(&at("/properties/provisioningState"))),
         row("endpoint", destination(subscription)),
         row(
             "event types",
@@ -160,6 +220,21 @@ fn describe(subscription: &Value) -> String {
         row("retry policy", policy),
         row("dead letters", dead_letter),
     ])
+}
+
+/// What a state asks for.
+fn state(name: &str) -> String {
+    match name {
+        "AwaitingManualAction" => {
+            "AwaitingManualAction: no events flow until the validation URL that the endpoint was sent has been \
+             opened, within 10 minutes"
+                .to_owned()
+        }
+        "Failed" => {
+            "Failed: the endpoint was not validated within 10 minutes; create it again".to_owned()
+        }
+        other => other.to_owned(),
+    }
 }
 
 fn list(topic: &str, subscriptions: &[Value]) -> String {

@@ -1,12 +1,11 @@
-//! `gridpost topic`: create, list, show, delete, keys.
+//! `gridpost topic`: create, update, list, show, delete, keys.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::commands::read_input;
+use crate::commands::read_document;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
 
@@ -15,6 +14,8 @@ use crate::target::TargetArguments;
 pub enum TopicCommand {
     /// Create a topic, or update the one of that name
     Create(CreateArguments),
+    /// Change some settings of a topic
+    Update(UpdateArguments),
     /// List all topics
     List,
     /// Show one topic
@@ -26,6 +27,17 @@ pub enum TopicCommand {
     Delete {
         /// The topic
         topic: String,
+        /// Only if the topic still has this ETag (`topic show` prints it)
+        #[arg(long, value_name = "ETAG")]
+        if_match: Option<String>,
+    },
+    /// Replace one key by a new one; the other stays valid
+    RegenerateKey {
+        /// The topic
+        topic: String,
+        /// Which key
+        #[arg(value_parser = ["key1", "key2"])]
+        key: String,
     },
     /// Show the two keys that publishers authenticate with
     Keys {
@@ -66,6 +78,45 @@ pub struct CreateArguments {
     file: Option<PathBuf>,
 }
 
+/// What to change of a topic.
+#[derive(Args, Debug)]
+pub struct UpdateArguments {
+    /// The topic
+    topic: String,
+
+    /// Whether keys and SAS tokens are refused
+    #[arg(long, value_name = "BOOL", required_unless_present_any = ["delivery_profile", "file"])]
+    disable_local_auth: Option<bool>,
+
+    /// `basic`, `basic2021` or `namespace`
+    #[arg(long, value_name = "PROFILE")]
+    delivery_profile: Option<String>,
+
+    /// The patch as a JSON document: members that it names change, null is the default (`-`: standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disable_local_auth", "delivery_profile"])]
+    file: Option<PathBuf>,
+
+    /// Only if the topic still has this ETag (`topic show` prints it)
+    #[arg(long, value_name = "ETAG")]
+    if_match: Option<String>,
+}
+
+impl UpdateArguments {
+    fn patch(&self) -> anyhow::Result<Value> {
+        if let Some(file) = &self.file {
+            return read_document(file);
+        }
+        let mut properties = json!({});
+        if let Some(disabled) = self.disable_local_auth {
+            properties["disableLocalAuth"] = json!(disabled);
+        }
+        if let Some(profile) = &self.delivery_profile {
+            properties["deliveryProfile"] = json!(profile);
+        }
+        Ok(json!({ "properties": properties }))
+    }
+}
+
 impl CreateArguments {
     fn document(&self) -> anyhow::Result<Value> {
         let Some(file) = &self.file else {
@@ -85,11 +136,6 @@ impl CreateArguments {
     }
 }
 
-fn read_document(file: &Path) -> anyhow::Result<Value> {
-    serde_json::from_slice(&read_input(file)?)
-        .with_context(|| format!("{} is no JSON document", file.display()))
-}
-
 /// Runs `gridpost topic`.
 ///
 /// # Errors
@@ -105,15 +151,22 @@ pub async fn run(
         TopicCommand::Create(create) => {
             let reply = api.put_topic(&create.topic, &create.document()?).await?;
             let done = if reply.status == 201 { "created" } else { "updated" };
-            output.print(&reply.document, |topic| format!("{done}\n{}", describe(topic)));
+            output.print_tagged(&reply, |topic| format!("{done}\n{}", describe(topic)));
+        }
+        TopicCommand::Update(update) => {
+            let api = api.only_if(update.if_match.clone());
+            let reply = api.patch_topic(&update.topic, &update.patch()?).await?;
+            output.print_tagged(&reply, |topic| format!("updated\n{}", describe(topic)));
         }
         TopicCommand::List => {
             let topics = api.topics().await?;
             output.print(&json!({ "value": topics }), |_| list(&topics));
         }
-        TopicCommand::Show { topic } => output.print(&api.topic(&topic).await?, describe),
-        TopicCommand::Delete { topic } => {
-            let reply = api.delete_topic(&topic).await?;
+        TopicCommand::Show { topic } => {
+            output.print_tagged(&api.read_topic(&topic).await?, describe);
+        }
+        TopicCommand::Delete { topic, if_match } => {
+            let reply = api.only_if(if_match).delete_topic(&topic).await?;
             let done = if reply.status == 204 { "was not there" } else { "deleted" };
             let document = json!({"topic": topic, "status": reply.status});
             output.print(&document, |_| format!("topic {topic} {done}"));
@@ -123,12 +176,17 @@ pub async fn run(
                 Some(key_name) => api.regenerate_key(&topic, &key_name).await?,
                 None => api.keys(&topic).await?,
             };
-            output.print(&keys, |keys| {
-                format!("key1  {}\nkey2  {}", text_at(keys, "/key1"), text_at(keys, "/key2"))
-            });
+            output.print(&keys, write_keys);
+        }
+        TopicCommand::RegenerateKey { topic, key } => {
+            output.print(&api.regenerate_key(&topic, &key).await?, write_keys);
         }
     }
     Ok(())
+}
+
+fn write_keys(keys: &Value) -> String {
+    format!("key1  {}\nkey2  {}", text_at(keys, "/key1"), text_at(keys, "/key2"))
 }
 
 fn describe(topic: &Value) -> String {
@@ -139,6 +197,7 @@ fn describe(topic: &Value) -> String {
         ["input schema".to_owned(), at("/properties/inputSchema")],
         ["endpoint".to_owned(), at("/properties/endpoint")],
         ["state".to_owned(), at("/properties/provisioningState")],
+        ["etag".to_owned(), at("/etag")],
     ])
 }
 
