@@ -2,14 +2,17 @@
 //! simulation -- replay --nocapture` lives one world again and prints all that happens in it.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     env,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
+use gridpost::time::Timestamp;
 use gridpost_tests::sim::{checker, scenario, world};
 
 /// Seeds of one run.
@@ -69,6 +72,130 @@ fn the_same_seed_makes_the_same_world() {
     for seed in 1..=20 {
         let (once, again) = (live(seed, true).0, live(seed, true).0);
         assert_eq!(once.history.trace, again.history.trace, "seed {seed}");
+    }
+}
+
+/// Seeds in which everything of the next test must occur.
+const MIX: u64 = 400;
+
+/// A checker proves nothing about what never happens.
+#[test]
+fn the_mix_of_worlds_has_everything_in_it() {
+    let mut seen = BTreeSet::new();
+    for seed in 1..=MIX {
+        let remains = live(seed, false).0;
+        notes(&remains, &mut |what| {
+            seen.insert(what);
+        });
+    }
+    let wanted = [
+        // Every way to end, but those that only AWS endpoints meet.
+        "dead letter MaxDeliveryAttemptsExceeded",
+        "dead letter TimeToLiveExceeded",
+        "dead letter UndeliverableDueToHttpBadRequest",
+        "dead letter UndeliverableDueToHttpPayloadTooLarge",
+        "dead letter UndeliverableDueToHttpUnauthorized",
+        "dead letter UndeliverableDueToHttpForbidden",
+        "dead letter UndeliverableDueToHttpNotFound",
+        "dead letter UndeliverableDueToClientError",
+        "dead letter UndeliverableDueToProbationCausedByClientError",
+        "dead letter of profile namespace",
+        "drop MaxDeliveryAttemptsExceeded",
+        "drop TimeToLiveExceeded",
+        "drop SubscriptionDeleted",
+        "drop DeadLetterDestinationNotFound",
+        "drop DeadLetterDestinationUnavailable",
+        // What requests meet.
+        "outcome Delivered",
+        "outcome BadRequest",
+        "outcome Busy",
+        "outcome Forbidden",
+        "outcome NotFound",
+        "outcome PayloadTooLarge",
+        "outcome ResolutionError",
+        "outcome ServerError",
+        "outcome SocketError",
+        "outcome TimedOut",
+        "outcome Unauthorized",
+        "a late success",
+        "Retry-After",
+        "several deliveries in one request",
+        "several events in one delivery",
+        "a second attempt of a batch",
+        // Settings.
+        "profile Basic",
+        "profile Basic2021",
+        "profile Namespace",
+        "a schedule of its own",
+        "status rules of its own",
+        "probation policy EventGrid",
+        "probation policy Delay",
+        // The ways of the queues and tables.
+        "a parked delivery",
+        "a wait of more than 12 hours",
+        "a disturbed delivery",
+        "a fault in an endpoint's health",
+        "a calm world",
+    ];
+    let missing: Vec<_> = wanted.into_iter().filter(|what| !seen.contains(*what)).collect();
+    assert!(
+        missing.is_empty(),
+        "in {MIX} worlds there was never: {missing:?}\nthere was: {seen:?}"
+    );
+}
+
+/// Notes what occurred in a world.
+fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
+    let history = &remains.history;
+    for dead_letter in history.dead_letters.values() {
+        let record = &dead_letter.record;
+        let reason = record.get("deadLetterReason").or(record.get("deadletterreason"));
+        let reason = reason.and_then(|reason| reason.as_str()).unwrap_or("of profile namespace");
+        note(format!("dead letter {reason}"));
+    }
+    history.drops.iter().for_each(|drop| note(format!("drop {}", drop.reason)));
+    let mut began: BTreeMap<_, Timestamp> = BTreeMap::new();
+    for request in &history.requests {
+        if let Some((_, answer)) = request.heard {
+            note(format!("outcome {}", answer.outcome));
+            answer.retry_after.iter().for_each(|_| note("Retry-After".to_owned()));
+        }
+        let facts = [
+            (request.heard_late.is_some(), "a late success"),
+            (request.deliveries.len() > 1, "several deliveries in one request"),
+            (request.events > request.deliveries.len(), "several events in one delivery"),
+            (request.events > 1 && request.number > 1, "a second attempt of a batch"),
+        ];
+        for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
+            note(what.to_owned());
+        }
+        for delivery in &request.deliveries {
+            let before = began.insert(*delivery, request.began_at);
+            let waited = before.map(|before| request.began_at.since(before));
+            if waited.is_some_and(|waited| waited > Duration::from_secs(12 * 3_600)) {
+                note("a wait of more than 12 hours".to_owned());
+            }
+        }
+    }
+    for (topic, subscriptions) in &remains.topics {
+        note(format!("profile {:?}", topic.delivery_profile));
+        for subscription in subscriptions {
+            let policy = &subscription.retry_policy;
+            policy.schedule_s.iter().for_each(|_| note("a schedule of its own".to_owned()));
+            if !policy.status_rules.is_empty() {
+                note("status rules of its own".to_owned());
+            }
+            note(format!("probation policy {:?}", subscription.probation_policy));
+        }
+    }
+    let facts = [
+        (history.parked > 0, "a parked delivery"),
+        (!history.disturbed.is_empty(), "a disturbed delivery"),
+        (!history.health_faults.is_empty(), "a fault in an endpoint's health"),
+        (remains.calm, "a calm world"),
+    ];
+    for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
+        note(what.to_owned());
     }
 }
 

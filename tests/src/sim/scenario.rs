@@ -9,7 +9,7 @@ use std::{
 use gridpost::{
     delivery::{
         outcome::Outcome,
-        policy::RetryPolicy,
+        policy::{RetryPolicy, StatusRules},
         probation::ProbationPolicy,
         profile::{ProfileName, Rule},
     },
@@ -283,11 +283,7 @@ fn set_subscription(dice: &SeededDice, profile: ProfileName, subscription: &mut 
         policy.schedule_s = Some(steps.into_iter().collect());
     }
     if dice.chance(0.2) {
-        let wait = |most| Rule::Retry { min_s: dice.number(1..most) as u32 };
-        policy.status_rules.statuses.insert(404, Rule::End);
-        policy.status_rules.statuses.insert(400, wait(60));
-        policy.status_rules.classes.insert(5, wait(120));
-        policy.status_rules.outcomes.insert(Outcome::SocketError, wait(30));
+        policy.status_rules = status_rules(dice);
     }
     if dice.chance(0.3) {
         subscription.batching = Some(Batching {
@@ -304,6 +300,26 @@ fn set_subscription(dice: &SeededDice, profile: ProfileName, subscription: &mut 
     if profile == ProfileName::Namespace || dice.chance(0.3) {
         subscription.delivery_schema = DeliverySchema::CloudEventSchemaV1_0;
     }
+}
+
+/// Rows of every kind, against the profile's and in its way.
+fn status_rules(dice: &SeededDice) -> StatusRules {
+    let wait = |most| Rule::Retry { min_s: dice.number(1..most) as u32 };
+    let mut rules = StatusRules::default();
+    rules.statuses.insert(404, Rule::End);
+    rules.statuses.insert(400, wait(60));
+    if dice.chance(0.5) {
+        rules.statuses.insert(dice.choose(&[429, 500, 502]), Rule::End);
+    }
+    if dice.chance(0.3) {
+        rules.statuses.insert(dice.choose(&[401, 403]), wait(600));
+    }
+    rules.classes.insert(5, wait(120));
+    rules.outcomes.insert(Outcome::SocketError, wait(30));
+    if dice.chance(0.3) {
+        rules.outcomes.insert(Outcome::TimedOut, Rule::End);
+    }
+    rules
 }
 
 fn publishes(dice: &SeededDice, topic: &str, batched: Option<Batching>) -> Vec<Publish> {
@@ -347,7 +363,7 @@ fn set_world(dice: &SeededDice, scenario: &mut Scenario) {
         scenario.queues.late = 0.1;
     }
     if dice.chance(0.15) {
-        scenario.bucket_refuses.push(window(6 * hour_ms));
+        scenario.bucket_refuses.push(window(dice.choose(&[1, 6, 24]) * hour_ms));
     }
     if dice.chance(0.05) {
         scenario.missing_buckets.insert("dead-letters".to_owned());

@@ -97,6 +97,17 @@ fn is_gone(id: Uuid, expires_at: Timestamp, now: Timestamp) -> bool {
     now >= expires_at + EXPIRES_LATE_MAX * share / 1_000
 }
 
+/// What no writer may do to a state, whatever went wrong before.
+fn broken_law(before: &DeliveryState, after: &DeliveryState) -> Option<&'static str> {
+    use Standing::{Delivered, Ended, Ending, Waiting};
+    match (before.standing, after.standing) {
+        (Delivered | Ended, _) => Some("was written after its end"),
+        (Ending { .. }, Waiting { .. } | Delivered) => Some("forgot that its end was decided"),
+        _ if after.attempts.made < before.attempts.made => Some("forgot attempts"),
+        _ => None,
+    }
+}
+
 #[async_trait]
 impl DeliveryStates for Tables {
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
@@ -113,9 +124,13 @@ impl DeliveryStates for Tables {
         if before.map_or(0, |state| state.revision) != state.revision {
             return Ok(Saved::Conflict);
         }
+        let broken = before.and_then(|before| broken_law(before, state));
         let next = DeliveryState { revision: state.revision + 1, ..stored(state)? };
         items.states.insert(state.id, next);
         let mut history = self.history.lock().expect("no panic while held");
+        if let Some(law) = broken {
+            history.violation(now, format!("the state of {} {law}", state.id));
+        }
         history.noted.insert(state.id);
         if state.standing == Standing::Delivered && state.revision == 0 {
             history.violation(now, "a delivery that succeeded at once was written to the table");

@@ -38,6 +38,9 @@ use super::{
 /// Worlds that last longer than this hold something that waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// More invocations for each delivery than any wait can explain.
+const INVOCATIONS_MAX: u64 = 1_000;
+
 /// For how long functions keep configuration in memory, as deployed.
 const CONFIGURATION_KEPT_FOR: Duration = Duration::from_secs(2);
 
@@ -211,11 +214,24 @@ impl World {
         all
     }
 
-    /// Resolves when nothing is left to be done.
+    /// Resolves when nothing is left to be done, or nothing that follows can matter.
     async fn ended(&self) {
-        while self.busy.get() > 0 || self.waiting() > 0 {
+        while !self.is_broken() && (self.busy.get() > 0 || self.waiting() > 0) {
             self.idle.notified().await;
         }
+    }
+
+    /// Whether something happened that must never happen. What turns in circles counts: it would
+    /// take years of virtual time to end by itself.
+    fn is_broken(&self) -> bool {
+        let mut history = self.history.lock().expect("no panic while held");
+        let most = INVOCATIONS_MAX * (20 + history.accepted.len() as u64);
+        if history.violations.is_empty() && history.invocations > most {
+            let invocations = history.invocations;
+            let what = format!("{invocations} invocations: deliveries turn in circles");
+            history.violation(self.clock.now(), what);
+        }
+        !history.violations.is_empty()
     }
 
     fn waiting(&self) -> usize {

@@ -134,7 +134,9 @@ impl Model {
             return;
         };
         if request.began_at >= wait.known_at {
-            self.lift(wait, doubtful);
+            // An instance that does not know of the wait yet has none to lift.
+            let unseen = at <= wait.known_at + CACHE + slack;
+            self.lift(wait, doubtful || unseen);
         } else if request.began_at + slack >= wait.since || at <= wait.known_at + slack {
             self.lift(wait, true);
         }
