@@ -1,4 +1,5 @@
 //! What the tests share.
 
 pub mod e2e;
+pub mod mutations;
 pub mod sim;

@@ -233,3 +233,12 @@ fn every_promise_has_its_tests() {
     }
     none(problems);
 }
+
+#[test]
+fn every_mutation_still_has_its_place() {
+    let problems = gridpost_tests::mutations::ALL.iter().filter_map(|mutation| {
+        let path = root().join(mutation.file);
+        mutation.apply(&read(&path)).err()
+    });
+    none(problems.collect());
+}

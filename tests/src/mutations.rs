@@ -1,0 +1,224 @@
+//! Deliberate bugs, one at a time: the proof that the simulation would notice them.
+//!
+//! `cargo run -p gridpost-tests --bin mutations` puts each into a copy of the tree, runs the simulation
+//! there, and tells which seed caught it. Whoever changes a line that a mutation replaces changes the
+//! mutation too; a house rule watches that every `old` is still there.
+
+/// A deliberate bug.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutation {
+    /// What it does wrong.
+    pub name: &'static str,
+    /// The file it is in, from the root of the repository.
+    pub file: &'static str,
+    /// The text that it replaces, which stands there once.
+    pub old: &'static str,
+    /// What stands there instead.
+    pub new: &'static str,
+}
+
+impl Mutation {
+    /// The file's text with the bug in it.
+    ///
+    /// # Errors
+    ///
+    /// The old text does not stand there exactly once.
+    pub fn apply(&self, text: &str) -> Result<String, String> {
+        match text.matches(self.old).count() {
+            1 => Ok(text.replacen(self.old, self.new, 1)),
+            times => Err(format!(
+                "mutation `{}`: its old text stands {times} times in {}, not once; change the mutation \
+                 in tests/src/mutations.rs with the code",
+                self.name, self.file,
+            )),
+        }
+    }
+}
+
+const PREPARE: &str = "functions/dispatch/src/prepare.rs";
+const SETTLE: &str = "functions/dispatch/src/settle.rs";
+const RETRY: &str = "shared/src/delivery/retry.rs";
+
+/// All of them.
+pub const ALL: &[Mutation] = &[
+    Mutation {
+        name: "delete before send",
+        file: SETTLE,
+        old: r#"        let queue = retry_queue(context, work);
+        send("#,
+        new: r#"        let queue = retry_queue(context, work);
+        let _ = context.receiver.delete(Queue::Dispatch, vec![work.record.receipt.clone()]).await;
+        send("#,
+    },
+    Mutation {
+        name: "state written without its condition",
+        file: SETTLE,
+        old: r#"        Saved::Written => follow(context, work, standing).await,
+        Saved::Conflict => follow_stored(context, work).await,"#,
+        new: r#"        Saved::Written => follow(context, work, standing).await,
+        Saved::Conflict => {
+            let stored = context.states.load(work.delivery.id).await?;
+            let work = Work { revision: stored.map_or(0, |state| state.revision), ..work };
+            let _ = context.states.save(&work.state(standing)).await?;
+            follow(context, work, standing).await
+        }"#,
+    },
+    Mutation {
+        name: "attempts counted by receives",
+        file: PREPARE,
+        old: "    let due = match standing {",
+        new: "    work.delivery.attempts.made = work.record.receive_count - 1;\n    let due = match standing {",
+    },
+    Mutation {
+        name: "lost probe claim",
+        file: PREPARE,
+        old: r#"                if !context.healths.write(&subscription, now, &claimed).await? {
+                    continue;
+                }"#,
+        new: "                let _ = context.healths.write(&subscription, now, &claimed).await?;",
+    },
+    Mutation {
+        name: "time-to-live not checked",
+        file: PREPARE,
+        old: "    if context.clock.now() >= work.expires_at() {",
+        new: "    if false && context.clock.now() >= work.expires_at() {",
+    },
+    Mutation {
+        name: "early wake attempts at once",
+        file: PREPARE,
+        old: "    let early = due.map_or(Duration::ZERO, |due| due.since(context.clock.now()));",
+        new: r#"    let due = due.filter(|_| work.record.queue == Queue::Dispatch);
+    let early = due.map_or(Duration::ZERO, |due| due.since(context.clock.now()));"#,
+    },
+    Mutation {
+        name: "a decided end is not carried out again",
+        file: PREPARE,
+        old: "    if let Some(Standing::Delivered | Standing::Ended) = standing {",
+        new: "    if let Some(Standing::Delivered | Standing::Ended | Standing::Ending { .. }) = standing {",
+    },
+    Mutation {
+        name: "parked, not deleted",
+        file: SETTLE,
+        old: r#"    context.meter.count(metric::PARKED_COUNT, &[], 1);
+    Ok(Fate::Delete)"#,
+        new: r#"    context.meter.count(metric::PARKED_COUNT, &[], 1);
+    Ok(Fate::Keep)"#,
+    },
+    Mutation {
+        name: "deleted, though parking failed",
+        file: SETTLE,
+        old: "    context.parking.park(&parked).await?;",
+        new: "    let _ = context.parking.park(&parked).await;",
+    },
+    Mutation {
+        name: "deleted, though sending failed",
+        file: SETTLE,
+        old: "        send(context, queue, work, next.encode(), parking::delay_s(left)).await?;",
+        new: "        let _ = send(context, queue, work, next.encode(), parking::delay_s(left)).await;",
+    },
+    Mutation {
+        name: "the reply names nothing",
+        file: "functions/dispatch/src/handler.rs",
+        old: r#"        listen(context, listening, deadline).await;
+    }
+    kept"#,
+        new: r#"        listen(context, listening, deadline).await;
+    }
+    drop(kept);
+    Vec::new()"#,
+    },
+    Mutation {
+        name: "health never written",
+        file: "functions/dispatch/src/health.rs",
+        old: "            if self.write(subscription, now, &next).await? {",
+        new: "            if true {",
+    },
+    Mutation {
+        name: "late success not noted",
+        file: "functions/dispatch/src/late.rs",
+        old: "        match acknowledge(context, id).await {",
+        new: "        match Ok::<(), PortError>(()) {",
+    },
+    Mutation {
+        name: "offsets from the last attempt",
+        file: "functions/dispatch/src/attempt.rs",
+        old: "        first_attempt_at: work.delivery.attempts.first_at.unwrap_or(began_at),",
+        new: "        first_attempt_at: began_at,",
+    },
+    Mutation {
+        name: "wake removes before it sends",
+        file: "functions/wake/src/lib.rs",
+        old: "        let sent = context.sender.send(Queue::Retry(parked.shard)",
+        new: "        remove(context, &parked).await;\n        let sent = context.sender.send(Queue::Retry(parked.shard)",
+    },
+    Mutation {
+        name: "refused dead letters let go",
+        file: "functions/dead-letter/src/gather.rs",
+        old: r#"            let kept = ended.into_iter().map(|ended| refused(context, ended, now));
+            join_all(kept).await.into_iter().flatten().collect()"#,
+        new: "            let _ = refused;\n            Vec::new()",
+    },
+    Mutation {
+        name: "hidden beyond 12 hours",
+        file: "shared/src/delivery/parking.rs",
+        old: "    seconds_up(wait.min(most))",
+        new: "    let _ = most;\n    seconds_up(wait)",
+    },
+    Mutation {
+        name: "messages wear out",
+        file: "shared/src/delivery/parking.rs",
+        old: "    if receives >= RECEIVES_MAX ||",
+        new: "    if receives == u32::MAX ||",
+    },
+    Mutation {
+        name: "batches by bytes alone",
+        file: "shared/src/delivery/batch.rs",
+        old: "            && sum.events + load.events <= batching.max_events as usize\n",
+        new: "",
+    },
+    Mutation {
+        name: "Retry-After ignored",
+        file: RETRY,
+        old: "    let least = Duration::from_secs(u64::from(min_s)).max(asked);",
+        new: "    let _ = asked;\n    let least = Duration::from_secs(u64::from(min_s));",
+    },
+    Mutation {
+        name: "one attempt too many",
+        file: RETRY,
+        old: "    if failure.attempts >= rules.policy.max_attempts {",
+        new: "    if failure.attempts > rules.policy.max_attempts {",
+    },
+    Mutation {
+        name: "a state is forgotten while its delivery waits",
+        file: "shared/src/delivery/state.rs",
+        old: "due.max(self.publish_time + LIFE_MAX)",
+        new: "due",
+    },
+    Mutation {
+        name: "a failed probe does not lengthen the wait",
+        file: "shared/src/delivery/probation.rs",
+        old: r#"        next.delayed_waits += 1;
+    } else"#,
+        new: "    } else",
+    },
+    Mutation {
+        name: "ingest answers 200 for what was not sent",
+        file: "functions/ingest/src/handler.rs",
+        old: "    enqueue(&*context.sender, &packed).await.map_err(PublishError::Unavailable)?;",
+        new: "    let _ = enqueue(&*context.sender, &packed).await.map_err(PublishError::Unavailable);",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_there_once_is_replaced() {
+        let mutation = Mutation { name: "m", file: "f", old: "good", new: "bad" };
+        assert_eq!(mutation.apply("a good day").as_deref(), Ok("a bad day"));
+        for text in ["a day", "good, good"] {
+            assert!(mutation.apply(text).is_err_and(|error| error.contains("`m`")), "{text}");
+        }
+    }
+}
