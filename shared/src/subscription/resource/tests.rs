@@ -215,7 +215,11 @@ fn destinations_are_refused() {
                 BATCH_COUNT,
                 "from 1 to 5000 (default 1)",
             ),
-            (webhook_with("maxEventsPerBatch", json!(5001)), BATCH_COUNT, "but is 5001"),
+            (
+                webhook_with("maxEventsPerBatch", json!(5001)),
+                BATCH_COUNT,
+                "from 1 to 5000 (default 1), but is 5001",
+            ),
             (webhook_with("maxEventsPerBatch", json!(1.5)), BATCH_COUNT, "whole number"),
             (webhook_with("maxEventsPerBatch", json!("2")), BATCH_COUNT, "but is a string"),
             (
@@ -223,7 +227,11 @@ fn destinations_are_refused() {
                 BATCH_SIZE,
                 "from 1 to 1024 (default 64)",
             ),
-            (webhook_with("preferredBatchSizeInKilobytes", json!(1025)), BATCH_SIZE, "but is 1025"),
+            (
+                webhook_with("preferredBatchSizeInKilobytes", json!(1025)),
+                BATCH_SIZE,
+                "from 1 to 1024 (default 64), but is 1025",
+            ),
         ],
     );
 }
@@ -410,7 +418,7 @@ fn retry_policies_are_refused() {
             (attempts(json!(4_294_967_297_u64)), ATTEMPTS, "but is 4294967297"),
             (attempts(json!(true)), ATTEMPTS, "but is a boolean"),
             (time_to_live(json!(0)), TIME_TO_LIVE, "from 1 to 1440 (default 1440), but is 0"),
-            (time_to_live(json!(1441)), TIME_TO_LIVE, "but is 1441"),
+            (time_to_live(json!(1441)), TIME_TO_LIVE, "from 1 to 1440 (default 1440), but is 1441"),
             (
                 retry_policy(json!({"maxDeliveryCount": 5})),
                 "properties.retryPolicy.maxDeliveryCount",
@@ -429,7 +437,18 @@ fn retry_policies_are_refused() {
             ),
             (schedule(json!(5)), SCHEDULE, "must be an array"),
             (schedule(json!([])), SCHEDULE, "1 to 30 steps"),
-            (schedule(json!(steps)), SCHEDULE, "but has 31"),
+            (
+                schedule(json!(steps)),
+                SCHEDULE,
+                "1 to 30 steps, offsets from the first attempt in seconds (default: the delivery \
+                 profile's), but has 31",
+            ),
+            (schedule(json!([-5])), "properties.retryPolicy.schedule[0]", "from 1 to 86400"),
+            (
+                schedule(json!([5, 4])),
+                "properties.retryPolicy.schedule[1]",
+                "greater than the step",
+            ),
             (schedule(json!([0])), "properties.retryPolicy.schedule[0]", "from 1 to 86400"),
             (schedule(json!([1, 1.5])), "properties.retryPolicy.schedule[1]", "whole number"),
             (schedule(json!([5, 5])), "properties.retryPolicy.schedule[1]", "before it, 5"),
@@ -485,7 +504,17 @@ fn retry_policies_of_namespace_topics_are_refused() {
         Kind::Namespace,
         vec![
             (count(json!(0)), COUNT, "from 1 to 10 (default 10), but is 0"),
-            (count(json!(11)), COUNT, "but is 11"),
+            (count(json!(11)), COUNT, "from 1 to 10 (default 10), but is 11"),
+            (
+                retry_policy(json!({"schedule": [604_801]})),
+                "properties.retryPolicy.schedule[0]",
+                "from 1 to 604800 (seconds since the first attempt; the longest is time-to-live)",
+            ),
+            (
+                retry_policy(json!({"eventTimeToLive": "PT2M", "schedule": [60, 121]})),
+                "properties.retryPolicy.schedule[1]",
+                "from 1 to 120",
+            ),
             (attempts_of_a_custom_topic(), ATTEMPTS, "write maxDeliveryCount"),
             (time_to_live("PT0M"), DURATION, RANGE),
             (time_to_live("P7DT1M"), DURATION, RANGE),
