@@ -80,8 +80,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "time-to-live not checked",
         file: PREPARE,
-        old: "    if context.clock.now() >= work.expires_at() {",
-        new: "    if false && context.clock.now() >= work.expires_at() {",
+        old: "    if now >= work.expires_at() {",
+        new: "    if false && now >= work.expires_at() {",
     },
     Mutation {
         name: "early wake attempts at once",
