@@ -11,11 +11,15 @@ locals {
     "POST /topics/{topic}/listKeys",
     "POST /topics/{topic}/regenerateKey",
     "GET /topics/{topic}/eventSubscriptions",
+    "POST /topics/{topic}/eventSubscriptions:test",
     "PUT /topics/{topic}/eventSubscriptions/{name}",
     "GET /topics/{topic}/eventSubscriptions/{name}",
     "PATCH /topics/{topic}/eventSubscriptions/{name}",
     "DELETE /topics/{topic}/eventSubscriptions/{name}",
     "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
+    "POST /topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
+    "POST /topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",
+    "POST /topics/{topic}/eventSubscriptions/{name}/rotateSigningSecret",
   ])
 
   # Where an endpoint's owner consents to events. Whoever calls it has no IAM identity here, but the token that the endpoint

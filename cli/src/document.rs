@@ -63,6 +63,27 @@ pub struct SubscriptionFlags {
     #[arg(long, value_name = "TEXT", conflicts_with = "file")]
     pub subject_ends_with: Option<String>,
 
+    /// An advanced filter as JSON; may be given several times:
+    /// '{"operatorType":"StringIn","key":"data.k","values":["a"]}'
+    #[arg(long = "advanced-filter", value_name = "JSON", value_parser = json_value, conflicts_with = "file")]
+    pub advanced_filters: Vec<Value>,
+
+    /// Header on every request; may be given several times
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair, conflicts_with = "file")]
+    pub headers: Vec<(String, String)>,
+
+    /// Header whose value no read shows
+    #[arg(long = "secret-header", value_name = "NAME=VALUE", value_parser = pair, conflicts_with = "file")]
+    pub secret_headers: Vec<(String, String)>,
+
+    /// Header with the value at a path of the event
+    #[arg(long = "dynamic-header", value_name = "NAME=PATH", value_parser = pair, conflicts_with = "file")]
+    pub dynamic_headers: Vec<(String, String)>,
+
+    /// Sign requests by Standard Webhooks
+    #[arg(long, conflicts_with = "file")]
+    pub sign: bool,
+
     /// Delivery attempts before the event is dead-lettered or dropped, 1 to 30
     #[arg(long, value_name = "COUNT", conflicts_with = "file")]
     pub max_attempts: Option<u32>,
@@ -94,6 +115,23 @@ impl SubscriptionFlags {
         self.max_attempts.is_some() || self.ttl.is_some()
     }
 
+    fn attributes(&self) -> Option<Value> {
+        let fixed = |pairs: &[(String, String)], is_secret: bool| -> Vec<Value> {
+            let one = |(name, value): &(String, String)| {
+                json!({"name": name, "type": "Static",
+                    "properties": {"value": value, "isSecret": is_secret}})
+            };
+            pairs.iter().map(one).collect()
+        };
+        let dynamic = self.dynamic_headers.iter().map(|(name, path)| {
+            json!({"name": name, "type": "Dynamic", "properties": {"sourceField": path}})
+        });
+        let mut all = fixed(&self.headers, false);
+        all.extend(fixed(&self.secret_headers, true));
+        all.extend(dynamic);
+        (!all.is_empty()).then(|| json!(all))
+    }
+
     /// The document that these flags describe, for a topic with that delivery profile.
     pub fn to_document(&self, profile: ProfileName) -> Value {
         let mut properties = Map::new();
@@ -101,16 +139,18 @@ impl SubscriptionFlags {
             ("endpointUrl", self.endpoint.as_ref().map(|url| json!(url))),
             ("maxEventsPerBatch", self.max_events_per_batch.map(|count| json!(count))),
             ("preferredBatchSizeInKilobytes", self.preferred_batch_kb.map(|size| json!(size))),
+            ("deliveryAttributeMappings", self.attributes()),
         ]);
         properties.insert(
             "destination".to_owned(),
             json!({"endpointType": "WebHook", "properties": destination}),
         );
-        let types = &self.included_event_types;
+        let (types, advanced) = (&self.included_event_types, &self.advanced_filters);
         let filter = members([
             ("includedEventTypes", (!types.is_empty()).then(|| json!(types))),
             ("subjectBeginsWith", self.subject_begins_with.as_ref().map(|text| json!(text))),
             ("subjectEndsWith", self.subject_ends_with.as_ref().map(|text| json!(text))),
+            ("advancedFilters", (!advanced.is_empty()).then(|| json!(advanced))),
         ]);
         let retry_policy = retry_limits(profile, self.max_attempts, self.ttl);
         for (name, group) in [("filter", filter), ("retryPolicy", retry_policy)] {
@@ -120,6 +160,9 @@ impl SubscriptionFlags {
         }
         if let Some(schema) = &self.delivery_schema {
             properties.insert("eventDeliverySchema".to_owned(), json!(schema));
+        }
+        if self.sign {
+            properties.insert("signing".to_owned(), json!({"scheme": "StandardWebhooks"}));
         }
         if let Some(bucket) = &self.dead_letter_bucket {
             let bucket = members([
@@ -152,6 +195,16 @@ pub fn retry_limits(
             ("eventTimeToLiveInMinutes", ttl.map(|ttl| json!(ttl.minutes))),
         ]),
     }
+}
+
+fn json_value(given: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(given)
+}
+
+/// `NAME=VALUE`. The message does not repeat the value: it may be a secret.
+fn pair(given: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = given.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// The members that have a value.
@@ -198,14 +251,27 @@ mod tests {
             dead_letter_prefix: Some("dead/".into()),
             max_events_per_batch: Some(10),
             preferred_batch_kb: Some(64),
+            advanced_filters: vec![json!({"operatorType": "IsNotNull", "key": "data"})],
+            headers: vec![("X-A".into(), "a=b".into())],
+            secret_headers: vec![("X-S".into(), "s".into())],
+            dynamic_headers: vec![("X-D".into(), "data.k".into())],
+            sign: true,
         };
         let want = json!({"properties": {
             "destination": {"endpointType": "WebHook", "properties": {
                 "endpointUrl": "https://e/h",
                 "maxEventsPerBatch": 10,
                 "preferredBatchSizeInKilobytes": 64,
+                "deliveryAttributeMappings": [
+                    {"name": "X-A", "type": "Static",
+                        "properties": {"value": "a=b", "isSecret": false}},
+                    {"name": "X-S", "type": "Static", "properties": {"value": "s", "isSecret": true}},
+                    {"name": "X-D", "type": "Dynamic", "properties": {"sourceField": "data.k"}},
+                ],
             }},
+            "signing": {"scheme": "StandardWebhooks"},
             "filter": {
+                "advancedFilters": [{"operatorType": "IsNotNull", "key": "data"}],
                 "includedEventTypes": ["a", "b"],
                 "subjectBeginsWith": "/x",
                 "subjectEndsWith": ".jpg",

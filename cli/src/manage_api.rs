@@ -201,6 +201,42 @@ impl ManageApi {
         self.list(&format!("{}/eventSubscriptions", topic_path(topic)?)).await
     }
 
+    /// The secrets with which an event subscription's requests are signed.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn signing_secrets(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/getSigningSecrets", subscription_path(topic, name)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+
+    /// Makes a new signing secret; the one until now stays valid for so many seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn rotate_signing_secret(
+        &self,
+        topic: &str,
+        name: &str,
+        overlap: Option<u32>,
+    ) -> anyhow::Result<Value> {
+        let path = format!("{}/rotateSigningSecret", subscription_path(topic, name)?);
+        let document = json!({ "overlapInSeconds": overlap });
+        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
+    }
+
+    /// Tests sample events against a filter: `{"name"} or {"properties"}, with "events"`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn test_subscription(&self, topic: &str, sample: &Value) -> anyhow::Result<Value> {
+        let path = format!("{}/eventSubscriptions:test", topic_path(topic)?);
+        Ok(self.call(Method::POST, &path, Some(sample)).await?.document)
+    }
+
     /// Deletes an event subscription.
     ///
     /// # Errors

@@ -208,6 +208,10 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
       "PUT /topics/{topic}/eventSubscriptions/{name}", "GET /topics/{topic}/eventSubscriptions/{name}",
       "PATCH /topics/{topic}/eventSubscriptions/{name}", "DELETE /topics/{topic}/eventSubscriptions/{name}",
       "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
+      "POST /topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
+      "POST /topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",
+      "POST /topics/{topic}/eventSubscriptions/{name}/rotateSigningSecret",
+      "POST /topics/{topic}/eventSubscriptions:test",
     ])
     error_message = "manage routes are ${jsonencode(values(aws_apigatewayv2_route.manage)[*].route_key)}"
   }

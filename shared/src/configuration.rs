@@ -2,12 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use crate::{
     ports::{Clock, Configuration, PortError},
+    publish::matching::Matcher,
     subscription::EventSubscription,
     time::Timestamp,
     topic::Topic,
@@ -20,9 +21,21 @@ pub struct TopicSnapshot {
     pub topic: Topic,
     /// Its event subscriptions.
     pub subscriptions: Vec<Arc<EventSubscription>>,
+    /// Made at the first publish: dispatch never needs it.
+    matcher: OnceLock<Matcher>,
 }
 
 impl TopicSnapshot {
+    /// A topic with its event subscriptions.
+    pub fn new(topic: Topic, subscriptions: Vec<Arc<EventSubscription>>) -> Self {
+        Self { topic, subscriptions, matcher: OnceLock::new() }
+    }
+
+    /// What finds out who wants an event: compiled once for the life of the snapshot.
+    pub fn matcher(&self) -> &Matcher {
+        self.matcher.get_or_init(|| Matcher::new(self.topic.input_schema, &self.subscriptions))
+    }
+
     /// The event subscription of that name.
     pub fn subscription(&self, name: &str) -> Option<&Arc<EventSubscription>> {
         self.subscriptions.iter().find(|subscription| subscription.key.name == name)
@@ -97,6 +110,6 @@ impl<C: Configuration> ConfigurationCache<C> {
         // Read after the topic: they are at its revision or newer, and newer ones are read again.
         let subscriptions =
             self.source.subscriptions(name).await?.into_iter().map(Arc::new).collect();
-        Ok(Some(Arc::new(TopicSnapshot { topic, subscriptions })))
+        Ok(Some(Arc::new(TopicSnapshot::new(topic, subscriptions))))
     }
 }

@@ -10,6 +10,7 @@
 pub mod cloud_events;
 pub mod custom;
 pub mod event_grid;
+pub mod lookup;
 
 pub(crate) mod date_time;
 mod reader;

@@ -251,6 +251,8 @@ pub struct Request {
     pub url: crate::secret::Secret,
     /// Headers in the order they are sent.
     pub headers: Vec<(&'static str, String)>,
+    /// Headers of the user's own, which come after them.
+    pub attributes: Vec<(String, crate::secret::Secret)>,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -290,6 +292,8 @@ pub struct HandshakeRequest {
     pub url: crate::secret::Secret,
     /// Headers in the order they are sent.
     pub headers: Vec<(&'static str, String)>,
+    /// Headers of the user's own, which come after them.
+    pub attributes: Vec<(String, crate::secret::Secret)>,
     /// The body; empty for `OPTIONS`.
     pub body: Vec<u8>,
     /// How long the whole response may take.

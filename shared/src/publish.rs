@@ -6,6 +6,7 @@ pub mod authenticate;
 pub mod error;
 pub mod matching;
 pub mod pack;
+pub mod sample;
 pub mod sas;
 
 #[cfg(test)]

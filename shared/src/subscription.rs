@@ -1,7 +1,9 @@
 //! Event subscriptions: filter, endpoint, retry policy and dead-letter destination under one topic.
 
+pub mod attributes;
 pub mod filter;
 pub mod resource;
+pub mod signing;
 pub mod validation;
 
 use std::{fmt, num::NonZeroU32};
@@ -15,7 +17,9 @@ use crate::{
     time::Timestamp,
 };
 
+pub use attributes::DeliveryAttribute;
 pub use filter::Filter;
+pub use signing::Signing;
 pub use validation::Validation;
 
 /// What names an event subscription in a deployment.
@@ -144,6 +148,12 @@ pub struct EventSubscription {
     /// New with every change, so that a change can name what it was decided on.
     #[serde(default)]
     pub etag: Uuid,
+    /// Headers of the user's own, at most [`attributes::ATTRIBUTES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delivery_attributes: Vec<DeliveryAttribute>,
+    /// The secrets with which its requests are signed, where it asks for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<Signing>,
 }
 
 impl EventSubscription {

@@ -2,4 +2,5 @@
 
 pub mod e2e;
 pub mod mutations;
+pub mod naive_filter;
 pub mod sim;

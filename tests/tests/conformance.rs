@@ -168,7 +168,12 @@ fn listen(meets: Meets) -> String {
 async fn attempt(url: String) -> Answer {
     let allowed: AllowedNetworks = "127.0.0.0/8".parse().expect("a network");
     let client = HttpClient::new(allowed, Arc::new(SystemClock)).expect("a client");
-    let request = Request { url: Secret::new(url), headers: Vec::new(), body: b"[]".to_vec() };
+    let request = Request {
+        url: Secret::new(url),
+        headers: Vec::new(),
+        attributes: Vec::new(),
+        body: b"[]".to_vec(),
+    };
     match client.attempt(request).await {
         Attempted::Answered(answer) => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),

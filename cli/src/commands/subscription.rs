@@ -1,5 +1,7 @@
 //! `gridpost subscription`: create, update, show, list, delete.
 
+mod test;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -36,6 +38,22 @@ pub enum SubscriptionCommand {
         #[arg(long, value_name = "ETAG")]
         if_match: Option<String>,
     },
+    /// Show the secrets with which requests are signed, or make a new one
+    Secrets {
+        /// Whose
+        #[command(flatten)]
+        named: NamedArguments,
+
+        /// Make a new secret; the one until now stays valid for the overlap
+        #[arg(long)]
+        rotate: bool,
+
+        /// How long, in seconds, 0 to 604800 (default 86400)
+        #[arg(long, value_name = "SECONDS", requires = "rotate")]
+        overlap: Option<u32>,
+    },
+    /// Say whether a filter wants sample events, and which part of it refuses them
+    Test(test::TestArguments),
 }
 
 /// Which event subscription.
@@ -139,8 +157,19 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
+    if let SubscriptionCommand::Test(arguments) = command {
+        return test::run(arguments, target, output).await;
+    }
     let api = target.resolve()?.manage_api().await?;
     match command {
+        SubscriptionCommand::Test(_) => {}
+        SubscriptionCommand::Secrets { named: NamedArguments { topic, name }, rotate, overlap } => {
+            let secrets = match rotate {
+                true => api.rotate_signing_secret(&topic, &name, overlap).await?,
+                false => api.signing_secrets(&topic, &name).await?,
+            };
+            output.print(&secrets, describe_secrets);
+        }
         SubscriptionCommand::Create(create) => {
             let NamedArguments { topic, name } = &create.named;
             let reply = api.put_subscription(topic, name, &create.document(&api).await?).await?;
@@ -235,6 +264,15 @@ fn state(name: &str) -> String {
         }
         other => other.to_owned(),
     }
+}
+
+fn describe_secrets(secrets: &Value) -> String {
+    let row = |name: &str, pointer: &str| [name.to_owned(), text_at(secrets, pointer).to_owned()];
+    output::columns(&[
+        row("secret", "/secret"),
+        row("previous secret", "/previousSecret"),
+        row("valid until", "/previousSecretValidUntil"),
+    ])
 }
 
 fn list(topic: &str, subscriptions: &[Value]) -> String {

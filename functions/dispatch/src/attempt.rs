@@ -38,9 +38,8 @@ pub async fn attempt(context: &Context, works: Vec<Work>) -> Made {
     let deliveries: Vec<_> = works.iter().map(|work| &work.delivery).collect();
     let made_before = first.delivery.attempts.made;
     let origin = &context.settings.origin;
-    let request = request::build(&subscription, &deliveries, made_before, origin);
-
     let began_at = context.clock.now();
+    let request = request::build(&subscription, &deliveries, made_before, origin, began_at);
     let (answer, late) = match context.client.attempt(request).await {
         Attempted::Answered(answer) => (answer, None),
         Attempted::TimedOut { late } => (Answer::without_status(Outcome::TimedOut), Some(late)),

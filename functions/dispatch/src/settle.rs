@@ -7,7 +7,7 @@ use std::time::Duration;
 use gridpost::{
     delivery::{
         DecodeError, Delivery,
-        dead_letter::Ended,
+        dead_letter::{Ended, shown_attributes},
         outcome::Answer,
         parking::{self, Hold, Parked},
         queue_text,
@@ -97,6 +97,11 @@ async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Tim
                 schema: work.subscription.delivery_schema,
                 mapping: mapping(&work),
                 profile: work.topic.topic.delivery_profile,
+                attributes: shown_attributes(
+                    &work.delivery,
+                    &work.subscription,
+                    work.topic.topic.delivery_profile,
+                ),
             };
             let body = serde_json::to_string(&ended)
                 .map_err(|error| PortError::new("writing a dead letter", error))?;

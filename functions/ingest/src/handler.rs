@@ -9,7 +9,7 @@ use gridpost::{
     publish::{
         self, PublishError,
         authenticate::{Asked, authenticate},
-        matching::{Matched, match_events},
+        matching::Matched,
         pack::pack,
     },
     telemetry::{chain, metric},
@@ -43,7 +43,7 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let publish_time = context.clock.now();
     let stamps = Stamps { now: publish_time, id: &mut || context.dice.id() };
     let events = publish::read(topic, &topic_id, &body, stamps)?;
-    let matched = match_events(&snapshot.subscriptions, &events, publish_time);
+    let matched = snapshot.matcher().match_events(&events, publish_time);
     let packed =
         pack(&matched.matches, &events, publish_time, context.queue_message_bytes_max, || {
             context.dice.id()

@@ -38,9 +38,13 @@ enum Resource<'a> {
     ListKeys(&'a str),
     RegenerateKey(&'a str),
     Subscriptions(&'a str),
+    TestSubscription(&'a str),
     Subscription(SubscriptionKey),
     FullUrl(SubscriptionKey),
     Validation(SubscriptionKey),
+    DeliveryAttributes(SubscriptionKey),
+    SigningSecrets(SubscriptionKey),
+    RotateSigningSecret(SubscriptionKey),
 }
 
 /// Answers a request.
@@ -82,6 +86,9 @@ async fn route(context: &Context, request: &Request) -> Answer {
         ("GET", Resource::Subscriptions(topic)) => {
             subscriptions::list(context, topic, &Page::of(&request.query)?).await
         }
+        ("POST", Resource::TestSubscription(topic)) => {
+            subscriptions::test(context, topic, &document(request)?).await
+        }
         ("PUT", Resource::Subscription(key)) => {
             let document = document(request)?;
             subscriptions::write(context, key, Change::Put(&document), &precondition()?).await
@@ -97,6 +104,15 @@ async fn route(context: &Context, request: &Request) -> Answer {
         ("POST", Resource::FullUrl(key)) => subscriptions::full_url(context, key).await,
         ("GET" | "POST", Resource::Validation(key)) => {
             validation::complete(context, key, request).await
+        }
+        ("POST", Resource::DeliveryAttributes(key)) => {
+            subscriptions::delivery_attributes(context, key).await
+        }
+        ("POST", Resource::SigningSecrets(key)) => {
+            subscriptions::signing_secrets(context, key).await
+        }
+        ("POST", Resource::RotateSigningSecret(key)) => {
+            subscriptions::rotate_secret(context, key, &document(request)?).await
         }
         _ => Err(Reply::not_allowed(method, allowed(&resource))),
     }
@@ -116,11 +132,21 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
         ["listKeys"] => (Resource::ListKeys(topic), None),
         ["regenerateKey"] => (Resource::RegenerateKey(topic), None),
         ["eventSubscriptions"] => (Resource::Subscriptions(topic), None),
+        ["eventSubscriptions:test"] => (Resource::TestSubscription(topic), None),
         ["eventSubscriptions", name] if !name.is_empty() => {
             (Resource::Subscription(key(name)), Some(*name))
         }
-        ["eventSubscriptions", name, "validate"] => (Resource::Validation(key(name)), Some(*name)),
-        ["eventSubscriptions", name, "getFullUrl"] => (Resource::FullUrl(key(name)), Some(*name)),
+        ["eventSubscriptions", name, action] => {
+            let resource = match *action {
+                "validate" => Resource::Validation,
+                "getFullUrl" => Resource::FullUrl,
+                "getDeliveryAttributes" => Resource::DeliveryAttributes,
+                "getSigningSecrets" => Resource::SigningSecrets,
+                "rotateSigningSecret" => Resource::RotateSigningSecret,
+                _ => return Err(Reply::no_route(path)),
+            };
+            (resource(key(name)), Some(*name))
+        }
         _ => return Err(Reply::no_route(path)),
     };
     topic_resource::check_name(topic)?;
@@ -135,9 +161,13 @@ fn allowed(resource: &Resource<'_>) -> &'static [Method] {
             &[Method::PUT, Method::GET, Method::PATCH, Method::DELETE]
         }
         Resource::Validation(_) => &[Method::GET, Method::POST],
-        Resource::ListKeys(_) | Resource::RegenerateKey(_) | Resource::FullUrl(_) => {
-            &[Method::POST]
-        }
+        Resource::ListKeys(_)
+        | Resource::RegenerateKey(_)
+        | Resource::FullUrl(_)
+        | Resource::DeliveryAttributes(_)
+        | Resource::SigningSecrets(_)
+        | Resource::RotateSigningSecret(_)
+        | Resource::TestSubscription(_) => &[Method::POST],
     }
 }
 

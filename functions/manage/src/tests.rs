@@ -495,3 +495,60 @@ async fn a_table_that_fails_is_unavailable() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn sample_events_are_tested_against_a_document_or_an_event_subscription() {
+    const TEST: &str = "POST /topics/demo/eventSubscriptions:test";
+    let world = World::with_subscription().await;
+    let event = |subject: &str| json!({"id": "1", "eventType": "T", "subject": subject, "eventTime": "2026-01-02T03:04:05Z"});
+    let events = json!([event("/a"), event("/b")]);
+    let verdicts = |reply: Reply| -> Vec<bool> {
+        let body = reply.body.expect("a body");
+        let value = body["value"].as_array().expect("verdicts");
+        value.iter().map(|verdict| verdict["matches"] == true).collect()
+    };
+    let named = world.send(TEST, json!({"name": "s-1", "events": events})).await;
+    assert_eq!((named.status, verdicts(named)), (200, vec![true, true]));
+    let filter = json!({"filter": {"subjectEndsWith": "B"}});
+    let document = world.send(TEST, json!({"properties": filter, "events": events})).await;
+    assert_eq!((document.status, verdicts(document)), (200, vec![false, true]));
+    for (line, document, status) in [
+        (TEST, json!({"name": "s-2", "events": events}), 404),
+        (TEST, json!({"name": "s-1"}), 400),
+        (TEST, json!({"name": "s-1", "events": [{"id": "1"}]}), 400),
+        (
+            "POST /topics/other/eventSubscriptions:test",
+            json!({"properties": {}, "events": []}),
+            404,
+        ),
+        ("GET /topics/demo/eventSubscriptions:test", json!({}), 405),
+    ] {
+        assert_eq!(world.send(line, document.clone()).await.status, status, "{line} {document}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_have_routes_of_their_own() {
+    let world = World::with_subscription().await;
+    let route = |action: &str| format!("POST /topics/demo/eventSubscriptions/s-1/{action}");
+    assert_eq!(world.call(&route("getSigningSecrets")).await.status, 409);
+    assert_eq!(world.call(&route("rotateSigningSecret")).await.status, 409);
+    let mut document = webhook("https://e.example/hook?code=hush");
+    document["properties"]["signing"] = json!({"scheme": "StandardWebhooks"});
+    document["properties"]["destination"]["properties"]["deliveryAttributeMappings"] = json!([
+        {"name": "Authorization", "type": "Static", "properties": {"value": "tell no one", "isSecret": true}},
+    ]);
+    let replaced = world.send(S1, document).await;
+    assert_eq!(replaced.status, 200);
+    assert!(!replaced.body.expect("a document").to_string().contains("tell no one"));
+    let attributes = world.call(&route("getDeliveryAttributes")).await.body.expect("a document");
+    assert_eq!(attributes["value"][0]["properties"]["value"], "tell no one");
+    let first = world.call(&route("getSigningSecrets")).await.body.expect("a document");
+    assert!(first["secret"].as_str().is_some_and(|secret| secret.starts_with("whsec_")));
+    assert_eq!(first["previousSecret"], Value::Null);
+    let rotated = world.send(&route("rotateSigningSecret"), json!({"overlapInSeconds": 60})).await;
+    let rotated = rotated.body.expect("a document");
+    assert_eq!(rotated["previousSecret"], first["secret"]);
+    assert_ne!(rotated["secret"], first["secret"]);
+    assert_eq!(world.call(&route("getSigningSecrets")).await.body, Some(rotated));
+}

@@ -10,7 +10,10 @@ use uuid::Uuid;
 use super::{Attempts, Delivery, profile::ProfileName, retry::EndReason};
 use crate::{
     event::custom,
-    subscription::{DeadLetterDestination, DeliverySchema},
+    subscription::{
+        DeadLetterDestination, DeliveryAttribute, DeliverySchema, EventSubscription,
+        attributes::shown_values,
+    },
     time::Timestamp,
     topic::{self, InputSchemaMapping},
 };
@@ -34,6 +37,33 @@ pub struct Ended {
     pub mapping: Option<InputSchemaMapping>,
     /// The topic's delivery profile: the record and the object's name have its edition's form.
     pub profile: ProfileName,
+    /// The delivery attributes that a record shows, see [`shown_attributes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<DeliveryAttribute>,
+}
+
+/// Bytes of delivery attributes for which a queue message always keeps room.
+const ATTRIBUTES_BYTES_ROOMY: usize = 2_048;
+
+/// A delivery up to here may be sent with all delivery attributes there may be: together they stay
+/// below the smallest limit that a queue message may have (256 KiB).
+const DELIVERY_BYTES_ROOMY: usize = 128 * 1_024;
+
+/// The delivery attributes that records of a delivery show: those of namespace topics alone, without
+/// the secret ones. A delivery so large that they might not fit beside it goes without.
+pub fn shown_attributes(
+    delivery: &Delivery,
+    subscription: &EventSubscription,
+    profile: ProfileName,
+) -> Vec<DeliveryAttribute> {
+    if profile != ProfileName::Namespace {
+        return Vec::new();
+    }
+    let shown = subscription.delivery_attributes.iter().filter(|one| !one.is_secret());
+    let shown: Vec<_> = shown.cloned().collect();
+    let bytes = serde_json::to_string(&shown).map_or(usize::MAX, |json| json.len());
+    let fits = bytes <= ATTRIBUTES_BYTES_ROOMY || delivery.events_bytes() <= DELIVERY_BYTES_ROOMY;
+    if fits { shown } else { Vec::new() }
 }
 
 impl Ended {
@@ -46,8 +76,9 @@ impl Ended {
     fn record(&self, index: usize, event: &str) -> String {
         match self.profile {
             ProfileName::Namespace => format!(
-                r#"{{"deadLetterProperties":{},"customDeliveryProperties":{{}},"event":{event}}}"#,
+                r#"{{"deadLetterProperties":{},"customDeliveryProperties":{},"event":{event}}}"#,
                 self.namespace_properties(),
+                json!(shown_values(&self.attributes, event)),
             ),
             ProfileName::Basic | ProfileName::Basic2021 => match self.schema {
                 DeliverySchema::EventGridSchema | DeliverySchema::CloudEventSchemaV1_0 => {
@@ -205,12 +236,42 @@ mod tests {
             schema,
             mapping: None,
             profile,
+            attributes: Vec::new(),
         }
     }
 
     fn one_attempt() -> Attempts {
         let at = Timestamp::from_millis(1_565_250_000_500);
         Attempts::default().with(at, Outcome::BadRequest, Some(400))
+    }
+
+    #[test]
+    fn namespace_records_show_attributes_but_no_secrets() {
+        use crate::subscription::attributes::AttributeValue::{self, Dynamic, Static};
+        use crate::{publish::fixtures::subscription, secret::Secret};
+        let attribute =
+            |name: &str, value: AttributeValue| DeliveryAttribute { name: name.to_owned(), value };
+        let mut subscription = subscription("s");
+        subscription.delivery_attributes = vec![
+            attribute("X-S", Static { value: "s".to_owned() }),
+            attribute("X-D", Dynamic { source_field: "id".to_owned() }),
+            attribute("X-H", AttributeValue::Secret { value: Secret::new("hush") }),
+        ];
+        let (schema, namespace) = (DeliverySchema::CloudEventSchemaV1_0, ProfileName::Namespace);
+        let mut ended = ended(schema, namespace, r#"{"id":"7"}"#, one_attempt());
+        ended.attributes = shown_attributes(&ended.delivery, &subscription, namespace);
+        let record: Value = serde_json::from_str(&ended.records()[0]).expect("JSON");
+        assert_eq!(record["customDeliveryProperties"], json!({"X-S": "s", "X-D": "7"}));
+        assert!(!serde_json::to_string(&ended).expect("JSON").contains("hush"));
+        assert!(shown_attributes(&ended.delivery, &subscription, ProfileName::Basic).is_empty());
+        // A delivery that fills its message has room for few of them.
+        let large = format!(r#"{{"d":"{}"}}"#, "x".repeat(200_000));
+        ended.delivery.events = vec![RawValue::from_string(large).expect("JSON")];
+        let few = shown_attributes(&ended.delivery, &subscription, namespace);
+        assert_eq!(few.len(), 2);
+        let value = "v".repeat(4_096);
+        subscription.delivery_attributes[0].value = Static { value };
+        assert!(shown_attributes(&ended.delivery, &subscription, namespace).is_empty());
     }
 
     #[test]

@@ -3,10 +3,13 @@
 //! Source: Event Grid, "Webhook event delivery" and "Message headers"; CloudEvents, "HTTP protocol
 //! binding" and "Web hooks for event delivery".
 
+use sha2::{Digest, Sha256};
+
 use super::Delivery;
 use crate::{
     ports::Request,
-    subscription::{DeliverySchema, Endpoint, EventSubscription},
+    subscription::{DeliverySchema, Endpoint, EventSubscription, attributes, signing},
+    time::Timestamp,
 };
 
 /// Builds the request for deliveries that go out together. They have had the same number of
@@ -17,6 +20,7 @@ pub fn build(
     deliveries: &[&Delivery],
     attempts_made: u32,
     origin: &str,
+    now: Timestamp,
 ) -> Request {
     let Endpoint::WebHook { url } = &subscription.endpoint;
     let schema = subscription.delivery_schema;
@@ -34,7 +38,33 @@ pub fn build(
     if schema == DeliverySchema::CloudEventSchemaV1_0 {
         headers.push(("origin", origin.to_owned()));
     }
-    Request { url: url.clone(), headers, body: body(deliveries, array) }
+    let body = body(deliveries, array);
+    if let Some(signing) = &subscription.signing {
+        let id = webhook_id(deliveries);
+        headers.push(("webhook-signature", signing.signatures(&id, now, &body)));
+        headers.push(("webhook-id", id));
+        headers.push(("webhook-timestamp", signing::seconds(now).to_string()));
+    }
+    let events = deliveries.iter().flat_map(|delivery| &delivery.events).map(|event| event.get());
+    let attributes = attributes::headers(&subscription.delivery_attributes, events);
+    Request { url: url.clone(), headers, attributes, body }
+}
+
+/// What names a request to its receiver: the delivery's id or, where several deliveries go out
+/// together, a hash of all of theirs. So the same deliveries have the same id on every attempt, in
+/// whatever order they were received.
+fn webhook_id(deliveries: &[&Delivery]) -> String {
+    if let [only] = deliveries {
+        return only.id.to_string();
+    }
+    let mut ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
+    ids.sort_unstable();
+    let mut hash = Sha256::new();
+    ids.iter().for_each(|id| hash.update(id.as_bytes()));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    // Version 8 of RFC 9562: bytes of an application's own making.
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
 fn content_type(schema: DeliverySchema, array: bool) -> &'static str {
@@ -69,4 +99,80 @@ fn body(deliveries: &[&Delivery], array: bool) -> Vec<u8> {
         body.push(b']');
     }
     body
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{
+        publish::fixtures::subscription,
+        secret::Secret,
+        subscription::{DeliveryAttribute, Signing, attributes::AttributeValue},
+    };
+
+    fn delivery(id: u128, event: &str) -> Delivery {
+        let key = subscription("s").key;
+        let events = vec![RawValue::from_string(event.to_owned()).expect("JSON")];
+        let at = Timestamp::from_millis(1);
+        Delivery::new(Uuid::from_u128(id), key, Uuid::nil(), at, String::new(), events)
+    }
+
+    fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+        let mut headers = request.headers.iter();
+        headers.find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn a_signed_request_names_itself_alike_on_every_attempt() {
+        let mut subscription = subscription("s");
+        let signing = Signing::new([7; 32]);
+        subscription.signing = Some(signing.clone());
+        let (one, two) = (delivery(1, r#"{"id":"1"}"#), delivery(2, r#"{"id":"2"}"#));
+        let at = Timestamp::from_millis;
+        let build =
+            |deliveries: &[&Delivery], made, now| build(&subscription, deliveries, made, "o", now);
+        let first = build(&[&one], 0, at(5_000));
+        let again = build(&[&one], 3, at(65_000));
+        assert_eq!(header(&first, "webhook-id"), Some(one.id.to_string().as_str()));
+        assert_eq!(header(&first, "webhook-id"), header(&again, "webhook-id"));
+        assert_eq!(header(&first, "webhook-timestamp"), Some("5"));
+        assert_eq!(header(&again, "webhook-timestamp"), Some("65"));
+        let want = signing.signatures(&one.id.to_string(), at(5_000), br#"[{"id":"1"}]"#);
+        assert_eq!(header(&first, "webhook-signature"), Some(want.as_str()));
+        let joined = build(&[&one, &two], 0, at(5_000));
+        let turned = build(&[&two, &one], 0, at(6_000));
+        let id = header(&joined, "webhook-id").expect("an id");
+        assert_eq!(Some(id), header(&turned, "webhook-id"));
+        assert!(id.parse::<Uuid>().is_ok_and(|id| id != one.id && id != two.id));
+        let other = build(&[&one, &delivery(3, "{}")], 0, at(5_000));
+        assert_ne!(Some(id), header(&other, "webhook-id"));
+    }
+
+    #[test]
+    fn a_plain_request_has_neither_signature_nor_attributes() {
+        let subscription = subscription("s");
+        let request =
+            build(&subscription, &[&delivery(1, "{}")], 0, "o", Timestamp::from_millis(0));
+        assert_eq!((header(&request, "webhook-id"), request.attributes.len()), (None, 0));
+    }
+
+    #[test]
+    fn attributes_are_resolved_from_all_events_of_a_request() {
+        let mut subscription = subscription("s");
+        let dynamic = |name: &str, source_field: &str| DeliveryAttribute {
+            name: name.to_owned(),
+            value: AttributeValue::Dynamic { source_field: source_field.to_owned() },
+        };
+        subscription.delivery_attributes = vec![dynamic("X-Id", "id"), dynamic("X-T", "data.t")];
+        let deliveries = [
+            delivery(1, r#"{"id":"1","data":{"t":5}}"#),
+            delivery(2, r#"{"id":"2","data":{"t":5}}"#),
+        ];
+        let both: Vec<_> = deliveries.iter().collect();
+        let request = build(&subscription, &both, 0, "o", Timestamp::from_millis(0));
+        assert_eq!(request.attributes, [("X-T".to_owned(), Secret::new("5"))]);
+    }
 }

@@ -44,6 +44,8 @@ pub struct Handshake {
     pub key: SubscriptionKey,
     /// The endpoint's URL.
     pub url: Secret,
+    /// Headers of the user's own: an endpoint may let nobody in without them.
+    pub attributes: Vec<(String, Secret)>,
     /// How its question is put.
     pub question: Question,
     /// How long the whole answer may take, at most [`WAIT_MAX`].
@@ -162,7 +164,7 @@ pub async fn ask(client: &dyn HandshakeClient, handshake: &Handshake) -> Result<
 
 /// The request that puts the question.
 fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
-    let url = handshake.url.clone();
+    let (url, attributes) = (handshake.url.clone(), handshake.attributes.clone());
     match &handshake.question {
         Question::EventGrid { code, asked_at, validation_url } => HandshakeRequest {
             method: Method::POST,
@@ -175,6 +177,7 @@ fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
                 ("aeg-data-version", "1".to_owned()),
                 ("aeg-metadata-version", "1".to_owned()),
             ],
+            attributes,
             body: validation_events(&handshake.key, *code, *asked_at, validation_url.as_ref()),
             wait,
         },
@@ -182,7 +185,8 @@ fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
             let mut headers = vec![("webhook-request-origin", origin.clone())];
             let callback = validation_url.as_ref().map(|url| url.expose().to_owned());
             headers.extend(callback.map(|url| ("webhook-request-callback", url)));
-            HandshakeRequest { method: Method::OPTIONS, url, headers, body: Vec::new(), wait }
+            let (method, body) = (Method::OPTIONS, Vec::new());
+            HandshakeRequest { method, url, headers, attributes, body, wait }
         }
     }
 }

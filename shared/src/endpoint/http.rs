@@ -74,6 +74,7 @@ impl HttpClient {
         method: Method,
         url: &Secret,
         headers: &[(&'static str, String)],
+        attributes: &[(String, Secret)],
         body: Vec<u8>,
     ) -> Result<Built, Refused> {
         let url: Url = url.expose().parse().map_err(|_| Refused::NotAUrl)?;
@@ -81,7 +82,7 @@ impl HttpClient {
         let uri: Uri = url.as_str().parse().map_err(|_| Refused::NotAUrl)?;
         let mut request = http::Request::new(Full::new(Bytes::from(body)));
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
-        *request.headers_mut() = header_map(headers);
+        *request.headers_mut() = header_map(headers, attributes);
         Ok(request)
     }
 
@@ -132,9 +133,11 @@ fn pool(resolver: GuardedResolver) -> io::Result<Pool> {
 }
 
 /// Headers that can't be written are left out: the endpoint still gets its events.
-fn header_map(pairs: &[(&'static str, String)]) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(pairs.len());
-    for (name, value) in pairs {
+fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)]) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(pairs.len() + attributes.len());
+    let pairs = pairs.iter().map(|(name, value)| (*name, value.as_str()));
+    let attributes = attributes.iter().map(|(name, value)| (name.as_str(), value.expose()));
+    for (name, value) in pairs.chain(attributes) {
         let name = HeaderName::from_bytes(name.as_bytes());
         let value = HeaderValue::from_str(value);
         if let (Ok(name), Ok(value)) = (name, value) {
@@ -147,8 +150,8 @@ fn header_map(pairs: &[(&'static str, String)]) -> HeaderMap {
 #[async_trait]
 impl EndpointClient for HttpClient {
     async fn attempt(&self, request: Request) -> Attempted {
-        let Request { url, headers, body } = request;
-        let request = match self.build(Method::POST, &url, &headers, body) {
+        let Request { url, headers, attributes, body } = request;
+        let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
             Err(refused) => {
                 // Refused now if not at creation: like a host that can't be reached.
@@ -182,9 +185,9 @@ impl HandshakeClient for HttpClient {
         &self,
         request: HandshakeRequest,
     ) -> Result<HandshakeResponse, HandshakeError> {
-        let HandshakeRequest { method, url, headers, body, wait } = request;
+        let HandshakeRequest { method, url, headers, attributes, body, wait } = request;
         let request = self
-            .build(method, &url, &headers, body)
+            .build(method, &url, &headers, &attributes, body)
             .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;
         let exchange = async {
             let response = self.send(request).await.map_err(|error| unreachable(&error))?;
@@ -259,7 +262,9 @@ mod tests {
 
     async fn outcome(url: &str) -> Answer {
         let headers = vec![("aeg-event-type", "Notification".to_owned())];
-        let request = Request { url: Secret::new(url), headers, body: b"[]".to_vec() };
+        let attributes = vec![("X-Own".to_owned(), Secret::new("v"))];
+        let url = Secret::new(url);
+        let request = Request { url, headers, attributes, body: b"[]".to_vec() };
         match client().attempt(request).await {
             Attempted::Answered(answer) => answer,
             Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
@@ -273,6 +278,7 @@ mod tests {
         let sent = served.await.expect("served").to_ascii_lowercase();
         assert!(sent.starts_with("post /hook?code=s http/1.1\r\n"), "{sent}");
         assert!(sent.contains("aeg-event-type: notification\r\n"), "{sent}");
+        assert!(sent.contains("x-own: v\r\n"), "{sent}");
         assert!(sent.contains("content-length: 2\r\n"), "{sent}");
         assert!(!sent.contains("accept"), "{sent}");
         assert!(sent.ends_with("\r\n\r\n[]"), "{sent}");

@@ -47,6 +47,8 @@ pub(crate) fn subscription(name: &str) -> EventSubscription {
         allowed_rate: None,
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
+        delivery_attributes: Vec::new(),
+        signing: None,
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     event::ParsedEvent,
-    subscription::{EventSubscription, ProvisioningState},
+    subscription::{EventSubscription, ProvisioningState, filter::Filters},
     time::Timestamp,
+    topic::InputSchema,
 };
 
 /// The events that one event subscription wants.
@@ -26,29 +27,43 @@ pub struct Matched {
     pub unmatched: usize,
 }
 
-/// Finds for every event subscription of the topic the events that it wants. One that has expired,
-/// or whose endpoint has not been validated, wants none.
-pub fn match_events(
-    subscriptions: &[Arc<EventSubscription>],
-    events: &[ParsedEvent<'_>],
-    now: Timestamp,
-) -> Matched {
-    let mut matches = Vec::new();
-    let mut wanted = vec![false; events.len()];
-    for subscription in subscriptions.iter().filter(|subscription| is_active(subscription, now)) {
-        let wants = |position: &usize| {
-            let event = &events[*position];
-            subscription.filter.matches(&event.event_type, &event.subject)
-        };
-        let positions: Vec<_> = (0..events.len()).filter(wants).collect();
-        for position in &positions {
-            wanted[*position] = true;
-        }
-        if !positions.is_empty() {
-            matches.push(Match { subscription: Arc::clone(subscription), events: positions });
-        }
+/// The event subscriptions of a topic, their filters compiled.
+#[derive(Debug)]
+pub struct Matcher {
+    subscriptions: Vec<Arc<EventSubscription>>,
+    filters: Filters,
+}
+
+impl Matcher {
+    /// Compiles the filters of a topic's event subscriptions; the topic takes events in that schema.
+    pub fn new(schema: InputSchema, subscriptions: &[Arc<EventSubscription>]) -> Self {
+        let filters = subscriptions.iter().map(|subscription| &subscription.filter);
+        Self { filters: Filters::compile(schema, filters), subscriptions: subscriptions.to_vec() }
     }
-    Matched { matches, unmatched: wanted.iter().filter(|wanted| !**wanted).count() }
+
+    /// Finds for every event subscription of the topic the events that it wants. One that has
+    /// expired, or whose endpoint has not been validated, wants none.
+    pub fn match_events(&self, events: &[ParsedEvent<'_>], now: Timestamp) -> Matched {
+        let active: Vec<_> =
+            self.subscriptions.iter().map(|subscription| is_active(subscription, now)).collect();
+        let mut wanted: Vec<Vec<usize>> = vec![Vec::new(); self.subscriptions.len()];
+        let mut unmatched = 0;
+        for (position, event) in events.iter().enumerate() {
+            let mut is_wanted = false;
+            self.filters.ask(event, |subscription| {
+                if active[subscription] {
+                    wanted[subscription].push(position);
+                    is_wanted = true;
+                }
+            });
+            unmatched += usize::from(!is_wanted);
+        }
+        let wanted = self.subscriptions.iter().zip(wanted);
+        let matches = wanted.filter(|(_, events)| !events.is_empty());
+        let matches = matches
+            .map(|(subscription, events)| Match { subscription: Arc::clone(subscription), events });
+        Matched { matches: matches.collect(), unmatched }
+    }
 }
 
 fn is_active(subscription: &EventSubscription, now: Timestamp) -> bool {
@@ -86,7 +101,8 @@ mod tests {
         let all: Vec<_> = all.into_iter().map(Arc::new).collect();
 
         let got = |subscriptions: &[Arc<EventSubscription>]| {
-            let matched = match_events(subscriptions, &events, now);
+            let matcher = Matcher::new(InputSchema::EventGridSchema, subscriptions);
+            let matched = matcher.match_events(&events, now);
             let matches = matched.matches.into_iter();
             let matches: Vec<_> =
                 matches.map(|found| (found.subscription.key.name.clone(), found.events)).collect();

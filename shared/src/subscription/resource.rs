@@ -5,6 +5,8 @@
 //! model, `Microsoft.EventGrid/eventSubscriptions`.
 
 pub mod retry;
+pub mod sample;
+pub mod signing;
 
 mod dead_letter;
 mod destination;
@@ -19,19 +21,21 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    Batching, DeadLetterDestination, DeliverySchema, Endpoint, EventSubscription, Filter,
-    ProvisioningState, SubscriptionKey, Validation,
+    Batching, DeadLetterDestination, DeliveryAttribute, DeliverySchema, Endpoint,
+    EventSubscription, Filter, ProvisioningState, Signing, SubscriptionKey, Validation,
 };
 use crate::{
     delivery::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
     document::{self, Code, Object, Problem, Problems, name_of, shown, text},
     endpoint::guard::AllowedNetworks,
     time::Timestamp,
-    topic::{InputSchema, Topic},
+    topic::{InputSchema, Kind, Topic},
 };
 
+use destination::Webhook;
+
 pub use patch::read_patch;
-pub use write::{base_url, full_url, write};
+pub use write::{base_url, delivery_attributes, full_url, write};
 
 /// The resource type that documents carry.
 pub const TYPE: &str = "Gridpost/topics/eventSubscriptions";
@@ -118,9 +122,22 @@ pub struct Settings {
     pub labels: Vec<String>,
     /// From then on it matches nothing.
     pub expires_at: Option<Timestamp>,
+    /// Headers of the user's own.
+    pub delivery_attributes: Vec<DeliveryAttribute>,
+    /// Whether requests are to be signed.
+    pub is_signed: bool,
+    /// The secrets they are signed with, where it has some already.
+    pub signing: Option<Signing>,
 }
 
 impl Settings {
+    /// Makes a signing secret where requests are to be signed and there is none yet.
+    pub fn make_secret(&mut self, key: impl FnOnce() -> [u8; 32]) {
+        if self.is_signed {
+            self.signing.get_or_insert_with(|| Signing::new(key()));
+        }
+    }
+
     /// The event subscription with these settings, once its endpoint has consented.
     pub fn into_subscription(
         self,
@@ -146,6 +163,8 @@ impl Settings {
             allowed_rate: consent.allowed_rate,
             created_at,
             etag,
+            delivery_attributes: self.delivery_attributes,
+            signing: self.signing,
         }
     }
 
@@ -181,6 +200,19 @@ pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPol
     let policy = Object::root(&document, &mut problems)
         .map(|mut root| retry::read(&mut root, profile, &mut problems));
     problems.or(policy)
+}
+
+/// Reads the filter alone of a document's `properties`, in either of its forms: what else they have
+/// is not looked at.
+///
+/// # Errors
+///
+/// Every problem of the filter, with paths that begin with `properties`.
+pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
+    let mut problems = Problems::default();
+    let filter = Object::at("properties".to_owned(), properties, &mut problems)
+        .map(|mut properties| filter::read(&mut properties, Kind::Namespace, &mut problems));
+    problems.or(filter)
 }
 
 /// Reads an event subscription's document.
@@ -232,8 +264,9 @@ fn settings(
         properties.choice("probationPolicy", policies, Some("EventGrid"), problems);
     let labels = labels(&mut properties, problems);
     let expires_at = expires_at(&mut properties, context, problems);
+    let is_signed = signing::read(&mut properties, problems);
     properties.finish(problems);
-    let (endpoint, batching) = destination?;
+    let Webhook { endpoint, batching, delivery_attributes } = destination?;
     Some(Settings {
         endpoint,
         batching,
@@ -244,6 +277,9 @@ fn settings(
         dead_letter,
         labels,
         expires_at,
+        delivery_attributes,
+        is_signed,
+        signing: context.existing.filter(|_| is_signed).and_then(|one| one.signing.clone()),
     })
 }
 

@@ -183,6 +183,8 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         allowed_rate: None,
         etag: uuid::Uuid::nil(),
         created_at: BEGINNING,
+        delivery_attributes: Vec::new(),
+        signing: None,
     }
 }
 

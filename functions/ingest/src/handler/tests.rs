@@ -197,6 +197,8 @@ fn subscription(topic: &str, name: &str) -> EventSubscription {
         allowed_rate: None,
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
+        delivery_attributes: Vec::new(),
+        signing: None,
     }
 }
 

@@ -6,12 +6,19 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost::{
     endpoint::handshake::{self, Handshake, Question, WAIT_MAX, ask},
     ports::Saved,
+    publish,
     secret::Secret,
     subscription::{
         Endpoint, EventSubscription, ProvisioningState, SubscriptionKey, Validation,
-        resource::{self, Consent, Identity, Settings},
+        attributes::fixed_headers,
+        resource::{
+            self, Consent, Identity, Settings,
+            sample::{self, Of},
+            signing,
+        },
         validation::VALID_FOR,
     },
+    telemetry::chain,
     topic::{Kind, Topic},
 };
 use serde_json::{Value, json};
@@ -51,6 +58,70 @@ pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer
     Ok(Reply::ok(resource::full_url(&subscription)))
 }
 
+/// Says of sample events whether a filter wants them, and which part of it refuses them.
+pub(super) async fn test(context: &Context, topic: &str, document: &Value) -> Answer {
+    let sample = sample::read(document)?;
+    let (topic, filter) = match sample.of {
+        Of::Document(filter) => (topics::existing(context, topic).await?, filter),
+        Of::Named(name) => {
+            let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
+            let (topic, subscription) = existing(context, &key).await?;
+            (topic, subscription.filter)
+        }
+    };
+    let tested = publish::sample::test(&topic, &filter, sample.events);
+    tested.map(Reply::ok).map_err(|refused| {
+        Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
+    })
+}
+
+/// Its delivery attributes, secret values included.
+pub(super) async fn delivery_attributes(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (_, subscription) = existing(context, key).await?;
+    Ok(Reply::ok(resource::delivery_attributes(&subscription)))
+}
+
+/// The secrets with which its requests are signed.
+pub(super) async fn signing_secrets(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (_, subscription) = existing(context, key).await?;
+    let signing = subscription.signing.ok_or_else(|| not_signed(key))?;
+    Ok(Reply::ok(signing::write_secrets(&signing)))
+}
+
+/// Makes a new signing secret; the one until now stays valid for the overlap asked for.
+pub(super) async fn rotate_secret(
+    context: &Context,
+    key: &SubscriptionKey,
+    document: &Value,
+) -> Answer {
+    let overlap = signing::read_rotation(document)?;
+    let new = context.dice.key();
+    for _ in 0..TRIES_MAX {
+        let (topic, subscription) = existing(context, key).await?;
+        let signing = subscription.signing.as_ref().ok_or_else(|| not_signed(key))?;
+        let rotated = signing.rotated(new, context.clock.now() + overlap);
+        let etag = context.dice.id();
+        let subscription =
+            EventSubscription { signing: Some(rotated.clone()), etag, ..subscription };
+        if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
+            context.back_off().await;
+            continue;
+        }
+        log(key, "given a new signing secret");
+        context.until_seen().await;
+        return Ok(Reply::ok(signing::write_secrets(&rotated)));
+    }
+    Err(Reply::too_many_changes())
+}
+
+fn not_signed(key: &SubscriptionKey) -> Reply {
+    let message = format!(
+        "The requests of '{key}' are not signed. Write \"signing\": {{\"scheme\": \
+         \"StandardWebhooks\"}} into the properties of its document first."
+    );
+    Reply::conflict("properties.signing", message)
+}
+
 /// Creates an event subscription, or changes an existing one, which then keeps its identity.
 ///
 /// The endpoint must consent before anything is stored; it is asked only if it or the schema is new.
@@ -67,7 +138,7 @@ pub(super) async fn write(
         // The topic first: its revision then covers what is read after it.
         let topic = topics::existing(context, &key.topic).await?;
         let existing = context.subscriptions.subscription(key).await?;
-        let settings = read(context, &topic, key, existing.as_ref(), change)?;
+        let mut settings = read(context, &topic, key, existing.as_ref(), change)?;
         precondition.check(existing.as_ref().map(|existing| existing.etag))?;
         if existing.is_none() {
             refuse_too_many(context, &topic).await?;
@@ -82,6 +153,7 @@ pub(super) async fn write(
                 consent
             }
         };
+        settings.make_secret(|| context.dice.key());
         let identity = match &existing {
             Some(EventSubscription { uid, created_at, etag, .. }) => {
                 Identity { uid: *uid, created_at: *created_at, etag: *etag }
@@ -207,7 +279,8 @@ async fn ask_for_consent(
         validation_url,
     );
     let wait = ANSWER_WITHIN.saturating_sub(context.settings.configuration_kept_for).min(WAIT_MAX);
-    let handshake = Handshake { key: key.clone(), url: url.clone(), question, wait };
+    let attributes = fixed_headers(&settings.delivery_attributes);
+    let handshake = Handshake { key: key.clone(), url: url.clone(), attributes, question, wait };
     match ask(context.handshakes.as_ref(), &handshake).await {
         Ok(handshake::Consent::Given { allowed_rate }) => {
             Ok(Consent { state: ProvisioningState::Succeeded, validation: None, allowed_rate })

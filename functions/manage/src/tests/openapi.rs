@@ -118,7 +118,20 @@ async fn documents_have_the_form_that_it_says() {
         json!({"endpointType": "S3Bucket", "properties": {"bucketName": "dead-letters"}});
     full["properties"]["labels"] = json!(["a"]);
     full["properties"]["expirationTimeUtc"] = json!("2100-01-01T00:00:00Z");
-    full["properties"]["filter"] = json!({"includedEventTypes": ["T"]});
+    full["properties"]["filter"] = json!({
+        "includedEventTypes": ["T"],
+        "advancedFilters": [{"operatorType": "NumberIn", "key": "data.n", "values": [1]}],
+    });
+    full["properties"]["destination"]["properties"]["deliveryAttributeMappings"] = json!([
+        {"name": "X-Key", "type": "Static", "properties": {"value": "v", "isSecret": true}},
+        {"name": "X-Order", "type": "Dynamic", "properties": {"sourceField": "data.n"}},
+    ]);
+    full["properties"]["signing"] = json!({"scheme": "StandardWebhooks"});
+    let event = json!({
+        "id": "1", "eventType": "T", "subject": "", "eventTime": "2026-01-01T00:00:00Z", "data": {},
+    });
+    let sample = json!({"name": "s-1", "events": [event]});
+    let overlap = json!({"overlapInSeconds": 5});
     let topic = json!({"properties": {"disableLocalAuth": true}});
     let key = json!({"keyName": "key1"});
     let table = [
@@ -133,6 +146,18 @@ async fn documents_have_the_form_that_it_says() {
         (S1_GET, None, "EventSubscription"),
         ("GET /topics/demo/eventSubscriptions", None, "EventSubscriptionList"),
         ("POST /topics/demo/eventSubscriptions/s-1/getFullUrl", None, "FullUrl"),
+        ("POST /topics/demo/eventSubscriptions:test", Some(("TestInput", &sample)), "TestResult"),
+        (
+            "POST /topics/demo/eventSubscriptions/s-1/getDeliveryAttributes",
+            None,
+            "DeliveryAttributes",
+        ),
+        ("POST /topics/demo/eventSubscriptions/s-1/getSigningSecrets", None, "SigningSecrets"),
+        (
+            "POST /topics/demo/eventSubscriptions/s-1/rotateSigningSecret",
+            Some(("RotateInput", &overlap)),
+            "SigningSecrets",
+        ),
     ];
     for (line, sent, answered) in table {
         if let Some((name, document)) = sent {

@@ -32,7 +32,8 @@ fn cloud_events() -> Handshake {
 fn handshake(question: Question) -> Handshake {
     let key = SubscriptionKey { topic: "demo".to_owned(), name: "My-sub".to_owned() };
     let url = Secret::new("https://e.example/hook?code=hush");
-    Handshake { key, url, question, wait: BUDGET }
+    let attributes = vec![("X-Key".to_owned(), Secret::new("v"))];
+    Handshake { key, url, attributes, question, wait: BUDGET }
 }
 
 fn response(status: u16, headers: &[Header], body: &str) -> HandshakeResponse {

@@ -8,9 +8,10 @@ use crate::{
     event::{cloud_events, event_grid},
     publish::{
         fixtures::subscription,
-        matching::{Matched, match_events},
+        matching::{Matched, Matcher},
     },
     subscription::Batching,
+    topic::InputSchema,
 };
 
 const TOPIC_ID: &str = "/topics/t";
@@ -44,9 +45,13 @@ fn pack_all(
 ) -> Result<Packed, PublishError> {
     let events = event_grid::parse(body.as_bytes(), TOPIC_ID).expect("events");
     let subscriptions: Vec<_> = subscriptions.into_iter().map(Arc::new).collect();
-    let Matched { matches, .. } = match_events(&subscriptions, &events, at());
+    let Matched { matches, .. } = matcher(&subscriptions).match_events(&events, at());
     let mut ids = (1..).map(Uuid::from_u128);
     pack(&matches, &events, at(), message_bytes_max, || ids.next().expect("endless"))
+}
+
+fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
+    Matcher::new(InputSchema::EventGridSchema, subscriptions)
 }
 
 fn positions(packed: &Packed) -> Vec<Vec<usize>> {
@@ -145,7 +150,7 @@ fn a_cloud_event_is_packed_as_it_came() {
         delivery_schema: DeliverySchema::CloudEventSchemaV1_0,
         ..subscription("s")
     };
-    let Matched { matches, .. } = match_events(&[Arc::new(subscription)], &events, at());
+    let Matched { matches, .. } = matcher(&[Arc::new(subscription)]).match_events(&events, at());
     let packed = pack(&matches, &events, at(), ROOMY, Uuid::nil).expect("packed");
     assert_eq!(packed.delivery(&packed.parcels[0]).events[0].get(), text);
 }

@@ -1,5 +1,7 @@
 //! `properties.destination`: where events go.
 
+pub(super) mod attributes;
+
 use serde_json::Value;
 use url::Url;
 
@@ -8,8 +10,15 @@ use crate::{
     document::{Code, Object, Problems, shown},
     endpoint::guard,
     secret::Secret,
-    subscription::{Batching, Endpoint},
+    subscription::{Batching, DeliveryAttribute, Endpoint},
 };
+
+/// What a destination says.
+pub(super) struct Webhook {
+    pub(super) endpoint: Endpoint,
+    pub(super) batching: Option<Batching>,
+    pub(super) delivery_attributes: Vec<DeliveryAttribute>,
+}
 
 /// Characters of an endpoint's URL.
 const URL_CHARS_MAX: usize = 2_048;
@@ -38,7 +47,7 @@ pub(super) fn read(
     properties: &mut Object<'_>,
     context: &Context<'_>,
     problems: &mut Problems,
-) -> Option<(Endpoint, Option<Batching>)> {
+) -> Option<Webhook> {
     let what = "an object with endpointType 'WebHook' and properties";
     let mut destination = properties.required_object("destination", what, problems)?;
     let what = "'WebHook'";
@@ -73,8 +82,9 @@ fn read_webhook(
     mut webhook: Object<'_>,
     context: &Context<'_>,
     problems: &mut Problems,
-) -> Option<(Endpoint, Option<Batching>)> {
+) -> Option<Webhook> {
     refuse_unsupported(&mut webhook, problems);
+    let delivery_attributes = attributes::read(&mut webhook, context.existing, problems);
     let url = read_url(&mut webhook, context, problems);
     let Batching { max_events, preferred_kilobytes } = Batching::OFF;
     let batching = Batching {
@@ -94,15 +104,14 @@ fn read_webhook(
     webhook.finish(problems);
     // Event Grid's reads fill in the defaults where batching is off: they must not turn it on.
     let batching = Some(batching).filter(|batching| *batching != Batching::OFF);
-    Some((Endpoint::WebHook { url: Secret::new(url?) }, batching))
+    let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
+    Some(Webhook { endpoint, batching, delivery_attributes })
 }
 
 /// Members of Event Grid's webhooks that come later. Values that ask for what is so anyway pass.
 fn refuse_unsupported(webhook: &mut Object<'_>, problems: &mut Problems) {
     let nothing = |_: &Value| false;
-    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
-    let instead = "put credentials into the query of endpointUrl, which no read shows";
-    webhook.not_yet("deliveryAttributeMappings", is_empty, instead, problems);
+    let instead = "put credentials into a secret delivery attribute";
     webhook.not_yet("azureActiveDirectoryTenantId", nothing, instead, problems);
     webhook.not_yet("azureActiveDirectoryApplicationIdOrUri", nothing, instead, problems);
     let is_floor = |value: &Value| value.as_str() == Some("1.2");

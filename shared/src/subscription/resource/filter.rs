@@ -1,6 +1,6 @@
 //! `properties.filter`, or `properties.filtersConfiguration` of a namespace topic's document.
 
-use serde_json::Value;
+pub(super) mod advanced;
 
 use super::namespace;
 use crate::{
@@ -15,6 +15,7 @@ const ALL: &str = "All";
 /// Characters that a subject's beginning or end may have.
 const SUBJECT_CHARS_MAX: usize = 1_024;
 
+/// Reads `filter`, or `filtersConfiguration` of a namespace topic's document.
 pub(super) fn read(properties: &mut Object<'_>, kind: Kind, problems: &mut Problems) -> Filter {
     let (name, advanced) = match kind == Kind::Namespace && properties.has(namespace::FILTERS) {
         true => (namespace::FILTERS, "filters"),
@@ -24,17 +25,14 @@ pub(super) fn read(properties: &mut Object<'_>, kind: Kind, problems: &mut Probl
     let Some(mut filter) = properties.object(name, problems) else {
         return Filter::default();
     };
-    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
-    let instead = "filter by includedEventTypes, subjectBeginsWith and subjectEndsWith";
-    filter.not_yet(advanced, is_empty, instead, problems);
-    let is_false = |value: &Value| *value == Value::Bool(false);
-    let instead = "leave it out: it belongs to advancedFilters";
-    filter.not_yet("enableAdvancedFilteringOnArrays", is_false, instead, problems);
     let read = Filter {
         included_event_types: included_event_types(&mut filter, problems),
         subject_begins_with: subject(&mut filter, "subjectBeginsWith", problems),
         subject_ends_with: subject(&mut filter, "subjectEndsWith", problems),
         is_subject_case_sensitive: filter.flag("isSubjectCaseSensitive", problems),
+        advanced: advanced::read(&mut filter, advanced, problems),
+        enable_advanced_filtering_on_arrays: filter
+            .flag("enableAdvancedFilteringOnArrays", problems),
     };
     filter.finish(problems);
     read

@@ -12,6 +12,11 @@ use crate::{
     },
 };
 
+mod attributes;
+mod filters;
+
+use filters::every_operator;
+
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 fn topic(kind: Kind) -> Topic {
@@ -193,12 +198,7 @@ fn destinations_are_refused() {
             (
                 webhook_with("url", json!("https://e.com")),
                 "properties.destination.properties.url",
-                "is not known; members here are endpointUrl, maxEventsPerBatch, preferred",
-            ),
-            (
-                webhook_with("deliveryAttributeMappings", json!([{"name": "X"}])),
-                "properties.destination.properties.deliveryAttributeMappings",
-                "not supported yet",
+                "is not known; members here are deliveryAttributeMappings, endpointUrl, max",
             ),
             (
                 webhook_with("azureActiveDirectoryTenantId", json!("t")),
@@ -301,16 +301,6 @@ fn filters_are_refused() {
                 filter(json!({"isSubjectCaseSensitive": "no"})),
                 "properties.filter.isSubjectCaseSensitive",
                 "must be true or false (default false)",
-            ),
-            (
-                filter(json!({"advancedFilters": [{"operatorType": "BoolEquals"}]})),
-                "properties.filter.advancedFilters",
-                "not supported yet by this deployment; filter by includedEventTypes",
-            ),
-            (
-                filter(json!({"enableAdvancedFilteringOnArrays": true})),
-                "properties.filter.enableAdvancedFilteringOnArrays",
-                "not supported yet",
             ),
             (filter(json!({"types": []})), "properties.filter.types", "is not known"),
         ],
@@ -621,6 +611,9 @@ fn defaults_are_event_grids() {
         dead_letter: None,
         labels: vec![],
         expires_at: None,
+        delivery_attributes: vec![],
+        is_signed: false,
+        signing: None,
     };
     assert_eq!(settings, want);
     let namespace = read_for(Kind::Namespace, &url("https://example.com/")).expect("valid");
@@ -726,7 +719,8 @@ fn full_document(kind: Kind) -> Value {
             "endpointUrl": "https://example.com/hook?code=hush",
             "maxEventsPerBatch": 10, "preferredBatchSizeInKilobytes": 32}},
         "filter": {"includedEventTypes": ["A", "B"], "subjectBeginsWith": "/a",
-            "subjectEndsWith": ".txt", "isSubjectCaseSensitive": true},
+            "subjectEndsWith": ".txt", "isSubjectCaseSensitive": true,
+            "enableAdvancedFilteringOnArrays": true, "advancedFilters": every_operator()},
         "eventDeliverySchema": "CloudEventSchemaV1_0",
         "retryPolicy": limits,
         "probationPolicy": "Delay",

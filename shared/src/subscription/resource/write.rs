@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{PROBATION_POLICIES, SCHEMAS, TYPE, retry};
+use super::{
+    PROBATION_POLICIES, SCHEMAS, TYPE, destination::attributes, filter::advanced, retry, signing,
+};
 use crate::{
     delivery::profile::ProfileName,
     document::name_of,
@@ -34,6 +36,8 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
                     "endpointBaseUrl": base_url(url.expose()),
                     "maxEventsPerBatch": batching.max_events,
                     "preferredBatchSizeInKilobytes": batching.preferred_kilobytes,
+                    "deliveryAttributeMappings":
+                        attributes::write(&subscription.delivery_attributes, false),
                 },
             },
             "filter": {
@@ -41,6 +45,8 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
                 "subjectBeginsWith": filter.subject_begins_with,
                 "subjectEndsWith": filter.subject_ends_with,
                 "isSubjectCaseSensitive": filter.is_subject_case_sensitive,
+                "enableAdvancedFilteringOnArrays": filter.enable_advanced_filtering_on_arrays,
+                "advancedFilters": advanced::write(&filter.advanced),
             },
             "eventDeliverySchema": name_of(&SCHEMAS, subscription.delivery_schema),
             "retryPolicy": retry::write(&subscription.retry_policy, profile),
@@ -51,6 +57,7 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
             })),
             "labels": subscription.labels,
             "expirationTimeUtc": subscription.expires_at.map(|at| at.to_iso_8601()),
+            "signing": subscription.signing.as_ref().map(signing::write),
         },
     })
 }
@@ -59,6 +66,11 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
 pub fn full_url(subscription: &EventSubscription) -> Value {
     let Endpoint::WebHook { url } = &subscription.endpoint;
     json!({"endpointUrl": url.expose()})
+}
+
+/// What `getDeliveryAttributes` answers: the delivery attributes, secret values included.
+pub fn delivery_attributes(subscription: &EventSubscription) -> Value {
+    json!({"value": attributes::write(&subscription.delivery_attributes, true)})
 }
 
 /// A URL without its query, which may carry a key.

@@ -10,7 +10,7 @@ use gridpost::{
     event::{ParsedEvent, custom::Stamps},
     publish::{
         self,
-        matching::{Matched, match_events},
+        matching::{Matched, Matcher},
         pack::{HEADROOM_BYTES, pack},
     },
     secret::Secret,
@@ -185,7 +185,8 @@ fn deliver(topic: &Topic, schema: DeliverySchema, events: &[ParsedEvent<'_>]) {
     let batching = Batching { max_events: 3, preferred_kilobytes: 1 };
     let subscriptions =
         [None, Some(batching)].map(|batching| Arc::new(subscription(topic, schema, batching)));
-    let Matched { matches, unmatched } = match_events(&subscriptions, events, NOW);
+    let Matched { matches, unmatched } =
+        Matcher::new(topic.input_schema, &subscriptions).match_events(events, NOW);
     assert_eq!(unmatched, 0, "both want everything");
     let packed = match pack(&matches, events, NOW, MESSAGE_BYTES_MAX, || Uuid::from_u128(9)) {
         Ok(packed) => packed,
@@ -230,7 +231,7 @@ fn holds_the_event(event: &ParsedEvent<'_>, schema: DeliverySchema, delivered: &
 
 /// The request and the dead letter are JSON.
 fn sent_and_ended(topic: &Topic, subscription: &EventSubscription, mut delivery: Delivery) {
-    let request = request::build(subscription, &[&delivery], 0, "example.com");
+    let request = request::build(subscription, &[&delivery], 0, "example.com", NOW);
     assert!(serde_json::from_slice::<&RawValue>(&request.body).is_ok(), "the request is JSON");
     delivery.attempts = Attempts::default().with(NOW, Outcome::BadRequest, Some(400));
     for profile in [ProfileName::Basic, ProfileName::Namespace] {
@@ -242,6 +243,7 @@ fn sent_and_ended(topic: &Topic, subscription: &EventSubscription, mut delivery:
             schema: subscription.delivery_schema,
             mapping: topic.input_schema_mapping.clone(),
             profile,
+            attributes: Vec::new(),
         };
         let text = serde_json::to_string(&ended).expect("a dead letter has only string keys");
         assert!(queue_text(text).len() <= MESSAGE_BYTES_MAX, "no queue message holds it");

@@ -1,0 +1,155 @@
+//! `gridpost subscription test`: which part of a filter refuses which sample event. With `--schema` it
+//! works offline, by the same code that matches.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{ArgGroup, Args};
+use gridpost::{
+    delivery::profile::ProfileName,
+    publish,
+    secret::Secret,
+    subscription::resource::sample::{self, Of},
+    time::Timestamp,
+    topic::{InputSchema, Kind, Topic},
+};
+use serde_json::{Value, json};
+
+use crate::commands::read_input;
+use crate::failure::Misuse;
+use crate::output::{self, Output};
+use crate::target::TargetArguments;
+
+/// Whose filter, and which events.
+#[derive(Args, Debug)]
+#[command(group(ArgGroup::new("where").required(true).args(["topic", "schema"])))]
+#[command(group(ArgGroup::new("filter").required(true).args(["name", "file"])))]
+pub struct TestArguments {
+    /// The topic
+    #[arg(long)]
+    topic: Option<String>,
+
+    /// Test offline, for a topic that takes this schema: EventGridSchema, CloudEventSchemaV1_0
+    #[arg(long, value_name = "SCHEMA", conflicts_with = "name")]
+    schema: Option<String>,
+
+    /// The event subscription whose filter is tested
+    #[arg(long)]
+    name: Option<String>,
+
+    /// A document whose filter is tested instead, saved or not (`-`: standard input)
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// The events, a JSON array or one by itself (`-`: standard input)
+    #[arg(long, value_name = "FILE")]
+    events: PathBuf,
+}
+
+/// Runs `gridpost subscription test`.
+///
+/// # Errors
+///
+/// A refusal of the document or of an event, a misuse, or a transport failure.
+pub(super) async fn run(
+    arguments: TestArguments,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let events = json_of(&arguments.events)?;
+    let sample = match (&arguments.name, &arguments.file) {
+        (Some(name), _) => json!({"name": name, "events": events}),
+        (None, Some(file)) => {
+            let document = json_of(file)?;
+            json!({"properties": document.get("properties"), "events": events})
+        }
+        (None, None) => json!({ "events": events }),
+    };
+    let answer = match (&arguments.topic, &arguments.schema) {
+        (Some(topic), _) => {
+            target.resolve()?.manage_api().await?.test_subscription(topic, &sample).await?
+        }
+        (None, schema) => offline(schema.as_deref().unwrap_or_default(), &sample)?,
+    };
+    output.print(&answer, table);
+    Ok(())
+}
+
+fn json_of(file: &Path) -> anyhow::Result<Value> {
+    serde_json::from_slice(&read_input(file)?)
+        .with_context(|| format!("{} is no JSON document", file.display()))
+}
+
+fn offline(schema: &str, sample: &Value) -> anyhow::Result<Value> {
+    let input_schema: InputSchema = serde_json::from_value(json!(schema)).map_err(|_| {
+        Misuse(format!("`{schema}` is no schema: write EventGridSchema or CloudEventSchemaV1_0"))
+    })?;
+    let sample = sample::read(sample).map_err(|problems| Misuse(problems_text(&problems)))?;
+    let Of::Document(filter) = sample.of else {
+        anyhow::bail!(Misuse("offline there are no event subscriptions: give --file".to_owned()))
+    };
+    let topic = Topic {
+        name: "topic".to_owned(),
+        kind: Kind::Custom,
+        input_schema,
+        input_schema_mapping: None,
+        disable_local_auth: false,
+        delivery_profile: ProfileName::Basic,
+        keys: [Secret::new(""), Secret::new("")],
+        etag: uuid::Uuid::nil(),
+        created_at: Timestamp::from_millis(0),
+        revision: 0,
+    };
+    Ok(publish::sample::test(&topic, &filter, sample.events)?)
+}
+
+fn problems_text(problems: &gridpost::document::Problems) -> String {
+    let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    all.join("\n")
+}
+
+/// One line for each event, and one more for each part that refuses it.
+fn table(answer: &Value) -> String {
+    let verdicts = answer.get("value").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut rows = vec![["EVENT", "ID", "MATCHES", "REFUSED BY"].map(str::to_owned)];
+    for verdict in &verdicts {
+        let refused_by = verdict["refusedBy"].as_array().cloned().unwrap_or_default();
+        let part = |part: &Value| {
+            let text = |name: &str| part[name].as_str().unwrap_or("-").to_owned();
+            let found = match part["isThere"] == json!(false) {
+                true => "nothing".to_owned(),
+                false => part["found"].to_string(),
+            };
+            format!("{}: {} (found {found})", text("path"), text("message"))
+        };
+        let mut parts = refused_by.iter().map(part);
+        let answer = if verdict["matches"] == json!(true) { "yes" } else { "no" };
+        let id = verdict["id"].as_str().unwrap_or("-").to_owned();
+        let first = parts.next().unwrap_or_else(|| "-".to_owned());
+        rows.push([verdict["index"].to_string(), id, answer.to_owned(), first]);
+        rows.extend(parts.map(|part| [String::new(), String::new(), String::new(), part]));
+    }
+    output::columns(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offline_answers_are_those_of_the_server() {
+        let sample = json!({
+            "properties": {"filter": {"advancedFilters":
+                [{"operatorType": "StringIn", "key": "level", "values": ["3"]}]}},
+            "events": {"specversion": "1.0", "id": "e1", "source": "/s", "type": "T", "level": 4},
+        });
+        let answer = offline("CloudEventSchemaV1_0", &sample).expect("tested");
+        let text = table(&answer);
+        assert!(text.contains("filter.advancedFilters[0]"), "{text}");
+        assert!(text.contains("(found 4)"), "{text}");
+        assert!(offline("XML", &sample).is_err());
+        let document = json!({"properties": {"filter": {"subjectBeginsWith": 1}}, "events": []});
+        let refused = offline("EventGridSchema", &document).expect_err("refused");
+        assert!(refused.to_string().contains("properties.filter.subjectBeginsWith"), "{refused}");
+    }
+}

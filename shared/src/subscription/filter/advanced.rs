@@ -1,0 +1,247 @@
+//! Advanced filters as they are stored: a key, an operator, and the operator's values.
+//!
+//! Source: Event Grid, "Understand event filtering for Event Grid subscriptions", section "Advanced
+//! filtering".
+
+use std::{cmp::Ordering, fmt, num::ParseFloatError, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Most advanced filters of one event subscription. Source: as above, "Limitations".
+pub const FILTERS_MAX: usize = 25;
+
+/// Most values of all advanced filters of one event subscription together. Source: the same.
+pub const VALUES_MAX: usize = 25;
+
+/// Most characters of a string value. Source: the same.
+pub const VALUE_CHARS_MAX: usize = 512;
+
+/// Most characters of a key. Event Grid names no limit.
+pub const KEY_CHARS_MAX: usize = 512;
+
+/// A condition on one value of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdvancedFilter {
+    /// Where the value stands: names of members with dots between them, such as `subject` or
+    /// `data.order.total`.
+    pub key: String,
+    /// What must hold of it.
+    pub operator: Operator,
+}
+
+/// What must hold of a value. Several values of one operator are alternatives; for those with `Not`
+/// none may hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "operatorType", content = "values")]
+pub enum Operator {
+    /// Equal to one of the numbers.
+    NumberIn(Vec<Number>),
+    /// Equal to none of the numbers.
+    NumberNotIn(Vec<Number>),
+    /// Below.
+    NumberLessThan(Number),
+    /// Below or equal.
+    NumberLessThanOrEquals(Number),
+    /// Above.
+    NumberGreaterThan(Number),
+    /// Above or equal.
+    NumberGreaterThanOrEquals(Number),
+    /// In one of the ranges, both ends included.
+    NumberInRange(Vec<(Number, Number)>),
+    /// In none of the ranges.
+    NumberNotInRange(Vec<(Number, Number)>),
+    /// That boolean.
+    BoolEquals(bool),
+    /// Equal to one of the strings, in any case.
+    StringIn(Vec<String>),
+    /// Equal to none of the strings, in any case.
+    StringNotIn(Vec<String>),
+    /// Begins with one of the strings.
+    StringBeginsWith(Vec<String>),
+    /// Begins with none of the strings.
+    StringNotBeginsWith(Vec<String>),
+    /// Ends with one of the strings.
+    StringEndsWith(Vec<String>),
+    /// Ends with none of the strings.
+    StringNotEndsWith(Vec<String>),
+    /// Contains one of the strings.
+    StringContains(Vec<String>),
+    /// Contains none of the strings.
+    StringNotContains(Vec<String>),
+    /// Is null, or is not there.
+    IsNullOrUndefined,
+    /// Is there and not null.
+    IsNotNull,
+}
+
+impl Operator {
+    /// Its name on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NumberIn(_) => "NumberIn",
+            Self::NumberNotIn(_) => "NumberNotIn",
+            Self::NumberLessThan(_) => "NumberLessThan",
+            Self::NumberLessThanOrEquals(_) => "NumberLessThanOrEquals",
+            Self::NumberGreaterThan(_) => "NumberGreaterThan",
+            Self::NumberGreaterThanOrEquals(_) => "NumberGreaterThanOrEquals",
+            Self::NumberInRange(_) => "NumberInRange",
+            Self::NumberNotInRange(_) => "NumberNotInRange",
+            Self::BoolEquals(_) => "BoolEquals",
+            Self::StringIn(_) => "StringIn",
+            Self::StringNotIn(_) => "StringNotIn",
+            Self::StringBeginsWith(_) => "StringBeginsWith",
+            Self::StringNotBeginsWith(_) => "StringNotBeginsWith",
+            Self::StringEndsWith(_) => "StringEndsWith",
+            Self::StringNotEndsWith(_) => "StringNotEndsWith",
+            Self::StringContains(_) => "StringContains",
+            Self::StringNotContains(_) => "StringNotContains",
+            Self::IsNullOrUndefined => "IsNullOrUndefined",
+            Self::IsNotNull => "IsNotNull",
+        }
+    }
+
+    /// How many values it has, for the limit on them: a range is one.
+    pub fn values(&self) -> usize {
+        match self {
+            Self::NumberIn(values) | Self::NumberNotIn(values) => values.len(),
+            Self::NumberInRange(ranges) | Self::NumberNotInRange(ranges) => ranges.len(),
+            Self::StringIn(values)
+            | Self::StringNotIn(values)
+            | Self::StringBeginsWith(values)
+            | Self::StringNotBeginsWith(values)
+            | Self::StringEndsWith(values)
+            | Self::StringNotEndsWith(values)
+            | Self::StringContains(values)
+            | Self::StringNotContains(values) => values.len(),
+            Self::NumberLessThan(_)
+            | Self::NumberLessThanOrEquals(_)
+            | Self::NumberGreaterThan(_)
+            | Self::NumberGreaterThanOrEquals(_)
+            | Self::BoolEquals(_) => 1,
+            Self::IsNullOrUndefined | Self::IsNotNull => 0,
+        }
+    }
+
+    /// Whether a key that is missing or null fulfils it.
+    ///
+    /// Source: as above, which lists `NumberNotIn` and `StringNotIn` as matched, the other negative
+    /// string operators as not matched, and says nothing of `NumberNotInRange`: it goes with
+    /// `NumberNotIn`, whose generalisation it is.
+    pub fn wants_missing(&self) -> bool {
+        matches!(
+            self,
+            Self::NumberNotIn(_)
+                | Self::NumberNotInRange(_)
+                | Self::StringNotIn(_)
+                | Self::IsNullOrUndefined
+        )
+    }
+}
+
+/// A finite number of a filter, with the order of numbers.
+///
+/// It is stored as text, so that it stays the same to its last bit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Number(f64);
+
+impl Number {
+    /// Numbers up to here are whole in a document where they are whole: beyond it, `f64` has gaps.
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
+    /// A number, if it is finite.
+    pub fn new(number: f64) -> Option<Self> {
+        // Plus zero, because there is a negative one.
+        number.is_finite().then_some(Self(number + 0.0))
+    }
+
+    /// As the machine has it.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+
+    /// As a document writes it.
+    pub fn to_json(self) -> Value {
+        if self.0.fract() == 0.0 && self.0.abs() <= Self::WHOLE_MAX {
+            return Value::from(self.0 as i64);
+        }
+        Value::from(self.0)
+    }
+}
+
+impl Eq for Number {}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, formatter)
+    }
+}
+
+impl FromStr for Number {
+    type Err = ParseFloatError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(|number: f64| Self(number + 0.0))
+    }
+}
+
+impl TryFrom<String> for Number {
+    type Error = ParseFloatError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Number> for String {
+    fn from(number: Number) -> Self {
+        number.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_are_stored_to_their_last_bit(number in any::<f64>()) {
+            if let Some(number) = Number::new(number) {
+                let stored = serde_json::to_string(&number).expect("text");
+                let read: Number = serde_json::from_str(&stored).expect("a number");
+                prop_assert_eq!(read.get().to_bits(), number.get().to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_written_whole() {
+        for (number, want) in [
+            (3.0, "3"),
+            (-0.0, "0"),
+            (-2.5, "-2.5"),
+            (1e300, "1e300"),
+            (9_007_199_254_740_992.0, "9007199254740992"),
+        ] {
+            let number = Number::new(number).expect("finite");
+            let value: Value = serde_json::from_str(want).expect("JSON");
+            assert_eq!(number.to_json(), value, "{want}");
+        }
+        assert_eq!((Number::new(f64::NAN), Number::new(f64::INFINITY)), (None, None));
+    }
+}

@@ -1,0 +1,248 @@
+//! The values of one event at the keys that filters name, each looked at once, whoever asks.
+
+use std::{
+    borrow::Cow,
+    cell::OnceCell,
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use super::folded;
+use crate::{
+    event::{
+        ParsedEvent,
+        lookup::{Found, Paths, Place, elements, text_of},
+    },
+    topic::InputSchema,
+};
+
+/// The keys of a topic's filters.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    schema: InputSchema,
+    paths: Paths,
+    /// What is stamped on events that lack it.
+    stamps: Vec<(Place, Stamp)>,
+    /// Attributes of CloudEvents, whose text counts even where it is written as a number.
+    attributes: BTreeSet<Place>,
+}
+
+/// What Event Grid's schema gets stamped.
+#[derive(Clone, Copy, Debug)]
+enum Stamp {
+    Topic,
+    DataVersion,
+    MetadataVersion,
+}
+
+const STAMPS: [(&str, Stamp); 3] = [
+    ("topic", Stamp::Topic),
+    ("dataVersion", Stamp::DataVersion),
+    ("metadataVersion", Stamp::MetadataVersion),
+];
+
+/// The envelope of Event Grid's schema. Documents write its names in any case.
+const EVENT_GRID: [&str; 8] =
+    ["id", "topic", "subject", "eventType", "eventTime", "data", "dataVersion", "metadataVersion"];
+
+/// A value of an event, for a filter.
+#[derive(Debug, Default)]
+pub(super) struct Value {
+    pub(super) kind: Kind,
+    /// Its numbers, rising: itself, or an array's elements.
+    pub(super) numbers: Vec<f64>,
+    /// Its strings, by hash: itself, or an array's elements.
+    pub(super) texts: Vec<Text>,
+    /// Whether it is, or contains, `false`, and `true`.
+    pub(super) bools: [bool; 2],
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Not there, or null.
+    #[default]
+    Missing,
+    /// A number, a string, a boolean.
+    Scalar,
+    /// An array that has elements.
+    Array,
+    /// An array that has none.
+    EmptyArray,
+    /// An object.
+    Object,
+}
+
+/// A string without its case, with what makes comparing it quick.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Text {
+    pub(super) hash: u64,
+    pub(super) pairs: Pairs,
+    pub(super) folded: Box<str>,
+}
+
+impl Text {
+    pub(super) fn new(text: &str) -> Self {
+        let folded = folded(text).into_boxed_str();
+        let mut hasher = DefaultHasher::new();
+        folded.hash(&mut hasher);
+        Self { hash: hasher.finish(), pairs: Pairs::of(&folded), folded }
+    }
+}
+
+/// Which pairs of neighbouring bytes a text has, roughly: a text that lacks a pair of another one
+/// does not contain it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pairs([u64; 4]);
+
+impl Pairs {
+    fn of(text: &str) -> Self {
+        let mut bits = [0; 4];
+        for pair in text.as_bytes().windows(2) {
+            let bit = pair[0].wrapping_mul(31).wrapping_add(pair[1]);
+            bits[usize::from(bit >> 6)] |= 1 << (bit & 63);
+        }
+        Self(bits)
+    }
+
+    pub(super) fn may_contain(self, other: Self) -> bool {
+        self.0.iter().zip(other.0).all(|(mine, theirs)| theirs & !mine == 0)
+    }
+}
+
+impl Keys {
+    pub(super) fn new(schema: InputSchema) -> Self {
+        let (stamps, attributes) = (Vec::new(), BTreeSet::new());
+        Self { schema, paths: Paths::default(), stamps, attributes }
+    }
+
+    /// The place of a key.
+    ///
+    /// The envelope's names are read in any case: Event Grid's documentation writes `Subject` and
+    /// `subject`, and CloudEvents has lower-case names alone. Names within `data`, and all names of a
+    /// publisher's own schema, are exact.
+    pub(super) fn place(&mut self, key: &str) -> Place {
+        let (first, rest) = key.split_once('.').map_or((key, None), |(a, b)| (a, Some(b)));
+        let first = self.envelope_name(first);
+        let rest = rest.into_iter().flat_map(|rest| rest.split('.'));
+        let place = self.paths.add(std::iter::once(&*first).chain(rest));
+        if !key.contains('.') {
+            self.note_top(place, &first);
+        }
+        place
+    }
+
+    fn envelope_name<'k>(&self, name: &'k str) -> Cow<'k, str> {
+        match self.schema {
+            InputSchema::EventGridSchema => {
+                let known = EVENT_GRID.iter().find(|known| known.eq_ignore_ascii_case(name));
+                Cow::Borrowed(known.copied().unwrap_or(name))
+            }
+            InputSchema::CloudEventSchemaV1_0 => Cow::Owned(name.to_ascii_lowercase()),
+            InputSchema::CustomEventSchema => Cow::Borrowed(name),
+        }
+    }
+
+    fn note_top(&mut self, place: Place, name: &str) {
+        match self.schema {
+            InputSchema::EventGridSchema => {
+                let stamp = STAMPS.iter().find(|(stamped, _)| *stamped == name);
+                self.stamps.extend(stamp.map(|(_, stamp)| (place, *stamp)));
+            }
+            InputSchema::CloudEventSchemaV1_0 if name != "data" => {
+                self.attributes.insert(place);
+            }
+            InputSchema::CloudEventSchemaV1_0 | InputSchema::CustomEventSchema => {}
+        }
+    }
+
+    /// The values of an event.
+    pub(super) fn look<'a>(&'a self, event: &'a ParsedEvent<'_>) -> Values<'a> {
+        let cells = std::iter::repeat_with(OnceCell::new).take(self.paths.len()).collect();
+        Values { keys: self, event, found: self.paths.walk(event.text), cells }
+    }
+}
+
+/// The values of one event.
+pub(super) struct Values<'a> {
+    keys: &'a Keys,
+    event: &'a ParsedEvent<'a>,
+    found: Found<'a>,
+    cells: Vec<OnceCell<Value>>,
+}
+
+impl Values<'_> {
+    /// The value at a place.
+    pub(super) fn at(&self, place: Place) -> &Value {
+        self.cells[place.index()].get_or_init(|| self.read(place))
+    }
+
+    /// The JSON text of the value at a place, for people.
+    pub(super) fn shown(&self, place: Place) -> Option<String> {
+        let stamp = || self.stamp(place).map(|text| serde_json::Value::from(text).to_string());
+        self.found.at(place).map(str::to_owned).or_else(stamp)
+    }
+
+    fn stamp(&self, place: Place) -> Option<&str> {
+        let (_, stamp) = self.keys.stamps.iter().find(|(stamped, _)| *stamped == place)?;
+        Some(match stamp {
+            Stamp::Topic => &self.event.source,
+            Stamp::DataVersion => &self.event.data_version,
+            Stamp::MetadataVersion => "1",
+        })
+    }
+
+    fn read(&self, place: Place) -> Value {
+        let mut value = Value::default();
+        let Some(json) = self.found.at(place) else {
+            if let Some(stamp) = self.stamp(place) {
+                value.kind = Kind::Scalar;
+                value.texts.push(Text::new(stamp));
+            }
+            return value;
+        };
+        value.kind = match json.as_bytes().first() {
+            Some(b'[') => {
+                let mut kind = Kind::EmptyArray;
+                for element in elements(json) {
+                    kind = Kind::Array;
+                    value.add(element);
+                }
+                kind
+            }
+            Some(b'{') => Kind::Object,
+            Some(b'n') | None => Kind::Missing,
+            Some(_) => {
+                value.add(json);
+                // An extension attribute is a string by CloudEvents' own rules; publishers that
+                // write it as a number or boolean mean its text.
+                if self.keys.attributes.contains(&place) && value.texts.is_empty() {
+                    value.texts.push(Text::new(json));
+                }
+                Kind::Scalar
+            }
+        };
+        value.numbers.sort_unstable_by(f64::total_cmp);
+        value.texts.sort_unstable();
+        value
+    }
+}
+
+impl Value {
+    fn add(&mut self, json: &str) {
+        match json.as_bytes().first() {
+            Some(b'"') => self.texts.push(Text::new(&text_of(json))),
+            Some(b't') => self.bools[1] = true,
+            Some(b'f') => self.bools[0] = true,
+            Some(b'-' | b'0'..=b'9') => self.numbers.push(number(json)),
+            _ => {}
+        }
+    }
+}
+
+/// A number as documents are read too, so that the same digits are the same number. One beyond the
+/// machine's is the last of the machine's.
+fn number(json: &str) -> f64 {
+    let number: f64 = serde_json::from_str(json).or_else(|_| json.parse()).unwrap_or_default();
+    number.clamp(f64::MIN, f64::MAX) + 0.0
+}
