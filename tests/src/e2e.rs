@@ -8,6 +8,7 @@
 //! parsers that are not ours run in [`python`].
 
 pub mod cases;
+pub mod configuration;
 pub mod driver;
 pub mod ground;
 pub mod inside;

@@ -89,7 +89,7 @@ impl Terraform {
             return Ok(());
         }
         let step = progress.step("Initialising Terraform");
-        let mut init = command(&tools.terraform, infra, home, "init");
+        let mut init = command(&tools.terraform, infra, &home.terraform_data(), "init");
         // Where a backend was configured for AWS, it must not hear of the local stack.
         init.args(["-input=false", "-backend=false", "-no-color"]);
         let log = home.logs().join("terraform-init.log");
@@ -193,7 +193,20 @@ impl Terraform {
     }
 
     fn command(&self, name: &str) -> Command {
-        command(&self.program, &self.infra, &self.home, name)
+        command(&self.program, &self.infra, &self.home.terraform_data(), name)
+    }
+
+    /// A Terraform command over another configuration, in `folder`, for the same emulator. An `init`
+    /// takes the providers that are there.
+    pub fn command_in(&self, folder: &Path, name: &str) -> Command {
+        let mut command = command(&self.program, folder, &folder.join(".terraform"), name);
+        if name == "init" {
+            // What the environment adds to an init would name another folder of them.
+            command.env_remove("TF_CLI_ARGS_init");
+            let providers = self.home.terraform_data().join("providers");
+            command.arg(format!("-plugin-dir={}", providers.display()));
+        }
+        command
     }
 
     fn write_variables(&self) -> anyhow::Result<()> {
@@ -231,7 +244,7 @@ impl Terraform {
 }
 
 /// A Terraform command that reaches nothing but the emulator.
-fn command(program: &Path, infra: &Path, home: &Home, name: &str) -> Command {
+fn command(program: &Path, folder: &Path, data: &Path, name: &str) -> Command {
     let mut command = child::command(program);
     for variable in
         ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "TF_WORKSPACE", "TF_CLI_ARGS"]
@@ -250,9 +263,9 @@ fn command(program: &Path, infra: &Path, home: &Home, name: &str) -> Command {
     // Real ones must not be used by mistake, whatever the provider's settings are.
     command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
     command.env("AWS_REGION", REGION).env("AWS_EC2_METADATA_DISABLED", "true");
-    command.env("TF_DATA_DIR", home.terraform_data()).env("TF_IN_AUTOMATION", "1");
+    command.env("TF_DATA_DIR", data).env("TF_IN_AUTOMATION", "1");
     command.env("CHECKPOINT_DISABLE", "1");
-    command.arg(format!("-chdir={}", infra.display())).arg(name);
+    command.arg(format!("-chdir={}", folder.display())).arg(name);
     command
 }
 

@@ -16,7 +16,7 @@ use gridpost::{
     telemetry::start_logging,
 };
 use gridpost_manage::{Context, Reply, Request, Settings, answer, terraform};
-use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use lambda_runtime::{Diagnostic, Error, LambdaEvent, run, service_fn};
 use serde_json::Value;
 
 #[tokio::main(flavor = "current_thread")]
@@ -38,17 +38,24 @@ async fn main() -> Result<(), Error> {
         settings,
     };
     let context = &context;
-    run(service_fn(move |event: LambdaEvent<Value>| async move {
-        if terraform::is_invocation(&event.payload) {
-            return Ok::<_, Error>(terraform::answer(context, &event.payload).await?);
-        }
-        let reply = match request(serde_json::from_value(event.payload)?) {
-            Some(request) => answer(context, &request).await,
-            None => Reply::not_base64(),
-        };
-        Ok(serde_json::to_value(response(reply))?)
-    }))
-    .await
+    run(service_fn(move |event: LambdaEvent<Value>| handle(context, event.payload))).await
+}
+
+/// Answers a request of API Gateway, or an invocation of Terraform, which shows a failure as it is.
+async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
+    if terraform::is_invocation(&event) {
+        let answered = terraform::answer(context, &event).await;
+        return answered.map_err(|refused| Diagnostic {
+            error_type: "Refused".to_owned(),
+            error_message: refused.to_string(),
+        });
+    }
+    let request = request(serde_json::from_value(event).map_err(Error::from)?);
+    let reply = match request {
+        Some(request) => answer(context, &request).await,
+        None => Reply::not_base64(),
+    };
+    Ok(serde_json::to_value(response(reply)).map_err(Error::from)?)
 }
 
 fn settings() -> Result<Settings, config::SettingError> {

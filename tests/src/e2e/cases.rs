@@ -1,13 +1,17 @@
 //! All cases, grouped by what they are about.
 
+pub mod clients;
 pub mod crash;
 pub mod dead_letters;
 pub mod handshakes;
 pub mod infrastructure;
 pub mod probation;
 pub mod publishing;
+pub mod receivers;
 pub mod refusals;
+pub mod resources;
 pub mod retrying;
+pub mod terraform;
 
 use super::driver::{Case, Phase};
 
@@ -35,6 +39,16 @@ pub fn all() -> Vec<Case> {
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_event_grid_schema),
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_cloud_events_schema),
         case!(Together, dead_letters::without_a_destination_events_are_dropped_and_logged),
+        case!(Together, terraform::a_subscription_of_the_module_lives_and_goes),
+        case!(Together, clients::azures_sdk_sends_every_kind_of_event_by_key_and_token),
+        case!(Together, clients::azures_sdk_raises_its_classes_for_every_client),
+        case!(Together, clients::cloud_events_come_in_binary_and_structured_form),
+        case!(Together, clients::curl_publishes),
+        case!(Together, receivers::a_receiver_as_in_the_samples_reads_what_it_gets),
+        case!(Together, receivers::a_receiver_is_validated_by_hand),
+        case!(Together, resources::azures_management_models_round_trip_documents),
+        case!(Together, resources::a_patch_is_guarded_by_its_etag),
+        case!(Together, resources::lists_come_in_pages),
         case!(Together, publishing::azures_sdk_sends_event_grid_events),
         case!(Together, publishing::azures_sdk_sends_cloud_events),
         case!(Together, publishing::two_hundred_events_reach_three_subscriptions),

@@ -8,13 +8,20 @@ use anyhow::{Context, bail};
 use gridpost_cli::local::child;
 use gridpost_cli::local::python::Environment;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Sends events with `azure.eventgrid.EventGridPublisherClient`.
 pub const SEND: &str = include_str!("../../e2e/send.py");
+/// Posts CloudEvents of the CloudEvents SDK by plain HTTP.
+pub const POST: &str = include_str!("../../e2e/post.py");
 /// Parses delivered bodies with Azure's and the CloudEvents SDK.
 pub const PARSE: &str = include_str!("../../e2e/parse.py");
+/// Passes event subscriptions through the models of Azure's management SDK.
+pub const MODELS: &str = include_str!("../../e2e/models.py");
+/// Receives events as the samples for Event Grid do.
+const RECEIVER: &str = include_str!("../../e2e/receiver.py");
 
 /// Long, for a machine that also compiles.
 const RUN_MAX: Duration = Duration::from_secs(120);
@@ -25,8 +32,7 @@ const RUN_MAX: Duration = Duration::from_secs(120);
 ///
 /// When it fails; what it wrote to standard error is in the message.
 pub async fn run(environment: &Environment, program: &str, input: &Value) -> anyhow::Result<Value> {
-    let mut python = child::command(&environment.python());
-    python.args(["-c", program]).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
+    let mut python = command(environment, program);
     python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut python = python.spawn().context("Python cannot be started")?;
     if let Some(mut stdin) = python.stdin.take() {
@@ -38,4 +44,78 @@ pub async fn run(environment: &Environment, program: &str, input: &Value) -> any
         bail!("the Python program failed:\n{}", String::from_utf8_lossy(&output.stderr));
     }
     serde_json::from_slice(&output.stdout).context("the Python program wrote no JSON")
+}
+
+fn command(environment: &Environment, program: &str) -> Command {
+    let mut python = child::command(&environment.python());
+    python.args(["-c", program]).env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
+    python
+}
+
+/// The receiver that is written as the samples for Event Grid are. Dropping it ends it.
+#[derive(Debug)]
+pub struct SampleReceiver {
+    url: String,
+    http: reqwest::Client,
+    _process: Child,
+}
+
+impl SampleReceiver {
+    /// Starts it on a free loopback port.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn start(environment: &Environment, http: &reqwest::Client) -> anyhow::Result<Self> {
+        let mut process = command(environment, RECEIVER).stdout(Stdio::piped()).spawn()?;
+        let output = process.stdout.take().context("its output is piped")?;
+        let mut lines = BufReader::new(output).lines();
+        let port = timeout(RUN_MAX, lines.next_line()).await.context("no port in time")??;
+        let port: u16 = port.context("it ended at once")?.parse().context("no port")?;
+        let url = format!("http://127.0.0.1:{port}");
+        Ok(Self { url, http: http.clone(), _process: process })
+    }
+
+    /// The URL of an endpoint. Below `manual/` it consents to nothing by itself.
+    pub fn endpoint(&self, name: &str) -> String {
+        format!("{}/{name}", self.url)
+    }
+
+    /// What an endpoint has seen: its `handshakes`, its `events`, its `problems`.
+    ///
+    /// # Errors
+    ///
+    /// When the receiver has ended.
+    pub async fn seen(&self, name: &str) -> anyhow::Result<Value> {
+        let answer = self.http.get(format!("{}/seen/{name}", self.url)).send().await?;
+        Ok(answer.error_for_status()?.json().await?)
+    }
+
+    /// Waits until an endpoint has parsed `count` events, and gives them.
+    ///
+    /// # Errors
+    ///
+    /// When it has not within `limit`, or a parser has refused one.
+    pub async fn events(
+        &self,
+        name: &str,
+        count: usize,
+        limit: Duration,
+    ) -> anyhow::Result<Vec<Value>> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let seen = self.seen(name).await?;
+            let events = seen["events"].as_array().cloned().unwrap_or_default();
+            if seen["problems"].as_array().is_none_or(|problems| !problems.is_empty()) {
+                bail!("{name} could not read what it got: {seen}");
+            }
+            if events.len() >= count {
+                return Ok(events);
+            }
+            if Instant::now() >= deadline {
+                bail!("{name} waited {} s for {count} events: {seen}", limit.as_secs());
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
 }

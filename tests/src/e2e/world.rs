@@ -10,13 +10,15 @@ use serde_json::{Value, json};
 
 use super::ground::Ground;
 use super::inside::{self, Object};
-use super::python;
+use super::python::{self, SampleReceiver};
 use super::receiver::{Endpoint, Receiver, Reply};
 
 /// Event Grid's own schema.
 pub const EVENT_GRID: &str = "EventGridSchema";
 /// CloudEvents 1.0.
 pub const CLOUD_EVENTS: &str = "CloudEventSchemaV1_0";
+/// The publishers' own, as it came.
+pub const CUSTOM_INPUT: &str = "CustomInputSchema";
 
 /// Time for a first attempt of something just published, generous for a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -61,9 +63,22 @@ impl World {
     ///
     /// When the resource API refuses.
     pub async fn topic(&self, case: &str, schema: &'static str) -> anyhow::Result<Topic<'_>> {
+        self.topic_as(case, schema, &json!({"properties": {"inputSchema": schema}})).await
+    }
+
+    /// Creates a topic of the case's own by a document; its event subscriptions deliver in `schema`.
+    ///
+    /// # Errors
+    ///
+    /// When the resource API refuses.
+    pub async fn topic_as(
+        &self,
+        case: &str,
+        schema: &'static str,
+        document: &Value,
+    ) -> anyhow::Result<Topic<'_>> {
         let name = format!("{case}-{}", self.run);
-        let document = json!({"properties": {"inputSchema": schema}});
-        self.api.put_topic(&name, &document).await.with_context(|| format!("topic {name}"))?;
+        self.api.put_topic(&name, document).await.with_context(|| format!("topic {name}"))?;
         let keys = self.api.keys(&name).await?;
         let key = keys["key1"].as_str().context("a topic has a key1")?.to_owned();
         let endpoint = format!("{}/topics/{name}/api/events", self.ground.connection.publish_url);
@@ -99,6 +114,50 @@ impl World {
         python::run(&self.ground.environment, python::SEND, &sends).await
     }
 
+    /// Posts CloudEvents of the CloudEvents SDK; gives status and body of each answer.
+    ///
+    /// # Errors
+    ///
+    /// When the program itself fails.
+    pub async fn cloud_events_post(&self, posts: Value) -> anyhow::Result<Value> {
+        python::run(&self.ground.environment, python::POST, &posts).await
+    }
+
+    /// Starts a receiver that is written as the samples for Event Grid are.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn sample_receiver(&self) -> anyhow::Result<SampleReceiver> {
+        SampleReceiver::start(&self.ground.environment, &self.http).await
+    }
+
+    /// Passes event subscriptions through the models of Azure's management SDK.
+    ///
+    /// # Errors
+    ///
+    /// When the program itself fails.
+    pub async fn through_azures_models(&self, documents: Value) -> anyhow::Result<Value> {
+        python::run(&self.ground.environment, python::MODELS, &documents).await
+    }
+
+    /// Asks the resource API for what only a route of its own gives, such as `getFullUrl`.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer 200.
+    pub async fn manage_post(
+        &self,
+        topic: &str,
+        name: &str,
+        action: &str,
+    ) -> anyhow::Result<Value> {
+        let base = &self.ground.connection.manage_url;
+        let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/{action}");
+        let answer = self.http.post(url).send().await?;
+        Ok(answer.error_for_status()?.json().await?)
+    }
+
     /// Parses delivered events with the SDKs of receivers.
     ///
     /// # Errors
@@ -116,7 +175,7 @@ pub struct Topic<'a> {
     world: &'a World,
     /// Its name.
     pub name: String,
-    /// Its input schema, in which its event subscriptions are delivered too.
+    /// In what its event subscriptions are delivered; mostly its input schema, too.
     pub schema: &'static str,
     /// Where its events are posted.
     pub endpoint: String,

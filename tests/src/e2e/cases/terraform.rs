@@ -1,0 +1,146 @@
+//! Event subscriptions made by the Terraform module.
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::e2e::configuration::Configuration;
+use crate::e2e::receiver::{Arrival, Endpoint, Reply};
+use crate::e2e::world::{EVENT_GRID, SOON, World, refusal};
+
+/// Two event subscriptions of one topic, one for each schema.
+const CONFIGURATION: &str = r#"
+variable "topic" {}
+variable "name" {}
+variable "properties" {}
+
+variable "urls" {
+  type      = map(string)
+  sensitive = true
+}
+
+module "subscription" {
+  for_each = { eg = "EventGridSchema", ce = "CloudEventSchemaV1_0" }
+  source   = "{modules}/event-subscription"
+
+  manage_function_name = "gridpost-manage"
+  topic                = var.topic
+  name                 = "${var.name}-${each.key}"
+  endpoint_url         = var.urls[each.key]
+  document             = { properties = merge(var.properties, { eventDeliverySchema = each.value }) }
+}
+
+output "states" {
+  value = values(module.subscription)[*].provisioning_state
+}
+"#;
+
+/// Made by the module, event subscriptions deliver in either schema. A plan lists every problem of a document; what an endpoint has refused is tried again; a
+/// new name replaces, a removal deletes.
+///
+/// # Errors
+///
+/// When it is not so. So for every case.
+pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("terraform", EVENT_GRID).await?;
+    let configuration = Configuration::new(&world.ground.terraform, CONFIGURATION).await?;
+    let open = |name: &str| {
+        world.receiver.endpoint(&format!("{}/{name}", topic.name), &[Reply::prompt(200)])
+    };
+    let (event_grid, cloud) = (open("eg"), open("ce"));
+    let mut variables = json!({
+        "topic": topic.name,
+        "name": "made",
+        "urls": {"eg": with_code(&event_grid), "ce": with_code(&cloud)},
+        "properties": {"destination": {"endpointType": "WebHook"}},
+    });
+    a_plan_lists_every_problem(&configuration, &variables, &[&event_grid, &cloud]).await?;
+
+    let said = configuration.apply(&variables).await?;
+    ensure!(!said.contains("code="), "a secret was shown: {said}");
+    topic.publish(&[topic.plain_event("first")]).await?;
+    for (endpoint, content_type) in [
+        (&event_grid, "application/json; charset=utf-8"),
+        (&cloud, "application/cloudevents+json; charset=utf-8"),
+    ] {
+        let deliveries = endpoint.wait_for(1, SOON).await?;
+        check_delivery(&deliveries[0], content_type)?;
+    }
+    a_change_without_consent_is_tried_again(world, &topic.name, &configuration, &mut variables)
+        .await?;
+
+    variables["name"] = json!("renamed");
+    configuration.apply(&variables).await?;
+    let names = names(world, &topic.name).await?;
+    ensure!(names == ["renamed-ce", "renamed-eg"], "after the new name: {names:?}");
+    // What is gone already is no obstacle.
+    world.api.delete_subscription(&topic.name, "renamed-eg").await?;
+    configuration.destroy().await?;
+    let gone = refusal(world.api.subscription(&topic.name, "renamed-ce").await)?;
+    ensure!(gone.status == 404, "{gone:?}");
+    Ok(())
+}
+
+fn with_code(endpoint: &Endpoint) -> String {
+    format!("{}?code=hush", endpoint.url())
+}
+
+async fn names(world: &World, topic: &str) -> anyhow::Result<Vec<String>> {
+    let all = world.api.subscriptions(topic).await?;
+    Ok(all.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect())
+}
+
+fn check_delivery(delivery: &Arrival, content_type: &str) -> anyhow::Result<()> {
+    let given = delivery.header("content-type");
+    ensure!(given == content_type, "content-type is {given}");
+    ensure!(delivery.query == "code=hush", "the query is {}", delivery.query);
+    Ok(())
+}
+
+async fn a_plan_lists_every_problem(
+    configuration: &Configuration,
+    good: &Value,
+    endpoints: &[&Endpoint],
+) -> anyhow::Result<()> {
+    let mut bad = good.clone();
+    bad["properties"]["retryPolicy"] = json!({"maxDeliveryAttempts": 31, "patience": 1});
+    let Err(refused) = configuration.plan(&bad).await else { bail!("the plan was not refused") };
+    // Terraform breaks long lines where it likes.
+    let said = refused.to_string();
+    for path in ["properties.retryPolicy.maxDeliveryAttempts", "properties.retryPolicy.patience"] {
+        ensure!(said.contains(path), "{path} is not named: {said}");
+    }
+    ensure!(!said.contains("code="), "a secret was shown: {said}");
+    ensure!(endpoints.iter().all(|one| one.handshakes().is_empty()), "an endpoint was asked");
+    Ok(())
+}
+
+/// A change that an endpoint refuses is not taken for done: the next apply makes it.
+async fn a_change_without_consent_is_tried_again(
+    world: &World,
+    topic: &str,
+    configuration: &Configuration,
+    variables: &mut Value,
+) -> anyhow::Result<()> {
+    let labels = async || -> anyhow::Result<Value> {
+        let read = world.api.subscription(topic, "made-eg").await?;
+        Ok(read["properties"]["labels"].clone())
+    };
+    let url = variables["urls"]["eg"].as_str().context("a URL")?.replace("/eg?", "/late?");
+    variables["urls"]["eg"] = json!(url);
+    variables["properties"]["labels"] = json!(["changed"]);
+    // Nobody is there yet.
+    let Err(refused) = configuration.apply(variables).await else {
+        bail!("the apply was not refused")
+    };
+    let refused = refused.to_string();
+    ensure!(refused.contains("404") && !refused.contains("code="), "{refused}");
+    ensure!(labels().await? != json!(["changed"]), "it was changed without consent");
+
+    let late = world.receiver.endpoint(&format!("{topic}/late"), &[Reply::prompt(200)]);
+    configuration.apply(variables).await?;
+    ensure!(labels().await? == json!(["changed"]), "the change was forgotten");
+    ensure!(late.handshakes().len() == 1, "{:?}", late.handshakes());
+    let said = configuration.plan(variables).await?;
+    ensure!(said.contains("No changes"), "a plan after the repair is not empty: {said}");
+    Ok(())
+}
