@@ -49,6 +49,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, resources::azures_management_models_round_trip_documents),
         case!(Together, resources::a_patch_is_guarded_by_its_etag),
         case!(Together, resources::lists_come_in_pages),
+        case!(Together, resources::a_sample_event_is_tested_against_a_filter),
         case!(Together, publishing::azures_sdk_sends_event_grid_events),
         case!(Together, publishing::azures_sdk_sends_cloud_events),
         case!(Together, publishing::two_hundred_events_reach_three_subscriptions),

@@ -18,6 +18,8 @@ pub const SEND: &str = include_str!("../../e2e/send.py");
 pub const POST: &str = include_str!("../../e2e/post.py");
 /// Parses delivered bodies with Azure's and the CloudEvents SDK.
 pub const PARSE: &str = include_str!("../../e2e/parse.py");
+/// Verifies signatures with the library of Standard Webhooks.
+pub const VERIFY: &str = include_str!("../../e2e/verify.py");
 /// Passes event subscriptions through the models of Azure's management SDK.
 pub const MODELS: &str = include_str!("../../e2e/models.py");
 /// Receives events as the samples for Event Grid do.

@@ -158,6 +158,15 @@ impl World {
         Ok(answer.error_for_status()?.json().await?)
     }
 
+    /// Verifies signatures with the library of Standard Webhooks; gives why each is refused, or null.
+    ///
+    /// # Errors
+    ///
+    /// When the program itself fails.
+    pub async fn verify_signatures(&self, deliveries: Value) -> anyhow::Result<Value> {
+        python::run(&self.ground.environment, python::VERIFY, &deliveries).await
+    }
+
     /// Parses delivered events with the SDKs of receivers.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::e2e::receiver::Reply;
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, Topic, World};
+use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World};
 
 /// Calls the resource API; gives status, headers and document.
 async fn call(
@@ -53,11 +53,25 @@ pub async fn azures_management_models_round_trip_documents(world: &World) -> any
     let topic = world.topic("models", EVENT_GRID).await?;
     let cloud = world.topic("models-ce", CLOUD_EVENTS).await?;
     let rich = json!({
-        "destination": {"maxEventsPerBatch": 20},
+        "destination": {
+            "maxEventsPerBatch": 20,
+            "deliveryAttributeMappings": [
+                {"name": "X-Plain", "type": "Static", "properties": {"value": "v", "isSecret": false}},
+                {"name": "X-Kind", "type": "Dynamic", "properties": {"sourceField": "data.kind"}},
+            ],
+        },
         "filter": {
             "includedEventTypes": ["A", "B"],
             "subjectBeginsWith": "/shop",
             "isSubjectCaseSensitive": true,
+            "enableAdvancedFilteringOnArrays": true,
+            "advancedFilters": [
+                {"operatorType": "StringIn", "key": "data.country", "values": ["de", "fr"]},
+                {"operatorType": "NumberInRange", "key": "data.total", "values": [[1, 2.5], [10, 20]]},
+                {"operatorType": "NumberGreaterThan", "key": "data.total", "value": 0.5},
+                {"operatorType": "BoolEquals", "key": "data.paid", "value": true},
+                {"operatorType": "IsNotNull", "key": "data.id"},
+            ],
         },
         "labels": ["billing", "eu"],
         "expirationTimeUtc": "2099-01-01T00:00:00Z",
@@ -85,6 +99,16 @@ pub async fn azures_management_models_round_trip_documents(world: &World) -> any
         let (_, _, after) = call(world, Method::GET, path, None, None).await?;
         ensure!(without_etag(&after) == without_etag(before), "{path}: {before} became {after}");
     }
+    let classes = json!([
+        "StringInAdvancedFilter",
+        "NumberInRangeAdvancedFilter",
+        "NumberGreaterThanAdvancedFilter",
+        "BoolEqualsAdvancedFilter",
+        "IsNotNullAdvancedFilter",
+    ]);
+    ensure!(passed[1]["filters"] == classes, "{passed}");
+    let classes = json!(["StaticDeliveryAttributeMapping", "DynamicDeliveryAttributeMapping"]);
+    ensure!(passed[1]["attributes"] == classes, "{passed}");
     Ok(())
 }
 
@@ -158,5 +182,61 @@ pub async fn lists_come_in_pages(world: &World) -> anyhow::Result<()> {
         next = page["nextLink"].as_str().map(str::to_owned);
     }
     ensure!(names == want && sizes == [2, 2, 1], "{names:?} in pages of {sizes:?}");
+    Ok(())
+}
+
+/// Sample events are told which part of a filter refuses them, for a subscription that exists and
+/// for a document that does not yet; nothing is delivered.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("tested", EVENT_GRID).await?;
+    let filter = json!({
+        "includedEventTypes": ["Shop.OrderPlaced"],
+        "advancedFilters": [
+            {"operatorType": "StringIn", "key": "data.country", "values": ["de", "fr"]},
+            {"operatorType": "NumberGreaterThan", "key": "data.total", "value": 100},
+        ],
+    });
+    let properties = json!({"filter": filter});
+    let endpoint = topic.subscribe("picky", &[Reply::prompt(200)], properties.clone()).await?;
+    let event = |id: &str, event_type: &str, country: &str, total: u32| {
+        let mut event = topic.event(id, event_type, "e2e/tested");
+        event["data"] = json!({"country": country, "total": total});
+        event
+    };
+    let events = [
+        event("wanted", "Shop.OrderPlaced", "DE", 101),
+        event("of-another-type", "Shop.OrderPaid", "de", 101),
+        event("abroad-and-cheap", "Shop.OrderPlaced", "dk", 100),
+    ];
+    let want = [
+        vec![],
+        vec!["filter.includedEventTypes"],
+        vec!["filter.advancedFilters[0]", "filter.advancedFilters[1]"],
+    ];
+    let path = format!("/topics/{}/eventSubscriptions:test", topic.name);
+    for about in [json!({"name": "picky"}), json!({"properties": properties})] {
+        let mut document = about;
+        document["events"] = Value::from(events.to_vec());
+        let (status, _, tested) = call(world, Method::POST, &path, None, Some(&document)).await?;
+        ensure!(status == 200, "{status} {tested}");
+        for (index, want) in want.iter().enumerate() {
+            let verdict = &tested["value"][index];
+            ensure!(verdict["matches"] == json!(want.is_empty()), "{verdict}");
+            let refused = verdict["refusedBy"].as_array().into_iter().flatten();
+            let paths: Vec<_> = refused.filter_map(|part| part["path"].as_str()).collect();
+            ensure!(paths == *want, "{verdict}");
+        }
+    }
+    topic.publish(&events).await?;
+    let deliveries = endpoint.wait_for(1, SOON).await?;
+    ensure!(
+        deliveries.len() == 1 && deliveries[0].ids() == ["wanted"],
+        "{:?}",
+        deliveries[0].ids()
+    );
     Ok(())
 }

@@ -18,6 +18,10 @@ variable "urls" {
   sensitive = true
 }
 
+variable "token" {
+  sensitive = true
+}
+
 module "subscription" {
   for_each = { eg = "EventGridSchema", ce = "CloudEventSchemaV1_0" }
   source   = "{modules}/event-subscription"
@@ -26,6 +30,7 @@ module "subscription" {
   topic                = var.topic
   name                 = "${var.name}-${each.key}"
   endpoint_url         = var.urls[each.key]
+  secret_headers       = { X-Token = var.token }
   document             = { properties = merge(var.properties, { eventDeliverySchema = each.value }) }
 }
 
@@ -34,7 +39,10 @@ output "states" {
 }
 "#;
 
-/// Made by the module, event subscriptions deliver in either schema. A plan lists every problem of a document; what an endpoint has refused is tried again; a
+const TOKEN: &str = "hush-hush";
+
+/// Made by the module, an event subscription delivers with a dynamic and a secret header in either
+/// schema. A plan lists every problem of a document; what an endpoint has refused is tried again; a
 /// new name replaces, a removal deletes.
 ///
 /// # Errors
@@ -50,20 +58,29 @@ pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyho
     let mut variables = json!({
         "topic": topic.name,
         "name": "made",
+        "token": TOKEN,
         "urls": {"eg": with_code(&event_grid), "ce": with_code(&cloud)},
-        "properties": {"destination": {"endpointType": "WebHook"}},
+        "properties": {
+            "signing": {"scheme": "StandardWebhooks"},
+            "destination": {"endpointType": "WebHook", "properties": {
+                "deliveryAttributeMappings": [
+                    {"name": "X-Kind", "type": "Dynamic", "properties": {"sourceField": "data.of"}},
+                ],
+            }},
+        },
     });
     a_plan_lists_every_problem(&configuration, &variables, &[&event_grid, &cloud]).await?;
 
     let said = configuration.apply(&variables).await?;
-    ensure!(!said.contains("code="), "a secret was shown: {said}");
+    ensure!(!said.contains(TOKEN) && !said.contains("code="), "a secret was shown: {said}");
     topic.publish(&[topic.plain_event("first")]).await?;
-    for (endpoint, content_type) in [
-        (&event_grid, "application/json; charset=utf-8"),
-        (&cloud, "application/cloudevents+json; charset=utf-8"),
+    for (name, endpoint, content_type) in [
+        ("made-eg", &event_grid, "application/json; charset=utf-8"),
+        ("made-ce", &cloud, "application/cloudevents+json; charset=utf-8"),
     ] {
         let deliveries = endpoint.wait_for(1, SOON).await?;
         check_delivery(&deliveries[0], content_type)?;
+        check_signature(world, &topic.name, name, &deliveries[0]).await?;
     }
     a_change_without_consent_is_tried_again(world, &topic.name, &configuration, &mut variables)
         .await?;
@@ -90,9 +107,32 @@ async fn names(world: &World, topic: &str) -> anyhow::Result<Vec<String>> {
 }
 
 fn check_delivery(delivery: &Arrival, content_type: &str) -> anyhow::Result<()> {
-    let given = delivery.header("content-type");
-    ensure!(given == content_type, "content-type is {given}");
+    for (name, want) in [("content-type", content_type), ("x-kind", "first"), ("x-token", TOKEN)] {
+        ensure!(delivery.header(name) == want, "{name} is {}", delivery.header(name));
+    }
     ensure!(delivery.query == "code=hush", "the query is {}", delivery.query);
+    Ok(())
+}
+
+/// The library of Standard Webhooks accepts the request, and no request with another body.
+async fn check_signature(
+    world: &World,
+    topic: &str,
+    name: &str,
+    delivery: &Arrival,
+) -> anyhow::Result<()> {
+    let secrets = world.manage_post(topic, name, "getSigningSecrets").await?;
+    let secret = secrets["secret"].as_str().context("a signing secret")?;
+    ensure!(secret.starts_with("whsec_"), "not of the form that the libraries take");
+    let header = |name: &str| (name.to_owned(), json!(delivery.header(name)));
+    let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+    let headers: Value = names.into_iter().map(header).collect::<serde_json::Map<_, _>>().into();
+    let body = String::from_utf8_lossy(&delivery.body);
+    let signed = json!({"secret": secret, "headers": headers, "body": body});
+    let mut forged = signed.clone();
+    forged["body"] = json!(body.replace("first", "forged"));
+    let verdicts = world.verify_signatures(json!([signed, forged])).await?;
+    ensure!(verdicts[0].is_null() && verdicts[1].is_string(), "{name}: {verdicts}");
     Ok(())
 }
 
@@ -109,7 +149,7 @@ async fn a_plan_lists_every_problem(
     for path in ["properties.retryPolicy.maxDeliveryAttempts", "properties.retryPolicy.patience"] {
         ensure!(said.contains(path), "{path} is not named: {said}");
     }
-    ensure!(!said.contains("code="), "a secret was shown: {said}");
+    ensure!(!said.contains(TOKEN) && !said.contains("code="), "a secret was shown: {said}");
     ensure!(endpoints.iter().all(|one| one.handshakes().is_empty()), "an endpoint was asked");
     Ok(())
 }
