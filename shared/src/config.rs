@@ -2,6 +2,8 @@
 
 use std::{env, fmt::Display, str::FromStr, time::Duration};
 
+use crate::endpoint::guard::{Allowed, AllowedNetworks, AllowedPorts};
+
 /// A setting that is missing or can't be read. The function then refuses to start.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
@@ -52,4 +54,17 @@ where
 /// [`SettingError::Wrong`] when it is no number.
 pub fn configuration_kept_for() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
+}
+
+/// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS` and
+/// `GRIDPOST_ENDPOINT_ALLOWED_PORTS` (both comma separated).
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when one of them can't be read.
+pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
+    Ok(Allowed {
+        networks: parsed_or("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", AllowedNetworks::default())?,
+        ports: parsed_or("GRIDPOST_ENDPOINT_ALLOWED_PORTS", AllowedPorts::default())?,
+    })
 }

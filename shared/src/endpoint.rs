@@ -1,6 +1,8 @@
 //! The ports on HTTP: requests to endpoints, which are untrusted.
 
+mod connect;
 pub mod guard;
 pub mod handshake;
 pub mod http;
-mod resolve;
+pub mod network;
+mod tap;

@@ -1,6 +1,13 @@
 //! The specification's tables, row by row, against the code's.
 
-use std::{collections::BTreeMap, net::TcpListener, sync::Arc, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, TcpListener},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 use gridpost::{
     delivery::{
@@ -11,7 +18,11 @@ use gridpost::{
         retry::Rules,
         timeline::{self, End, Question},
     },
-    endpoint::{guard::AllowedNetworks, http::HttpClient},
+    endpoint::{
+        guard::{Allowed, CheckedAddress, check_url},
+        http::HttpClient,
+        network::{Io, Network},
+    },
     ports::{Attempted, EndpointClient, RESPONSE_WAIT, Request},
     publish::authenticate::{Asked, authenticate},
     secret::Secret,
@@ -165,16 +176,20 @@ fn listen(meets: Meets) -> String {
     address
 }
 
-async fn attempt(url: String) -> Answer {
-    let allowed: AllowedNetworks = "127.0.0.0/8".parse().expect("a network");
-    let client = HttpClient::new(allowed, Arc::new(SystemClock)).expect("a client");
-    let request = Request {
+fn request(url: &str) -> Request {
+    Request {
         url: Secret::new(url),
         headers: Vec::new(),
         attributes: Vec::new(),
         body: b"[]".to_vec(),
-    };
-    match client.attempt(request).await {
+    }
+}
+
+async fn attempt(url: String) -> Answer {
+    let networks = "127.0.0.0/8".parse().expect("a network");
+    let allowed = Allowed { networks, ..Allowed::default() };
+    let client = HttpClient::new(allowed, Arc::new(SystemClock)).expect("a client");
+    match client.attempt(request(&url)).await {
         Attempted::Answered(answer) => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
     }
@@ -205,6 +220,104 @@ async fn every_transport_error_has_the_tables_outcome() {
         assert_eq!(*want, answer.outcome.to_string(), "{row}");
         assert_eq!(answer.status, None, "{row}");
     }
+}
+
+/// A network on which nothing listens. It answers what it is told to, and notes who is called.
+#[derive(Debug, Default)]
+struct Nobody {
+    answers: Mutex<Vec<IpAddr>>,
+    dialled: Mutex<Vec<String>>,
+}
+
+#[async_trait::async_trait]
+impl Network for Nobody {
+    async fn look_up(&self, _name: &str) -> io::Result<Vec<IpAddr>> {
+        Ok(self.answers.lock().expect("not poisoned").clone())
+    }
+
+    async fn dial(&self, address: CheckedAddress) -> io::Result<Box<dyn Io>> {
+        self.dialled.lock().expect("not poisoned").push(address.get().to_string());
+        Err(io::ErrorKind::ConnectionRefused.into())
+    }
+}
+
+/// What refuses a URL before anything is asked, by the name of its variant.
+fn refusal(url: &str) -> Option<String> {
+    let refusal = check_url(url, &Allowed::default()).err()?;
+    let name = format!("{refusal:?}");
+    Some(name.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn every_url_is_allowed_or_refused_as_the_table_says() {
+    let table = read(include_str!("../conformance/endpoint_urls.json"));
+    let rows = table["urls"].as_array().expect("a list");
+    assert!(rows.len() >= 100, "{} rows", rows.len());
+    let network = Arc::new(Nobody::default());
+    let clock = Arc::new(SystemClock);
+    let client = HttpClient::on(Arc::clone(&network) as _, Allowed::default(), clock);
+    let client = client.expect("a client");
+    let texts = |value: &Value| -> Vec<String> {
+        let list = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+        list.map(str::to_owned).collect()
+    };
+    let mut wrong = Vec::new();
+    for row in rows {
+        let url = row["url"].as_str().expect("a URL");
+        let answers = if row.get("answers").is_some() {
+            texts(&row["answers"])
+        } else {
+            vec!["93.184.215.14".to_owned()]
+        };
+        let parsed = answers.iter().map(|answer| answer.parse().expect("an address"));
+        *network.answers.lock().expect("not poisoned") = parsed.collect();
+        let Attempted::Answered(answer) = client.attempt(request(url)).await else {
+            panic!("{url}: an attempt that waits")
+        };
+        let dialled = std::mem::take(&mut *network.dialled.lock().expect("not poisoned"));
+        let reason = row["reason"].as_str();
+        let itself = reason.filter(|reason| !matches!(*reason, "Answer" | "Nothing"));
+        let outcome = match reason {
+            Some("Nothing") => Outcome::ResolutionError,
+            _ => Outcome::SocketError,
+        };
+        let found = (refusal(url), dialled, answer.outcome);
+        let want = (itself.map(str::to_owned), texts(&row["dials"]), outcome);
+        assert_eq!(row["verdict"] == "allow", reason.is_none(), "{url}");
+        if found != want {
+            wrong.push(format!("{url:?}: {found:?}, not {want:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Set where the next test runs itself with proxies in its environment.
+const IN_CHILD: &str = "GRIDPOST_TEST_WITH_PROXIES";
+
+/// The environment is the process's, so it is another process that has proxies in it.
+#[tokio::test]
+async fn no_proxy_of_the_environment_is_used() {
+    if std::env::var_os(IN_CHILD).is_none() {
+        let me = std::env::current_exe().expect("a path");
+        let mut child = std::process::Command::new(me);
+        child.args(["--exact", "no_proxy_of_the_environment_is_used"]).env(IN_CHILD, "1");
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+            child.env(name, "http://127.0.0.1:9").env(name.to_lowercase(), "http://127.0.0.1:9");
+        }
+        let output = child.output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let network = Arc::new(Nobody::default());
+    network.answers.lock().expect("not poisoned").push([93, 184, 215, 14].into());
+    let allowed = Allowed { networks: "0.0.0.0/0".parse().expect("all"), ..Allowed::default() };
+    let client = HttpClient::on(Arc::clone(&network) as _, allowed, Arc::new(SystemClock));
+    let client = client.expect("a client");
+    for url in ["https://example.com/", "http://example.com/"] {
+        client.attempt(request(url)).await;
+    }
+    let dialled = network.dialled.lock().expect("not poisoned").clone();
+    assert_eq!(dialled, ["93.184.215.14:443", "93.184.215.14:80"]);
 }
 
 /// An answer as the tables write it: a status or an outcome. A star at its end says that it repeats,

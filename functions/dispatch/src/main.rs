@@ -14,7 +14,7 @@ use gridpost::{
     config::{self, configuration_kept_for},
     configuration::ConfigurationCache,
     delivery::{outcome::Outcome, probation::Durations},
-    endpoint::{guard::AllowedNetworks, http::HttpClient},
+    endpoint::http::HttpClient,
     ports::{Clock, Configuration, Queue},
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
@@ -49,8 +49,6 @@ async fn context(urls: QueueUrls, meter: Arc<EmbeddedMeter>) -> Result<Context, 
     let configuration: Arc<dyn Configuration> =
         Arc::new(ConfigurationTable::new(clients.dynamodb(), config_table));
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
-    let allowed: AllowedNetworks =
-        config::parsed_or("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", AllowedNetworks::default())?;
     Ok(Context {
         clock: Arc::clone(&clock),
         dice: Arc::new(SystemDice),
@@ -64,7 +62,7 @@ async fn context(urls: QueueUrls, meter: Arc<EmbeddedMeter>) -> Result<Context, 
             Arc::clone(&clock),
             configuration_kept_for()?,
         ),
-        client: Arc::new(HttpClient::new(allowed, clock)?),
+        client: Arc::new(HttpClient::new(config::allowed_endpoints()?, clock)?),
         meter,
         settings: settings(retry_shards)?,
     })

@@ -15,7 +15,7 @@ pub mod terraform;
 use std::{sync::Arc, time::Duration};
 
 use gridpost::{
-    endpoint::guard::AllowedNetworks,
+    endpoint::guard::Allowed,
     ports::{Clock, Configuration, Dice, HandshakeClient, SubscriptionStore, TopicStore},
     subscription::resource::Identity,
 };
@@ -46,8 +46,8 @@ pub struct Context {
 /// The deployment's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Networks whose addresses an endpoint may have besides public ones.
-    pub allowed: AllowedNetworks,
+    /// The networks and ports that an endpoint may have.
+    pub allowed: Allowed,
     /// How the deployment names itself to CloudEvents endpoints.
     pub validation_origin: String,
     /// Base URL of the publish API.

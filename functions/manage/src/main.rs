@@ -11,7 +11,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost::{
     aws::{Clients, configuration::ConfigurationTable},
     config,
-    endpoint::{guard::AllowedNetworks, http::HttpClient},
+    endpoint::http::HttpClient,
     system::{SystemClock, SystemDice},
     telemetry::start_logging,
 };
@@ -61,10 +61,7 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
 fn settings() -> Result<Settings, config::SettingError> {
     let origin = "eventgrid.azure.net".to_owned();
     Ok(Settings {
-        allowed: config::parsed_or(
-            "GRIDPOST_ENDPOINT_ALLOWED_NETWORKS",
-            AllowedNetworks::default(),
-        )?,
+        allowed: config::allowed_endpoints()?,
         validation_origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", origin)?,
         publish_url: config::text("GRIDPOST_PUBLISH_URL")?,
         manage_url: config::text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned(),

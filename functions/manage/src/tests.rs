@@ -10,7 +10,7 @@ mod validation;
 
 use std::{sync::Arc, time::Duration};
 
-use gridpost::{subscription::SubscriptionKey, topic::Topic};
+use gridpost::{endpoint::guard::Allowed, subscription::SubscriptionKey, topic::Topic};
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -40,7 +40,10 @@ impl World {
             clock: Arc::clone(&clock) as _,
             dice: Arc::new(Counting::default()),
             settings: Settings {
-                allowed: "127.0.0.0/8".parse().expect("a network"),
+                allowed: Allowed {
+                    networks: "127.0.0.0/8".parse().expect("a network"),
+                    ..Allowed::default()
+                },
                 validation_origin: "eventgrid.azure.net".to_owned(),
                 publish_url: "https://publish.example".to_owned(),
                 manage_url: "https://manage.example".to_owned(),

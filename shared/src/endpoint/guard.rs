@@ -3,15 +3,31 @@
 //! private network.
 //!
 //! The URL is checked when a subscription is created and again at every attempt; host names are
-//! checked by the addresses they resolve to, and the connection goes to just those addresses.
+//! checked by the addresses they resolve to, and the connection goes to just those addresses: only
+//! this module makes a [`CheckedAddress`], and nothing else can be dialled.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    fmt,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     str::FromStr,
 };
 
+use http::Uri;
 use ipnet::IpNet;
 use url::{Host, Url};
+
+mod special;
+
+use special::is_public;
+
+/// What a deployment allows of endpoints: the default is the public internet by https.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Networks besides the public internet.
+    pub networks: AllowedNetworks,
+    /// Ports.
+    pub ports: AllowedPorts,
+}
 
 /// Networks that a deployment allows besides the public internet. Plain `http` is allowed only to
 /// addresses in them.
@@ -29,8 +45,10 @@ impl FromStr for AllowedNetworks {
 }
 
 impl AllowedNetworks {
-    /// Whether a setting names a network that holds this address.
+    /// Whether a setting names a network that holds this address. A mapped address
+    /// (`::ffff:10.0.0.1`) is the IPv4 address that it maps: that is where its packets go.
     pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
@@ -40,28 +58,106 @@ impl AllowedNetworks {
     }
 }
 
-/// Why a URL or an address is not called.
+/// Ports that endpoints may have.
+///
+/// The default is 80, 443 and all from 1024: below 1024 everything but HTTP has its own protocol
+/// (mail, name service, remote shells), which must not be spoken to in the deployment's name, and
+/// development and load balancers use ports above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowedPorts(Vec<(u16, u16)>);
+
+impl Default for AllowedPorts {
+    fn default() -> Self {
+        Self(vec![(80, 80), (443, 443), (1024, u16::MAX)])
+    }
+}
+
+/// A list of ports that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is neither a port (1 to 65535) nor a range such as 1024-65535")]
+pub struct PortsError(String);
+
+impl FromStr for AllowedPorts {
+    type Err = PortsError;
+
+    /// Reads comma-separated ports and ranges; an empty text is the default.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let ranges = parts.map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let port = |text: &str| text.parse().ok().filter(|port: &u16| *port > 0);
+            match (port(first), port(last)) {
+                (Some(first), Some(last)) if first <= last => Ok((first, last)),
+                _ => Err(PortsError(part.to_owned())),
+            }
+        });
+        let ranges: Vec<_> = ranges.collect::<Result<_, _>>()?;
+        Ok(if ranges.is_empty() { Self::default() } else { Self(ranges) })
+    }
+}
+
+impl fmt::Display for AllowedPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (first, last)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            match first == last {
+                true => write!(f, "{comma}{first}")?,
+                false => write!(f, "{comma}{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AllowedPorts {
+    /// Whether an endpoint may have this port.
+    pub fn contains(&self, port: u16) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&port))
+    }
+}
+
+/// Why a URL or an address is not called. No variant repeats the URL: its query may carry a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// A character that parsers drop or repair, each in its own way.
+    #[error("must be a URL without spaces, control characters and '\\'")]
+    Character,
+    /// Not an absolute URL.
+    #[error("must be an absolute URL such as https://example.com/hook{0}")]
+    NotAbsolute(String),
     /// Not https.
     #[error(
-        "the scheme '{0}' is not allowed; use https (http only to networks that the deployment \
-         setting endpoint_allowed_networks names)"
+        "the scheme '{0}' is not allowed; use https (http only \
+         to networks that the deployment setting endpoint_allowed_networks names)"
     )]
     Scheme(String),
-    /// No host.
-    #[error("the URL has no host")]
-    NoHost,
+    /// A port that the deployment does not allow.
+    #[error(
+        "the port {port} is not among those that the deployment \
+         setting endpoint_allowed_ports names: {allowed}"
+    )]
+    Port {
+        /// The URL's port.
+        port: u16,
+        /// What is allowed.
+        allowed: AllowedPorts,
+    },
     /// User name or password in the URL.
     #[error("the URL carries a user name or password; send credentials by header or query")]
     UserInfo,
     /// A fragment, which is never sent.
     #[error("the URL has a fragment, which would never be sent; leave out '#' and what follows")]
     Fragment,
+    /// A host name that no certificate can have.
+    #[error(
+        "its host name must be at most 253 characters in labels of 1 to 63 letters, digits, '-' \
+         and '_', without '-' at their ends"
+    )]
+    HostName,
     /// An address of a private, local or reserved network.
     #[error(
-        "the address {0} is not public and the deployment setting endpoint_allowed_networks does \
-         not name its network"
+        "the address {0} is not public and the deployment \
+         setting endpoint_allowed_networks does not name its network"
     )]
     Address(IpAddr),
     /// A host name of the local machine.
@@ -69,55 +165,94 @@ pub enum Refusal {
     LocalName(String),
 }
 
-/// Checks what a URL alone shows. Host names are checked again by [`check_address`] when they are
-/// resolved.
+/// Reads an endpoint's URL into the form that requests carry, and checks what it alone shows. Host names are checked again by
+/// [`check_addresses`] when they are resolved.
 ///
 /// # Errors
 ///
 /// [`Refusal`] says what is not allowed.
-pub fn check_url(url: &Url, allowed: &AllowedNetworks) -> Result<(), Refusal> {
-    if !url.username().is_empty() || url.password().is_some() {
+pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
+    // The URL standard's parser would drop or repair these; the endpoint's owner meant something.
+    if text.chars().any(|char| char.is_whitespace() || char.is_control() || char == '\\') {
+        return Err(Refusal::Character);
+    }
+    let url = match text.parse::<Url>() {
+        Ok(url) if has_authority(text, url.scheme()) => url,
+        Ok(_) => {
+            let rest = ", with '//' and a host behind the scheme";
+            return Err(Refusal::NotAbsolute(rest.to_owned()));
+        }
+        Err(error) => return Err(Refusal::NotAbsolute(format!(": {error}"))),
+    };
+    if url.port() == Some(0) {
+        return Err(Refusal::NotAbsolute(": the port must be 1 to 65535".to_owned()));
+    }
+    if has_user_info(text) {
         return Err(Refusal::UserInfo);
     }
     if url.fragment().is_some() {
         return Err(Refusal::Fragment);
     }
-    let literal = match url.host() {
-        None => return Err(Refusal::NoHost),
-        Some(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
-        Some(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
-        Some(Host::Domain(name)) if is_local_name(name) => {
-            if allowed.contains(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
-                Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
-            } else {
-                return Err(Refusal::LocalName(name.to_owned()));
-            }
-        }
-        Some(Host::Domain(_)) => None,
-    };
-    if let Some(address) = literal {
-        check_address(address, allowed)?;
-    }
+    let literal = literal(&url, &allowed.networks)?;
     match url.scheme() {
-        "https" => Ok(()),
-        "http" if literal.is_some_and(|address| allowed.contains(address)) => Ok(()),
-        // A name may resolve into an allowed network; the resolver then checks that it does.
-        "http" if literal.is_none() && !allowed.is_empty() => Ok(()),
-        scheme => Err(Refusal::Scheme(scheme.to_owned())),
+        "https" => {}
+        "http" if literal.is_some_and(|address| allowed.networks.contains(address)) => {}
+        // A name may resolve into an allowed network; the connector then checks that it does.
+        "http" if literal.is_none() && !allowed.networks.is_empty() => {}
+        scheme => return Err(Refusal::Scheme(scheme.to_owned())),
     }
+    let port = url.port_or_known_default().unwrap_or(0);
+    if !allowed.ports.contains(port) {
+        return Err(Refusal::Port { port, allowed: allowed.ports.clone() });
+    }
+    // What a request can't carry must not be found out by the first attempt.
+    url.as_str().parse().map_err(|error| Refusal::NotAbsolute(format!(": {error}")))
 }
 
-/// Checks an address that is about to be connected to.
-///
-/// # Errors
-///
-/// [`Refusal::Address`] when it is not public and no setting allows it.
-pub fn check_address(address: IpAddr, allowed: &AllowedNetworks) -> Result<(), Refusal> {
-    if is_public(address) || allowed.contains(address) {
-        Ok(())
-    } else {
-        Err(Refusal::Address(address))
-    }
+/// The address that a URL's host is, if it is one and may be called.
+fn literal(url: &Url, networks: &AllowedNetworks) -> Result<Option<IpAddr>, Refusal> {
+    let address = match url.host() {
+        None => return Err(Refusal::NotAbsolute(String::new())),
+        Some(Host::Ipv4(address)) => IpAddr::V4(address),
+        Some(Host::Ipv6(address)) => IpAddr::V6(address),
+        Some(Host::Domain(name)) if is_local_name(name) => {
+            let this_machine = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            if !networks.contains(this_machine) {
+                return Err(Refusal::LocalName(name.to_owned()));
+            }
+            this_machine
+        }
+        Some(Host::Domain(name)) => {
+            let bare = name.strip_suffix('.').unwrap_or(name);
+            return match bare.len() <= 253 && bare.split('.').all(is_label) {
+                true => Ok(None),
+                false => Err(Refusal::HostName),
+            };
+        }
+    };
+    is_allowed(address, networks, true).then_some(Some(address)).ok_or(Refusal::Address(address))
+}
+
+/// Whether name servers and certificates can have this label. Lengths: RFC 1035, section 2.3.4.
+fn is_label(label: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=63).contains(&label.len())
+        && label.bytes().all(is_inner)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// Whether a host stands where it should. The parser also takes `https:host` and `https:////host`.
+fn has_authority(given: &str, scheme: &str) -> bool {
+    let rest = given.get(scheme.len()..).and_then(|rest| rest.strip_prefix("://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+}
+
+/// Whether a user stands before the host. The parsed URL no longer shows an empty one.
+fn has_user_info(given: &str) -> bool {
+    let rest = given.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.contains('@')
 }
 
 fn is_local_name(name: &str) -> bool {
@@ -125,109 +260,49 @@ fn is_local_name(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Whether an address belongs to the public internet.
+fn is_allowed(address: IpAddr, networks: &AllowedNetworks, public: bool) -> bool {
+    networks.contains(address) || (public && is_public(address))
+}
+
+/// An address that may be connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CheckedAddress(SocketAddr);
+
+impl CheckedAddress {
+    /// The address and port.
+    pub fn get(self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// Most addresses of one host name that are tried. Names have few; the rest costs only time.
+pub(super) const ADDRESSES_MAX: usize = 8;
+
+/// Those of a host's addresses that may be connected to, in their order, at most
+/// [`ADDRESSES_MAX`]. What a name resolves to besides is left out. `public` says whether public
+/// addresses are: plain `http` goes to named networks alone.
 ///
-/// Source: IANA IPv4 and IPv6 Special-Purpose Address Registries. Forms of IPv6 that carry an IPv4
-/// address are judged by that address.
-fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => {
-            embedded_v4(address).map_or_else(|| is_public_v6(address), is_public_v4)
-        }
+/// # Errors
+///
+/// [`Refusal::Address`] when there are addresses, and none may be.
+pub fn check_addresses(
+    addresses: &[IpAddr],
+    port: u16,
+    public: bool,
+    networks: &AllowedNetworks,
+) -> Result<Vec<CheckedAddress>, Refusal> {
+    let may = |address: &&IpAddr| is_allowed(**address, networks, public);
+    let checked: Vec<_> = addresses
+        .iter()
+        .filter(may)
+        .take(ADDRESSES_MAX)
+        .map(|address| CheckedAddress(SocketAddr::new(*address, port)))
+        .collect();
+    match addresses.first() {
+        Some(refused) if checked.is_empty() => Err(Refusal::Address(*refused)),
+        _ => Ok(checked),
     }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    let special = matches!(
-        (a, b, c),
-        (0 | 10 | 127, _, _)          // this network, private, loopback
-            | (100, 64..=127, _)      // carrier-grade NAT
-            | (169, 254, _)           // link-local
-            | (172, 16..=31, _)       // private
-            | (192, 0, 0 | 2)         // protocol assignments, documentation
-            | (192, 88, 99)           // 6to4 relays
-            | (192, 168, _)           // private
-            | (198, 18..=19, _)       // benchmarks
-            | (198, 51, 100)          // documentation
-            | (203, 0, 113)           // documentation
-            | (224..=255, _, _) // multicast, reserved, broadcast
-    );
-    !special
-}
-
-/// The IPv4 address inside a mapped, compatible, translated (NAT64) or 6to4 address.
-fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let s = address.segments();
-    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
-    match s {
-        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
-        [0, 0, 0, 0, 0, 0xffff | 0, high, low] => Some(v4(high, low)),
-        [0, 0, 0, 0, 0xffff, 0, high, low] => Some(v4(high, low)),
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
-        [0x2002, high, low, ..] => Some(v4(high, low)),
-        _ => None,
-    }
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let s = address.segments();
-    // Global unicast is 2000::/3 alone; inside it some blocks are special.
-    (s[0] & 0xe000) == 0x2000
-        && !matches!(s, [0x2001, 0..=0x01ff, ..])  // protocol assignments, Teredo, ORCHID
-        && !matches!(s, [0x2001, 0x0db8, ..])      // documentation
-        && !matches!(s, [0x3fff, 0..=0x0fff, ..]) // documentation
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_allowed_or_refused() {
-        let table: [(&str, bool, bool); 26] = [
-            // (URL, allowed on AWS, allowed where 127.0.0.0/8 is named)
-            ("https://example.com/hook?code=1", true, true),
-            ("https://93.184.215.14/", true, true),
-            ("https://[2606:2800:21f:cb07:6820:80da:af6b:8b2c]/", true, true),
-            ("http://example.com/", false, true),
-            ("http://93.184.215.14/", false, false),
-            ("http://127.0.0.1:9000/hook", false, true),
-            ("https://127.0.0.1:9000/hook", false, true),
-            ("http://localhost:9000/", false, true),
-            ("https://localhost./", false, true),
-            ("https://a.localhost/", false, true),
-            ("https://2130706433/", false, true),
-            ("https://0x7f.1/", false, true),
-            ("https://10.0.0.1/", false, false),
-            ("https://169.254.169.254/latest/meta-data", false, false),
-            ("https://100.64.0.1/", false, false),
-            ("https://192.168.1.1/", false, false),
-            ("https://[::1]/", false, false),
-            ("https://[::ffff:10.0.0.1]/", false, false),
-            ("https://[64:ff9b::a00:1]/", false, false),
-            ("https://[2002:a00:1::]/", false, false),
-            ("https://[fe80::1]/", false, false),
-            ("https://[fc00::1]/", false, false),
-            ("https://user:pw@example.com/", false, false),
-            ("https://example.com/#top", false, false),
-            ("ftp://example.com/", false, false),
-            ("mailto:a@example.com", false, false),
-        ];
-        let local: AllowedNetworks = "127.0.0.0/8".parse().expect("a network");
-        for (text, on_aws, where_named) in table {
-            let url: Url = text.parse().expect("a URL");
-            assert_eq!(check_url(&url, &AllowedNetworks::default()).is_ok(), on_aws, "{text}");
-            assert_eq!(check_url(&url, &local).is_ok(), where_named, "{text} with loopback named");
-        }
-    }
-
-    #[test]
-    fn networks_are_read_from_text() {
-        let networks: AllowedNetworks = " 10.0.0.0/8, fd00::/8 ".parse().expect("two networks");
-        assert!(networks.contains("10.1.2.3".parse().expect("an address")));
-        assert!(networks.contains("fd00::1".parse().expect("an address")));
-        assert!("10.0.0.0/33".parse::<AllowedNetworks>().is_err());
-    }
-}
+mod tests;

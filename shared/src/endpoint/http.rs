@@ -2,26 +2,46 @@
 //!
 //! It is built on hyper's pooled client: Event Grid's requests carry no `Accept` header, and more
 //! convenient clients do not let it be left out.
+//!
+//! | what an endpoint may cost | at most | then |
+//! |---|---|---|
+//! | name, connection, TLS | 20 s | `TimedOut` |
+//! | response head | 30 s, and heard until 180 s | `TimedOut` |
+//! | size of a head | 64 KiB, 256 headers | HTTP/1: its status counts; HTTP/2: `SocketError` |
+//! | all that is read for one response | 256 KiB | `SocketError`, unless the head was there |
+//! | body | 64 KiB, 2 s | nothing: the head has decided |
 
 use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Uri, header::RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header::RETRY_AFTER};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::ConfigBuilderExt;
 use hyper_util::{
-    client::legacy::{Client, Error, connect::HttpConnector},
+    client::legacy::{
+        Client, Error,
+        connect::{Connected, capture_connection},
+    },
     rt::{TokioExecutor, TokioTimer},
 };
-use tokio::{task::JoinHandle, time::timeout};
-use url::Url;
+use rustls::{
+    ClientConfig, ConfigBuilder, WantsVerifier,
+    crypto::aws_lc_rs,
+    version::{TLS12, TLS13},
+};
+use tokio::{
+    task::JoinHandle,
+    time::{error::Elapsed, timeout},
+};
 
 use super::{
-    guard::{self, AllowedNetworks, Refusal},
-    resolve::{GuardedResolver, ResolutionError},
+    connect::{ConnectTimedOut, Connector, ResolutionError},
+    guard::{self, Allowed, Refusal},
+    network::{Network, SystemNetwork},
+    tap::Meter,
 };
 use crate::{
     delivery::outcome::{Answer, Outcome, parse_retry_after},
@@ -43,7 +63,26 @@ const BODY_WAIT: Duration = Duration::from_secs(2);
 /// Idle connections live shorter than the usual 60 s of servers and load balancers.
 const IDLE_FOR: Duration = Duration::from_secs(50);
 
-type Pool = Client<HttpsConnector<HttpConnector<GuardedResolver>>, Full<Bytes>>;
+/// Idle connections kept for one endpoint: as many as an invocation has attempts at once.
+const IDLE_PER_HOST_MAX: usize = 16;
+
+/// Most bytes of a response head.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Most headers of an HTTP/1 response.
+const HEADERS_MAX: usize = 256;
+
+/// What an HTTP/2 endpoint may send of one body before it is read, and of all together.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// What is kept of one request's body while an HTTP/2 endpoint does not take it.
+const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// Streams of an HTTP/2 connection that were reset, by us for a protocol error, and remembered.
+const RESET_STREAMS_MAX: usize = 64;
+
+type Pool = Client<Connector, Full<Bytes>>;
 type Built = http::Request<Full<Bytes>>;
 
 /// A client whose connections only go to addresses that the guard allows.
@@ -52,20 +91,43 @@ pub struct HttpClient {
     tls: Pool,
     /// For plain `http`, whose host names may only resolve into networks that a setting names.
     plain: Pool,
-    allowed: AllowedNetworks,
+    allowed: Allowed,
     clock: Arc<dyn Clock>,
 }
 
 impl HttpClient {
-    /// A client that may call the public internet and the networks named.
+    /// A client that may call what is allowed.
     ///
     /// # Errors
     ///
     /// The system's trusted certificates can't be read.
-    pub fn new(allowed: AllowedNetworks, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let tls = pool(GuardedResolver { allowed: allowed.clone(), public: true })?;
-        let plain = pool(GuardedResolver { allowed: allowed.clone(), public: false })?;
-        Ok(Self { tls, plain, allowed, clock })
+    pub fn new(allowed: Allowed, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        Self::on(Arc::new(SystemNetwork), allowed, clock)
+    }
+
+    /// The same on another network.
+    ///
+    /// # Errors
+    ///
+    /// The system's trusted certificates can't be read.
+    pub fn on(
+        network: Arc<dyn Network>,
+        allowed: Allowed,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
+        let tls = tls_versions()?.with_native_roots()?.with_no_client_auth();
+        Ok(Self::trusting(tls, network, allowed, clock))
+    }
+
+    fn trusting(
+        tls: ClientConfig,
+        network: Arc<dyn Network>,
+        allowed: Allowed,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
+        let plain = pool(Connector::http(on, networks.clone(), tls.clone()));
+        Self { tls: pool(Connector::https(network, networks, tls)), plain, allowed, clock }
     }
 
     /// The request, if the guard allows its URL.
@@ -76,19 +138,38 @@ impl HttpClient {
         headers: &[(&'static str, String)],
         attributes: &[(String, Secret)],
         body: Vec<u8>,
-    ) -> Result<Built, Refused> {
-        let url: Url = url.expose().parse().map_err(|_| Refused::NotAUrl)?;
-        guard::check_url(&url, &self.allowed)?;
-        let uri: Uri = url.as_str().parse().map_err(|_| Refused::NotAUrl)?;
+    ) -> Result<Built, Refusal> {
+        let uri = guard::check_url(url.expose(), &self.allowed)?;
         let mut request = http::Request::new(Full::new(Bytes::from(body)));
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
         *request.headers_mut() = header_map(headers, attributes);
         Ok(request)
     }
 
+    /// Sends a request: once more if the endpoint says that it has not begun with it.
     async fn send(&self, request: Built) -> Result<Response<Incoming>, Error> {
+        let again = request.clone();
+        match self.send_once(request).await {
+            Err(error) if is_untouched(&error) => self.send_once(again).await,
+            sent => sent,
+        }
+    }
+
+    async fn send_once(&self, mut request: Built) -> Result<Response<Incoming>, Error> {
         let pool = if request.uri().scheme_str() == Some("http") { &self.plain } else { &self.tls };
-        pool.request(request).await
+        let mut capture = capture_connection(&mut request);
+        let connected = async {
+            if let Some(connected) = &*capture.wait_for_connection_metadata().await {
+                meter(connected).inspect(|meter| meter.begin());
+            }
+            std::future::pending().await
+        };
+        // In this order, the exchange has begun before its answer can be read.
+        tokio::select! {
+            biased;
+            sent = pool.request(request) => sent,
+            never = connected => never,
+        }
     }
 
     async fn exchange_attempt(self, request: Built) -> Answer {
@@ -103,33 +184,42 @@ impl HttpClient {
                 tokio::spawn(timeout(BODY_WAIT, read(response.into_body(), BODY_BYTES_MAX)));
                 answer
             }
-            Err(error) => Answer::without_status(outcome_of(&error)),
+            Err(error) => answer_without_head(&error),
         }
     }
 }
 
-/// Why a request is not sent.
-#[derive(Debug, thiserror::Error)]
-enum Refused {
-    #[error("the endpoint's URL is not a URL")]
-    NotAUrl,
-    #[error(transparent)]
-    Guard(#[from] Refusal),
+/// TLS 1.2 and 1.3, with one implementation of cryptography in the whole program.
+fn tls_versions() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
+    ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(io::Error::other)
 }
 
-fn pool(resolver: GuardedResolver) -> io::Result<Pool> {
-    let mut connector = HttpConnector::new_with_resolver(resolver);
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    let connector = HttpsConnectorBuilder::new()
-        .with_native_roots()?
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(connector);
-    Ok(Client::builder(TokioExecutor::new())
+/// A pool whose connections are bounded. There are no HTTP/2 pings: an endpoint that answers late
+/// may be too busy to answer them, and the kernel notices the ones that are gone.
+fn pool(connector: Connector) -> Pool {
+    Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_FOR)
-        .build(connector))
+        .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+        .http1_max_buf_size(HEAD_BYTES_MAX)
+        .http1_max_headers(HEADERS_MAX)
+        .http2_max_header_list_size(HEAD_BYTES_MAX as u32)
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_max_send_buf_size(SEND_BUFFER_BYTES_MAX)
+        .http2_max_concurrent_reset_streams(RESET_STREAMS_MAX)
+        .http2_max_local_error_reset_streams(RESET_STREAMS_MAX)
+        .build(connector)
+}
+
+/// The meter of a connection.
+fn meter(connected: &Connected) -> Option<Arc<Meter>> {
+    let mut extras = http::Extensions::new();
+    connected.get_extras(&mut extras);
+    extras.remove()
 }
 
 /// Headers that can't be written are left out: the endpoint still gets its events.
@@ -160,23 +250,20 @@ impl EndpointClient for HttpClient {
             }
         };
         // On a task of its own, the exchange goes on after the wait for its response is over.
-        let mut exchange = tokio::spawn(self.clone().exchange_attempt(request));
+        // It is bounded by itself: nobody may be left to listen.
+        let exchange = timeout(LATE_RESPONSE_WAIT, self.clone().exchange_attempt(request));
+        let mut exchange = tokio::spawn(exchange);
         match timeout(RESPONSE_WAIT, &mut exchange).await {
-            Ok(answer) => Attempted::Answered(
-                answer.unwrap_or_else(|_| Answer::without_status(Outcome::Aborted)),
-            ),
+            Ok(Ok(Ok(answer))) => Attempted::Answered(answer),
+            Ok(_) => Attempted::Answered(Answer::without_status(Outcome::Aborted)),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
         }
     }
 }
 
 /// Waits for the rest of the three minutes.
-fn late(mut exchange: JoinHandle<Answer>) -> BoxFuture<'static, Option<Answer>> {
-    Box::pin(async move {
-        let answer = timeout(LATE_RESPONSE_WAIT - RESPONSE_WAIT, &mut exchange).await;
-        exchange.abort();
-        answer.ok()?.ok()
-    })
+fn late(exchange: JoinHandle<Result<Answer, Elapsed>>) -> BoxFuture<'static, Option<Answer>> {
+    Box::pin(async move { exchange.await.ok()?.ok() })
 }
 
 #[async_trait]
@@ -218,102 +305,48 @@ async fn read(mut body: Incoming, bytes_max: usize) -> Vec<u8> {
     bytes
 }
 
-/// Names what went wrong before a response head was there.
-fn outcome_of(error: &Error) -> Outcome {
+/// What an error means of which no response head came.
+fn answer_without_head(error: &Error) -> Answer {
     tracing::debug!(error = %chain(error), "no response from an endpoint");
+    // The status is known, only what follows it is more than we take.
+    let is_too_large = found::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
+    let status = error.connect_info().and_then(meter).and_then(|meter| meter.status());
+    match status.filter(|_| is_too_large) {
+        Some(status) => Answer::of_status(status, None),
+        None if found::<ResolutionError>(error).is_some() => {
+            Answer::without_status(Outcome::ResolutionError)
+        }
+        None if found::<ConnectTimedOut>(error).is_some() => {
+            Answer::without_status(Outcome::TimedOut)
+        }
+        None => Answer::without_status(Outcome::SocketError),
+    }
+}
+
+/// Whether the endpoint says that it has not begun with the request: it refused the stream, or named
+/// an older one as its last. Requests that were never written are sent again by the pool itself.
+/// Source: RFC 9113, section 8.7.
+fn is_untouched(error: &Error) -> bool {
+    found::<h2::Error>(error).is_some_and(|error| {
+        let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (is_refused || error.is_go_away())
+    })
+}
+
+/// An error of this type in the chain.
+fn found<E: std::error::Error + 'static>(error: &Error) -> Option<&E> {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {
-        if error.downcast_ref::<ResolutionError>().is_some() {
-            return Outcome::ResolutionError;
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
         }
         source = error.source();
     }
-    Outcome::SocketError
+    None
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
-    };
+mod tests;
 
-    use super::*;
-    use crate::system::SystemClock;
-
-    fn client() -> HttpClient {
-        let allowed = "127.0.0.0/8".parse().expect("a network");
-        HttpClient::new(allowed, Arc::new(SystemClock)).expect("trusted certificates")
-    }
-
-    /// Serves one connection with these bytes and gives back what was sent to it.
-    async fn serve_once(answer: &'static [u8]) -> (String, JoinHandle<String>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}/hook?code=s", listener.local_addr().expect("bound"));
-        let served = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.expect("a connection");
-            let mut received = vec![0; 4_096];
-            let length = stream.read(&mut received).await.expect("a request");
-            stream.write_all(answer).await.expect("still connected");
-            String::from_utf8_lossy(&received[..length]).into_owned()
-        });
-        (url, served)
-    }
-
-    async fn outcome(url: &str) -> Answer {
-        let headers = vec![("aeg-event-type", "Notification".to_owned())];
-        let attributes = vec![("X-Own".to_owned(), Secret::new("v"))];
-        let url = Secret::new(url);
-        let request = Request { url, headers, attributes, body: b"[]".to_vec() };
-        match client().attempt(request).await {
-            Attempted::Answered(answer) => answer,
-            Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_request_carries_what_event_grid_sends_and_no_accept() {
-        let (url, served) = serve_once(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
-        assert_eq!(outcome(&url).await.outcome, Outcome::Delivered);
-        let sent = served.await.expect("served").to_ascii_lowercase();
-        assert!(sent.starts_with("post /hook?code=s http/1.1\r\n"), "{sent}");
-        assert!(sent.contains("aeg-event-type: notification\r\n"), "{sent}");
-        assert!(sent.contains("x-own: v\r\n"), "{sent}");
-        assert!(sent.contains("content-length: 2\r\n"), "{sent}");
-        assert!(!sent.contains("accept"), "{sent}");
-        assert!(sent.ends_with("\r\n\r\n[]"), "{sent}");
-    }
-
-    #[tokio::test]
-    async fn answers_become_outcomes() {
-        let busy = b"HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n";
-        let moved = b"HTTP/1.1 302 Found\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n";
-        let none = Answer::without_status;
-        let table: [(&'static [u8], Answer); 4] = [
-            (busy, Answer::of_status(503, Some(Duration::from_secs(7)))),
-            (moved, Answer::of_status(302, None)),
-            (b"SSH-2.0-OpenSSH_9.2\r\n", none(Outcome::SocketError)),
-            (b"", none(Outcome::SocketError)),
-        ];
-        for (answer, want) in table {
-            let (url, _served) = serve_once(answer).await;
-            assert_eq!(outcome(&url).await, want, "{}", String::from_utf8_lossy(answer));
-        }
-    }
-
-    #[tokio::test]
-    async fn what_can_not_be_reached_has_an_outcome_too() {
-        let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let refused = format!("http://{}/", closed.local_addr().expect("bound"));
-        drop(closed);
-        let table = [
-            (refused.as_str(), Outcome::SocketError),
-            ("https://no-such-host.invalid/", Outcome::ResolutionError),
-            ("https://10.0.0.1/", Outcome::SocketError),
-            ("https://user:pw@example.com/", Outcome::SocketError),
-        ];
-        for (url, want) in table {
-            assert_eq!(outcome(url).await.outcome, want, "{url}");
-        }
-    }
-}
+#[cfg(test)]
+mod hostile;

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     delivery::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
     document::{self, Code, Object, Problem, Problems, name_of, shown, text},
-    endpoint::guard::AllowedNetworks,
+    endpoint::guard::Allowed,
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };
@@ -64,8 +64,8 @@ pub struct Context<'a> {
     pub existing: Option<&'a EventSubscription>,
     /// Now: an expiration before it is refused.
     pub now: Timestamp,
-    /// Networks whose addresses an endpoint may have besides public ones.
-    pub allowed: &'a AllowedNetworks,
+    /// The networks and ports that an endpoint may have.
+    pub allowed: &'a Allowed,
 }
 
 /// What an event subscription has that no document gives it.

@@ -36,7 +36,7 @@ fn topic(kind: Kind) -> Topic {
 }
 
 fn read_for(kind: Kind, document: &Value) -> Result<Settings, Problems> {
-    let allowed = AllowedNetworks::default();
+    let allowed = Allowed::default();
     read(document, &Context { topic: &topic(kind), existing: None, now: NOW, allowed: &allowed })
 }
 
@@ -325,7 +325,7 @@ fn conversion_table() {
     ];
     for (input_schema, default, allowed) in inputs {
         let topic = Topic { input_schema, ..topic(Kind::Custom) };
-        let networks = AllowedNetworks::default();
+        let networks = Allowed::default();
         let context = Context { topic: &topic, existing: None, now: NOW, allowed: &networks };
         let read = |schema: Value| read(&with("eventDeliverySchema", schema), &context);
         assert_eq!(read(Value::Null).expect("valid").delivery_schema, default, "{input_schema:?}");
@@ -745,7 +745,7 @@ fn what_is_read_can_be_written_back() {
             let topic = topic(kind);
             let written = write(&existing, topic.delivery_profile);
             assert!(!written.to_string().contains("hush"), "{written}");
-            let allowed = AllowedNetworks::default();
+            let allowed = Allowed::default();
             let context =
                 Context { topic: &topic, existing: Some(&existing), now: NOW, allowed: &allowed };
             let again = read(&written, &context).expect("what a read answers can be written back");
@@ -774,7 +774,7 @@ fn another_base_url_keeps_nothing() {
     let settings =
         read_for(Kind::Custom, &url("https://example.com/hook?code=hush")).expect("valid");
     let existing = stored(settings.clone());
-    let (topic, allowed) = (topic(Kind::Custom), AllowedNetworks::default());
+    let (topic, allowed) = (topic(Kind::Custom), Allowed::default());
     let context = Context { topic: &topic, existing: Some(&existing), now: NOW, allowed: &allowed };
     let moved = webhook(json!({"endpointBaseUrl": "https://elsewhere.example/hook"}));
     let problems = read(&moved, &context).expect_err("refused");
@@ -948,7 +948,7 @@ fn namespace_topics_take_the_form_of_their_documents() {
 fn patched(kind: Kind, existing: &Value, patch: &Value) -> Result<Settings, Problems> {
     let topic = topic(kind);
     let existing = stored(read_for(kind, existing).expect("valid"));
-    let allowed = AllowedNetworks::default();
+    let allowed = Allowed::default();
     // Its expiration has passed meanwhile.
     let now = NOW + std::time::Duration::from_secs(3_600);
     let context = Context { topic: &topic, existing: Some(&existing), now, allowed: &allowed };

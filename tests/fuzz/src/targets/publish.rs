@@ -7,6 +7,7 @@ use gridpost::{
         Attempts, Delivery, dead_letter::Ended, outcome::Outcome, policy::RetryPolicy,
         probation::ProbationPolicy, profile::ProfileName, queue_text, request, retry::EndReason,
     },
+    endpoint::guard::Allowed,
     event::{ParsedEvent, custom::Stamps},
     publish::{
         self,
@@ -132,7 +133,7 @@ fn subscription(
         "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": "https://example.com/"}},
         "eventDeliverySchema": schema,
     }});
-    let allowed = "127.0.0.0/8".parse().expect("a network");
+    let allowed = Allowed::default();
     let context = resource::Context { topic, existing: None, now: NOW, allowed: &allowed };
     let settings = resource::read(&document, &context).expect("a valid document");
     let key = gridpost::subscription::SubscriptionKey {

@@ -168,7 +168,7 @@ fn secrets_are_kept_and_never_written() {
     let secret = existing.signing.clone().expect("made").secret.expose().to_owned();
     let written = write(&existing, topic(Kind::Custom).delivery_profile);
     assert!(!written.to_string().contains("hush") && !written.to_string().contains(&secret));
-    let (topic, allowed) = (topic(Kind::Custom), AllowedNetworks::default());
+    let (topic, allowed) = (topic(Kind::Custom), Allowed::default());
     let context = Context { topic: &topic, existing: Some(&existing), now: NOW, allowed: &allowed };
     let mut again = read(&written, &context).expect("what a read answers can be written back");
     again.make_secret(|| panic!("there is one"));

@@ -1,0 +1,159 @@
+//! What may be read from one connection, and what its answer began with.
+//!
+//! The HTTP client bounds heads and bodies, but not what may come before a head: an endpoint could
+//! send interim responses (1xx) or HTTP/2 pings for as long as it is listened to. So each exchange
+//! brings a budget of bytes to its connection; one that has used it up is cut.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::connect::Socket;
+
+/// What one exchange may read: a head and a body at their limits take half of it.
+pub(super) const EXCHANGE_BYTES_MAX: usize = 256 * 1024;
+
+/// What a connection may bring before its first exchange: on HTTP/2, the endpoint's settings.
+const UNASKED_BYTES_MAX: usize = 32 * 1024;
+
+/// What exchanges may leave unused to those after them, which on HTTP/2 are many at once.
+const SAVED_BYTES_MAX: usize = 16 * EXCHANGE_BYTES_MAX;
+
+/// `HTTP/1.1 200`, of which the status is read.
+const STATUS_LINE_BYTES: usize = 12;
+
+/// One connection's budget, and the status that it answered with.
+#[derive(Debug)]
+pub(super) struct Meter {
+    left_bytes: AtomicUsize,
+    exchanges: AtomicUsize,
+    status: AtomicU16,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            left_bytes: AtomicUsize::new(UNASKED_BYTES_MAX),
+            exchanges: AtomicUsize::new(0),
+            status: AtomicU16::new(0),
+        }
+    }
+}
+
+impl Meter {
+    /// Begins an exchange.
+    pub(super) fn begin(&self) {
+        self.exchanges.fetch_add(1, Ordering::Relaxed);
+        self.status.store(0, Ordering::Relaxed);
+        let more = |left: usize| Some((left + EXCHANGE_BYTES_MAX).min(SAVED_BYTES_MAX));
+        let _ = self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
+    /// The final status that the exchange's HTTP/1 response began with, whatever followed it.
+    pub(super) fn status(&self) -> Option<u16> {
+        Some(self.status.load(Ordering::Relaxed)).filter(|status| *status >= 200)
+    }
+}
+
+/// A connection that is metered.
+pub(super) struct Tap {
+    inner: TokioIo<MaybeHttpsStream<TokioIo<Socket>>>,
+    meter: Arc<Meter>,
+    /// The first bytes of this exchange's response.
+    start: Vec<u8>,
+    exchange: usize,
+}
+
+impl Tap {
+    pub(super) fn new(inner: TokioIo<MaybeHttpsStream<TokioIo<Socket>>>) -> Self {
+        let start = Vec::with_capacity(STATUS_LINE_BYTES);
+        Self { inner, meter: Arc::default(), start, exchange: 0 }
+    }
+
+    /// Notes what was read; the status as soon as the line has shown it.
+    fn note(&mut self, read: &[u8]) -> io::Result<()> {
+        let left = self.meter.left_bytes.load(Ordering::Relaxed);
+        let Some(left) = left.checked_sub(read.len()) else {
+            return Err(io::Error::other("the endpoint sends more than an answer may have"));
+        };
+        self.meter.left_bytes.store(left, Ordering::Relaxed);
+        let exchange = self.meter.exchanges.load(Ordering::Relaxed);
+        if self.exchange != exchange {
+            self.exchange = exchange;
+            self.start.clear();
+        }
+        let missing = STATUS_LINE_BYTES - self.start.len();
+        if missing > 0 {
+            self.start.extend_from_slice(&read[..missing.min(read.len())]);
+            self.meter.status.store(status_of(&self.start).unwrap_or(0), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// The status of an HTTP/1 status line.
+fn status_of(line: &[u8]) -> Option<u16> {
+    let rest = line.strip_prefix(b"HTTP/1.1 ").or_else(|| line.strip_prefix(b"HTTP/1.0 "))?;
+    std::str::from_utf8(rest).ok().filter(|digits| digits.len() == 3)?.parse().ok()
+}
+
+impl Connection for Tap {
+    fn connected(&self) -> Connected {
+        self.inner.inner().connected().extra(Arc::clone(&self.meter))
+    }
+}
+
+impl AsyncRead for Tap {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        Poll::Ready(self.note(&buffer.filled()[before..]))
+    }
+}
+
+impl AsyncWrite for Tap {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
