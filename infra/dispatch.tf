@@ -23,6 +23,7 @@ module "dispatch" {
     GRIDPOST_CONFIG_CACHE_MS           = tostring(var.config_cache_ms)
     GRIDPOST_DEAD_LETTER_DELAY_SECONDS = tostring(var.dead_letter_delay_seconds)
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
+    GRIDPOST_ENDPOINT_ALLOWED_PORTS    = join(",", var.endpoint_allowed_ports)
     GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = tostring(var.retry_in_flight_limit)
     GRIDPOST_PROBATION_SECONDS         = jsonencode(var.probation_seconds)
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin

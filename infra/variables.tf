@@ -294,6 +294,26 @@ variable "endpoint_allowed_networks" {
   }
 }
 
+variable "endpoint_allowed_ports" {
+  description = "Ports that endpoints may have, each a port (1 to 65535) or a range such as 1024-65535; at most 20. The default leaves out those below 1024 that have protocols of their own, such as mail and remote shells."
+  type        = list(string)
+  default     = ["80", "443", "1024-65535"]
+  nullable    = false
+
+  validation {
+    condition = (
+      length(var.endpoint_allowed_ports) >= 1 && length(var.endpoint_allowed_ports) <= 20
+      && alltrue([
+        for ports in var.endpoint_allowed_ports :
+        can(regex("^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$", ports))
+        && alltrue([for port in split("-", ports) : try(tonumber(port), 65536) <= 65535])
+        && try(tonumber(split("-", ports)[0]) <= tonumber(reverse(split("-", ports))[0]), false)
+      ])
+    )
+    error_message = "endpoint_allowed_ports must be 1 to 20 ports (1 to 65535) or ranges such as 1024-65535, got ${jsonencode(var.endpoint_allowed_ports)}."
+  }
+}
+
 variable "validation_origin" {
   description = "Host name by which endpoints are asked for consent to CloudEvents (WebHook-Request-Origin), and that requests carry. The default is the only one that the trigger of Azure Functions answers."
   type        = string

@@ -127,6 +127,7 @@ run "refuses_what_has_another_form" {
     aws_endpoint_url          = "http://127.0.0.1:4566/"
     dead_letter_bucket_arns   = ["arn:aws:s3:::mine/*"]
     endpoint_allowed_networks = ["10.0.0.1"]
+    endpoint_allowed_ports    = ["443", "https"]
     functions_dir             = "tests/functions/"
     name_prefix               = "Grid_Post"
     publish_jwt_audience      = [""]
@@ -136,9 +137,40 @@ run "refuses_what_has_another_form" {
   }
 
   expect_failures = [
-    var.alarm_topic_arns, var.aws_endpoint_url, var.dead_letter_bucket_arns, var.endpoint_allowed_networks, var.functions_dir,
-    var.name_prefix, var.publish_jwt_audience, var.publish_jwt_issuer, var.region, var.validation_origin,
+    var.alarm_topic_arns, var.aws_endpoint_url, var.dead_letter_bucket_arns, var.endpoint_allowed_networks,
+    var.endpoint_allowed_ports, var.functions_dir, var.name_prefix, var.publish_jwt_audience, var.publish_jwt_issuer, var.region,
+    var.validation_origin,
   ]
+}
+
+run "refuses_a_port_above_the_last" {
+  command = plan
+
+  variables {
+    endpoint_allowed_ports = ["443", "1024-65536"]
+  }
+
+  expect_failures = [var.endpoint_allowed_ports]
+}
+
+run "refuses_a_range_of_ports_that_runs_backwards" {
+  command = plan
+
+  variables {
+    endpoint_allowed_ports = ["9000-8000"]
+  }
+
+  expect_failures = [var.endpoint_allowed_ports]
+}
+
+run "refuses_no_port_at_all" {
+  command = plan
+
+  variables {
+    endpoint_allowed_ports = []
+  }
+
+  expect_failures = [var.endpoint_allowed_ports]
 }
 
 run "refuses_a_prefix_that_ends_in_a_hyphen_and_a_sixth_alarm_topic" {
@@ -217,6 +249,7 @@ run "takes_both_ends_of_each_range" {
     retry_queue_count           = 32
     log_level                   = "warn,gridpost::delivery=trace"
     endpoint_allowed_networks   = ["10.0.0.0/8", "fd00::/8"]
+    endpoint_allowed_ports      = ["1", "65535", "1-65535"]
     validation_origin           = "events.example.com"
   }
 

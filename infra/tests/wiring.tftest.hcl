@@ -291,6 +291,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_CONFIG_CACHE_MS           = "2000"
       GRIDPOST_DEAD_LETTER_DELAY_SECONDS = "300"
       GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
+      GRIDPOST_ENDPOINT_ALLOWED_PORTS    = "80,443,1024-65535"
       GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = "60000"
       GRIDPOST_PROBATION_SECONDS         = "{}"
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
@@ -317,6 +318,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_STATE_TABLE               = "gridpost-state"
       GRIDPOST_CONFIG_CACHE_MS           = "2000"
       GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
+      GRIDPOST_ENDPOINT_ALLOWED_PORTS    = "80,443,1024-65535"
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
       GRIDPOST_PUBLISH_URL               = "https://publish1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_URL                = "https://manage1.execute-api.eu-central-1.amazonaws.com"
@@ -342,6 +344,7 @@ run "settings_reach_the_functions" {
     dead_letter_delay_seconds   = 5
     dead_letter_give_up_seconds = 600
     endpoint_allowed_networks   = ["127.0.0.0/8", "::1/128"]
+    endpoint_allowed_ports      = ["443", "8443-8450"]
     log_level                   = "warn,gridpost=debug"
     probation_seconds           = { Busy = 1, NotFound = 2 }
     queue_message_bytes_max     = 131072
@@ -356,11 +359,13 @@ run "settings_reach_the_functions" {
       && module.ingest.environment["GRIDPOST_LOG"] == "warn,gridpost=debug"
       && module.dispatch.environment["GRIDPOST_DEAD_LETTER_DELAY_SECONDS"] == "5"
       && module.dispatch.environment["GRIDPOST_ENDPOINT_ALLOWED_NETWORKS"] == "127.0.0.0/8,::1/128"
+      && module.dispatch.environment["GRIDPOST_ENDPOINT_ALLOWED_PORTS"] == "443,8443-8450"
       && module.dispatch.environment["GRIDPOST_PROBATION_SECONDS"] == "{\"Busy\":1,\"NotFound\":2}"
       && module.dispatch.environment["GRIDPOST_RETRY_IN_FLIGHT_LIMIT"] == "0"
       && module.dispatch.environment["GRIDPOST_VALIDATION_ORIGIN"] == "events.example.com"
       && module.dead_letter.environment["GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS"] == "600"
       && module.manage.environment["GRIDPOST_ENDPOINT_ALLOWED_NETWORKS"] == "127.0.0.0/8,::1/128"
+      && module.manage.environment["GRIDPOST_ENDPOINT_ALLOWED_PORTS"] == "443,8443-8450"
     )
     error_message = "a setting does not reach its function: ${jsonencode([module.ingest.environment, module.dispatch.environment, module.dead_letter.environment])}"
   }
