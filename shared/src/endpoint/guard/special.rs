@@ -10,10 +10,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => match carried_v4(address) {
-            Some(Carried::Whole(inner)) => is_public_v4(inner),
-            Some(Carried::Behind(inner)) => is_public_v6(address) && is_public_v4(inner),
-            None => is_public_v6(address),
+        IpAddr::V6(address) => match translated_v4(address) {
+            // The packets go to the IPv4 address: only it counts.
+            Some(inner) => is_public_v4(inner),
+            // They go through a network of IPv6 first: every address counts.
+            None => {
+                let mut inner = tunnelled_v4(address).into_iter().flatten();
+                is_public_v6(address) && inner.all(is_public_v4)
+            }
         },
     }
 }
@@ -37,32 +41,40 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// An IPv4 address inside an IPv6 address.
-enum Carried {
-    /// The packets go to the IPv4 address: only it counts.
-    Whole(Ipv4Addr),
-    /// The packets go through a network of IPv6 first: both count.
-    Behind(Ipv4Addr),
+fn v4(high: u16, low: u16) -> Ipv4Addr {
+    Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low))
 }
 
-fn carried_v4(address: Ipv6Addr) -> Option<Carried> {
-    let s = address.segments();
-    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
-    match s {
+/// The IPv4 address that an IPv6 address is another spelling of.
+fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.segments() {
         // Unspecified and loopback, which look like compatible addresses.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
         // Compatible (RFC 4291, 2.5.5.1) and mapped (2.5.5.2).
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => Some(Carried::Whole(v4(high, low))),
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => Some(v4(high, low)),
         // Translated (RFC 2765, 2.1).
-        [0, 0, 0, 0, 0xffff, 0, high, low] => Some(Carried::Whole(v4(high, low))),
+        [0, 0, 0, 0, 0xffff, 0, high, low] => Some(v4(high, low)),
         // NAT64 (RFC 6052, 2.1). Its local-use prefix 64:ff9b:1::/48 (RFC 8215) is never public.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(Carried::Whole(v4(high, low))),
-        // 6to4 (RFC 3056, 2).
-        [0x2002, high, low, ..] => Some(Carried::Whole(v4(high, low))),
-        // ISATAP (RFC 5214, 6.1), of a universal or local interface.
-        [_, _, _, _, 0 | 0x0200, 0x5efe, high, low] => Some(Carried::Behind(v4(high, low))),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
         _ => None,
     }
+}
+
+/// The IPv4 addresses to which an IPv6 address may be carried on. It may name two: its network by
+/// 6to4, its interface by ISATAP.
+fn tunnelled_v4(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
+    let segments = address.segments();
+    let by_network = match segments {
+        // 6to4 (RFC 3056, 2).
+        [0x2002, high, low, ..] => Some(v4(high, low)),
+        _ => None,
+    };
+    let by_interface = match segments {
+        // ISATAP (RFC 5214, 6.1), of a universal or local interface.
+        [_, _, _, _, 0 | 0x0200, 0x5efe, high, low] => Some(v4(high, low)),
+        _ => None,
+    };
+    [by_network, by_interface]
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
