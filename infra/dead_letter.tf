@@ -1,4 +1,5 @@
-# dead-letter: gathers ended deliveries into objects. It may write objects, not read, list or delete them.
+# dead-letter: gathers ended deliveries into objects. It may write dead letters, not read, list or
+# delete them.
 
 module "dead_letter" {
   source = "./modules/function"
@@ -16,11 +17,12 @@ module "dead_letter" {
     GRIDPOST_CONFIG_TABLE                = local.config_table_name
     GRIDPOST_DEAD_LETTER_QUEUE_URL       = local.dead_letter_queue_url
     GRIDPOST_POISON_QUEUE_URL            = local.poison_queue_url
+    GRIDPOST_PAYLOAD_BUCKET              = local.payload_bucket_name
     GRIDPOST_CONFIG_CACHE_MS             = tostring(var.config_cache_ms)
     GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS = tostring(var.dead_letter_give_up_seconds)
   })
 
-  statements = [
+  statements = concat([
     {
       sid = "ConsumeAndHideDeadLetters"
       actions = [
@@ -43,7 +45,7 @@ module "dead_letter" {
       actions   = ["s3:PutObject"]
       resources = [for arn in concat([local.dead_letter_bucket_arn], var.dead_letter_bucket_arns) : "${arn}/*"]
     },
-  ]
+  ], local.payload_read_statements)
 }
 
 resource "aws_lambda_event_source_mapping" "dead_letter" {

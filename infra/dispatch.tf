@@ -1,5 +1,6 @@
 # dispatch: attempts deliveries and carries out what follows. The one function that calls endpoints of strangers, so its role is
-# worth as little as can be: its own queues and items, no way to the bucket, no way to change configuration.
+# worth as little as can be: its own queues, items and payloads, no way to the dead letters, no way to change
+# configuration.
 
 module "dispatch" {
   source = "./modules/function"
@@ -20,6 +21,7 @@ module "dispatch" {
     GRIDPOST_RETRY_QUEUE_URLS          = join(",", local.retry_queue_urls)
     GRIDPOST_DEAD_LETTER_QUEUE_URL     = local.dead_letter_queue_url
     GRIDPOST_POISON_QUEUE_URL          = local.poison_queue_url
+    GRIDPOST_PAYLOAD_BUCKET            = local.payload_bucket_name
     GRIDPOST_CONFIG_CACHE_MS           = tostring(var.config_cache_ms)
     GRIDPOST_DEAD_LETTER_DELAY_SECONDS = tostring(var.dead_letter_delay_seconds)
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
@@ -29,7 +31,7 @@ module "dispatch" {
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
   })
 
-  statements = [
+  statements = concat([
     {
       sid = "ConsumeAndHideDeliveries"
       actions = [
@@ -52,7 +54,7 @@ module "dispatch" {
       actions   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
-  ]
+  ], local.payload_read_statements)
 }
 
 # Two limits of concurrency, so that retries of failing endpoints never take the place of first attempts.

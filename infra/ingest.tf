@@ -1,4 +1,5 @@
-# ingest: authenticates, validates, matches, packs and enqueues what publishers send. Reads configuration, writes one queue.
+# ingest: authenticates, validates, matches, packs and enqueues what publishers send. Reads configuration, writes one queue, and
+# one bucket for what is too large for a message.
 
 module "ingest" {
   source = "./modules/function"
@@ -15,6 +16,7 @@ module "ingest" {
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE            = local.config_table_name
     GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url
+    GRIDPOST_PAYLOAD_BUCKET          = local.payload_bucket_name
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
     GRIDPOST_CONFIG_CACHE_MS         = tostring(var.config_cache_ms)
     GRIDPOST_PUBLISH_AUTHORIZATION   = var.publish_authorization
@@ -30,6 +32,11 @@ module "ingest" {
       sid       = "EnqueueDeliveries"
       actions   = ["sqs:SendMessage"]
       resources = [local.dispatch_queue_arn]
+    },
+    {
+      sid       = "StorePayloads"
+      actions   = ["s3:PutObject"]
+      resources = ["${local.payload_bucket_arn}/deliveries/*"]
     },
   ]
 }

@@ -37,4 +37,20 @@ locals {
   # Bucket names are global: account and region make this one ours. 63 characters at most, so name_prefix has at most 20.
   dead_letter_bucket_name = "${var.name_prefix}-dead-letters-${local.account_id}-${var.region}"
   dead_letter_bucket_arn  = "arn:${local.partition}:s3:::${local.dead_letter_bucket_name}"
+  payload_bucket_name     = "${var.name_prefix}-payloads-${local.account_id}-${var.region}"
+  payload_bucket_arn      = "arn:${local.partition}:s3:::${local.payload_bucket_name}"
+
+  # Without the right to list, S3 answers 403 for an object that is not there, which is no proof that it is gone.
+  payload_read_statements = [
+    {
+      sid       = "TakeAndReleasePayloads"
+      actions   = ["s3:GetObject", "s3:PutObject"]
+      resources = ["${local.payload_bucket_arn}/deliveries/*"]
+    },
+    {
+      sid       = "SeeThatPayloadsAreGone"
+      actions   = ["s3:ListBucket"]
+      resources = [local.payload_bucket_arn]
+    },
+  ]
 }

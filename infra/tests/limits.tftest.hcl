@@ -87,6 +87,29 @@ run "defaults" {
 
   assert {
     condition = (
+      aws_s3_bucket.payloads.bucket == "gridpost-payloads-123456789012-eu-central-1"
+      && aws_s3_bucket.payloads.force_destroy == false
+      && aws_s3_bucket_public_access_block.payloads.block_public_acls
+      && aws_s3_bucket_public_access_block.payloads.block_public_policy
+      && aws_s3_bucket_public_access_block.payloads.ignore_public_acls
+      && aws_s3_bucket_public_access_block.payloads.restrict_public_buckets
+      && aws_s3_bucket_ownership_controls.payloads.rule[0].object_ownership == "BucketOwnerEnforced"
+      && one(one(aws_s3_bucket_server_side_encryption_configuration.payloads.rule).apply_server_side_encryption_by_default).sse_algorithm == "AES256"
+    )
+    error_message = "the payload bucket is open, unprotected or not encrypted"
+  }
+
+  # Time-to-live of 7 days at most, and 14 days in the dead-letter queue.
+  assert {
+    condition = (
+      aws_s3_bucket_lifecycle_configuration.payloads.rule[0].status == "Enabled"
+      && one(aws_s3_bucket_lifecycle_configuration.payloads.rule[0].expiration).days > 21
+    )
+    error_message = "payloads are removed while a delivery may still need them, or never"
+  }
+
+  assert {
+    condition = (
       aws_apigatewayv2_stage.publish.name == "$default" && aws_apigatewayv2_stage.publish.auto_deploy
       && aws_apigatewayv2_stage.publish.default_route_settings[0].throttling_rate_limit == 5000
       && aws_apigatewayv2_stage.publish.default_route_settings[0].throttling_burst_limit == 2500
@@ -178,6 +201,7 @@ run "unprotected_data_can_be_destroyed" {
   assert {
     condition = (
       aws_s3_bucket.dead_letters.force_destroy
+      && aws_s3_bucket.payloads.force_destroy
       && !aws_dynamodb_table.config.deletion_protection_enabled
       && !aws_dynamodb_table.state.deletion_protection_enabled
     )

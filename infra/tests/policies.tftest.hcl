@@ -10,7 +10,7 @@ variables {
   retry_queue_count = 2
 }
 
-run "ingest_reads_configuration_and_writes_one_queue" {
+run "ingest_reads_configuration_and_writes_one_queue_and_payloads" {
   command = plan
 
   assert {
@@ -28,6 +28,11 @@ run "ingest_reads_configuration_and_writes_one_queue" {
           Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch"]
         },
         {
+          Sid      = "StorePayloads", Effect = "Allow"
+          Action   = ["s3:PutObject"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*"]
+        },
+        {
           Sid      = "WriteOwnLogs", Effect = "Allow"
           Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
           Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest:*"]
@@ -38,7 +43,7 @@ run "ingest_reads_configuration_and_writes_one_queue" {
   }
 }
 
-run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_bucket_or_configuration_writes" {
+run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_configuration_writes" {
   command = plan
 
   assert {
@@ -75,6 +80,16 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_bucket_or_configurati
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
+          Sid      = "TakeAndReleasePayloads", Effect = "Allow"
+          Action   = ["s3:GetObject", "s3:PutObject"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*"]
+        },
+        {
+          Sid      = "SeeThatPayloadsAreGone", Effect = "Allow"
+          Action   = ["s3:ListBucket"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1"]
+        },
+        {
           Sid      = "WriteOwnLogs", Effect = "Allow"
           Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
           Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dispatch:*"]
@@ -85,7 +100,7 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_bucket_or_configurati
   }
 }
 
-run "dead_letter_writes_objects_and_nothing_else_of_s3" {
+run "dead_letter_writes_dead_letters_and_takes_payloads" {
   command = plan
 
   variables {
@@ -121,6 +136,16 @@ run "dead_letter_writes_objects_and_nothing_else_of_s3" {
             "arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1/*",
             "arn:aws:s3:::other.bucket/*",
           ]
+        },
+        {
+          Sid      = "TakeAndReleasePayloads", Effect = "Allow"
+          Action   = ["s3:GetObject", "s3:PutObject"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*"]
+        },
+        {
+          Sid      = "SeeThatPayloadsAreGone", Effect = "Allow"
+          Action   = ["s3:ListBucket"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1"]
         },
         {
           Sid      = "WriteOwnLogs", Effect = "Allow"
@@ -218,7 +243,7 @@ run "the_scheduler_may_invoke_wake_alone_and_only_for_this_account" {
   }
 }
 
-run "queues_and_bucket_refuse_plain_http" {
+run "queues_and_buckets_refuse_plain_http" {
   command = plan
 
   assert {
@@ -246,6 +271,18 @@ run "queues_and_bucket_refuse_plain_http" {
       Condition = { Bool = { "aws:SecureTransport" = "false" } }
     }]
     error_message = "the bucket's policy is ${aws_s3_bucket_policy.dead_letters.policy}"
+  }
+
+  assert {
+    condition = jsondecode(aws_s3_bucket_policy.payloads.policy).Statement == [{
+      Sid = "DenyPlainHttp", Effect = "Deny", Principal = "*", Action = "s3:*"
+      Resource = [
+        "arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1",
+        "arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/*",
+      ]
+      Condition = { Bool = { "aws:SecureTransport" = "false" } }
+    }]
+    error_message = "the payload bucket's policy is ${aws_s3_bucket_policy.payloads.policy}"
   }
 }
 

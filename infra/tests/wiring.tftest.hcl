@@ -272,6 +272,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_LOG                     = "info"
       GRIDPOST_CONFIG_TABLE            = "gridpost-config"
       GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
+      GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
       GRIDPOST_PUBLISH_AUTHORIZATION   = "KEYS"
       GRIDPOST_CONFIG_CACHE_MS         = "2000"
@@ -288,6 +289,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
       GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_POISON_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
+      GRIDPOST_PAYLOAD_BUCKET            = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_CONFIG_CACHE_MS           = "2000"
       GRIDPOST_DEAD_LETTER_DELAY_SECONDS = "300"
       GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
@@ -305,6 +307,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_CONFIG_TABLE                = "gridpost-config"
       GRIDPOST_DEAD_LETTER_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_POISON_QUEUE_URL            = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
+      GRIDPOST_PAYLOAD_BUCKET              = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_CONFIG_CACHE_MS             = "2000"
       GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS = "14400"
     })

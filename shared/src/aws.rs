@@ -2,6 +2,7 @@
 
 pub mod configuration;
 pub mod parking;
+pub mod payloads;
 pub mod s3;
 pub mod sqs;
 pub mod state;

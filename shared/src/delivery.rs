@@ -4,9 +4,10 @@
 //! functions over plain data: [`outcome`] names what an attempt met, [`profile`] and [`policy`] are
 //! the rules as tables, [`retry`] is the only chooser of retry or end, [`probation`] says whether
 //! the endpoint may be asked at all, [`batch`] joins what waits together, [`dead_letter`] is the
-//! record of what ended undelivered.
+//! record of what ended undelivered, [`claim`] keeps apart what is too large for a message.
 
 pub mod batch;
+pub mod claim;
 pub mod dead_letter;
 pub mod outcome;
 pub mod parking;
@@ -23,10 +24,15 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{subscription::SubscriptionKey, time::Timestamp};
+use claim::Claim;
 use outcome::Outcome;
 
-/// The version of the queue form that this code writes.
+/// The version of the queue form that carries its events.
 const VERSION: u8 = 1;
+
+/// The version of the queue form whose events lie in the payload bucket: a function that does not
+/// know of it must not take it for a delivery without events.
+const VERSION_CLAIMED: u8 = 2;
 
 /// One delivery, as it travels in an SQS message.
 ///
@@ -55,8 +61,15 @@ pub struct Delivery {
     /// CloudEvents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_version: String,
-    /// The events in the subscription's delivery schema, 1 to 5,000.
-    pub events: Vec<Box<RawValue>>,
+    /// The events in the subscription's delivery schema, 1 to 5,000; none where they are claimed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    events: Vec<Box<RawValue>>,
+    /// Says that the events lie in the payload bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claim: Option<Claim>,
+    /// The events from the payload bucket, once they are here. They never travel in a message.
+    #[serde(skip)]
+    claimed: Vec<Box<RawValue>>,
 }
 
 /// What is known of the attempts made so far.
@@ -105,7 +118,7 @@ pub enum DecodeError {
     #[error("the message is not a delivery")]
     NotADelivery(#[source] serde_json::Error),
     /// Written by a newer Gridpost.
-    #[error("the message has version {0}, this function reads version {VERSION} only")]
+    #[error("the message has version {0}, which this function does not read")]
     Version(u8),
 }
 
@@ -129,7 +142,42 @@ impl Delivery {
             attempts: Attempts::default(),
             data_version,
             events,
+            claim: None,
+            claimed: Vec::new(),
         }
+    }
+
+    /// The same delivery with its events left out of the queue form: they lie in the payload
+    /// bucket.
+    #[must_use]
+    pub fn into_claimed(mut self) -> Self {
+        if self.claim.is_none() {
+            self.v = VERSION_CLAIMED;
+            self.claim =
+                Some(Claim { events: u32::try_from(self.events.len()).unwrap_or(u32::MAX) });
+            self.claimed = std::mem::take(&mut self.events);
+        }
+        self
+    }
+
+    /// Whether its events lie in the payload bucket.
+    pub fn is_claimed(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    /// Takes the events from the payload bucket in hand.
+    pub fn claim(&mut self, events: Vec<Box<RawValue>>) {
+        self.claimed = events;
+    }
+
+    /// The events in hand: none where they still lie in the payload bucket.
+    pub fn events(&self) -> &[Box<RawValue>] {
+        if self.is_claimed() { &self.claimed } else { &self.events }
+    }
+
+    /// How many events it carries, in hand or not.
+    pub fn event_count(&self) -> usize {
+        self.claim.map_or(self.events.len(), |claim| claim.events as usize)
     }
 
     /// The same delivery, not to be attempted before `due`.
@@ -150,12 +198,15 @@ impl Delivery {
     /// [`DecodeError`] when the text is no delivery, or one of another version.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let delivery: Self = serde_json::from_str(text).map_err(DecodeError::NotADelivery)?;
-        if delivery.v == VERSION { Ok(delivery) } else { Err(DecodeError::Version(delivery.v)) }
+        match (delivery.v, delivery.claim) {
+            (VERSION, None) | (VERSION_CLAIMED, Some(_)) => Ok(delivery),
+            (v, _) => Err(DecodeError::Version(v)),
+        }
     }
 
-    /// The bytes of its events, without what stands between them.
+    /// The bytes of the events in hand, without what stands between them.
     pub fn events_bytes(&self) -> usize {
-        self.events.iter().map(|event| event.get().len()).sum()
+        self.events().iter().map(|event| event.get().len()).sum()
     }
 }
 
@@ -190,7 +241,23 @@ mod tests {
     fn events_travel_byte_for_byte() {
         let event = r#"{ "id" : "1",  "n": 1.50, "big": 123456789012345678901234567890 }"#;
         let read = Delivery::decode(&delivery(event).encode()).expect("a delivery");
-        assert_eq!(read.events[0].get(), event);
+        assert_eq!(read.events()[0].get(), event);
+    }
+
+    #[test]
+    fn claimed_events_do_not_travel() {
+        let claimed = delivery(r#"{"large":true}"#).into_claimed();
+        assert_eq!((claimed.events().len(), claimed.event_count()), (1, 1));
+        let text = claimed.encode();
+        assert!(!text.contains("large"), "{text}");
+        let mut read = Delivery::decode(&text).expect("a delivery");
+        assert!(read.is_claimed());
+        assert_eq!((read.events().len(), read.event_count()), (0, 1));
+        read.claim(claimed.events().to_vec());
+        assert_eq!(read.events()[0].get(), r#"{"large":true}"#);
+        assert_eq!(read.encode(), text);
+        let as_plain = text.replace("\"v\":2", "\"v\":1");
+        assert!(Delivery::decode(&as_plain).is_err(), "a version without claims");
     }
 
     #[test]

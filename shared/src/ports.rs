@@ -244,6 +244,16 @@ pub trait Bucket: Send + Sync {
     async fn put(&self, bucket: &str, key: &str, body: Vec<u8>) -> Result<(), BucketError>;
 }
 
+/// The payload bucket: events that are too large for a message, one object for each delivery.
+#[async_trait]
+pub trait Payloads: Send + Sync {
+    /// Stores an object, in the place of the one of that name.
+    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError>;
+
+    /// The object of that name, if there is one. Strongly consistent.
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError>;
+}
+
 /// One request to an endpoint.
 #[derive(Clone, Debug)]
 pub struct Request {

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
 use gridpost::{
-    delivery::dead_letter::{Ended, Folder},
+    delivery::{
+        claim::{self, Payload},
+        dead_letter::{Ended, Folder},
+    },
     ports::{BucketError, Outgoing, PortError, Queue},
     telemetry::{chain, metric},
     time::Timestamp,
@@ -40,6 +43,10 @@ pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     let mut folders: BTreeMap<Folder, Vec<(Record, Ended)>> = BTreeMap::new();
     for record in records {
         match serde_json::from_str::<Ended>(&record.body) {
+            Ok(ended) if ended.delivery.is_claimed() => {
+                // One after the other: a hundred of these would not fit the function's memory.
+                kept.extend(store_claimed(context, record, ended).await);
+            }
             Ok(ended) => folders.entry(ended.folder()).or_default().push((record, ended)),
             Err(error) => kept.extend(poison(context, record, &error).await),
         }
@@ -47,6 +54,51 @@ pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     let stored = folders.into_iter().map(|(folder, ended)| store(context, folder, ended));
     kept.extend(join_all(stored).await.into_iter().flatten());
     kept
+}
+
+/// Stores the dead letters of one delivery whose events lie in the payload bucket, and lets them go
+/// there; answers whether the record is kept.
+async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> Vec<String> {
+    let id = ended.delivery.id;
+    match take(context, &ended).await {
+        Ok(Some(Payload::Events(events))) => {
+            ended.delivery.claim(events);
+            let kept = store(context, ended.folder(), vec![(record, ended)]).await;
+            if kept.is_empty() {
+                release(context, id).await;
+            }
+            kept
+        }
+        // A second copy: the first one has been stored, or dropped and counted.
+        Ok(Some(Payload::Ended)) => Vec::new(),
+        Ok(None) => {
+            drop_events(context, &ended, "PayloadMissing");
+            Vec::new()
+        }
+        Err(error) => {
+            tracing::error!(delivery.id = %id, error = %chain(&error), "a payload could not be read");
+            let now = context.clock.now();
+            let kept = refused(context, (record, ended), now).await;
+            if kept.is_none() {
+                release(context, id).await;
+            }
+            kept.into_iter().collect()
+        }
+    }
+}
+
+async fn take(context: &Context, ended: &Ended) -> Result<Option<Payload>, PortError> {
+    let object = context.payloads.get(&claim::key(ended.delivery.id)).await?;
+    let payload = object.map(|object| claim::decode(&object)).transpose();
+    payload.map_err(|error| PortError::new("reading a payload", error))
+}
+
+/// Best effort: what stays is removed by the bucket's age limit.
+async fn release(context: &Context, delivery: Uuid) {
+    let released = context.payloads.put(&claim::key(delivery), claim::ENDED.to_vec()).await;
+    if let Err(error) = released {
+        tracing::warn!(delivery.id = %delivery, error = %chain(&error), "a payload was not released");
+    }
 }
 
 /// Stores one folder's dead letters as one object; answers which records are kept.
@@ -120,7 +172,7 @@ fn drop_events(context: &Context, ended: &Ended, reason: &str) {
         delivery.id = %ended.delivery.id,
         subscription = %ended.delivery.subscription,
         bucket = ended.destination.bucket,
-        events = ended.delivery.events.len(),
+        events = ended.delivery.event_count(),
         ended_by = %ended.reason,
         reason,
         "events dropped instead of dead-lettered",
@@ -137,7 +189,7 @@ fn count(
     let reason = reason.map_or_else(|| ended.reason.to_string(), str::to_owned);
     let name = ended.delivery.subscription.name.as_str();
     let dimensions = [(dimension, reason.as_str()), ("EventSubscriptionName", name)];
-    context.meter.count(metric, &dimensions, ended.delivery.events.len() as u64);
+    context.meter.count(metric, &dimensions, ended.delivery.event_count() as u64);
 }
 
 /// Moves a record that this code can't read to the poison queue; `Some` if that failed.

@@ -7,7 +7,7 @@ pub mod gather;
 
 use std::{sync::Arc, time::Duration};
 
-use gridpost::ports::{Bucket, Clock, Meter, QueueReceiver, QueueSender};
+use gridpost::ports::{Bucket, Clock, Meter, Payloads, QueueReceiver, QueueSender};
 
 /// What dead-letter needs of the world, made once for the life of the function.
 pub struct Context {
@@ -19,6 +19,8 @@ pub struct Context {
     pub receiver: Arc<dyn QueueReceiver>,
     /// Where objects are stored.
     pub bucket: Arc<dyn Bucket>,
+    /// Events that are too large for a message.
+    pub payloads: Arc<dyn Payloads>,
     /// Counts.
     pub meter: Arc<dyn Meter>,
     /// From when a delivery ended until it is dropped because its destination refuses. Event Grid:

@@ -6,6 +6,7 @@ use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent
 use gridpost::{
     aws::{
         Clients,
+        payloads::PayloadBucket,
         s3::S3Bucket,
         sqs::{QueueUrls, SqsQueues},
     },
@@ -32,6 +33,7 @@ async fn main() -> Result<(), Error> {
         sender: Arc::clone(&queues) as _,
         receiver: queues,
         bucket: Arc::new(S3Bucket::new(clients.s3())),
+        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
         meter: Arc::clone(&meter) as _,
         give_up_after: Duration::from_secs(give_up_s),
     };

@@ -81,7 +81,7 @@ fn requests(ready: Vec<Work>) -> Vec<Vec<Work>> {
 
 fn join(works: Vec<Work>) -> Vec<Vec<Work>> {
     let load = |work: &Work| Load {
-        events: work.delivery.events.len(),
+        events: work.delivery.event_count(),
         bytes: work.delivery.events_bytes(),
     };
     let loads: Vec<_> = works.iter().map(load).collect();

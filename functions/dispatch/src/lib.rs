@@ -3,12 +3,14 @@
 //! It consumes the dispatch queue (first attempts only) and the retry queues (everything later).
 //! The way of a record: [`handler`] decodes the batch, [`prepare`] finds out whether its delivery
 //! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
-//! [`health`] keeps what is known of endpoints, [`late`] hears responses that come after 30 s.
+//! [`health`] keeps what is known of endpoints, [`late`] hears responses that come after 30 s,
+//! [`payload`] fetches what was too large for a message.
 
 pub mod attempt;
 pub mod handler;
 pub mod health;
 pub mod late;
+pub mod payload;
 pub mod prepare;
 pub mod record;
 pub mod settle;
@@ -19,7 +21,7 @@ use gridpost::{
     configuration::ConfigurationCache,
     delivery::probation::Durations,
     ports::{
-        Clock, Configuration, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot,
+        Clock, Configuration, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads,
         QueueReceiver, QueueSender,
     },
 };
@@ -40,6 +42,8 @@ pub struct Context {
     pub states: Arc<dyn DeliveryStates>,
     /// Long waits above the in-flight limit.
     pub parking: Arc<dyn ParkingLot>,
+    /// Events that are too large for a message.
+    pub payloads: Arc<dyn Payloads>,
     /// Endpoints' health.
     pub healths: HealthBook,
     /// Topics and event subscriptions.

@@ -20,6 +20,7 @@ use gridpost::{
 
 use crate::{
     Context,
+    payload::{self, Found},
     record::{Fate, Record, Settled},
     settle,
 };
@@ -105,11 +106,17 @@ pub async fn prepare(context: &Context, record: Record) -> Result<Prepared, Port
         false => None,
     };
     let standing = state.as_ref().map(|state| state.standing);
-    if let Some(Standing::Delivered | Standing::Ended) = standing {
-        return Ok(Prepared::Settled(Fate::Delete));
+    match standing {
+        Some(Standing::Delivered) => {
+            // A late success had no message in hand.
+            payload::release(context, &delivery).await;
+            return Ok(Prepared::Settled(Fate::Delete));
+        }
+        Some(Standing::Ended) => return Ok(Prepared::Settled(Fate::Delete)),
+        _ => {}
     }
     let Some((topic, subscription)) = find_subscription(context, &delivery).await? else {
-        settle::drop_events(context, &delivery, EndReason::SubscriptionDeleted);
+        settle::drop_events(context, &delivery, EndReason::SubscriptionDeleted).await;
         return Ok(Prepared::Settled(Fate::Delete));
     };
     let mut work = Work { record, delivery, topic, subscription, revision: 0, probes: false };
@@ -196,7 +203,18 @@ async fn admit(context: &Context, mut work: Work) -> Result<Prepared, PortError>
             }
         }
         context.healths.note_admitted(&subscription, now);
-        return Ok(Prepared::Ready(Box::new(work)));
+        return take_payload(context, work).await;
+    }
+}
+
+async fn take_payload(context: &Context, mut work: Work) -> Result<Prepared, PortError> {
+    match payload::take(context, &mut work.delivery).await? {
+        Found::InHand => Ok(Prepared::Ready(Box::new(work))),
+        Found::Ended => Ok(Prepared::Settled(Fate::Delete)),
+        Found::Missing => {
+            settle::drop_events(context, &work.delivery, EndReason::PayloadMissing).await;
+            Ok(Prepared::Settled(Fate::Delete))
+        }
     }
 }
 

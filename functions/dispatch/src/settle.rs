@@ -22,14 +22,14 @@ use gridpost::{
 };
 
 use crate::{
-    Context,
+    Context, payload,
     prepare::Work,
     record::{Fate, Record, Settled},
 };
 
 /// Settles a delivered delivery. Where nothing had failed before, nothing is written.
 pub async fn delivered(context: &Context, work: Work) -> Settled {
-    let events = work.delivery.events.len() as u64;
+    let events = work.delivery.event_count() as u64;
     let name = [("EventSubscriptionName", work.subscription.key.name.as_str())];
     context.meter.count(metric::DELIVERY_SUCCESS_COUNT, &name, events);
     if work.revision > 0 {
@@ -39,6 +39,7 @@ pub async fn delivered(context: &Context, work: Work) -> Settled {
             tracing::warn!(delivery.id = %state.id, error = %chain(&error), "a success was not noted");
         }
     }
+    payload::release(context, &work.delivery).await;
     Ok(Fate::Delete)
 }
 
@@ -117,7 +118,7 @@ async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Tim
                 "ended undelivered, goes to its dead-letter destination",
             );
         }
-        None => drop_events(context, &work.delivery, reason),
+        None => drop_events(context, &work.delivery, reason).await,
     }
     // Best effort: without it a late copy of the message writes a second dead letter.
     let state = work.state(Standing::Ended);
@@ -135,21 +136,22 @@ fn mapping(work: &Work) -> Option<InputSchemaMapping> {
 }
 
 /// Counts and logs events that end without a dead letter.
-pub fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
+pub async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
     let text = reason.to_string();
     let dimensions =
         [("DropReason", text.as_str()), ("EventSubscriptionName", &delivery.subscription.name)];
-    context.meter.count(metric::DROPPED_EVENT_COUNT, &dimensions, delivery.events.len() as u64);
+    context.meter.count(metric::DROPPED_EVENT_COUNT, &dimensions, delivery.event_count() as u64);
     tracing::warn!(
         delivery.id = %delivery.id,
         subscription = %delivery.subscription,
-        events = delivery.events.len(),
+        events = delivery.event_count(),
         attempts = delivery.attempts.made,
         outcome = delivery.attempts.last_outcome.map(tracing::field::display),
         status = delivery.attempts.last_status,
         %reason,
         "events dropped",
     );
+    payload::release(context, delivery).await;
 }
 
 /// Lets a delivery wait for its next attempt. It may come back in the last second before `due`.
@@ -199,14 +201,12 @@ async fn park(context: &Context, work: &Work, due: Timestamp) -> Settled {
     let Queue::Retry(shard) = work.record.queue else {
         return Err(PortError::new("parking a delivery", "it is not in a retry queue"));
     };
-    let next = work.delivery.due_at(due);
-    let parked = Parked {
-        id: work.delivery.id,
-        due,
-        shard,
-        group: work.subscription.key.to_string(),
-        body: next.encode(),
-    };
+    let mut body = work.delivery.due_at(due).encode();
+    if body.len() > parking::BODY_BYTES_MAX {
+        body = payload::set_apart(context, work.delivery.due_at(due)).await?.encode();
+    }
+    let group = work.subscription.key.to_string();
+    let parked = Parked { id: work.delivery.id, due, shard, group, body };
     context.parking.park(&parked).await?;
     context.meter.count(metric::PARKED_COUNT, &[], 1);
     Ok(Fate::Delete)

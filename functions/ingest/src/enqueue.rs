@@ -1,9 +1,13 @@
 //! Puts the deliveries of one publish into the dispatch queue.
 
+use futures::future::join_all;
 use gridpost::{
-    ports::{Outgoing, PortError, Queue, QueueSender},
+    delivery::claim,
+    ports::{Outgoing, Payloads, PortError, Queue, QueueSender},
     publish::pack::{Packed, Parcel},
 };
+
+use crate::Context;
 
 /// Most deliveries that are sent at once: fifty batch requests of SQS.
 const WAVE_PARCELS_MAX: usize = 500;
@@ -18,8 +22,10 @@ const WAVE_BYTES_MAX: usize = 8 * 1_048_576;
 ///
 /// A delivery could not be sent, twice. Others have been sent then, and nothing takes them back:
 /// the publisher's retry makes them duplicates, which are allowed; losses are not.
-pub async fn enqueue(sender: &dyn QueueSender, packed: &Packed) -> Result<(), PortError> {
+pub async fn enqueue(context: &Context, packed: &Packed) -> Result<(), PortError> {
+    let (sender, payloads) = (&*context.sender, &*context.payloads);
     for wave in waves(&packed.parcels) {
+        store(payloads, packed, wave).await?;
         let failed = send(sender, packed, wave.iter().collect()).await;
         if let Some((_, error)) = failed.first() {
             let count = failed.len();
@@ -30,6 +36,27 @@ pub async fn enqueue(sender: &dyn QueueSender, packed: &Packed) -> Result<(), Po
         }
     }
     Ok(())
+}
+
+/// Stores the events that are too large for a message, before any message asks for them; each
+/// failed call is made once more.
+async fn store(
+    payloads: &dyn Payloads,
+    packed: &Packed,
+    parcels: &[Parcel],
+) -> Result<(), PortError> {
+    let stored = parcels.iter().filter(|parcel| parcel.claimed).map(|parcel| async move {
+        let object = claim::encode(packed.delivery(parcel).events());
+        let key = claim::key(parcel.id);
+        match payloads.put(&key, object.clone()).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "events were not stored, they are stored again");
+                payloads.put(&key, object).await
+            }
+        }
+    });
+    join_all(stored).await.into_iter().collect()
 }
 
 /// Sends parcels; answers those that may not have been sent.

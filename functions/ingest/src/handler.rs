@@ -47,8 +47,8 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let packed =
         pack(&matched.matches, &events, publish_time, context.queue_message_bytes_max, || {
             context.dice.id()
-        })?;
-    enqueue(&*context.sender, &packed).await.map_err(PublishError::Unavailable)?;
+        });
+    enqueue(context, &packed).await.map_err(PublishError::Unavailable)?;
     count(&*context.meter, &events, &matched);
     Ok(topic.kind)
 }

@@ -2,8 +2,9 @@
 //!
 //! The way of a request: [`gateway`] takes it out of API Gateway's event, [`route`] finds the
 //! topic's name, [`handler`] lets the core authenticate, read, match and pack, and [`enqueue`] puts
-//! the deliveries into the dispatch queue. It reads configuration and writes one queue, nothing
-//! else; the publisher gets 200 only when every delivery is in the queue.
+//! the deliveries into the dispatch queue. It reads configuration and writes one queue and, for
+//! what is too large for a message, one bucket; the publisher gets 200 only when every delivery is
+//! in the queue.
 
 pub mod enqueue;
 pub mod gateway;
@@ -14,7 +15,7 @@ use std::{str::FromStr, sync::Arc};
 
 use gridpost::{
     configuration::ConfigurationCache,
-    ports::{Clock, Configuration, Dice, Meter, QueueSender},
+    ports::{Clock, Configuration, Dice, Meter, Payloads, QueueSender},
 };
 
 use gateway::Authorizer;
@@ -57,6 +58,8 @@ pub struct Context {
     pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
     /// Puts deliveries into the dispatch queue.
     pub sender: Arc<dyn QueueSender>,
+    /// Keeps events that are too large for a queue message.
+    pub payloads: Arc<dyn Payloads>,
     /// Counts.
     pub meter: Arc<dyn Meter>,
     /// Who may publish.

@@ -6,6 +6,7 @@ use gridpost::{
     aws::{
         Clients,
         configuration::ConfigurationTable,
+        payloads::PayloadBucket,
         sqs::{QueueUrls, SqsQueues},
     },
     config::{self, configuration_kept_for},
@@ -47,6 +48,7 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         clock,
         dice: Arc::new(SystemDice),
         sender: Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?)),
+        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
         meter,
         authorization: config::parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", Authorization::Keys)?,
         queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,

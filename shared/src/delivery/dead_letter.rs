@@ -69,7 +69,7 @@ pub fn shown_attributes(
 impl Ended {
     /// The records of its events, as JSON texts. What the publisher wrote stays as it was written.
     pub fn records(&self) -> Vec<String> {
-        let events = self.delivery.events.iter().enumerate();
+        let events = self.delivery.events().iter().enumerate();
         events.map(|(index, event)| self.record(index, event.get())).collect()
     }
 

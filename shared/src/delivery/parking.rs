@@ -24,6 +24,10 @@ pub const LAST_SECOND: Duration = Duration::from_secs(1);
 /// Waits from this on are rounded up to whole seconds, which adds a tenth at most.
 const ROUNDED_UP_FROM: Duration = Duration::from_secs(10);
 
+/// The longest message that is parked as it is, in bytes: an item of DynamoDB has at most 400 KB.
+/// The events of a longer one go to the payload bucket.
+pub const BODY_BYTES_MAX: usize = 300 * 1_024;
+
 /// A parked delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -83,7 +83,7 @@ fn content_type(schema: DeliverySchema, array: bool) -> &'static str {
 
 /// The events as they are, joined by commas. The payload is copied, never parsed.
 fn body(deliveries: &[&Delivery], array: bool) -> Vec<u8> {
-    let events = || deliveries.iter().flat_map(|delivery| &delivery.events);
+    let events = || deliveries.iter().flat_map(|delivery| delivery.events());
     let bytes: usize = events().map(|event| event.get().len() + 1).sum();
     let mut body = Vec::with_capacity(bytes + 2);
     if array {

@@ -80,6 +80,8 @@ pub enum EndReason {
     UndeliverableDueToProbationCausedByClientError,
     /// Its event subscription no longer exists.
     SubscriptionDeleted,
+    /// Its events, too large for a message, are gone from the payload bucket: somebody removed them.
+    PayloadMissing,
 }
 
 impl std::fmt::Display for EndReason {

@@ -82,19 +82,6 @@ pub enum PublishError {
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
-    /// Status 413: an event that no queue message can carry.
-    #[error(
-        "the event at index {index} takes {size_bytes} bytes as a queue message, its envelope \
-         included; at most {limit_bytes} fit"
-    )]
-    EventTooLarge {
-        /// Which event.
-        index: usize,
-        /// What its delivery would take.
-        size_bytes: usize,
-        /// What there is room for.
-        limit_bytes: usize,
-    },
     /// Status 503: something of ours did not answer. Some deliveries may have been made; the
     /// publisher's retry makes them twice.
     #[error("the events could not be stored for delivery; send them again")]
@@ -164,7 +151,6 @@ impl PublishError {
             Self::Body(ParseError::Header { .. }) => (400, BAD_REQUEST, "InputHeaderInvalid"),
             Self::Body(ParseError::TooManyEvents { .. }) => (400, BAD_REQUEST, "TooManyEvents"),
             Self::Body(_) => (400, BAD_REQUEST, "InputJsonInvalid"),
-            Self::EventTooLarge { .. } => (413, TOO_LARGE, "EventTooLarge"),
             Self::Unavailable(_) => (503, "ServiceUnavailable", "ServiceUnavailable"),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::{PublishError, matching::Match};
+use super::matching::Match;
 use crate::{
     delivery::{Delivery, queue_text},
     event::ParsedEvent,
@@ -30,8 +30,10 @@ pub struct Parcel {
     pub subscription: Arc<EventSubscription>,
     /// Its events' positions in the request, at least one.
     pub events: Vec<usize>,
-    /// What its queue form takes.
+    /// What its events take with the envelope, whether they travel in its queue form or apart.
     pub encoded_bytes: usize,
+    /// Whether its events are too large for a queue message and go through the payload bucket.
+    pub claimed: bool,
 }
 
 /// All deliveries of one publish. Their queue forms are written one by one, so that a publish to
@@ -52,14 +54,15 @@ impl Packed {
         let subscription = &parcel.subscription;
         let bodies = self.bodies(subscription.delivery_schema);
         let first = parcel.events.first().map(|position| bodies[*position].data_version.clone());
-        Delivery::new(
+        let delivery = Delivery::new(
             parcel.id,
             subscription.key.clone(),
             subscription.uid,
             self.publish_time,
             first.unwrap_or_default(),
             parcel.events.iter().map(|position| bodies[*position].text.clone()).collect(),
-        )
+        );
+        if parcel.claimed { delivery.into_claimed() } else { delivery }
     }
 
     fn bodies(&self, schema: DeliverySchema) -> &[Body] {
@@ -86,26 +89,16 @@ struct Body {
 /// A delivery never carries more events than its subscription's `maxEventsPerBatch`. It fills up to
 /// the preferred size (the bytes of the request's body: events, commas and brackets), but for one
 /// event that is larger by itself. Its queue form never exceeds `message_bytes_max` less
-/// [`HEADROOM_BYTES`].
-///
-/// # Errors
-///
-/// [`PublishError::EventTooLarge`] for an event that does not fit a queue message by itself, whether
-/// a subscription wants it or not: what a publisher may send does not change with who listens.
+/// [`HEADROOM_BYTES`]: an event that does not fit by itself is claimed, see
+/// [`claim`](crate::delivery::claim).
 pub fn pack(
     matches: &[Match],
     events: &[ParsedEvent<'_>],
     publish_time: Timestamp,
     message_bytes_max: usize,
     mut id: impl FnMut() -> Uuid,
-) -> Result<Packed, PublishError> {
+) -> Packed {
     let limit_bytes = message_bytes_max.saturating_sub(HEADROOM_BYTES);
-    for (index, event) in events.iter().enumerate() {
-        let size_bytes = encoded_bytes(event.text);
-        if size_bytes > limit_bytes {
-            return Err(PublishError::EventTooLarge { index, size_bytes, limit_bytes });
-        }
-    }
     let bodies = |schema| bodies(matches, events, schema);
     let mut packed = Packed {
         parcels: Vec::new(),
@@ -119,17 +112,18 @@ pub fn pack(
         let bodies = packed.bodies(subscription.delivery_schema);
         let mut fill = Filling::new(subscription, limit_bytes);
         for position in events {
-            fill.add(*position, &bodies[*position], envelope_bytes)?;
+            fill.add(*position, &bodies[*position], envelope_bytes);
         }
         let parcels = fill.parcels.into_iter().map(|(events, encoded_bytes)| Parcel {
             id: id(),
             subscription: Arc::clone(subscription),
             events,
             encoded_bytes,
+            claimed: encoded_bytes > limit_bytes,
         });
         packed.parcels.extend(parcels);
     }
-    Ok(packed)
+    packed
 }
 
 /// The events in a schema, where some subscription asks for it.
@@ -156,7 +150,8 @@ fn encoded_bytes(json: &str) -> usize {
 /// What a delivery's queue form takes beside its events and their data version.
 fn envelope_bytes(subscription: &EventSubscription, publish_time: Timestamp) -> usize {
     let (key, uid) = (subscription.key.clone(), subscription.uid);
-    Delivery::new(Uuid::nil(), key, uid, publish_time, String::new(), Vec::new()).encode().len()
+    let empty = Delivery::new(Uuid::nil(), key, uid, publish_time, String::new(), Vec::new());
+    empty.encode().len() + r#","events":[]"#.len()
 }
 
 /// What a data version takes in a delivery's queue form.
@@ -191,12 +186,9 @@ impl Filling {
         }
     }
 
-    fn add(
-        &mut self,
-        position: usize,
-        body: &Body,
-        envelope_bytes: usize,
-    ) -> Result<(), PublishError> {
+    /// Adds an event to the last delivery, or begins another. Nothing joins an event that does not
+    /// fit a queue message by itself.
+    fn add(&mut self, position: usize, body: &Body, envelope_bytes: usize) {
         const COMMA: usize = 1;
         const BRACKETS: usize = 2;
         let text_bytes = body.text.get().len();
@@ -208,17 +200,12 @@ impl Filling {
             events.push(position);
             *bytes += COMMA + body.encoded_bytes;
             self.request_bytes += COMMA + text_bytes;
-            return Ok(());
+            return;
         }
         let data_version_bytes = data_version_bytes(&body.data_version);
         let size_bytes = envelope_bytes + data_version_bytes + body.encoded_bytes;
-        if size_bytes > self.limit_bytes {
-            let limit_bytes = self.limit_bytes;
-            return Err(PublishError::EventTooLarge { index: position, size_bytes, limit_bytes });
-        }
         self.parcels.push((vec![position], size_bytes));
         self.request_bytes = BRACKETS + text_bytes;
-        Ok(())
     }
 }
 

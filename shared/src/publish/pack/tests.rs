@@ -38,11 +38,7 @@ fn batched(max_events: u32, preferred_kilobytes: u32) -> Option<Batching> {
     Some(Batching { max_events, preferred_kilobytes })
 }
 
-fn pack_all(
-    body: &str,
-    subscriptions: Vec<EventSubscription>,
-    message_bytes_max: usize,
-) -> Result<Packed, PublishError> {
+fn pack_all(body: &str, subscriptions: Vec<EventSubscription>, message_bytes_max: usize) -> Packed {
     let events = event_grid::parse(body.as_bytes(), TOPIC_ID).expect("events");
     let subscriptions: Vec<_> = subscriptions.into_iter().map(Arc::new).collect();
     let Matched { matches, .. } = matcher(&subscriptions).match_events(&events, at());
@@ -104,7 +100,7 @@ fn packing_table() {
     for (row, data, batching, message_bytes_max, want) in table {
         let subscription = EventSubscription { batching, ..subscription("s") };
         let packed = pack_all(&body(&data, "1"), vec![subscription], message_bytes_max);
-        assert_eq!(positions(&packed.expect(row)), want, "{row}");
+        assert_eq!(positions(&packed), want, "{row}");
     }
 }
 
@@ -112,8 +108,8 @@ fn packing_table() {
 fn the_preferred_size_counts_the_whole_request_body() {
     let subscription = EventSubscription { batching: batched(9, 1), ..subscription("s") };
     let request_bytes = |data: &[String]| -> usize {
-        let packed = pack_all(&body(data, ""), vec![subscription.clone()], ROOMY).expect("packed");
-        let events = packed.parcels.iter().map(|parcel| packed.delivery(parcel).events);
+        let packed = pack_all(&body(data, ""), vec![subscription.clone()], ROOMY);
+        let events = packed.parcels.iter().map(|parcel| packed.delivery(parcel).events().to_vec());
         let joined = |events: Vec<Box<RawValue>>| serde_json::to_string(&events).expect("JSON");
         events.map(|events| joined(events).len()).max().expect("a delivery")
     };
@@ -131,15 +127,15 @@ fn each_schema_gets_its_events() {
         subscription("grid"),
         EventSubscription { delivery_schema: cloud_event, ..subscription("cloud") },
     ];
-    let packed = pack_all(&body(&["d".to_owned()], "2.0"), subscriptions, ROOMY).expect("packed");
+    let packed = pack_all(&body(&["d".to_owned()], "2.0"), subscriptions, ROOMY);
     let deliveries: Vec<_> = packed.parcels.iter().map(|parcel| packed.delivery(parcel)).collect();
     let [grid, cloud] = &deliveries[..] else { panic!("two deliveries") };
     let names = [&*grid.subscription.name, &*cloud.subscription.name];
     assert_eq!((names, grid.publish_time), (["grid", "cloud"], at()));
     assert_eq!([grid.id, cloud.id], [1, 2].map(Uuid::from_u128));
     assert_eq!([&*grid.data_version, &*cloud.data_version], ["2.0", ""]);
-    assert!(grid.events[0].get().contains(r#""metadataVersion":"1""#), "{}", grid.events[0]);
-    assert!(cloud.events[0].get().contains(r##""dataschema":"#2.0""##), "{}", cloud.events[0]);
+    assert!(grid.events()[0].get().contains(r#""metadataVersion":"1""#), "{}", grid.events()[0]);
+    assert!(cloud.events()[0].get().contains(r##""dataschema":"#2.0""##), "{}", cloud.events()[0]);
 }
 
 #[test]
@@ -151,34 +147,43 @@ fn a_cloud_event_is_packed_as_it_came() {
         ..subscription("s")
     };
     let Matched { matches, .. } = matcher(&[Arc::new(subscription)]).match_events(&events, at());
-    let packed = pack(&matches, &events, at(), ROOMY, Uuid::nil).expect("packed");
-    assert_eq!(packed.delivery(&packed.parcels[0]).events[0].get(), text);
+    let packed = pack(&matches, &events, at(), ROOMY, Uuid::nil);
+    assert_eq!(packed.delivery(&packed.parcels[0]).events()[0].get(), text);
 }
 
 #[test]
-fn an_event_too_large_for_a_queue_message_is_refused_by_its_index() {
-    let body = body(&["x".to_owned(), "x".repeat(20_000)], "1");
-    let all = pack_all(&body, vec![subscription("s")], 40_000).expect("fits");
-    let needed = all.parcels[1].encoded_bytes + HEADROOM_BYTES;
-    assert!(pack_all(&body, vec![subscription("s")], needed).is_ok());
-    let refused = pack_all(&body, vec![subscription("s")], needed - 1).expect_err("too large");
-    assert_eq!((refused.status(), refused.detail()), (413, "EventTooLarge"));
-    let text = refused.to_string();
-    assert!(text.contains("index 1") && text.contains("queue message"), "{text}");
+fn an_event_too_large_for_a_queue_message_goes_apart_and_alone() {
+    let body = body(&["x".to_owned(), "x".repeat(20_000), "x".to_owned()], "1");
+    let subscription = EventSubscription { batching: batched(9, 64), ..subscription("s") };
+    let packed = |limit| pack_all(&body, vec![subscription.clone()], limit);
+    let claimed = |packed: &Packed| -> Vec<bool> {
+        packed.parcels.iter().map(|parcel| parcel.claimed).collect()
+    };
+    let alone =
+        pack_all(&body, vec![EventSubscription { batching: None, ..subscription.clone() }], ROOMY);
+    let needed = alone.parcels[1].encoded_bytes + HEADROOM_BYTES;
+    assert_eq!(claimed(&packed(needed)), [false, false, false]);
+
+    let packed = packed(needed - 1);
+    assert_eq!(positions(&packed), [[0], [1], [2]]);
+    assert_eq!(claimed(&packed), [false, true, false]);
+    let delivery = packed.delivery(&packed.parcels[1]);
+    assert!(delivery.events()[0].get().contains(&"x".repeat(20_000)));
+    assert!(delivery.encode().len() < 1_000, "its events do not travel");
 }
 
 #[test]
 fn a_long_data_version_stays_out_of_the_header() {
     let delivery = |data_version: &str| {
         let body = body(&["x".to_owned()], data_version);
-        let packed = pack_all(&body, vec![subscription("s")], ROOMY).expect("packed");
+        let packed = pack_all(&body, vec![subscription("s")], ROOMY);
         packed.delivery(&packed.parcels[0])
     };
     let longest = "v".repeat(DATA_VERSION_HEADER_BYTES_MAX);
     assert_eq!(delivery(&longest).data_version, longest);
     let longer = format!("{longest}v");
     assert_eq!(delivery(&longer).data_version, "");
-    assert!(delivery(&longer).events[0].get().contains(&longer));
+    assert!(delivery(&longer).events()[0].get().contains(&longer));
 }
 
 /// Text that takes more bytes in JSON, and more still in a queue message.
@@ -216,44 +221,31 @@ proptest! {
             ..subscription(name)
         });
         let published = body(&data, &data_version);
-        match pack_all(&published, subscriptions.to_vec(), message_bytes_max) {
-            Ok(packed) => {
-                for name in ["a", "b"] {
-                    let own = packed.parcels.iter().filter(|parcel| parcel.subscription.key.name == name);
-                    let events: Vec<_> = own.flat_map(|parcel| parcel.events.clone()).collect();
-                    prop_assert_eq!(events, (0..data.len()).collect::<Vec<_>>());
-                }
-                let ids: HashSet<_> = packed.parcels.iter().map(|parcel| parcel.id).collect();
-                prop_assert_eq!(ids.len(), packed.parcels.len());
-                for parcel in &packed.parcels {
-                    let delivery = packed.delivery(parcel);
-                    let encoded = delivery.encode();
-                    prop_assert_eq!(encoded.len(), parcel.encoded_bytes);
-                    prop_assert!(encoded.len() + HEADROOM_BYTES <= message_bytes_max);
-                    let count = delivery.events.len();
-                    prop_assert!(count <= max_events as usize);
-                    let request = serde_json::to_string(&delivery.events).expect("JSON");
-                    prop_assert!(count == 1 || request.len() <= preferred_kilobytes as usize * 1_024);
-                    let read = Delivery::decode(&encoded).expect("a delivery");
-                    prop_assert_eq!(read.events.len(), count);
-                }
-            }
-            Err(error) => {
-                // Then that event is too large by itself, whatever else is packed.
-                let PublishError::EventTooLarge { index, .. } = error else { panic!("{error}") };
-                let alone = body(&data[index..=index], &data_version);
-                let slack = index.to_string().len() - 1;
-                let [subscription, _] = subscriptions;
-                let refused = pack_all(&alone, vec![subscription], message_bytes_max - slack);
-                prop_assert!(refused.is_err());
+        let packed = pack_all(&published, subscriptions.to_vec(), message_bytes_max);
+        for name in ["a", "b"] {
+            let own = packed.parcels.iter().filter(|parcel| parcel.subscription.key.name == name);
+            let events: Vec<_> = own.flat_map(|parcel| parcel.events.clone()).collect();
+            prop_assert_eq!(events, (0..data.len()).collect::<Vec<_>>());
+        }
+        let ids: HashSet<_> = packed.parcels.iter().map(|parcel| parcel.id).collect();
+        prop_assert_eq!(ids.len(), packed.parcels.len());
+        for parcel in &packed.parcels {
+            let delivery = packed.delivery(parcel);
+            let encoded = delivery.encode();
+            prop_assert!(encoded.len() + HEADROOM_BYTES <= message_bytes_max);
+            let fits = parcel.encoded_bytes + HEADROOM_BYTES <= message_bytes_max;
+            prop_assert_eq!(parcel.claimed, !fits);
+            let count = delivery.events().len();
+            prop_assert!(count == 1 || !parcel.claimed);
+            prop_assert!(count <= max_events as usize);
+            let request = serde_json::to_string(delivery.events()).expect("JSON");
+            prop_assert!(count == 1 || request.len() <= preferred_kilobytes as usize * 1_024);
+            let read = Delivery::decode(&encoded).expect("a delivery");
+            prop_assert_eq!(read.event_count(), count);
+            if !parcel.claimed {
+                prop_assert_eq!(encoded.len(), parcel.encoded_bytes);
+                prop_assert_eq!(read.events().len(), count);
             }
         }
     }
-}
-
-#[test]
-fn an_event_that_nobody_wants_may_not_be_larger_either() {
-    let body = body(&["x".repeat(70_000)], "");
-    let refused = pack_all(&body, Vec::new(), 65_536).expect_err("too large");
-    assert!(matches!(refused, PublishError::EventTooLarge { index: 0, .. }), "{refused}");
 }

@@ -1,0 +1,81 @@
+# Events that are too large for a queue message, one object for each of their deliveries: written by ingest, emptied when the
+# delivery has ended, removed by age.
+
+locals {
+  # A delivery lives for 7 days at most (time-to-live of the namespace profile), its dead letter waits for 14 more at most
+  # (retention of the queue), each with a day to spare. What is removed then is empty, or left behind by a crash.
+  payload_days = 7 + 14 + 2
+}
+
+resource "aws_s3_bucket" "payloads" {
+  # checkov:skip=CKV_AWS_18:access logs would need a second bucket; CloudTrail data events do it without
+  # checkov:skip=CKV_AWS_21:an object is replaced once, by nothing: an older version is of no use
+  # checkov:skip=CKV_AWS_144:an event in flight is not worth a copy in another region
+  # checkov:skip=CKV_AWS_145:S3's own key; see the state table
+  # checkov:skip=CKV2_AWS_62:nobody is to be told of a new object
+  bucket        = local.payload_bucket_name
+  force_destroy = !var.protect_data
+}
+
+resource "aws_s3_bucket_lifecycle_configuration" "payloads" {
+  bucket = aws_s3_bucket.payloads.id
+
+  rule {
+    id     = "remove-by-age"
+    status = "Enabled"
+    filter {}
+
+    expiration {
+      days = local.payload_days
+    }
+
+    abort_incomplete_multipart_upload {
+      days_after_initiation = 1
+    }
+  }
+}
+
+resource "aws_s3_bucket_public_access_block" "payloads" {
+  bucket                  = aws_s3_bucket.payloads.id
+  block_public_acls       = true
+  block_public_policy     = true
+  ignore_public_acls      = true
+  restrict_public_buckets = true
+}
+
+resource "aws_s3_bucket_ownership_controls" "payloads" {
+  bucket = aws_s3_bucket.payloads.id
+
+  rule {
+    object_ownership = "BucketOwnerEnforced"
+  }
+}
+
+resource "aws_s3_bucket_server_side_encryption_configuration" "payloads" {
+  bucket = aws_s3_bucket.payloads.id
+
+  rule {
+    apply_server_side_encryption_by_default {
+      sse_algorithm = "AES256"
+    }
+  }
+}
+
+resource "aws_s3_bucket_policy" "payloads" {
+  bucket = aws_s3_bucket.payloads.id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "DenyPlainHttp"
+      Effect    = "Deny"
+      Principal = "*"
+      Action    = "s3:*"
+      Resource  = [local.payload_bucket_arn, "${local.payload_bucket_arn}/*"]
+      Condition = { Bool = { "aws:SecureTransport" = "false" } }
+    }]
+  })
+
+  # S3 refuses two changes of a bucket's access at the same moment.
+  depends_on = [aws_s3_bucket_public_access_block.payloads]
+}
