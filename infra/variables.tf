@@ -160,7 +160,7 @@ variable "retry_in_flight_limit" {
 }
 
 variable "queue_message_bytes_max" {
-  description = "Largest queue message in bytes, 65536 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. A delivery must fit into one message."
+  description = "Largest queue message in bytes, 65536 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. An event that does not fit into a message goes through the payload bucket."
   type        = number
   default     = 262144
   nullable    = false
