@@ -2,7 +2,7 @@
 //!
 //! A [`world::World`] runs a [`scenario::Scenario`]: deliveries are put into the queues of
 //! [`queue`], [`lambda`] hands them to the handlers, which use the tables of [`table`], the buckets
-//! of [`bucket`] and the receivers of [`endpoint`]. Every call goes through [`faults`], which lets
+//! of [`bucket`] and [`payloads`], and the receivers of [`endpoint`]. Every call goes through [`faults`], which lets
 //! it fail or kills its caller. What happened stands in [`history`]; [`checker`] reads that alone
 //! and knows no scenario. The same seed makes the same world, to the millisecond.
 
@@ -15,6 +15,7 @@ pub mod faults;
 pub mod history;
 pub mod lambda;
 pub mod log;
+pub mod payloads;
 pub mod queue;
 pub mod scenario;
 pub mod table;

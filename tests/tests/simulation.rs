@@ -379,6 +379,39 @@ mod examples {
         assert_eq!(remains.history.receives_max, RECEIVES_MAX, "the most received message");
     }
 
+    #[test]
+    fn an_event_too_large_for_a_message_is_retried_and_dead_lettered_whole() {
+        let scenario = Scenario::default()
+            .with("up", ProfileName::Basic, None, |_| {})
+            .with("down", ProfileName::Basic, always(500), |subscription| {
+                subscription.retry_policy.max_attempts = 3;
+            })
+            .publish("up", 0, &[900_000])
+            .publish("down", 0, &[900_000]);
+        let remains = lived(&scenario);
+        assert_eq!(remains.history.payloads.len(), 2);
+        let requests = &remains.history.requests;
+        assert!(requests.iter().all(|made| made.events_bytes > 900_000));
+        assert_eq!(requests.len(), 4);
+        let all: Vec<_> = remains.history.dead_letters.values().collect();
+        assert_eq!(all[0].record["data"].as_str().map(str::len), Some(900_000));
+    }
+
+    /// An item of DynamoDB holds less than a message may.
+    #[test]
+    fn a_message_too_large_for_a_table_is_parked_all_the_same() {
+        let mut scenario = Scenario { retry_in_flight_limit: 0, ..Scenario::default() };
+        scenario.queues.message_bytes_max = 1_048_576;
+        let scenario = scenario
+            .with("orders", ProfileName::Basic, always(500), |subscription| {
+                subscription.retry_policy.max_attempts = 8;
+            })
+            .publish("orders", 0, &[500_000]);
+        let remains = lived(&scenario);
+        assert!(remains.history.parked > 0 && remains.history.payloads.len() == 1);
+        assert!(remains.history.requests.iter().all(|made| made.events_bytes > 500_000));
+    }
+
     /// Delivery times in milliseconds at `healthy` endpoints, with one more that is down or not.
     fn times(down: bool) -> Vec<u64> {
         let hour = 3_600;

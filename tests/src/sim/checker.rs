@@ -15,7 +15,7 @@ use std::{
 };
 
 use gridpost::{
-    delivery::{outcome::Outcome, state::Standing},
+    delivery::{claim, outcome::Outcome, state::Standing},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
@@ -102,6 +102,12 @@ impl<'a> Check<'a> {
         for delivery in &self.remains.parked {
             if !self.is_disturbed(*delivery) {
                 self.fail(format!("{delivery} is parked for ever"));
+            }
+        }
+        for (delivery, object) in &self.remains.history.payloads {
+            let orphan = !self.remains.history.accepted.contains_key(delivery);
+            if object != claim::ENDED && !orphan && !self.is_disturbed(*delivery) {
+                self.fail(format!("{delivery} is over, but its events were not let go"));
             }
         }
         for state in &self.remains.states {

@@ -14,8 +14,8 @@ use gridpost::{
     delivery::{parking::Parked, probation::Health, state::DeliveryState},
     ports::{
         Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
-        EndpointHealths, Outgoing, ParkingLot, PortError, Queue, QueueReceiver, QueueSender,
-        Request, Saved, WakeCursor,
+        EndpointHealths, Outgoing, ParkingLot, Payloads, PortError, Queue, QueueReceiver,
+        QueueSender, Request, Saved, WakeCursor,
     },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -30,6 +30,7 @@ use super::{
     dice::SeededDice,
     endpoint::Endpoints,
     history::History,
+    payloads::{self, PayloadBucket},
     queue::{Queues, delivery_in},
     table::Tables,
 };
@@ -348,6 +349,19 @@ impl Bucket for Faulty<Buckets> {
         };
         self.call(About::InHand, effect).await?;
         answer
+    }
+}
+
+#[async_trait]
+impl Payloads for Faulty<PayloadBucket> {
+    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
+        let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
+        self.call(about, self.inner.put(key, object)).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
+        let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
+        self.call(about, self.inner.get(key)).await
     }
 }
 

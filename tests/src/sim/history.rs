@@ -20,6 +20,8 @@ pub struct History {
     pub requests: Vec<Request>,
     /// Records that stand in dead-letter objects, by object and event.
     pub dead_letters: BTreeMap<(String, String), DeadLetter>,
+    /// Objects of the payload bucket, by delivery; empty once their delivery has ended.
+    pub payloads: BTreeMap<Uuid, Vec<u8>>,
     /// Drops that were logged.
     pub drops: Vec<Drop>,
     /// Events counted as dropped.

@@ -8,7 +8,11 @@ use std::{
 
 use async_trait::async_trait;
 use gridpost::{
-    delivery::{Delivery, dead_letter::Ended},
+    delivery::{
+        Delivery,
+        claim::{self, Payload},
+        dead_letter::Ended,
+    },
     ports::{Clock, DELAY_S_MAX, Outgoing, PortError, Queue, QueueReceiver, QueueSender},
     time::Timestamp,
 };
@@ -30,9 +34,6 @@ const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 /// A message received more often goes to the poison queue.
 const RECEIVES_MAX: u32 = 1_000;
 
-/// The largest message.
-const BODY_BYTES_MAX: usize = 262_144;
-
 /// How a deployment's queues are set, and how badly SQS behaves.
 #[derive(Clone, Debug)]
 pub struct QueueSettings {
@@ -48,6 +49,8 @@ pub struct QueueSettings {
     pub late: f64,
     /// Most messages in flight; above it nothing is handed over. SQS: 120,000.
     pub in_flight_max: usize,
+    /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
+    pub message_bytes_max: usize,
 }
 
 /// A message as it is handed over.
@@ -265,7 +268,14 @@ impl Queues {
             let event: serde_json::Value = serde_json::from_str(event.get()).ok()?;
             event["id"].as_str().map(str::to_owned)
         };
-        let events: Vec<_> = delivery.events.iter().filter_map(|event| id_of(event)).collect();
+        let stored = match delivery.is_claimed() {
+            true => match history.payloads.get(&delivery.id).map(|object| claim::decode(object)) {
+                Some(Ok(Payload::Events(events))) => events,
+                _ => return history.violation(now, "a message was sent before its payload"),
+            },
+            false => delivery.events().to_vec(),
+        };
+        let events: Vec<_> = stored.iter().filter_map(|event| id_of(event)).collect();
         for event in &events {
             let owner = (delivery.subscription.clone(), event.clone());
             history.carriers.insert(owner, delivery.id);
@@ -286,7 +296,7 @@ impl Queues {
         if message.delay_s > DELAY_S_MAX {
             return Err(self.refuse(format!("SQS was asked to delay by {} s", message.delay_s)));
         }
-        if message.body.len() > BODY_BYTES_MAX || message.group.is_empty() {
+        if message.body.len() > self.settings.message_bytes_max || message.group.is_empty() {
             let bytes = message.body.len();
             return Err(self.refuse(format!("SQS was sent {bytes} bytes for {}", message.group)));
         }

@@ -14,6 +14,7 @@ use gridpost::{
         profile::{ProfileName, Rule},
     },
     ports::Dice,
+    publish::pack::HEADROOM_BYTES,
     secret::Secret,
     subscription::{
         Batching, DeadLetterDestination, DeliverySchema, Endpoint, EventSubscription, Filter,
@@ -99,6 +100,7 @@ impl Default for Scenario {
                 duplicates: 0.0,
                 late: 0.0,
                 in_flight_max: 120_000,
+                message_bytes_max: 262_144,
             },
             retry_in_flight_limit: 60_000,
             concurrency: 10,
@@ -380,6 +382,10 @@ fn set_world(dice: &SeededDice, scenario: &mut Scenario) {
     scenario.queues.retry_shards = dice.choose(&[1, 2, 4]);
     scenario.concurrency = dice.choose(&[2, 3, 10]);
     scenario.cold_starts = dice.choose(&[0.0, 0.1, 0.5]);
+    if dice.chance(0.15) {
+        // Events of 300 to 600 bytes then do not fit a message.
+        scenario.queues.message_bytes_max = HEADROOM_BYTES + 800;
+    }
     // Somebody else's draws must not move when this function changes.
     let _ = dice.roll();
 }

@@ -29,6 +29,9 @@ use super::{clock::VirtualClock, history::History};
 /// DynamoDB deletes expired items up to two days late.
 const EXPIRES_LATE_MAX: Duration = Duration::from_secs(48 * 60 * 60);
 
+/// The largest item that DynamoDB takes.
+const ITEM_BYTES_MAX: usize = 400_000;
+
 #[derive(Debug, Default)]
 struct Items {
     states: BTreeMap<Uuid, DeliveryState>,
@@ -168,6 +171,13 @@ impl EndpointHealths for Tables {
 impl ParkingLot for Tables {
     async fn park(&self, parked: &Parked) -> Result<(), PortError> {
         let key = (parked.due_minute(), parked.id);
+        if parked.body.len() > ITEM_BYTES_MAX {
+            let bytes = parked.body.len();
+            self.history.lock().expect("no panic while held").violation(
+                self.clock.now(),
+                format!("an item of {bytes} bytes: DynamoDB takes {ITEM_BYTES_MAX}"),
+            );
+        }
         let body = parked.body.clone();
         self.items().parked.insert(key, Parked { body, ..stored(parked)? });
         let mut history = self.history.lock().expect("no panic while held");

@@ -30,6 +30,7 @@ use super::{
     history::History,
     lambda::{self, Mapping, Pools},
     log::LogReader,
+    payloads::PayloadBucket,
     queue::Queues,
     scenario::{DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, Publish, Scenario},
     table::Tables,
@@ -63,6 +64,7 @@ pub struct World {
     /// How often a fresh copy is started.
     pub cold_starts: f64,
     buckets: Arc<Buckets>,
+    payloads: Arc<PayloadBucket>,
     endpoints: Arc<Endpoints>,
     handlers_dice: Arc<dyn Dice>,
     scenario: Scenario,
@@ -152,6 +154,7 @@ impl World {
             injector: Arc::new(injector),
             cold_starts: scenario.cold_starts,
             buckets: Arc::new(buckets),
+            payloads: Arc::new(PayloadBucket { clock, history: shared() }),
             endpoints: Arc::new(endpoints),
             handlers_dice,
             scenario: scenario.clone(),
@@ -354,7 +357,8 @@ impl World {
             sender: self.faulty(instance, &self.queues),
             meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
             authorization: gridpost_ingest::Authorization::Keys,
-            queue_message_bytes_max: 262_144,
+            payloads: self.faulty(instance, &self.payloads),
+            queue_message_bytes_max: self.scenario.queues.message_bytes_max,
         }
     }
 
@@ -381,6 +385,7 @@ impl World {
             parking: Arc::clone(&tables) as _,
             healths: HealthBook::new(tables),
             configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
+            payloads: self.faulty(instance, &self.payloads),
             client: self.faulty(instance, &self.endpoints),
             meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
             settings: Settings {
@@ -401,6 +406,7 @@ impl World {
             sender: Arc::clone(&queues) as _,
             receiver: queues,
             bucket: self.faulty(instance, &self.buckets),
+            payloads: self.faulty(instance, &self.payloads),
             meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
             give_up_after: GIVE_UP_AFTER,
         }

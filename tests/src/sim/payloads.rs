@@ -1,0 +1,46 @@
+//! The payload bucket of S3: what is stored is there for everybody at once.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use gridpost::{
+    delivery::claim,
+    ports::{Clock, Payloads, PortError},
+};
+use uuid::Uuid;
+
+use super::{clock::VirtualClock, history::History};
+
+/// The payload bucket of one world. Its objects stand in the history, where the checker reads them.
+pub struct PayloadBucket {
+    /// The time.
+    pub clock: VirtualClock,
+    /// Where objects are kept.
+    pub history: Arc<Mutex<History>>,
+}
+
+/// The delivery whose events an object holds.
+pub fn delivery_of(key: &str) -> Option<Uuid> {
+    let (_, id) = key.rsplit_once('/')?;
+    id.parse().ok().filter(|id| claim::key(*id) == key)
+}
+
+#[async_trait]
+impl Payloads for PayloadBucket {
+    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        let Some(delivery) = delivery_of(key) else {
+            history.violation(now, format!("an object of no delivery: {key}"));
+            return Err(PortError::new("s3:PutObject", "AccessDenied"));
+        };
+        history.trace(now, || format!("payload of {delivery}: {} bytes", object.len()));
+        history.payloads.insert(delivery, object);
+        Ok(())
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
+        let history = self.history.lock().expect("no panic while held");
+        Ok(delivery_of(key).and_then(|delivery| history.payloads.get(&delivery).cloned()))
+    }
+}
