@@ -38,6 +38,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, retrying::the_last_attempt_ends_delivery),
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_event_grid_schema),
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_cloud_events_schema),
+        case!(Together, dead_letters::a_large_event_is_sent_and_dead_lettered_whole),
         case!(Together, dead_letters::without_a_destination_events_are_dropped_and_logged),
         case!(Together, terraform::a_subscription_of_the_module_lives_and_goes),
         case!(Together, clients::azures_sdk_sends_every_kind_of_event_by_key_and_token),

@@ -4,8 +4,15 @@ use std::{borrow::Cow, sync::Arc};
 
 use gridpost::{
     delivery::{
-        Attempts, Delivery, dead_letter::Ended, outcome::Outcome, policy::RetryPolicy,
-        probation::ProbationPolicy, profile::ProfileName, queue_text, request, retry::EndReason,
+        Attempts, Delivery,
+        claim::{self, Payload},
+        dead_letter::Ended,
+        outcome::Outcome,
+        policy::RetryPolicy,
+        probation::ProbationPolicy,
+        profile::ProfileName,
+        queue_text, request,
+        retry::EndReason,
     },
     endpoint::guard::Allowed,
     event::{ParsedEvent, custom::Stamps},
@@ -189,21 +196,28 @@ fn deliver(topic: &Topic, schema: DeliverySchema, events: &[ParsedEvent<'_>]) {
     let Matched { matches, unmatched } =
         Matcher::new(topic.input_schema, &subscriptions).match_events(events, NOW);
     assert_eq!(unmatched, 0, "both want everything");
-    let packed = match pack(&matches, events, NOW, MESSAGE_BYTES_MAX, || Uuid::from_u128(9)) {
-        Ok(packed) => packed,
-        Err(error) => return refused(&error),
-    };
+    let packed = pack(&matches, events, NOW, MESSAGE_BYTES_MAX, || Uuid::from_u128(9));
     let mut seen = 0;
     for parcel in &packed.parcels {
-        let delivery = packed.delivery(parcel);
-        let encoded = delivery.encode();
-        assert_eq!(encoded.len(), parcel.encoded_bytes, "the size was foreseen");
+        let made = packed.delivery(parcel);
+        let encoded = made.encode();
         assert!(encoded.len() + HEADROOM_BYTES <= MESSAGE_BYTES_MAX);
-        let delivery = Delivery::decode(&encoded).expect("what is written can be read");
-        for (position, event) in parcel.events.iter().zip(&delivery.events) {
-            holds_the_event(&events[*position], schema, event);
+        let mut delivery = Delivery::decode(&encoded).expect("what is written can be read");
+        if parcel.claimed {
+            let stored = claim::decode(&claim::encode(made.events()));
+            let Ok(Payload::Events(events)) = stored else { panic!("{stored:?}") };
+            delivery.claim(events);
+        } else {
+            assert_eq!(encoded.len(), parcel.encoded_bytes, "the size was foreseen");
         }
-        seen += delivery.events.len();
+        assert_eq!(delivery.events().len(), parcel.events.len());
+        for (position, event) in parcel.events.iter().zip(delivery.events()) {
+            // Only what travels in a message was escaped for it.
+            let event = queue_text(event.get().to_owned());
+            let event = RawValue::from_string(event).expect("still JSON");
+            holds_the_event(&events[*position], schema, &event);
+        }
+        seen += delivery.events().len();
         sent_and_ended(topic, &parcel.subscription, delivery);
     }
     assert_eq!(seen, 2 * events.len(), "each event is delivered once to each");

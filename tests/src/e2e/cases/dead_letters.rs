@@ -61,6 +61,27 @@ pub async fn a_bad_request_becomes_a_dead_letter_in_cloud_events_schema(
     check_times(&record, "publishtime", "lastdeliveryattempttime")
 }
 
+/// An event that no queue message can carry is attempted and dead-lettered whole.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn a_large_event_is_sent_and_dead_lettered_whole(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("dead-letter-large", EVENT_GRID).await?;
+    let properties = json!({"deadLetterDestination": topic.dead_letter_destination()});
+    let endpoint = topic.subscribe("refuses", &[Reply::prompt(400)], properties).await?;
+    let data = "x".repeat(900_000);
+    let mut event = topic.plain_event("large");
+    event["data"] = json!(data);
+    topic.publish(&[event]).await?;
+    endpoint.wait_for(1, SOON).await?;
+    let sent = &endpoint.deliveries()[0];
+    ensure!(sent.events()[0]["data"] == json!(data), "{} bytes arrived", sent.body.len());
+    let objects = world.dead_letters(&topic.prefix(), 1).await?;
+    ensure!(objects[0].records[0]["data"] == json!(data), "the dead letter is not whole");
+    Ok(())
+}
+
 /// Has one event refused with 400 and gives its dead letter.
 async fn dead_letter(world: &World, topic: &Topic<'_>) -> anyhow::Result<Value> {
     let properties = json!({"deadLetterDestination": topic.dead_letter_destination()});
