@@ -93,8 +93,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "a decided end is not carried out again",
         file: PREPARE,
-        old: "    if let Some(Standing::Delivered | Standing::Ended) = standing {",
-        new: "    if let Some(Standing::Delivered | Standing::Ended | Standing::Ending { .. }) = standing {",
+        old: "        Some(Standing::Ended) => return",
+        new: "        Some(Standing::Ended | Standing::Ending { .. }) => return",
     },
     Mutation {
         name: "parked, not deleted",
@@ -204,8 +204,14 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "ingest answers 200 for what was not sent",
         file: "functions/ingest/src/handler.rs",
-        old: "    enqueue(&*context.sender, &packed).await.map_err(PublishError::Unavailable)?;",
-        new: "    let _ = enqueue(&*context.sender, &packed).await.map_err(PublishError::Unavailable);",
+        old: "    enqueue(context, &packed).await.map_err(PublishError::Unavailable)?;",
+        new: "    let _ = enqueue(context, &packed).await.map_err(PublishError::Unavailable);",
+    },
+    Mutation {
+        name: "events let go before their dead letter is stored",
+        file: "functions/dead-letter/src/gather.rs",
+        old: "            ended.delivery.claim(events);",
+        new: "            ended.delivery.claim(events);\n            release(context, id).await;",
     },
 ];
 

@@ -132,6 +132,7 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "probation policy Delay",
         // The ways of the queues and tables.
         "a parked delivery",
+        "events in the payload bucket",
         "a wait of more than 12 hours",
         "a disturbed delivery",
         "a fault in an endpoint's health",
@@ -190,6 +191,7 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
     }
     let facts = [
         (history.parked > 0, "a parked delivery"),
+        (!history.payloads.is_empty(), "events in the payload bucket"),
         (!history.disturbed.is_empty(), "a disturbed delivery"),
         (!history.health_faults.is_empty(), "a fault in an endpoint's health"),
         (remains.calm, "a calm world"),
@@ -382,12 +384,12 @@ mod examples {
     #[test]
     fn an_event_too_large_for_a_message_is_retried_and_dead_lettered_whole() {
         let scenario = Scenario::default()
-            .with("up", ProfileName::Basic, None, |_| {})
-            .with("down", ProfileName::Basic, always(500), |subscription| {
+            .with("works", ProfileName::Basic, None, |_| {})
+            .with("fails", ProfileName::Basic, always(500), |subscription| {
                 subscription.retry_policy.max_attempts = 3;
             })
-            .publish("up", 0, &[900_000])
-            .publish("down", 0, &[900_000]);
+            .publish("works", 0, &[900_000])
+            .publish("fails", 0, &[900_000]);
         let remains = lived(&scenario);
         assert_eq!(remains.history.payloads.len(), 2);
         let requests = &remains.history.requests;

@@ -364,7 +364,7 @@ async fn a_namespace_topic_answers_an_empty_object() {
     let response = world.publish(&request).await;
     assert_eq!((response.status_code, &*response.body), (200, "{}"));
     assert_eq!(response.headers["content-type"], "application/json; charset=utf-8");
-    assert_eq!(world.queue.deliveries()[0].events[0].get(), text);
+    assert_eq!(world.queue.deliveries()[0].events()[0].get(), text);
 }
 
 #[tokio::test]
@@ -381,7 +381,7 @@ async fn a_cloud_event_in_binary_mode_is_delivered_structured() {
         r#"{"specversion":"1.0","id":"1","source":"/s","type":"café","#,
         r#""datacontenttype":"application/json","data":{ "n": 1.50 }}"#,
     );
-    assert_eq!(world.queue.deliveries()[0].events[0].get(), want);
+    assert_eq!(world.queue.deliveries()[0].events()[0].get(), want);
 }
 
 #[tokio::test]
