@@ -3,8 +3,9 @@
 //! A delivery ends or is retried as a whole. Its modules decide what becomes of it, as plain
 //! functions over plain data: [`outcome`] names what an attempt met, [`profile`] and [`policy`] are
 //! the rules as tables, [`retry`] is the only chooser of retry or end, [`probation`] says whether
-//! the endpoint may be asked at all, [`batch`] joins what waits together, [`dead_letter`] is the
-//! record of what ended undelivered, [`claim`] keeps apart what is too large for a message.
+//! the endpoint may be asked at all, [`rate`] how often, [`batch`] joins what waits together,
+//! [`dead_letter`] is the record of what ended undelivered, [`claim`] keeps apart what is too large
+//! for a message.
 
 pub mod batch;
 pub mod claim;
@@ -14,6 +15,7 @@ pub mod parking;
 pub mod policy;
 pub mod probation;
 pub mod profile;
+pub mod rate;
 pub mod request;
 pub mod retry;
 pub mod state;

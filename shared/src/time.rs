@@ -42,6 +42,11 @@ impl Timestamp {
         self.0.div_euclid(1_000)
     }
 
+    /// Whole minutes since the Unix epoch, rounded down.
+    pub const fn as_minutes(self) -> i64 {
+        self.0.div_euclid(60_000)
+    }
+
     /// How long `earlier` was before this; zero if it was not.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

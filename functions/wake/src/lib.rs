@@ -35,7 +35,7 @@ const FIRST_LOOK_BACK_MINUTES: i64 = 60;
 /// Parked deliveries, or how far wake has come, could not be read or written. What could be read
 /// was sent, and the next run begins where this one failed.
 pub async fn wake(context: &Context) -> Result<usize, PortError> {
-    let this_minute = context.clock.now().as_seconds().div_euclid(60);
+    let this_minute = context.clock.now().as_minutes();
     let noted = context.cursor.load().await?;
     let from = noted.unwrap_or(this_minute - FIRST_LOOK_BACK_MINUTES);
     let mut sent = 0;

@@ -49,7 +49,7 @@ pub struct Parked {
 impl Parked {
     /// The minute it is due in, since the Unix epoch.
     pub fn due_minute(&self) -> i64 {
-        self.due.as_seconds().div_euclid(60)
+        self.due.as_minutes()
     }
 }
 
