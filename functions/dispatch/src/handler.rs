@@ -8,7 +8,10 @@ use futures::{
     pin_mut,
 };
 use gridpost::{
-    delivery::batch::{self, Load},
+    delivery::{
+        batch::{self, Load},
+        rate::Turn,
+    },
     ports::{PortError, Queue, RESPONSE_WAIT},
     telemetry::chain,
     time::Timestamp,
@@ -20,6 +23,7 @@ use crate::{
     attempt::{Made, attempt},
     late::{self, Late},
     prepare::{Prepared, Work, prepare},
+    rate,
     record::{Fate, Record, Settled},
     settle,
 };
@@ -98,11 +102,24 @@ async fn make(context: &Context, works: Vec<Work>, deadline: Timestamp) -> Made 
     let made = if left < RESPONSE_WAIT + SETTLE_WAIT {
         Err(PortError::new("making an attempt", "too little time is left in this invocation"))
     } else {
-        guarded(attempt(context, works)).await
+        guarded(request(context, works)).await.and_then(|made| made)
     };
     made.unwrap_or_else(|error| {
         let failed = |record| (record, Err(PortError::new(error.call, &error.reason)));
         Made { settled: records.into_iter().map(failed).collect(), late: None }
+    })
+}
+
+/// Makes one request, if its endpoint allows it in this minute.
+async fn request(context: &Context, works: Vec<Work>) -> Result<Made, PortError> {
+    let slot_at = works.iter().filter_map(|work| work.slot_at).max();
+    let turn = match works.first() {
+        Some(work) => rate::turn(context, &work.subscription, slot_at).await?,
+        None => Turn::Go,
+    };
+    Ok(match turn {
+        Turn::Go => attempt(context, works).await,
+        Turn::Wait { until } => rate::wait(context, works, until).await,
     })
 }
 

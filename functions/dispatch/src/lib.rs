@@ -3,8 +3,8 @@
 //! It consumes the dispatch queue (first attempts only) and the retry queues (everything later).
 //! The way of a record: [`handler`] decodes the batch, [`prepare`] finds out whether its delivery
 //! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
-//! [`health`] keeps what is known of endpoints, [`late`] hears responses that come after 30 s,
-//! [`payload`] fetches what was too large for a message.
+//! [`health`] keeps what is known of endpoints, [`rate`] keeps to what they allow, [`late`] hears
+//! responses that come after 30 s, [`payload`] fetches what was too large for a message.
 
 pub mod attempt;
 pub mod handler;
@@ -12,6 +12,7 @@ pub mod health;
 pub mod late;
 pub mod payload;
 pub mod prepare;
+pub mod rate;
 pub mod record;
 pub mod settle;
 
@@ -22,7 +23,7 @@ use gridpost::{
     delivery::probation::Durations,
     ports::{
         Clock, Configuration, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads,
-        QueueReceiver, QueueSender,
+        QueueReceiver, QueueSender, RequestRates,
     },
 };
 
@@ -46,6 +47,8 @@ pub struct Context {
     pub payloads: Arc<dyn Payloads>,
     /// Endpoints' health.
     pub healths: HealthBook,
+    /// Counts the requests to endpoints that allow so many in a minute.
+    pub rates: Arc<dyn RequestRates>,
     /// Topics and event subscriptions.
     pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
     /// Sends requests to endpoints.

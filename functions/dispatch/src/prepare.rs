@@ -10,6 +10,7 @@ use gridpost::{
         parking::LAST_SECOND,
         probation::{self, Admission},
         profile::EndpointKind,
+        rate::Turn,
         retry::{self, EndReason, Rules},
         state::{DeliveryState, Standing},
     },
@@ -21,6 +22,7 @@ use gridpost::{
 use crate::{
     Context,
     payload::{self, Found},
+    rate,
     record::{Fate, Record, Settled},
     settle,
 };
@@ -40,6 +42,8 @@ pub struct Work {
     pub revision: u64,
     /// Whether it probes an endpoint whose wait has ended.
     pub probes: bool,
+    /// When it took a slot of its endpoint's rate, where it has one already.
+    pub slot_at: Option<Timestamp>,
 }
 
 impl Work {
@@ -119,7 +123,8 @@ pub async fn prepare(context: &Context, record: Record) -> Result<Prepared, Port
         settle::drop_events(context, &delivery, EndReason::SubscriptionDeleted).await;
         return Ok(Prepared::Settled(Fate::Delete));
     };
-    let mut work = Work { record, delivery, topic, subscription, revision: 0, probes: false };
+    let (revision, probes, slot_at) = (0, false, None);
+    let mut work = Work { record, delivery, topic, subscription, revision, probes, slot_at };
     if let Some(state) = &state {
         work.learn(state);
     }
@@ -185,14 +190,16 @@ async fn admit(context: &Context, mut work: Work) -> Result<Prepared, PortError>
         match admission {
             Admission::Attempt => {}
             Admission::Probe(claimed) => {
+                // A claim whose probe then found no slot would keep the others from probing.
+                if let Some(fate) = take_slot(context, &mut work).await? {
+                    return Ok(Prepared::Settled(fate));
+                }
                 if !context.healths.write(&subscription, now, &claimed).await? {
                     continue;
                 }
                 work.probes = true;
             }
             Admission::Wait { until } => {
-                // An event whose life ends during the wait ends then, not after it.
-                let until = until.min(work.expires_at());
                 return settled(settle::defer(context, &work, until).await);
             }
             Admission::End => {
@@ -207,7 +214,25 @@ async fn admit(context: &Context, mut work: Work) -> Result<Prepared, PortError>
     }
 }
 
+/// Takes a slot of the endpoint's rate before the request is put together. Without one the delivery
+/// is settled: it waits.
+async fn take_slot(context: &Context, work: &mut Work) -> Result<Option<Fate>, PortError> {
+    match rate::turn(context, &work.subscription, work.slot_at).await? {
+        Turn::Go => {
+            work.slot_at = work.subscription.allowed_rate.map(|_| context.clock.now());
+            Ok(None)
+        }
+        Turn::Wait { until } => settle::defer(context, work, until).await.map(Some),
+    }
+}
+
 async fn take_payload(context: &Context, mut work: Work) -> Result<Prepared, PortError> {
+    // A large delivery is fetched when it may go, not each time it asks; hardly one shares a request.
+    if work.delivery.is_claimed()
+        && let Some(fate) = take_slot(context, &mut work).await?
+    {
+        return Ok(Prepared::Settled(fate));
+    }
     match payload::take(context, &mut work.delivery).await? {
         Found::InHand => Ok(Prepared::Ready(Box::new(work))),
         Found::Ended => Ok(Prepared::Settled(Fate::Delete)),

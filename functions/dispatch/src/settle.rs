@@ -160,9 +160,11 @@ pub async fn wait(context: &Context, work: &Work, due: Timestamp) -> Settled {
     hold_back(context, work, due, now, parking::held(due.since(now))).await
 }
 
-/// Lets a delivery wait that may not be attempted now. A second more does not matter.
+/// Lets a delivery wait that may not be attempted now. A second more does not matter, but a life
+/// that ends during the wait ends then, not after it.
 pub async fn defer(context: &Context, work: &Work, until: Timestamp) -> Settled {
     let now = context.clock.now();
+    let until = until.min(work.expires_at());
     hold_back(context, work, until, now, until.since(now)).await
 }
 

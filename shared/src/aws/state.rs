@@ -1,15 +1,19 @@
-//! The state of failing deliveries and the health of endpoints, in the state table.
+//! The state of failing deliveries, the health of endpoints and the count of their requests, in the
+//! state table.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::{Client, types::ReturnValue};
 use uuid::Uuid;
 
-use super::table::Table;
+use super::{
+    port_error,
+    table::{Table, number, text},
+};
 use crate::{
     delivery::{probation::Health, state::DeliveryState},
-    ports::{DeliveryStates, EndpointHealths, PortError, Saved},
+    ports::{DeliveryStates, EndpointHealths, PortError, RequestRates, Saved},
     subscription::SubscriptionKey,
 };
 
@@ -19,7 +23,10 @@ const ALONE: &str = "-";
 /// A health that nothing was written to for so long says nothing any more.
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// Deliveries and healths in the state table.
+/// A minute's count is asked for in that minute alone; a day more is for clocks that are wrong.
+const COUNT_KEPT_S: i64 = 24 * 60 * 60;
+
+/// Deliveries, healths and counts in the state table.
 #[derive(Clone, Debug)]
 pub struct StateTable {
     table: Table,
@@ -64,10 +71,36 @@ impl EndpointHealths for StateTable {
     }
 }
 
+#[async_trait]
+impl RequestRates for StateTable {
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
+        const CALL: &str = "dynamodb:UpdateItem";
+        let update = self
+            .table
+            .client
+            .update_item()
+            .table_name(&self.table.name)
+            .key("pk", text(rate_pk(uid, minute)))
+            .key("sk", text(ALONE))
+            .update_expression("ADD requests :one SET expiresAt = :at")
+            .expression_attribute_values(":one", number(1))
+            .expression_attribute_values(":at", number(minute * 60 + COUNT_KEPT_S))
+            .return_values(ReturnValue::UpdatedNew);
+        let updated = update.send().await.map_err(|error| port_error(CALL, error))?;
+        let count = updated.attributes().and_then(|attributes| attributes.get("requests"));
+        let count = count.and_then(|count| count.as_n().ok()).and_then(|count| count.parse().ok());
+        count.ok_or_else(|| PortError::new(CALL, "it answered no count"))
+    }
+}
+
 fn delivery_pk(id: Uuid) -> String {
     format!("DELIVERY#{id}")
 }
 
 fn health_pk(key: &SubscriptionKey, uid: Uuid) -> String {
     format!("HEALTH#{key}#{uid}")
+}
+
+fn rate_pk(uid: Uuid, minute: i64) -> String {
+    format!("RATE#{uid}#{minute}")
 }

@@ -15,7 +15,7 @@ use gridpost::{
     ports::{
         Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
         EndpointHealths, Outgoing, ParkingLot, Payloads, PortError, Queue, QueueReceiver,
-        QueueSender, Request, Saved, WakeCursor,
+        QueueSender, Request, RequestRates, Saved, WakeCursor,
     },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -299,6 +299,13 @@ impl EndpointHealths for Faulty<Tables> {
         health: &Health,
     ) -> Result<Saved, PortError> {
         self.table(About::Health(uid), EndpointHealths::save(&*self.inner, key, uid, health)).await
+    }
+}
+
+#[async_trait]
+impl RequestRates for Faulty<Tables> {
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
+        self.table(About::Other, self.inner.count(uid, minute)).await
     }
 }
 

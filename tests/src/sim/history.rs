@@ -30,6 +30,8 @@ pub struct History {
     pub disturbed: BTreeMap<Uuid, &'static str>,
     /// Calls about a subscription's health that failed, or whose caller died.
     pub health_faults: BTreeMap<Uuid, Vec<Timestamp>>,
+    /// Requests counted by the functions, by their subscription's uid and the minute.
+    pub counts: BTreeMap<(Uuid, i64), u64>,
     /// Subscriptions that were deleted, and when.
     pub deleted: BTreeMap<SubscriptionKey, Timestamp>,
     /// Deliveries whose state was written.

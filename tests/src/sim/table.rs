@@ -14,8 +14,8 @@ use gridpost::{
         state::{DeliveryState, Standing},
     },
     ports::{
-        Clock, Configuration, DeliveryStates, EndpointHealths, ParkingLot, PortError, Saved,
-        WakeCursor,
+        Clock, Configuration, DeliveryStates, EndpointHealths, ParkingLot, PortError, RequestRates,
+        Saved, WakeCursor,
     },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -164,6 +164,18 @@ impl EndpointHealths for Tables {
         let mut history = self.history.lock().expect("no panic while held");
         history.trace(self.clock.now(), || format!("health {key} {health:?}"));
         Ok(Saved::Written)
+    }
+}
+
+#[async_trait]
+impl RequestRates for Tables {
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
+        let mut history = self.history.lock().expect("no panic while held");
+        let count = history.counts.entry((uid, minute)).or_default();
+        *count += 1;
+        let count = *count;
+        history.trace(self.clock.now(), || format!("count {count} of minute {minute} of {uid}"));
+        Ok(count)
     }
 }
 
