@@ -202,6 +202,24 @@ pub const ALL: &[Mutation] = &[
         new: "    } else",
     },
     Mutation {
+        name: "rate not honoured",
+        file: "shared/src/delivery/rate.rs",
+        old: "    if count <= rate {",
+        new: "    if count > 0 {",
+    },
+    Mutation {
+        name: "slots of the minute before",
+        file: "functions/dispatch/src/rate.rs",
+        old: "        if now.as_minutes() == minute {",
+        new: "        if now.as_minutes() >= minute {",
+    },
+    Mutation {
+        name: "consent not waited for",
+        file: PREPARE,
+        old: "    if let Some(until) = work.subscription.waits_for_consent(now) {",
+        new: "    if let Some(until) = work.subscription.waits_for_consent(now).filter(|_| false) {",
+    },
+    Mutation {
         name: "ingest answers 200 for what was not sent",
         file: "functions/ingest/src/handler.rs",
         old: "    enqueue(context, &packed).await.map_err(PublishError::Unavailable)?;",

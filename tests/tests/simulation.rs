@@ -1,6 +1,9 @@
 //! The whole pipeline in virtual time. `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-tests --test
 //! simulation -- replay --nocapture` lives one world again and prints all that happens in it.
 
+#[path = "simulation/examples.rs"]
+mod examples;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
@@ -13,7 +16,8 @@ use std::{
 };
 
 use gridpost::time::Timestamp;
-use gridpost_tests::sim::{checker, scenario, world};
+use gridpost_tests::sim::{checker, history::DeadLetter, scenario, world};
+use uuid::Uuid;
 
 /// Seeds of one run.
 const SEEDS: u64 = 10_000;
@@ -130,6 +134,9 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "status rules of its own",
         "probation policy EventGrid",
         "probation policy Delay",
+        "a request that waited for its rate",
+        "a delivery that waited for consent",
+        "a delivery that ended without consent",
         // The ways of the queues and tables.
         "a parked delivery",
         "events in the payload bucket",
@@ -149,10 +156,7 @@ fn the_mix_of_worlds_has_everything_in_it() {
 fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
     let history = &remains.history;
     for dead_letter in history.dead_letters.values() {
-        let record = &dead_letter.record;
-        let reason = record.get("deadLetterReason").or(record.get("deadletterreason"));
-        let reason = reason.and_then(|reason| reason.as_str()).unwrap_or("of profile namespace");
-        note(format!("dead letter {reason}"));
+        note(format!("dead letter {}", reason(dead_letter)));
     }
     history.drops.iter().for_each(|drop| note(format!("drop {}", drop.reason)));
     let mut began: BTreeMap<_, Timestamp> = BTreeMap::new();
@@ -189,6 +193,7 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
             note(format!("probation policy {:?}", subscription.probation_policy));
         }
     }
+    note_waits(remains, note);
     let facts = [
         (history.parked > 0, "a parked delivery"),
         (!history.payloads.is_empty(), "events in the payload bucket"),
@@ -201,6 +206,50 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
     }
 }
 
+fn reason(dead_letter: &DeadLetter) -> &str {
+    let record = &dead_letter.record;
+    let reason = record.get("deadLetterReason").or(record.get("deadletterreason"));
+    reason.and_then(|reason| reason.as_str()).unwrap_or("of profile namespace")
+}
+
+/// Notes what waited for its endpoint's rate or consent.
+fn note_waits(remains: &world::Remains, note: &mut impl FnMut(String)) {
+    let history = &remains.history;
+    let subscriptions: BTreeMap<_, _> =
+        remains.topics.iter().flat_map(|(_, all)| all).map(|one| (one.uid, one)).collect();
+    for ((uid, _), count) in &history.counts {
+        let rate = subscriptions[uid].allowed_rate.map_or(0, u32::from);
+        if *count > u64::from(rate) {
+            note("a request that waited for its rate".to_owned());
+        }
+    }
+    for consent in &remains.consents {
+        let waited = |delivery: &Uuid| {
+            let accepted = &history.accepted[delivery];
+            accepted.subscription == consent.of && accepted.publish_time < consent.asked_at
+        };
+        match consent.given_at {
+            Some(given_at) => {
+                let mut after = history.requests.iter().filter(|made| made.began_at >= given_at);
+                if after.any(|made| made.deliveries.iter().any(waited)) {
+                    note("a delivery that waited for consent".to_owned());
+                }
+            }
+            None => {
+                let dead = history.dead_letters.values();
+                let dead = dead.map(|dead| (dead.delivery, dead.at, reason(dead)));
+                let drops = history.drops.iter();
+                let drops = drops.map(|drop| (drop.delivery, drop.at, drop.reason.as_str()));
+                if dead.chain(drops).any(|(delivery, at, reason)| {
+                    reason == "TimeToLiveExceeded" && at > consent.asked_at && waited(&delivery)
+                }) {
+                    note("a delivery that ended without consent".to_owned());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn replay() {
     let Some(seed) = number("GRIDPOST_SIM_SEED") else { return };
@@ -209,248 +258,4 @@ fn replay() {
         println!("{line}");
     }
     assert!(failures.is_empty(), "seed {seed}:\n{}", failures.join("\n"));
-}
-
-/// The worked examples: what Event Grid's documentation says will happen, happening.
-mod examples {
-    use std::time::Duration;
-
-    use gridpost::{
-        delivery::{parking::RECEIVES_MAX, profile::ProfileName},
-        subscription::Batching,
-    };
-    use gridpost_tests::sim::{
-        checker,
-        clock::BEGINNING,
-        endpoint::{Reaction, Script},
-        scenario::Scenario,
-        world::{self, Remains},
-    };
-
-    /// What a poller and a cold function take at most, plus the rounding up of a hidden message.
-    const LATE_S: u64 = 3;
-
-    fn lived(scenario: &Scenario) -> Remains {
-        let remains = world::run(scenario, 7, false);
-        let failures = checker::check(&remains);
-        assert!(failures.is_empty(), "{failures:?}");
-        remains
-    }
-
-    fn always(status: u16) -> Option<Script> {
-        Some(Script::Answers(vec![Reaction::status(status)]))
-    }
-
-    /// Requests at those seconds, none earlier and none much later.
-    fn assert_attempts(remains: &Remains, seconds: &[u64]) {
-        let requests = remains.history.requests.iter();
-        let at: Vec<_> = requests.map(|made| made.began_at.since(BEGINNING)).collect();
-        assert_eq!(at.len(), seconds.len(), "{at:?}");
-        for (at, second) in at.iter().zip(seconds) {
-            let earliest = Duration::from_secs(*second);
-            let latest = Duration::from_secs(second + LATE_S);
-            assert!((earliest..latest).contains(at), "{at:?}, not {second} s");
-        }
-    }
-
-    /// One dead letter of that reason with so many attempts, written five minutes after `ended_s`.
-    fn assert_dead_letter(remains: &Remains, reason: &str, attempts: u64, ended_s: u64) {
-        let all: Vec<_> = remains.history.dead_letters.values().collect();
-        assert_eq!(all.len(), 1);
-        let (at, record) = (all[0].at.since(BEGINNING), &all[0].record);
-        let said = record.get("deadLetterProperties").unwrap_or(record);
-        let get = |basic: &str, namespace: &str| said.get(basic).or(said.get(namespace)).cloned();
-        assert_eq!(get("deadLetterReason", "deadletterreason"), Some(reason.into()));
-        assert_eq!(get("deliveryAttempts", "deliveryattempts"), Some(attempts.into()));
-        let earliest = Duration::from_secs(ended_s + 300);
-        assert!((earliest..earliest + Duration::from_secs(LATE_S)).contains(&at), "{at:?}");
-    }
-
-    #[test]
-    fn half_an_hour_and_ten_attempts_give_six() {
-        let scenario = Scenario::default()
-            .with("orders", ProfileName::Basic, always(500), |subscription| {
-                subscription.retry_policy.time_to_live_minutes = 30;
-                subscription.retry_policy.max_attempts = 10;
-            })
-            .publish("orders", 0, &[10]);
-        let remains = lived(&scenario);
-        assert_attempts(&remains, &[0, 10, 30, 60, 300, 600]);
-        assert_dead_letter(&remains, "TimeToLiveExceeded", 6, 1_800);
-    }
-
-    #[test]
-    fn half_an_hour_and_five_attempts_end_at_the_fifth() {
-        let scenario = Scenario::default()
-            .with("orders", ProfileName::Basic, always(500), |subscription| {
-                subscription.retry_policy.time_to_live_minutes = 30;
-                subscription.retry_policy.max_attempts = 5;
-            })
-            .publish("orders", 0, &[10]);
-        let remains = lived(&scenario);
-        assert_attempts(&remains, &[0, 10, 30, 60, 300]);
-        assert_dead_letter(&remains, "MaxDeliveryAttemptsExceeded", 5, 300);
-    }
-
-    #[test]
-    fn a_namespace_retention_of_twenty_minutes_gives_seven() {
-        let scenario = Scenario::default()
-            .with("orders", ProfileName::Namespace, always(500), |subscription| {
-                subscription.retry_policy.time_to_live_minutes = 20;
-                subscription.retry_policy.max_attempts = 10;
-            })
-            .publish("orders", 0, &[10]);
-        let remains = lived(&scenario);
-        assert_attempts(&remains, &[0, 10, 30, 60, 300, 600, 900]);
-        assert_dead_letter(&remains, "Event time to live was exceeded.", 7, 1_200);
-    }
-
-    #[test]
-    fn a_400_is_never_asked_again() {
-        let scenario = Scenario::default()
-            .with("orders", ProfileName::Basic, always(400), |_| {})
-            .publish("orders", 0, &[10]);
-        let remains = lived(&scenario);
-        assert_attempts(&remains, &[0]);
-        assert_dead_letter(&remains, "UndeliverableDueToHttpBadRequest", 1, 0);
-    }
-
-    #[test]
-    fn an_event_larger_than_its_batch_goes_alone() {
-        let scenario =
-            Scenario::default().with("orders", ProfileName::Basic, None, |subscription| {
-                let batching = Batching { max_events: 100, preferred_kilobytes: 4 };
-                subscription.batching = Some(batching);
-            });
-        let scenario = scenario.publish("orders", 0, &[10_240]).publish("orders", 0, &[10]);
-        let scenario = scenario.publish("orders", 0, &[10]);
-        let remains = lived(&scenario);
-        let requests = &remains.history.requests;
-        let large = requests.iter().find(|made| made.events_bytes > 10_000).expect("it is sent");
-        assert_eq!(large.events, 1);
-        assert_eq!(requests.iter().map(|made| made.events).sum::<usize>(), 3);
-    }
-
-    #[test]
-    fn after_ten_failures_the_eleventh_event_waits() {
-        let mut scenario =
-            Scenario::default().with("orders", ProfileName::Basic, always(500), |subscription| {
-                subscription.retry_policy.max_attempts = 1;
-            });
-        for _ in 0..10 {
-            scenario = scenario.publish("orders", 0, &[10]);
-        }
-        let scenario = scenario.publish("orders", 5_000, &[10]);
-        let remains = lived(&scenario);
-        let requests = &remains.history.requests;
-        assert_eq!(requests.len(), 11);
-        let failed_at = requests[9].heard.expect("an answer").0;
-        let waited = requests[10].began_at.since(failed_at);
-        assert!(waited >= Duration::from_secs(60), "{waited:?}");
-        assert!(waited < Duration::from_secs(60 + LATE_S), "{waited:?}");
-    }
-
-    #[test]
-    fn a_late_200_takes_the_retry_away() {
-        let late = Reaction::status(200).after(Duration::from_secs(45));
-        let script = Some(Script::Answers(vec![late, Reaction::status(500)]));
-        let scenario = Scenario::default()
-            .with("orders", ProfileName::Basic, script, |_| {})
-            .publish("orders", 0, &[10]);
-        let remains = lived(&scenario);
-        assert_attempts(&remains, &[0]);
-        assert!(remains.history.requests[0].heard_late.is_some());
-        assert!(remains.history.dead_letters.is_empty() && remains.history.drops.is_empty());
-    }
-
-    /// Every wait ends for all, and all but a few wait again: messages are received many hundreds of
-    /// times. SQS gives up one that was received 1,000 times.
-    #[test]
-    fn a_backlog_behind_a_rate_limit_wears_no_message_out() {
-        let limited = Script::Limited { per_second: 1, retry_after: None };
-        let mut scenario = Scenario { jitter: true, ..Scenario::default() }.with(
-            "orders",
-            ProfileName::Basic,
-            Some(limited),
-            |_| {},
-        );
-        for _ in 0..900 {
-            scenario = scenario.publish("orders", 0, &[10]);
-        }
-        let remains = lived(&scenario);
-        assert_eq!(remains.history.receives_max, RECEIVES_MAX, "the most received message");
-    }
-
-    #[test]
-    fn an_event_too_large_for_a_message_is_retried_and_dead_lettered_whole() {
-        let scenario = Scenario::default()
-            .with("works", ProfileName::Basic, None, |_| {})
-            .with("fails", ProfileName::Basic, always(500), |subscription| {
-                subscription.retry_policy.max_attempts = 3;
-            })
-            .publish("works", 0, &[900_000])
-            .publish("fails", 0, &[900_000]);
-        let remains = lived(&scenario);
-        assert_eq!(remains.history.payloads.len(), 2);
-        let requests = &remains.history.requests;
-        assert!(requests.iter().all(|made| made.events_bytes > 900_000));
-        assert_eq!(requests.len(), 4);
-        let all: Vec<_> = remains.history.dead_letters.values().collect();
-        assert_eq!(all[0].record["data"].as_str().map(str::len), Some(900_000));
-    }
-
-    /// An item of DynamoDB holds less than a message may.
-    #[test]
-    fn a_message_too_large_for_a_table_is_parked_all_the_same() {
-        let mut scenario = Scenario { retry_in_flight_limit: 0, ..Scenario::default() };
-        scenario.queues.message_bytes_max = 1_048_576;
-        let scenario = scenario
-            .with("orders", ProfileName::Basic, always(500), |subscription| {
-                subscription.retry_policy.max_attempts = 8;
-            })
-            .publish("orders", 0, &[500_000]);
-        let remains = lived(&scenario);
-        assert!(remains.history.parked > 0 && remains.history.payloads.len() == 1);
-        assert!(remains.history.requests.iter().all(|made| made.events_bytes > 500_000));
-    }
-
-    /// Delivery times in milliseconds at `healthy` endpoints, with one more that is down or not.
-    fn times(down: bool) -> Vec<u64> {
-        let hour = 3_600;
-        let outage = Script::Outage { windows: vec![(hour, 25 * hour)], reaction: Reaction::NEVER };
-        let mut scenario = Scenario { concurrency: 100, jitter: true, ..Scenario::default() }.with(
-            "down",
-            ProfileName::Basic,
-            down.then_some(outage),
-            |_| {},
-        );
-        for number in 0..99 {
-            scenario = scenario.with(&format!("up-{number}"), ProfileName::Basic, None, |_| {});
-        }
-        for minute in 0..26 * 60 {
-            scenario = scenario.publish("down", minute * 60_000 + 17, &[10]);
-            let name = format!("up-{}", minute % 99);
-            scenario = scenario.publish(&name, minute * 60_000 + 19, &[10]);
-        }
-        let remains = lived(&scenario);
-        let healthy =
-            |made: &&gridpost_tests::sim::history::Request| made.subscription.topic != "down";
-        let requests = remains.history.requests.iter().filter(healthy);
-        let time = |made: &gridpost_tests::sim::history::Request| {
-            let accepted = &remains.history.accepted[&made.deliveries[0]];
-            made.began_at.since(accepted.publish_time).as_millis() as u64
-        };
-        let mut times: Vec<_> = requests.map(time).collect();
-        times.sort_unstable();
-        times
-    }
-
-    #[test]
-    fn a_day_without_one_endpoint_is_not_felt_by_the_other_99() {
-        let (without, with) = (times(false), times(true));
-        assert_eq!(without.len(), with.len());
-        let p99 = |times: &[u64]| times[times.len() * 99 / 100];
-        let (without, with) = (p99(&without), p99(&with));
-        assert!(with * 10 <= without * 11, "p99 is {with} ms, {without} ms without the outage");
-    }
 }

@@ -27,6 +27,11 @@ use super::{history::Request, world::Remains};
 /// Clocks are read to the millisecond; what rounds may be off by so much.
 const ROUNDING: Duration = Duration::from_millis(5);
 
+/// So long after an endpoint was asked for its consent requests may still begin: configuration is
+/// kept for 2 s, and what was found due before it was looked at again waits up to 2 s for its second
+/// and for the records beside it.
+const CONSENT_NOTICED: Duration = Duration::from_secs(4);
+
 /// A check of one world.
 struct Check<'a> {
     remains: &'a Remains,
@@ -63,10 +68,12 @@ pub fn check(remains: &Remains) -> Vec<String> {
     }
     check.nothing_left();
     check.requests_in_bounds();
+    check.requests_with_consent();
     for delivery in remains.history.accepted.keys() {
         check.delivery(*delivery);
     }
     for (_, subscription) in check.owners.clone().into_values() {
+        check.requests_in_rate(subscription);
         health::check(&mut check, subscription);
     }
     records::check(&mut check);
@@ -133,6 +140,38 @@ impl<'a> Check<'a> {
             {
                 let bytes = request.events_bytes;
                 self.fail(format!("a request carries {bytes} bytes, beyond its target"));
+            }
+        }
+    }
+
+    /// However many functions run, crash and repeat, no minute has more requests than are allowed.
+    fn requests_in_rate(&mut self, subscription: &EventSubscription) {
+        let Some(rate) = subscription.allowed_rate else { return };
+        let mut minutes: BTreeMap<i64, u32> = BTreeMap::new();
+        for request in &self.remains.history.requests {
+            if request.subscription == subscription.key {
+                *minutes.entry(request.began_at.as_minutes()).or_default() += 1;
+            }
+        }
+        for (minute, requests) in minutes.into_iter().filter(|(_, made)| *made > rate.get()) {
+            let at = Timestamp::from_millis(minute * 60_000);
+            let key = &subscription.key;
+            self.fail(format!("{requests} requests to {key} from {at} on, {rate} are allowed"));
+        }
+    }
+
+    fn requests_with_consent(&mut self) {
+        for consent in &self.remains.consents {
+            let from = consent.asked_at + CONSENT_NOTICED + self.slack;
+            let requests = self.remains.history.requests.iter();
+            let without = requests.filter(|made| {
+                made.subscription == consent.of
+                    && made.began_at >= from
+                    && consent.given_at.is_none_or(|given_at| made.began_at < given_at)
+            });
+            for request in without {
+                let (key, at) = (&request.subscription, request.began_at);
+                self.fail(format!("a request to {key} at {at}, without its consent"));
             }
         }
     }

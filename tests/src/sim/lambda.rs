@@ -178,12 +178,13 @@ async fn run(
     }
 }
 
-/// Invokes wake once a minute, as its schedule does. Minutes in which nothing is parked are left
-/// out, to save time: wake makes up for them.
+/// Invokes wake once a minute, as its schedule does. In minutes in which nothing is parked only what
+/// it would note is noted, to save time.
 pub async fn schedule_wake(world: Rc<World>) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
         if world.tables.parked() == 0 {
+            world.tables.pass();
             continue;
         }
         let instance = Arc::new(Instance::default());

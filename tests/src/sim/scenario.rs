@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
     ops::Range,
     time::Duration,
 };
@@ -44,6 +45,8 @@ pub struct Scenario {
     pub publishes: Vec<Publish>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
+    /// Endpoints that must consent anew.
+    pub consents: Vec<Consent>,
     /// Buckets that do not exist.
     pub missing_buckets: BTreeSet<String>,
     /// When buckets refuse.
@@ -73,6 +76,17 @@ pub struct Publish {
     pub events: Vec<usize>,
 }
 
+/// A change of an event subscription to which its endpoint does not consent at once.
+#[derive(Clone, Debug)]
+pub struct Consent {
+    /// Whose.
+    pub of: SubscriptionKey,
+    /// When it is asked.
+    pub asked_at: Timestamp,
+    /// When it consents, in time; `None`: never.
+    pub given_at: Option<Timestamp>,
+}
+
 /// The function's timeout, as deployed.
 pub const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
 
@@ -90,6 +104,7 @@ impl Default for Scenario {
             scripts: BTreeMap::new(),
             publishes: Vec::new(),
             deletions: Vec::new(),
+            consents: Vec::new(),
             missing_buckets: BTreeSet::new(),
             bucket_refuses: Vec::new(),
             plan: Plan { latency_max: Duration::from_millis(20), ..Plan::default() },
@@ -141,6 +156,16 @@ impl Scenario {
     pub fn publish(mut self, topic: &str, at_ms: u64, events: &[usize]) -> Self {
         let at = BEGINNING + Duration::from_millis(at_ms);
         self.publishes.push(Publish { at, to: key(topic), events: events.to_vec() });
+        self
+    }
+
+    /// Asks the endpoint of subscription `s` of a topic for its consent, and has it given, at those
+    /// seconds after the beginning.
+    #[must_use]
+    pub fn ask(mut self, topic: &str, asked_at_s: u64, given_at_s: Option<u64>) -> Self {
+        let at = |seconds| BEGINNING + Duration::from_secs(seconds);
+        let (asked_at, given_at) = (at(asked_at_s), given_at_s.map(at));
+        self.consents.push(Consent { of: key(topic), asked_at, given_at });
         self
     }
 }
@@ -214,6 +239,27 @@ pub fn mixed(seed: u64) -> Scenario {
         }
     }
     set_world(&dice, &mut scenario);
+    set_rates(&dice, &mut scenario);
+    set_consents(&dice, scenario)
+}
+
+fn set_rates(dice: &SeededDice, scenario: &mut Scenario) {
+    for subscription in scenario.topics.iter_mut().flat_map(|(_, subscriptions)| subscriptions) {
+        if dice.chance(0.2) {
+            subscription.allowed_rate = NonZeroU32::new(dice.choose(&[1, 2, 5, 10, 30]));
+        }
+    }
+}
+
+fn set_consents(dice: &SeededDice, mut scenario: Scenario) -> Scenario {
+    let names: Vec<_> = scenario.topics.iter().map(|(topic, _)| topic.name.clone()).collect();
+    for name in names {
+        if dice.chance(0.1) {
+            let asked_at_s = dice.number(0..dice.choose(&[60, 3_600]));
+            let given_at_s = dice.chance(0.7).then(|| asked_at_s + dice.number(1..600));
+            scenario = scenario.ask(&name, asked_at_s, given_at_s);
+        }
+    }
     scenario
 }
 

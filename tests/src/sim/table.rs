@@ -66,11 +66,31 @@ impl Tables {
         }
     }
 
+    /// Changes an event subscription, if it is there.
+    pub fn change(&self, key: &SubscriptionKey, change: impl FnOnce(&mut EventSubscription)) {
+        let mut items = self.items();
+        let Some(subscription) = items.subscriptions.get_mut(key) else { return };
+        change(subscription);
+        if let Some(topic) = items.topics.get_mut(&key.topic) {
+            topic.revision += 1;
+        }
+    }
+
     /// How many parked deliveries are to come back. One that is long overdue was sent but not
     /// removed: it only waits to expire.
     pub fn parked(&self) -> usize {
         let overdue = self.clock.now().as_seconds() / 60 - 60;
         self.items().parked.range((overdue, Uuid::nil())..).count()
+    }
+
+    /// What a run of wake does that finds nothing parked: it notes how far it has come.
+    pub fn pass(&self) {
+        let next = self.clock.now().as_minutes() + 1;
+        let mut items = self.items();
+        let from = items.cursor.unwrap_or(next);
+        if items.parked.range((from, Uuid::nil())..).next().is_none() {
+            items.cursor = Some(next);
+        }
     }
 
     /// The deliveries that are parked.

@@ -1,5 +1,7 @@
 //! A world: the fakes, the handlers over them, and the run to its end.
 
+mod publisher;
+
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -11,13 +13,15 @@ use gridpost::{
     configuration::ConfigurationCache,
     delivery::{probation::Durations, state::DeliveryState},
     ports::{Clock, Configuration, Dice, Meter, Queue},
-    subscription::{EventSubscription, SubscriptionKey},
+    secret::Secret,
+    subscription::{
+        EventSubscription, ProvisioningState, SubscriptionKey,
+        validation::{VALID_FOR, Validation},
+    },
     telemetry::metric,
-    topic::{InputSchema, Topic},
+    topic::Topic,
 };
 use gridpost_dispatch::{Settings, health::HealthBook};
-use http::{HeaderMap, HeaderValue};
-use serde_json::{Value, json};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -32,7 +36,7 @@ use super::{
     log::LogReader,
     payloads::PayloadBucket,
     queue::Queues,
-    scenario::{DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, Publish, Scenario},
+    scenario::{Consent, DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, Publish, Scenario},
     table::Tables,
 };
 
@@ -85,12 +89,22 @@ pub struct Remains {
     pub states: Vec<DeliveryState>,
     /// The topics and event subscriptions that there were.
     pub topics: Vec<(Topic, Vec<EventSubscription>)>,
+    /// The endpoints that had to consent anew.
+    pub consents: Vec<Consent>,
     /// Whether nothing went wrong by plan.
     pub calm: bool,
     /// The longest that one call took.
     pub latency_max: Duration,
     /// How long it lasted.
     pub lasted: Duration,
+}
+
+/// What somebody does.
+enum Act<'a> {
+    Publish(&'a Publish),
+    Delete(&'a SubscriptionKey),
+    Ask(&'a Consent),
+    Give(&'a Consent),
 }
 
 struct CountingMeter(Arc<Mutex<History>>);
@@ -243,16 +257,21 @@ impl World {
         in_queues + self.tables.parked()
     }
 
-    /// Publishes and deletes at the scenario's times.
+    /// Publishes, deletes and changes at the scenario's times.
     async fn act(self: &Rc<Self>) {
-        let deleted = self.scenario.deletions.iter().map(|(at, key)| (*at, Err(key)));
-        let published = self.scenario.publishes.iter().map(|publish| (publish.at, Ok(publish)));
-        let mut all: Vec<_> = published.chain(deleted).collect();
+        let scenario = &self.scenario;
+        let deleted = scenario.deletions.iter().map(|(at, key)| (*at, Act::Delete(key)));
+        let published =
+            scenario.publishes.iter().map(|publish| (publish.at, Act::Publish(publish)));
+        let asked = scenario.consents.iter().map(|consent| (consent.asked_at, Act::Ask(consent)));
+        let consents = scenario.consents.iter();
+        let given = consents.filter_map(|consent| Some((consent.given_at?, Act::Give(consent))));
+        let mut all: Vec<_> = published.chain(deleted).chain(asked).chain(given).collect();
         all.sort_by_key(|(at, _)| *at);
-        for (number, (at, what)) in all.into_iter().enumerate() {
+        for (number, (at, act)) in all.into_iter().enumerate() {
             self.clock.sleep_until(at).await;
-            match what {
-                Ok(publish) => {
+            match act {
+                Act::Publish(publish) => {
                     let (world, publish) = (Rc::clone(self), publish.clone());
                     self.begin();
                     tokio::task::spawn_local(async move {
@@ -260,7 +279,15 @@ impl World {
                         world.end();
                     });
                 }
-                Err(key) => self.delete(key),
+                Act::Delete(key) => self.delete(key),
+                Act::Ask(consent) => self.tables.change(&consent.of, |subscription| {
+                    let until = consent.asked_at + VALID_FOR;
+                    subscription.provisioning_state = ProvisioningState::AwaitingManualAction;
+                    subscription.validation = Some(Validation { token: Secret::new("t"), until });
+                }),
+                Act::Give(consent) => self.tables.change(&consent.of, |subscription| {
+                    subscription.provisioning_state = ProvisioningState::Succeeded;
+                }),
             }
         }
     }
@@ -274,76 +301,6 @@ impl World {
         }
         let mut history = self.history.lock().expect("no panic while held");
         history.deleted.insert(key.clone(), self.clock.now());
-    }
-
-    /// Publishes as a publisher does: again and again until it is accepted.
-    async fn publish(&self, number: usize, publish: &Publish) {
-        for try_number in 0.. {
-            let id = |event| format!("e{number}-{event}-{try_number}");
-            let ids: Vec<_> = (0..publish.events.len()).map(id).collect();
-            if self.publish_once(publish, &ids).await {
-                return;
-            }
-            tokio::time::sleep(self.dice.millis(500..5_000)).await;
-        }
-    }
-
-    /// Whether ingest has answered 200, after which every event must be in the queue.
-    async fn publish_once(&self, publish: &Publish, ids: &[String]) -> bool {
-        let idle = self.ingests.borrow_mut().pop();
-        let (instance, context) = idle.unwrap_or_else(|| {
-            let instance = Arc::new(Instance::default());
-            let context = self.ingest(&instance);
-            (instance, Rc::new(context))
-        });
-        let request = self.request(publish, ids);
-        let response = tokio::select! { biased;
-            response = gridpost_ingest::handler::handle(&context, &request) => response,
-            () = instance.died() => return false,
-        };
-        self.ingests.borrow_mut().push((instance, context));
-        match response.status_code {
-            200 => {}
-            500.. => return false,
-            status => {
-                self.violation(&format!("a publish was refused with {status}"));
-                return true;
-            }
-        }
-        let history = self.history.lock().expect("no panic while held");
-        let is_carried = |id: &String| {
-            history.carriers.contains_key(&(publish.to.clone(), id.clone()))
-                || history.deleted.contains_key(&publish.to)
-        };
-        let carried = ids.iter().all(is_carried);
-        drop(history);
-        if !carried {
-            self.violation("a publish was accepted, but not all of it is in the queue");
-        }
-        true
-    }
-
-    fn request(&self, publish: &Publish, ids: &[String]) -> gridpost_ingest::gateway::Request {
-        let schema = self.scenario.topics.iter().find(|(topic, _)| topic.name == publish.to.topic);
-        let schema = schema.expect("a topic of the scenario").0.input_schema;
-        let events = ids.iter().zip(&publish.events);
-        let events: Vec<_> =
-            events.map(|(id, bytes)| event(&publish.to, schema, id, *bytes)).collect();
-        let content_type = match schema {
-            InputSchema::EventGridSchema | InputSchema::CustomEventSchema => "application/json",
-            InputSchema::CloudEventSchemaV1_0 => "application/cloudevents-batch+json",
-        };
-        let mut headers = HeaderMap::new();
-        headers.insert("aeg-sas-key", HeaderValue::from_static("a"));
-        headers.insert("content-type", HeaderValue::from_static(content_type));
-        gridpost_ingest::gateway::Request {
-            method: "POST".to_owned(),
-            path: format!("/topics/{}/api/events", publish.to.topic),
-            query: String::new(),
-            headers,
-            authorizer: None,
-            body: serde_json::to_vec(&events).expect("events are JSON"),
-        }
     }
 
     /// A fresh copy of ingest.
@@ -433,28 +390,11 @@ impl World {
             parked: self.tables.parked_ids(),
             states: self.tables.states(),
             topics: self.scenario.topics.clone(),
+            consents: self.scenario.consents.clone(),
             calm: self.scenario.plan.is_calm() && self.scenario.queues.duplicates == 0.0,
             latency_max: self.scenario.plan.latency_max,
             lasted: self.clock.elapsed(),
             history: std::mem::take(&mut *self.history.lock().expect("no panic while held")),
-        }
-    }
-}
-
-/// An event that says whose it is.
-fn event(to: &SubscriptionKey, schema: InputSchema, id: &str, data_bytes: usize) -> Value {
-    let data = "x".repeat(data_bytes);
-    match schema {
-        InputSchema::EventGridSchema => json!({
-            "id": id, "subject": to.to_string(), "eventType": "simulated", "data": data,
-            "dataVersion": "1", "eventTime": "2026-01-01T00:00:00Z",
-        }),
-        InputSchema::CloudEventSchemaV1_0 => json!({
-            "specversion": "1.0", "id": id, "source": "/simulation", "type": "simulated",
-            "subject": to.to_string(), "data": data,
-        }),
-        InputSchema::CustomEventSchema => {
-            json!({"key": id, "whose": to.to_string(), "data": data})
         }
     }
 }

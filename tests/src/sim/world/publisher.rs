@@ -1,0 +1,114 @@
+//! Publishers: they publish until they are accepted, and believe what they are told.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use gridpost::{ports::Clock, subscription::SubscriptionKey, topic::InputSchema};
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
+
+use super::{CONFIGURATION_KEPT_FOR, World};
+use crate::sim::{faults::Instance, scenario::Publish};
+
+/// A publish is answered at most so long after its events were matched.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
+impl World {
+    /// Publishes as a publisher does: again and again until it is accepted.
+    pub(super) async fn publish(&self, number: usize, publish: &Publish) {
+        for try_number in 0.. {
+            let id = |event| format!("e{number}-{event}-{try_number}");
+            let ids: Vec<_> = (0..publish.events.len()).map(id).collect();
+            if self.publish_once(publish, &ids).await {
+                return;
+            }
+            tokio::time::sleep(self.dice.millis(500..5_000)).await;
+        }
+    }
+
+    /// Whether ingest has answered 200, after which every event must be in the queue.
+    async fn publish_once(&self, publish: &Publish, ids: &[String]) -> bool {
+        let idle = self.ingests.borrow_mut().pop();
+        let (instance, context) = idle.unwrap_or_else(|| {
+            let instance = Arc::new(Instance::default());
+            let context = self.ingest(&instance);
+            (instance, Rc::new(context))
+        });
+        let request = self.request(publish, ids);
+        let response = tokio::select! { biased;
+            response = gridpost_ingest::handler::handle(&context, &request) => response,
+            () = instance.died() => return false,
+        };
+        self.ingests.borrow_mut().push((instance, context));
+        match response.status_code {
+            200 => {}
+            500.. => return false,
+            status => {
+                self.violation(&format!("a publish was refused with {status}"));
+                return true;
+            }
+        }
+        let history = self.history.lock().expect("no panic while held");
+        let is_carried = |id: &String| {
+            history.carriers.contains_key(&(publish.to.clone(), id.clone()))
+                || history.deleted.contains_key(&publish.to)
+                || self.may_lack_consent(&publish.to)
+        };
+        let carried = ids.iter().all(is_carried);
+        drop(history);
+        if !carried {
+            self.violation("a publish was accepted, but not all of it is in the queue");
+        }
+        true
+    }
+
+    fn request(&self, publish: &Publish, ids: &[String]) -> gridpost_ingest::gateway::Request {
+        let schema = self.scenario.topics.iter().find(|(topic, _)| topic.name == publish.to.topic);
+        let schema = schema.expect("a topic of the scenario").0.input_schema;
+        let events = ids.iter().zip(&publish.events);
+        let events: Vec<_> =
+            events.map(|(id, bytes)| event(&publish.to, schema, id, *bytes)).collect();
+        let content_type = match schema {
+            InputSchema::EventGridSchema | InputSchema::CustomEventSchema => "application/json",
+            InputSchema::CloudEventSchemaV1_0 => "application/cloudevents-batch+json",
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert("aeg-sas-key", HeaderValue::from_static("a"));
+        headers.insert("content-type", HeaderValue::from_static(content_type));
+        gridpost_ingest::gateway::Request {
+            method: "POST".to_owned(),
+            path: format!("/topics/{}/api/events", publish.to.topic),
+            query: String::new(),
+            headers,
+            authorizer: None,
+            body: serde_json::to_vec(&events).expect("events are JSON"),
+        }
+    }
+
+    /// Whether a publish that is answered now may have met an event subscription without consent,
+    /// which matches nothing.
+    fn may_lack_consent(&self, key: &SubscriptionKey) -> bool {
+        let now = self.clock.now();
+        self.scenario.consents.iter().filter(|consent| consent.of == *key).any(|consent| {
+            let over = consent.given_at.map(|at| at + CONFIGURATION_KEPT_FOR + ANSWERED_WITHIN);
+            now >= consent.asked_at && over.is_none_or(|over| now < over)
+        })
+    }
+}
+
+/// An event that says whose it is.
+fn event(to: &SubscriptionKey, schema: InputSchema, id: &str, data_bytes: usize) -> Value {
+    let data = "x".repeat(data_bytes);
+    match schema {
+        InputSchema::EventGridSchema => json!({
+            "id": id, "subject": to.to_string(), "eventType": "simulated", "data": data,
+            "dataVersion": "1", "eventTime": "2026-01-01T00:00:00Z",
+        }),
+        InputSchema::CloudEventSchemaV1_0 => json!({
+            "specversion": "1.0", "id": id, "source": "/simulation", "type": "simulated",
+            "subject": to.to_string(), "data": data,
+        }),
+        InputSchema::CustomEventSchema => {
+            json!({"key": id, "whose": to.to_string(), "data": data})
+        }
+    }
+}
