@@ -1,22 +1,102 @@
-//! Advanced filters as Event Grid's documentation tells them, one loop for each operator: slow, and
+//! Filters as Event Grid's documentation tells them, one loop for each operator: slow, and
 //! plain enough to be read against it. The compiled filters are compared with it.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
 
-/// Whether every advanced filter of a document holds for `data` of an event, where keys begin with
-/// `data`.
-pub fn holds(filters: &Value, looks_into_arrays: bool, data: &Value) -> bool {
-    let filters = filters.as_array().expect("an array");
-    filters.iter().all(|filter| one(filter, looks_into_arrays, data))
+use gridpost::{event::ParsedEvent, topic::InputSchema};
+use serde_json::{Value, value::RawValue};
+
+/// Whether a filter's document wants an event of a topic that takes that schema. Operators have the
+/// names that reads give them. `None` where the event can't be read into plain values: it is too deep, or has a number beyond the
+/// machine's.
+pub fn wants(filter: &Value, schema: InputSchema, event: &ParsedEvent<'_>) -> Option<bool> {
+    let is_of_a_type = match &filter["includedEventTypes"] {
+        Value::Array(types) => types.iter().any(|name| *name == *event.event_type),
+        _ => true,
+    };
+    let cased = |text: &str| -> Vec<char> {
+        let is_case_sensitive = filter["isSubjectCaseSensitive"] == true;
+        text.chars().map(|char| if is_case_sensitive { char } else { upper(char) }).collect()
+    };
+    let subject = cased(&event.subject);
+    let part = |name: &str| cased(filter[name].as_str().unwrap_or_default());
+    let is_of_the_subject = subject.starts_with(&part("subjectBeginsWith"))
+        && subject.ends_with(&part("subjectEndsWith"));
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(event.text).ok()?;
+    let texts = members.iter().map(|(name, text)| (name.clone(), text.get().to_owned())).collect();
+    let values = members.iter().map(|(name, text)| {
+        serde_json::from_str(text.get()).map(|value: Value| (name.clone(), value))
+    });
+    let event = Event { schema, event, values: values.collect::<Result<_, _>>().ok()?, texts };
+    let looks_into_arrays = filter["enableAdvancedFilteringOnArrays"] == true;
+    let mut filters = filter["advancedFilters"].as_array().expect("an array").iter();
+    let holds = filters.all(|filter| {
+        let (operator, key) = names(filter);
+        one(filter, looks_into_arrays, event.at(operator, key).as_ref())
+    });
+    Some(is_of_a_type && is_of_the_subject && holds)
 }
 
-fn one(filter: &Value, looks_into_arrays: bool, data: &Value) -> bool {
-    let operator = filter["operatorType"].as_str().expect("a name");
-    let key = filter["key"].as_str().expect("a key");
-    let mut found = Some(data);
-    for name in key.split('.').skip(1) {
-        found = found.and_then(|value| value.as_object()).and_then(|object| object.get(name));
+/// An event, member by member.
+struct Event<'e> {
+    schema: InputSchema,
+    event: &'e ParsedEvent<'e>,
+    values: BTreeMap<String, Value>,
+    /// As they were written.
+    texts: BTreeMap<String, String>,
+}
+
+impl Event<'_> {
+    /// The value at a key, for that operator.
+    fn at(&self, operator: &str, key: &str) -> Option<Value> {
+        let mut names = key.split('.');
+        let first = self.envelope_name(names.next().expect("a name"));
+        let is_in_the_envelope = !key.contains('.');
+        let Some(value) = self.values.get(&first) else {
+            return self.stamp(&first).filter(|_| is_in_the_envelope).map(Value::from);
+        };
+        let is_attribute = self.schema == InputSchema::CloudEventSchemaV1_0
+            && is_in_the_envelope
+            && first != "data"
+            && (value.is_number() || value.is_boolean());
+        if is_attribute && operator.starts_with("String") {
+            return Some(Value::from(self.texts[&first].as_str()));
+        }
+        names.try_fold(value, |value, name| value.as_object()?.get(name)).cloned()
     }
+
+    /// The envelope's names are read in any case.
+    fn envelope_name(&self, name: &str) -> String {
+        const EVENT_GRID: &str =
+            "id topic subject eventType eventTime data dataVersion metadataVersion";
+        match self.schema {
+            InputSchema::EventGridSchema => {
+                let mut known = EVENT_GRID.split(' ');
+                known.find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name).to_owned()
+            }
+            InputSchema::CloudEventSchemaV1_0 => name.to_ascii_lowercase(),
+            InputSchema::CustomEventSchema => name.to_owned(),
+        }
+    }
+
+    /// What is stamped on an event that lacks it.
+    fn stamp(&self, name: &str) -> Option<&str> {
+        match (self.schema, name) {
+            (InputSchema::EventGridSchema, "topic") => Some(&self.event.source),
+            (InputSchema::EventGridSchema, "dataVersion") => Some(""),
+            (InputSchema::EventGridSchema, "metadataVersion") => Some("1"),
+            _ => None,
+        }
+    }
+}
+
+fn names(filter: &Value) -> (&str, &str) {
+    let name = |member: &str| filter[member].as_str().expect("a name");
+    (name("operatorType"), name("key"))
+}
+
+fn one(filter: &Value, looks_into_arrays: bool, found: Option<&Value>) -> bool {
+    let (operator, _) = names(filter);
     let found = found.filter(|value| !value.is_null());
     match (operator, found) {
         ("IsNullOrUndefined", found) => return found.is_none(),

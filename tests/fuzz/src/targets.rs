@@ -6,21 +6,29 @@
 //! `tests/fuzz/src/bin`.
 
 // Found from here whoever includes this file.
+#[path = "targets/filter.rs"]
+mod filter;
+#[path = "../../src/naive_filter.rs"]
+mod naive_filter;
 #[path = "targets/publish.rs"]
 mod publish;
 #[path = "targets/sas.rs"]
 mod sas;
+#[path = "targets/subscription.rs"]
+mod subscription;
 
 /// A target: its name and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target. Its seeds lie in the folder of its name.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 7] = [
     ("publish_event_grid", publish::event_grid),
     ("publish_cloud_events", publish::cloud_events),
     ("publish_binary", publish::binary),
     ("publish_custom", publish::custom),
     ("sas_token", sas::token),
+    ("subscription_document", subscription::document),
+    ("filter", filter::filter),
 ];
 
 /// Runs the target of that name.

@@ -24,7 +24,7 @@ use gridpost::{
     secret::Secret,
     subscription::{
         Batching, DeadLetterDestination, DeliverySchema, EventSubscription, ProvisioningState,
-        resource,
+        SubscriptionKey, resource,
     },
     time::Timestamp,
     topic::{InputSchema, InputSchemaMapping, Kind, Topic, mapping::Field},
@@ -36,7 +36,7 @@ use uuid::Uuid;
 /// The queue message that the deployment's default allows.
 const MESSAGE_BYTES_MAX: usize = 262_144;
 
-const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
+pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
 /// A body in Event Grid's schema.
 pub fn event_grid(input: &[u8]) {
@@ -98,7 +98,7 @@ pub fn custom(input: &[u8]) {
     publish(&topic, &content_type("application/json"), &input[end..]);
 }
 
-fn topic(input_schema: InputSchema) -> Topic {
+pub(super) fn topic(input_schema: InputSchema) -> Topic {
     Topic {
         name: "orders".to_owned(),
         kind: Kind::Custom,
@@ -118,7 +118,7 @@ fn content_type(value: &'static str) -> HeaderMap {
 }
 
 /// What a topic's events may be delivered in.
-fn schemas(input: InputSchema) -> Vec<DeliverySchema> {
+pub(super) fn schemas(input: InputSchema) -> Vec<DeliverySchema> {
     use DeliverySchema::{CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema};
     match input {
         InputSchema::EventGridSchema => vec![EventGridSchema, CloudEventSchemaV1_0],
@@ -131,7 +131,7 @@ fn schemas(input: InputSchema) -> Vec<DeliverySchema> {
 
 /// An event subscription as a document makes it, so that members which are added later need no word
 /// here.
-fn subscription(
+pub(super) fn subscription(
     topic: &Topic,
     schema: DeliverySchema,
     batching: Option<Batching>,
@@ -143,18 +143,19 @@ fn subscription(
     let allowed = Allowed::default();
     let context = resource::Context { topic, existing: None, now: NOW, allowed: &allowed };
     let settings = resource::read(&document, &context).expect("a valid document");
-    let key = gridpost::subscription::SubscriptionKey {
-        topic: topic.name.clone(),
-        name: "s1".to_owned(),
-    };
+    let retry_policy = RetryPolicy::default_of(ProfileName::Basic);
+    let probation_policy = ProbationPolicy::EventGrid;
+    EventSubscription { batching, retry_policy, probation_policy, ..stored(topic, settings) }
+}
+
+/// The event subscription that a document's settings make once its endpoint has consented.
+pub(super) fn stored(topic: &Topic, settings: resource::Settings) -> EventSubscription {
+    let key = SubscriptionKey { topic: topic.name.clone(), name: "s1".to_owned() };
     let uid = Uuid::from_u128(1);
     let identity = resource::Identity { uid, created_at: NOW, etag: Uuid::nil() };
     let state = ProvisioningState::Succeeded;
     let consent = resource::Consent { state, validation: None, allowed_rate: None };
-    let subscription = settings.into_subscription(key, identity, consent);
-    let retry_policy = RetryPolicy::default_of(ProfileName::Basic);
-    let probation_policy = ProbationPolicy::EventGrid;
-    EventSubscription { batching, retry_policy, probation_policy, ..subscription }
+    settings.into_subscription(key, identity, consent)
 }
 
 /// Publishes: what is refused must say why; what is accepted must become deliveries that are JSON,

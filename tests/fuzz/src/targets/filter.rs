@@ -1,0 +1,108 @@
+//! Filters: compiled ones against naive ones, and the reasons for a refusal against both.
+
+use std::sync::Arc;
+
+use gridpost::{
+    document,
+    event::{ParsedEvent, custom::Stamps},
+    publish::{self, matching::Matcher, sample},
+    subscription::{
+        EventSubscription, Filter,
+        filter::Filters,
+        resource::{read_filter, write},
+    },
+    topic::{InputSchema, Topic},
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    naive_filter,
+    publish::{NOW, subscription, topic},
+};
+
+/// What the naive filters take their time for.
+const NAIVE_BYTES_MAX: usize = 8_192;
+
+/// The first line is a filter's document. What follows is an event, events, or the data of an event.
+pub fn filter(input: &[u8]) {
+    let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return };
+    let Ok(document) = document::parse(&input[..end]) else { return };
+    let filter = match read_filter(&json!({ "filter": document })) {
+        Ok(filter) => filter,
+        Err(problems) => return assert!(!problems.is_empty()),
+    };
+    let Ok(text) = std::str::from_utf8(&input[end + 1..]) else { return };
+    use InputSchema::{CloudEventSchemaV1_0, CustomEventSchema, EventGridSchema};
+    let in_event_grid = format!(
+        r#"[{{"id":"1","eventType":"T","subject":"/a/B","eventTime":"2026-01-02T03:04:05Z","data":{text}}}]"#
+    );
+    let in_cloud_event =
+        format!(r#"{{"specversion":"1.0","id":"1","source":"/s","type":"T","data":{text}}}"#);
+    let array = format!("[{text}]");
+    for (schema, body) in [
+        (EventGridSchema, in_event_grid.as_str()),
+        (EventGridSchema, &array),
+        (EventGridSchema, text),
+        (CloudEventSchemaV1_0, &in_cloud_event),
+        (CloudEventSchemaV1_0, text),
+        (CustomEventSchema, text),
+    ] {
+        published(&topic(schema), &filter, body);
+    }
+}
+
+/// Publishes to a topic with two event subscriptions: one that has the filter, and one that has none.
+fn published(topic: &Topic, filter: &Filter, body: &str) {
+    let topic_id = topic.id();
+    let stamps = Stamps { now: NOW, id: &mut Uuid::nil };
+    let Ok(events) = publish::read(topic, &topic_id, body.as_bytes(), stamps) else { return };
+    let anything = subscription(topic, schema(topic), None);
+    let some = EventSubscription { filter: filter.clone(), ..anything.clone() };
+    let document = &write(&some, topic.delivery_profile)["properties"]["filter"];
+    let matcher = Matcher::new(topic.input_schema, &[Arc::new(some), Arc::new(anything)]);
+    let matched = matcher.match_events(&events, NOW);
+    let [wanted, all] = [filter, &Filter::default()].map(|of| {
+        let of = matched.matches.iter().find(|found| found.subscription.filter == *of);
+        of.map(|found| found.events.clone()).unwrap_or_default()
+    });
+    assert_eq!(
+        (all.len(), matched.unmatched),
+        (events.len(), 0),
+        "without a filter all are wanted"
+    );
+    let filters = Filters::compile(topic.input_schema, [filter]);
+    for (position, event) in events.iter().enumerate() {
+        let is_wanted = wanted.contains(&position);
+        let refusals = filters.refusals(0, filter, event);
+        assert_eq!(is_wanted, refusals.is_empty(), "{refusals:?}");
+        if event.text.len() <= NAIVE_BYTES_MAX {
+            let naive = naive_filter::wants(document, topic.input_schema, event);
+            assert_eq!(naive.unwrap_or(is_wanted), is_wanted, "{refusals:?}");
+        }
+    }
+    tested(topic, filter, &events, &wanted);
+}
+
+fn schema(topic: &Topic) -> gridpost::subscription::DeliverySchema {
+    super::publish::schemas(topic.input_schema)[0]
+}
+
+/// The test of sample events says the same, and says why.
+fn tested(topic: &Topic, filter: &Filter, events: &[ParsedEvent<'_>], wanted: &[usize]) {
+    let texts: Vec<_> = events.iter().map(|event| event.text).collect();
+    let Ok(sample) = serde_json::from_str(&format!("[{}]", texts.join(","))) else { return };
+    let answer = sample::test(topic, filter, &sample).expect("what can be published can be tested");
+    let verdicts = answer["value"].as_array().expect("an array");
+    assert_eq!(verdicts.len(), events.len());
+    for (position, verdict) in verdicts.iter().enumerate() {
+        let reasons = verdict["refusedBy"].as_array().expect("an array");
+        assert_eq!(verdict["matches"], Value::Bool(reasons.is_empty()), "{verdict}");
+        // A sample is written anew: where a CloudEvent's attribute is a number, its digits may change.
+        if topic.input_schema != InputSchema::CloudEventSchemaV1_0 {
+            assert_eq!(reasons.is_empty(), wanted.contains(&position), "{verdict}");
+        }
+        let is_told = |reason: &Value| reason["path"].is_string() && reason["message"].is_string();
+        assert!(reasons.iter().all(is_told), "{verdict}");
+    }
+}
