@@ -90,7 +90,10 @@ impl Problems {
     #[must_use]
     pub fn inside(mut self, path: &str) -> Self {
         for problem in &mut self.listed {
-            let inner = problem.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
+            // A member with an odd name stands in brackets, without a dot.
+            let inner = problem.path.strip_prefix(path).and_then(|rest| {
+                rest.strip_prefix('.').or(Some(rest).filter(|rest| rest.starts_with('[')))
+            });
             if let Some(inner) = inner.map(str::to_owned) {
                 problem.path = inner;
             }
@@ -392,9 +395,11 @@ pub fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static 
     names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
 }
 
+/// Most characters that a message repeats of one text of the user's.
+const SHOWN_MAX: usize = 64;
+
 /// Text of the user's for a message: short, quotes and control characters escaped.
 pub fn shown(text: &str) -> String {
-    const SHOWN_MAX: usize = 64;
     let mut head: String = text.chars().take(SHOWN_MAX).collect();
     if head.len() < text.len() {
         head.push('…');
@@ -424,7 +429,8 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn path_of_member(path: &str, name: &str) -> String {
-    let plain = name.starts_with(|first: char| first.is_ascii_alphabetic())
+    let plain = name.len() <= SHOWN_MAX
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(|char| char.is_ascii_alphanumeric());
     match (path.is_empty(), plain) {
         (true, true) => name.to_owned(),
@@ -439,7 +445,8 @@ mod tests {
 
     #[test]
     fn all_problems_are_listed_with_their_paths() {
-        let document = json!({"a": {"n": 11, "x y": 1, "z": null}, "t": 5, "c": "dead"});
+        let long = "l".repeat(65);
+        let document = json!({"a": {"n": 11, "x y": 1, "z": null}, "t": 5, "c": "dead", long: 1});
         let mut problems = Problems::default();
         let mut root = Object::root(&document, &mut problems).expect("an object");
         let mut inner = root.object("a", &mut problems).expect("an object");
@@ -457,6 +464,7 @@ mod tests {
             "t must be a string, but is a number",
             "c must be 'left' or 'right' (default left), but is \"dead\"",
             "o is required: an object",
+            &format!("[\"{}…\"] is not known; members here are a, c, o, t", "l".repeat(64)),
         ];
         assert_eq!(listed, want);
     }

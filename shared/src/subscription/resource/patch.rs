@@ -6,6 +6,7 @@ use super::{Context, Settings, namespace, read, write};
 use crate::{
     document::{Object, Problems, merge},
     subscription::EventSubscription,
+    topic::Kind,
 };
 
 const PROPERTIES: &str = "properties";
@@ -37,7 +38,7 @@ pub fn read_patch(
     if let (Some(changes), Some(Value::Object(members))) =
         (properties, document.get_mut(PROPERTIES))
     {
-        prepare(members, changes);
+        prepare(members, changes, context.topic.kind);
     }
     merge(&mut document, &patch);
     let settings = read(&document, context);
@@ -45,7 +46,7 @@ pub fn read_patch(
 }
 
 /// Brings what is there into the form in which the patch speaks of it.
-fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>) {
+fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind: Kind) {
     // Properties of one type of destination mean nothing to another.
     let destination_type = |members: &Map<String, Value>| {
         members.get("destination").and_then(|it| it.get("endpointType")).cloned()
@@ -54,6 +55,10 @@ fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>) {
         destination_type(changes).filter(|new| destination_type(members).as_ref() != Some(new));
     if other.is_some() {
         members.remove("destination");
+    }
+    // Elsewhere the form is refused, and null says nothing of it.
+    if kind != Kind::Namespace {
+        return;
     }
     if changes.contains_key(namespace::DELIVERY) {
         let mut push = match members.remove("retryPolicy") {

@@ -978,6 +978,9 @@ fn a_patch_changes_what_it_names_and_nothing_else() {
     assert_eq!(after(json!({})), before);
     assert_eq!(after(json!({"properties": {}})), before);
     assert_eq!(after(json!({"retryPolicy": {"maxDeliveryAttempts": 5}})), before);
+    // Clients write null for members that they know and that say nothing here.
+    let nothing = json!({"deliveryConfiguration": null, "filtersConfiguration": null});
+    assert_eq!(after(nothing), before);
     let labels = after(json!({"labels": ["c"]}));
     assert_eq!(labels, Settings { labels: vec!["c".to_owned()], ..before.clone() });
     assert_eq!(after(json!({"properties": {"labels": ["c"]}})), labels);
@@ -1015,6 +1018,7 @@ fn a_refused_patch_names_its_own_members() {
         (json!({"properties": {"labels": 1}}), "properties.labels must be an array"),
         (json!({"destination": null}), "destination is required"),
         (json!({"labls": []}), "labls is not known; members here are"),
+        (json!({"la bels": []}), "[\"la bels\"] is not known; members here are"),
         (json!({"destination": {"endpointType": "Fax"}}), "destination.endpointType must be"),
         (past, "expirationTimeUtc must be in the future"),
     ];
