@@ -276,10 +276,15 @@ impl HandshakeClient for HttpClient {
         let request = self
             .build(method, &url, &headers, &attributes, body)
             .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;
+        // OPTIONS is answered by headers: nobody waits for what may follow them.
+        let is_answered_by_head = *request.method() == Method::OPTIONS;
         let exchange = async {
             let response = self.send(request).await.map_err(|error| unreachable(&error))?;
             let (head, body) = response.into_parts();
-            let body = read(body, HANDSHAKE_BODY_BYTES_MAX).await;
+            let body = match is_answered_by_head {
+                true => Vec::new(),
+                false => read(body, HANDSHAKE_BODY_BYTES_MAX).await,
+            };
             let (status, headers) = (head.status.as_u16(), head.headers);
             Ok(HandshakeResponse { status, headers, body })
         };

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use wire::{Identity, Net, Step, Transport, attempt, client, send};
 
+mod handshake;
 mod http2;
 mod rebinding;
 mod tls;

@@ -207,7 +207,7 @@ async fn drip(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Resul
 fn begun(seen: &[u8]) -> usize {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let Some(mut frames) = seen.strip_prefix(PREFACE) else {
-        return seen.windows(10).filter(|window| window == b"POST /hook").count();
+        return seen.windows(6).filter(|window| window == b" /hook").count();
     };
     let mut found = 0;
     while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = frames {
