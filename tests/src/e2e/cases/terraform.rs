@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::e2e::configuration::Configuration;
 use crate::e2e::receiver::{Arrival, Endpoint, Reply};
-use crate::e2e::world::{EVENT_GRID, SOON, World, refusal};
+use crate::e2e::world::{EVENT_GRID, SOON, Topic, World, refusal};
 
 /// Two event subscriptions of one topic, one for each schema.
 const CONFIGURATION: &str = r#"
@@ -82,6 +82,7 @@ pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyho
         check_delivery(&deliveries[0], content_type)?;
         check_signature(world, &topic.name, name, &deliveries[0]).await?;
     }
+    a_replaced_secret_stays_valid(world, &topic, "made-eg", &event_grid).await?;
     a_change_without_consent_is_tried_again(world, &topic.name, &configuration, &mut variables)
         .await?;
 
@@ -124,15 +125,39 @@ async fn check_signature(
     let secrets = world.manage_post(topic, name, "getSigningSecrets").await?;
     let secret = secrets["secret"].as_str().context("a signing secret")?;
     ensure!(secret.starts_with("whsec_"), "not of the form that the libraries take");
+    let signed = signed(secret, delivery);
+    let mut forged = signed.clone();
+    forged["body"] = json!(String::from_utf8_lossy(&delivery.body).replace("first", "forged"));
+    let verdicts = world.verify_signatures(json!([signed, forged])).await?;
+    ensure!(verdicts[0].is_null() && verdicts[1].is_string(), "{name}: {verdicts}");
+    Ok(())
+}
+
+/// A delivery as the library takes it, with the secret that it is to verify it by.
+fn signed(secret: &str, delivery: &Arrival) -> Value {
     let header = |name: &str| (name.to_owned(), json!(delivery.header(name)));
     let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
     let headers: Value = names.into_iter().map(header).collect::<serde_json::Map<_, _>>().into();
-    let body = String::from_utf8_lossy(&delivery.body);
-    let signed = json!({"secret": secret, "headers": headers, "body": body});
-    let mut forged = signed.clone();
-    forged["body"] = json!(body.replace("first", "forged"));
-    let verdicts = world.verify_signatures(json!([signed, forged])).await?;
-    ensure!(verdicts[0].is_null() && verdicts[1].is_string(), "{name}: {verdicts}");
+    json!({"secret": secret, "headers": headers, "body": String::from_utf8_lossy(&delivery.body)})
+}
+
+/// Once the secret has been replaced, the library accepts requests by the old one and by the new one.
+async fn a_replaced_secret_stays_valid(
+    world: &World,
+    topic: &Topic<'_>,
+    name: &str,
+    endpoint: &Endpoint,
+) -> anyhow::Result<()> {
+    let secrets = world.manage_post(&topic.name, name, "rotateSigningSecret").await?;
+    let secret = |which: &str| secrets[which].as_str().context("a secret").map(str::to_owned);
+    let (new, old) = (secret("secret")?, secret("previousSecret")?);
+    topic.publish(&[topic.plain_event("second")]).await?;
+    let deliveries = endpoint.wait_for(2, SOON).await?;
+    let (before, after) = (&deliveries[0], &deliveries[1]);
+    let rows = json!([signed(&new, after), signed(&old, after), signed(&new, before)]);
+    let verdicts = world.verify_signatures(rows).await?;
+    let [by_new, by_old, too_old] = [0, 1, 2].map(|row| verdicts[row].is_null());
+    ensure!(by_new && by_old && !too_old, "{name}: {verdicts}");
     Ok(())
 }
 
