@@ -1,22 +1,29 @@
-# The publish API: where events enter. With publish_authorization KEYS it is open to the internet, and ingest checks the topic's
-# keys itself, in constant time; with AWS_IAM or JWT, API Gateway lets nobody else through, and ingest looks at no keys.
+# The publish API, publish_front_door HTTP_API: where events enter. With publish_authorization KEYS it is open to the internet,
+# and ingest checks the topic's keys itself, in constant time; with AWS_IAM or JWT, API Gateway lets nobody else through, and
+# ingest looks at no keys.
 
 locals {
-  publish_routes = toset([
+  publish_by_api = var.publish_front_door == "HTTP_API"
+
+  publish_routes = local.publish_by_api ? toset([
     "POST /topics/{topic}/api/events",
     # The namespace form, /topics/<topic>:publish. A route cannot match part of a segment, so ingest takes it apart.
     "POST /topics/{topicPublish}",
-  ])
+  ]) : toset([])
+
+  publish_url = local.publish_by_api ? local.publish_api_url : local.publish_function_url
 
   # A client of the emulator cannot resolve the API's host name and goes by path.
-  publish_url = (
+  publish_api_url = (
     local.emulated
-    ? "${var.aws_endpoint_url}/_aws/execute-api/${aws_apigatewayv2_api.publish.id}/$default"
-    : aws_apigatewayv2_api.publish.api_endpoint
+    ? "${var.aws_endpoint_url}/_aws/execute-api/${join("", aws_apigatewayv2_api.publish[*].id)}/$default"
+    : join("", aws_apigatewayv2_api.publish[*].api_endpoint)
   )
 }
 
 resource "aws_apigatewayv2_api" "publish" {
+  count = local.publish_by_api ? 1 : 0
+
   name          = "${var.name_prefix}-publish"
   description   = "Gridpost: publish events to topics"
   protocol_type = "HTTP"
@@ -35,9 +42,9 @@ resource "aws_apigatewayv2_api" "publish" {
 }
 
 resource "aws_apigatewayv2_authorizer" "publish" {
-  count = var.publish_authorization == "JWT" ? 1 : 0
+  count = local.publish_by_api && var.publish_authorization == "JWT" ? 1 : 0
 
-  api_id           = aws_apigatewayv2_api.publish.id
+  api_id           = aws_apigatewayv2_api.publish[0].id
   name             = "${var.name_prefix}-publish"
   authorizer_type  = "JWT"
   identity_sources = ["$request.header.Authorization"]
@@ -49,7 +56,9 @@ resource "aws_apigatewayv2_authorizer" "publish" {
 }
 
 resource "aws_apigatewayv2_integration" "publish" {
-  api_id                 = aws_apigatewayv2_api.publish.id
+  count = local.publish_by_api ? 1 : 0
+
+  api_id                 = aws_apigatewayv2_api.publish[0].id
   integration_type       = "AWS_PROXY"
   integration_uri        = module.ingest.invoke_arn
   payload_format_version = "2.0"
@@ -60,9 +69,9 @@ resource "aws_apigatewayv2_route" "publish" {
   # checkov:skip=CKV_AWS_309:by default publishers authenticate with topic keys, which ingest checks
   for_each = local.publish_routes
 
-  api_id             = aws_apigatewayv2_api.publish.id
+  api_id             = aws_apigatewayv2_api.publish[0].id
   route_key          = each.value
-  target             = "integrations/${aws_apigatewayv2_integration.publish.id}"
+  target             = "integrations/${aws_apigatewayv2_integration.publish[0].id}"
   authorization_type = var.publish_authorization == "KEYS" ? "NONE" : var.publish_authorization
   authorizer_id      = one(aws_apigatewayv2_authorizer.publish[*].id)
 }
@@ -70,7 +79,9 @@ resource "aws_apigatewayv2_route" "publish" {
 resource "aws_apigatewayv2_stage" "publish" {
   # checkov:skip=CKV_AWS_76:ingest logs every refusal itself; access logs would cost as much as the requests
   # checkov:skip=CKV2_AWS_51:publishers authenticate with topic keys
-  api_id      = aws_apigatewayv2_api.publish.id
+  count = local.publish_by_api ? 1 : 0
+
+  api_id      = aws_apigatewayv2_api.publish[0].id
   name        = "$default"
   auto_deploy = true
 
@@ -84,9 +95,11 @@ resource "aws_apigatewayv2_stage" "publish" {
 }
 
 resource "aws_lambda_permission" "publish" {
+  count = local.publish_by_api ? 1 : 0
+
   statement_id  = "AllowPublishApi"
   action        = "lambda:InvokeFunction"
   function_name = module.ingest.name
   principal     = "apigateway.amazonaws.com"
-  source_arn    = "${aws_apigatewayv2_api.publish.execution_arn}/*/*"
+  source_arn    = "${aws_apigatewayv2_api.publish[0].execution_arn}/*/*"
 }

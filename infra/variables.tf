@@ -326,6 +326,18 @@ variable "validation_origin" {
   }
 }
 
+variable "publish_front_door" {
+  description = "How publishers reach ingest: HTTP_API (API Gateway: throttling, tokens, custom domains) or FUNCTION_URL (no fee per request; publish_rate_limit and publish_burst_limit do not apply, a flood is bounded by the account's concurrency alone). The publish URL changes with it."
+  type        = string
+  default     = "HTTP_API"
+  nullable    = false
+
+  validation {
+    condition     = contains(["HTTP_API", "FUNCTION_URL"], var.publish_front_door)
+    error_message = "publish_front_door must be HTTP_API or FUNCTION_URL, got \"${var.publish_front_door}\"."
+  }
+}
+
 variable "publish_rate_limit" {
   description = "Requests per second that the publish API accepts on average, 1 to 100000; more are answered with 429. The account's quota, 10,000 unless raised, holds beside it."
   type        = number

@@ -110,9 +110,9 @@ run "defaults" {
 
   assert {
     condition = (
-      aws_apigatewayv2_stage.publish.name == "$default" && aws_apigatewayv2_stage.publish.auto_deploy
-      && aws_apigatewayv2_stage.publish.default_route_settings[0].throttling_rate_limit == 5000
-      && aws_apigatewayv2_stage.publish.default_route_settings[0].throttling_burst_limit == 2500
+      aws_apigatewayv2_stage.publish[0].name == "$default" && aws_apigatewayv2_stage.publish[0].auto_deploy
+      && aws_apigatewayv2_stage.publish[0].default_route_settings[0].throttling_rate_limit == 5000
+      && aws_apigatewayv2_stage.publish[0].default_route_settings[0].throttling_burst_limit == 2500
       && aws_apigatewayv2_stage.manage.name == "$default" && aws_apigatewayv2_stage.manage.auto_deploy
       && aws_apigatewayv2_stage.manage.default_route_settings[0].throttling_rate_limit == 50
     )

@@ -110,12 +110,13 @@ run "refuses_words_it_does_not_know" {
     memory_mb             = { dispach = 512 }
     probation_seconds     = { BadRequest = 10 }
     publish_authorization = "NONE"
+    publish_front_door    = "ALB"
     tags                  = { "aws:team" = "reserved" }
   }
 
   expect_failures = [
     var.architecture, var.log_level, var.log_retention_days, var.manage_authorization, var.memory_mb, var.probation_seconds,
-    var.publish_authorization, var.tags,
+    var.publish_authorization, var.publish_front_door, var.tags,
   ]
 }
 
@@ -214,6 +215,19 @@ run "refuses_an_issuer_that_nobody_is_asked_for" {
   }
 
   expect_failures = [aws_apigatewayv2_api.publish]
+}
+
+run "refuses_tokens_at_a_function_url" {
+  command = plan
+
+  variables {
+    publish_front_door    = "FUNCTION_URL"
+    publish_authorization = "JWT"
+    publish_jwt_issuer    = "https://login.example.com/v2.0"
+    publish_jwt_audience  = ["gridpost"]
+  }
+
+  expect_failures = [aws_lambda_function_url.publish]
 }
 
 run "refuses_a_large_dead_letter_batch_without_a_window" {

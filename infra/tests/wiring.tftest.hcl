@@ -164,11 +164,11 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
 
   assert {
     condition = (
-      aws_apigatewayv2_integration.publish.integration_uri == module.ingest.invoke_arn
+      aws_apigatewayv2_integration.publish[0].integration_uri == module.ingest.invoke_arn
       && strcontains(module.ingest.invoke_arn, "gridpost-ingest")
-      && aws_apigatewayv2_integration.publish.payload_format_version == "2.0"
+      && aws_apigatewayv2_integration.publish[0].payload_format_version == "2.0"
     )
-    error_message = "the publish API leads to ${aws_apigatewayv2_integration.publish.integration_uri}"
+    error_message = "the publish API leads to ${aws_apigatewayv2_integration.publish[0].integration_uri}"
   }
 
   assert {
@@ -184,8 +184,8 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
     condition = (
       { for route in aws_apigatewayv2_route.publish : route.route_key => "${route.api_id} ${route.target}" } ==
       {
-        "POST /topics/{topic}/api/events" = "publish1 integrations/${aws_apigatewayv2_integration.publish.id}"
-        "POST /topics/{topicPublish}"     = "publish1 integrations/${aws_apigatewayv2_integration.publish.id}"
+        "POST /topics/{topic}/api/events" = "publish1 integrations/${aws_apigatewayv2_integration.publish[0].id}"
+        "POST /topics/{topicPublish}"     = "publish1 integrations/${aws_apigatewayv2_integration.publish[0].id}"
       }
     )
     error_message = "publish routes are ${jsonencode(values(aws_apigatewayv2_route.publish)[*].route_key)}"
@@ -238,11 +238,11 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
 
   assert {
     condition = (
-      aws_lambda_permission.publish.source_arn == "arn:aws:execute-api:eu-central-1:123456789012:publish1/*/*"
-      && aws_lambda_permission.publish.function_name == "gridpost-ingest"
+      aws_lambda_permission.publish[0].source_arn == "arn:aws:execute-api:eu-central-1:123456789012:publish1/*/*"
+      && aws_lambda_permission.publish[0].function_name == "gridpost-ingest"
       && aws_lambda_permission.manage.source_arn == "arn:aws:execute-api:eu-central-1:123456789012:manage1/*/*"
       && aws_lambda_permission.manage.function_name == "gridpost-manage"
-      && aws_lambda_permission.publish.principal == "apigateway.amazonaws.com"
+      && aws_lambda_permission.publish[0].principal == "apigateway.amazonaws.com"
       && aws_lambda_permission.manage.principal == "apigateway.amazonaws.com"
     )
     error_message = "an API may not invoke its function, or another API may"
@@ -467,5 +467,82 @@ run "publishers_may_have_tokens" {
       && module.ingest.environment["GRIDPOST_PUBLISH_AUTHORIZATION"] == "JWT"
     )
     error_message = "the authorizer is ${jsonencode(aws_apigatewayv2_authorizer.publish[0])}"
+  }
+}
+
+run "publishers_may_come_by_a_function_url" {
+  command = apply
+
+  variables {
+    publish_front_door = "FUNCTION_URL"
+  }
+
+  override_resource {
+    target = aws_lambda_function_url.publish
+    values = { function_url = "https://publish1.lambda-url.eu-central-1.on.aws/" }
+  }
+
+  assert {
+    condition = (
+      aws_lambda_function_url.publish[0].function_name == "gridpost-ingest"
+      && aws_lambda_function_url.publish[0].authorization_type == "NONE"
+      && aws_lambda_function_url.publish[0].invoke_mode == "BUFFERED"
+    )
+    error_message = "the function URL is ${jsonencode(aws_lambda_function_url.publish[0])}"
+  }
+
+  assert {
+    condition = (
+      length(aws_apigatewayv2_api.publish) == 0 && length(aws_apigatewayv2_route.publish) == 0
+      && length(aws_apigatewayv2_stage.publish) == 0 && length(aws_lambda_permission.publish) == 0
+    )
+    error_message = "there are two front doors"
+  }
+
+  assert {
+    condition = (
+      output.publish_url == "https://publish1.lambda-url.eu-central-1.on.aws"
+      && module.manage.environment["GRIDPOST_PUBLISH_URL"] == output.publish_url
+    )
+    error_message = "publish_url is ${output.publish_url}"
+  }
+
+  # Invoking the function is granted for calls by its URL, never for all.
+  assert {
+    condition = (
+      aws_lambda_permission.publish_function_url[0].action == "lambda:InvokeFunctionUrl"
+      && aws_lambda_permission.publish_function_url[0].function_url_auth_type == "NONE"
+      && jsondecode(aws_cloudformation_stack.publish_function_url[0].template_body).Resources == {
+        InvokeByUrl = {
+          Type = "AWS::Lambda::Permission"
+          Properties = {
+            Action                = "lambda:InvokeFunction"
+            FunctionName          = module.ingest.arn
+            InvokedViaFunctionUrl = true
+            Principal             = "*"
+          }
+        }
+      }
+    )
+    error_message = "the grants of the function URL are not the two that it needs"
+  }
+}
+
+run "a_function_url_may_ask_for_iam" {
+  command = apply
+
+  variables {
+    publish_front_door    = "FUNCTION_URL"
+    publish_authorization = "AWS_IAM"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_function_url.publish[0].authorization_type == "AWS_IAM"
+      && length(aws_lambda_permission.publish_function_url) == 0
+      && length(aws_cloudformation_stack.publish_function_url) == 0
+      && module.ingest.environment["GRIDPOST_PUBLISH_AUTHORIZATION"] == "AWS_IAM"
+    )
+    error_message = "the function URL lets others in than IAM's principals, or ingest does not know"
   }
 }
