@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{down, listen, publish, sas, schedule, subscription, topic, up};
+use crate::commands::{cost, down, listen, publish, sas, schedule, subscription, topic, up};
 use crate::target::TargetArguments;
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
@@ -45,6 +45,8 @@ pub enum Command {
     Listen(listen::ListenArguments),
     /// Print the timeline of a retry policy before it is saved (offline)
     Schedule(schedule::ScheduleArguments),
+    /// Reckon what a million delivered events cost, beside other services (offline)
+    Cost(cost::CostArguments),
 }
 
 #[cfg(test)]
@@ -71,6 +73,7 @@ mod tests {
             "sas --resource https://a/topics/orders/api/events --key K --lasts 24h",
             "sas --resource https://a/topics/orders --key K --until 2030-01-01T00:00:00Z --json",
             "topic keys orders --regenerate key1 --json",
+            "cost --front-door function-url --events-per-publish 10 --json",
             "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \
              --dead-letter-bucket B --max-attempts 5 --ttl 30m",
             "subscription create --topic demo --name s1 --file s1.json",

@@ -4,11 +4,12 @@
 //! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
 //! [`target`] finds, and know no table or queue. [`local`] is the stack on this machine.
-//! [`receiver`] is an endpoint: `listen` and the demonstration print what it receives.
+//! [`cost`] reckons what deliveries cost. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives.
 
 pub mod answers;
 pub mod arguments;
 pub mod commands;
+pub mod cost;
 pub mod document;
 pub mod failure;
 pub mod http_client;
@@ -42,6 +43,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         Command::Publish(publish) => commands::publish::run(publish, &target, output).await,
         Command::Sas(sas) => commands::sas::run(&sas, output),
+        Command::Cost(cost) => commands::cost::run(&cost, output),
         Command::Schedule(schedule) => commands::schedule::run(&schedule, output),
         Command::Listen(listen) => commands::listen::run(listen, output).await,
     }
