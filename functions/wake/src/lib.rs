@@ -56,6 +56,9 @@ pub async fn wake(context: &Context) -> Result<usize, PortError> {
         };
         if !finished {
             first_unfinished = first_unfinished.min(minute);
+        } else if minute < this_minute && first_unfinished > minute {
+            // After a long outage one run may not get through: the next one goes on from here.
+            context.cursor.save(minute + 1).await?;
         }
     }
     context.cursor.save(first_unfinished).await?;
@@ -93,5 +96,111 @@ async fn remove(context: &Context, parked: &Parked) {
             }
             Err(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Mutex};
+
+    use async_trait::async_trait;
+    use gridpost::time::Timestamp;
+
+    use super::*;
+
+    /// A deployment whose wake last noted minute 100; it is minute 103 now.
+    #[derive(Default)]
+    struct World {
+        parked: Mutex<BTreeMap<i64, Vec<Parked>>>,
+        noted: Mutex<Vec<i64>>,
+        sent: Mutex<Vec<Outgoing>>,
+        unreadable: Option<i64>,
+    }
+
+    impl Clock for World {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(103 * 60_000)
+        }
+    }
+
+    #[async_trait]
+    impl ParkingLot for World {
+        async fn park(&self, parked: &Parked) -> Result<(), PortError> {
+            let mut all = self.parked.lock().expect("no panic while held");
+            all.entry(parked.due_minute()).or_default().push(parked.clone());
+            Ok(())
+        }
+
+        async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError> {
+            if self.unreadable == Some(minute) {
+                return Err(PortError::new("dynamodb:Query", "no"));
+            }
+            let all = self.parked.lock().expect("no panic while held");
+            Ok(all.get(&minute).cloned().unwrap_or_default())
+        }
+
+        async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
+            self.parked.lock().expect("no panic while held").remove(&parked.due_minute());
+            Ok(())
+        }
+    }
+
+    #[async_trait]
+    impl WakeCursor for World {
+        async fn load(&self) -> Result<Option<i64>, PortError> {
+            Ok(Some(100))
+        }
+
+        async fn save(&self, minute: i64) -> Result<(), PortError> {
+            self.noted.lock().expect("no panic while held").push(minute);
+            Ok(())
+        }
+    }
+
+    #[async_trait]
+    impl QueueSender for World {
+        async fn send(&self, _: Queue, all: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+            let answers = all.iter().map(|_| Ok(())).collect();
+            self.sent.lock().expect("no panic while held").extend(all);
+            answers
+        }
+    }
+
+    async fn woken(unreadable: Option<i64>) -> (Arc<World>, Result<usize, PortError>) {
+        let world = Arc::new(World { unreadable, ..World::default() });
+        for minute in [100, 102] {
+            let parked = Parked {
+                id: uuid::Uuid::from_u128(1),
+                due: Timestamp::from_millis(minute * 60_000),
+                shard: 0,
+                group: "g".to_owned(),
+                body: "{}".to_owned(),
+            };
+            world.park(&parked).await.expect("parked");
+        }
+        let context = Context {
+            clock: Arc::clone(&world) as _,
+            sender: Arc::clone(&world) as _,
+            parking: Arc::clone(&world) as _,
+            cursor: Arc::clone(&world) as _,
+        };
+        let sent = wake(&context).await;
+        (world, sent)
+    }
+
+    #[tokio::test]
+    async fn each_minute_that_is_made_up_for_is_noted_at_once() {
+        let (world, sent) = woken(None).await;
+        assert_eq!(sent.expect("woken"), 2);
+        assert_eq!(*world.noted.lock().expect("no panic"), [101, 102, 103, 104]);
+        assert_eq!(world.sent.lock().expect("no panic").len(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_next_run_begins_at_the_minute_that_failed() {
+        let (world, sent) = woken(Some(101)).await;
+        assert!(sent.is_err());
+        assert_eq!(*world.noted.lock().expect("no panic"), [101, 101]);
+        assert_eq!(world.sent.lock().expect("no panic").len(), 2, "what could be read was sent");
     }
 }

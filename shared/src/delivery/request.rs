@@ -45,7 +45,7 @@ pub fn build(
         headers.push(("webhook-id", id));
         headers.push(("webhook-timestamp", signing::seconds(now).to_string()));
     }
-    let events = deliveries.iter().flat_map(|delivery| &delivery.events).map(|event| event.get());
+    let events = deliveries.iter().flat_map(|delivery| delivery.events()).map(|event| event.get());
     let attributes = attributes::headers(&subscription.delivery_attributes, events);
     Request { url: url.clone(), headers, attributes, body }
 }
@@ -174,5 +174,9 @@ mod tests {
         let both: Vec<_> = deliveries.iter().collect();
         let request = build(&subscription, &both, 0, "o", Timestamp::from_millis(0));
         assert_eq!(request.attributes, [("X-T".to_owned(), Secret::new("5"))]);
+        // Events that had lain in the payload bucket have them as well.
+        let claimed = delivery(3, r#"{"id":"3"}"#).into_claimed();
+        let request = build(&subscription, &[&claimed], 0, "o", Timestamp::from_millis(0));
+        assert_eq!(request.attributes, [("X-Id".to_owned(), Secret::new("3"))]);
     }
 }
