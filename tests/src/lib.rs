@@ -1,5 +1,6 @@
 //! What the tests share.
 
+pub mod bench;
 pub mod e2e;
 pub mod mutations;
 pub mod naive_filter;

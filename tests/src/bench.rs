@@ -1,0 +1,27 @@
+//! The benchmark: the real programs of ingest and dispatch, between a stand-in for AWS and endpoints
+//! that answer at once. `docs/benchmarks.md` says what is measured and how to run it.
+//!
+//! [`sandbox`] plays Lambda's Runtime API, [`mapping`] the event source mapping, [`aws`] SQS,
+//! DynamoDB and S3, [`sink`] the endpoints; [`run`] puts them together for a [`mix`]. The driver is
+//! one process, the functions are others, and their CPU time is what the operating system counts.
+
+pub mod aws;
+pub mod book;
+pub mod driver;
+pub mod figures;
+pub mod filters;
+pub mod http;
+pub mod limit;
+pub mod mapping;
+pub mod mix;
+pub mod payload;
+pub mod plot;
+pub mod price;
+pub mod process;
+pub mod queue;
+pub mod report;
+pub mod run;
+pub mod sandbox;
+pub mod sink;
+pub mod start;
+pub mod table;

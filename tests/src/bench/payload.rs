@@ -1,0 +1,178 @@
+//! Events of a size, and the API Gateway events that carry them to ingest.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::{
+    book::{DIGITS, MARK},
+    mix::{KEY, Mix, topic_name},
+};
+
+/// An event of Event Grid's schema of about `bytes` bytes: mostly an array of small objects, as
+/// business events are. At least 200 bytes.
+pub fn event(number: usize, bytes: usize) -> String {
+    let envelope = format!(
+        r#""id":"{MARK}{number:0width$}","eventType":"Shop.OrderPlaced","subject":"orders/1","eventTime":"2026-01-02T03:04:05Z","dataVersion":"1.0""#,
+        width = DIGITS
+    );
+    filled(&envelope, bytes)
+}
+
+/// The same in a schema of the publisher's own, which the mapping of [`super::mix`] explains.
+pub fn custom_event(number: usize, bytes: usize) -> String {
+    let envelope = format!(
+        r#""order":"A-17","number":"{MARK}{number:0width$}","what":"Shop.OrderPlaced","about":"orders/1","at":"2026-01-02T03:04:05Z""#,
+        width = DIGITS
+    );
+    filled(&envelope, bytes)
+}
+
+fn filled(envelope: &str, bytes: usize) -> String {
+    const ITEM: &str =
+        r#"{"sku":"A-1000","name":"A thing to be sold","quantity":2,"price":12.50},"#;
+    const END: &str = r#"],"note":""}}"#;
+    let mut text = format!(r#"{{{envelope},"data":{{"region":"eu-1","total":12.50,"items":["#);
+    while text.len() + ITEM.len() + END.len() <= bytes {
+        text.push_str(ITEM);
+    }
+    if text.ends_with(',') {
+        text.pop();
+    }
+    let padding = bytes.saturating_sub(text.len() + END.len());
+    text.push_str(r#"],"note":""#);
+    text.push_str(&"x".repeat(padding));
+    text.push_str(r#""}}"#);
+    text
+}
+
+/// The body of a publish of so many events from number 0 on.
+pub fn body(events: usize, bytes: usize) -> String {
+    let events: Vec<_> = (0..events).map(|number| event(number, bytes)).collect();
+    format!("[{}]", events.join(","))
+}
+
+/// Publishes that differ in their topic and the numbers of their events alone.
+#[derive(Clone, Debug)]
+pub struct Publishes {
+    /// By topic.
+    templates: Vec<Vec<u8>>,
+    /// Where the digits of the events' numbers stand, by topic.
+    places: Vec<Vec<usize>>,
+    events: usize,
+}
+
+impl Publishes {
+    /// Publishes of so many events of so many bytes to so many topics, in Event Grid's schema.
+    pub fn new(topics: usize, events: usize, bytes: usize) -> Self {
+        Self::of(topics, events, &body(events, bytes))
+    }
+
+    /// The publishes of a mix.
+    pub fn of_mix(mix: &Mix) -> Self {
+        let Mix { topics, events_per_publish: events, event_bytes: bytes, .. } = *mix;
+        if !mix.custom_schema {
+            return Self::new(topics, events, bytes);
+        }
+        let all: Vec<_> = (0..events).map(|number| custom_event(number, bytes)).collect();
+        Self::of(topics, events, &format!("[{}]", all.join(",")))
+    }
+
+    fn of(topics: usize, events: usize, body: &str) -> Self {
+        let templates: Vec<_> =
+            (0..topics).map(|topic| gateway_event(&topic_name(topic), body)).collect();
+        let places = templates.iter().map(|template| {
+            let found = memchr::memmem::find_iter(template, MARK);
+            found.map(|at| at + MARK.len()).collect()
+        });
+        Self { places: places.collect(), templates, events }
+    }
+
+    /// The publish of that number.
+    pub fn make(&self, publish: usize) -> Bytes {
+        let topic = publish % self.templates.len();
+        let mut text = self.templates[topic].clone();
+        for (offset, place) in self.places[topic].iter().enumerate() {
+            let number = publish * self.events + offset;
+            let digits = format!("{number:0width$}", width = DIGITS);
+            text[*place..*place + DIGITS].copy_from_slice(digits.as_bytes());
+        }
+        text.into()
+    }
+}
+
+/// API Gateway's event for a publish, payload format 2.0, with the headers that a client sends.
+fn gateway_event(topic: &str, body: &str) -> Vec<u8> {
+    let path = format!("/topics/{topic}/api/events");
+    let route = "POST /topics/{topic}/api/events";
+    let event = json!({
+        "version": "2.0",
+        "routeKey": route,
+        "rawPath": path,
+        "rawQueryString": "api-version=2018-01-01",
+        "headers": {
+            "accept": "application/json",
+            "aeg-sas-key": KEY,
+            "content-length": body.len().to_string(),
+            "content-type": "application/json; charset=utf-8",
+            "host": "abcdefghij.execute-api.us-east-1.amazonaws.com",
+            "user-agent": "azsdk-python-eventgrid/4.20.0 Python/3.12.3 (Linux)",
+            "x-amzn-trace-id": "Root=1-65a2f0b5-0123456789abcdef01234567",
+            "x-forwarded-for": "203.0.113.7",
+            "x-forwarded-port": "443",
+            "x-forwarded-proto": "https",
+            "x-ms-client-request-id": "11111111-2222-3333-4444-555555555555",
+        },
+        "queryStringParameters": { "api-version": "2018-01-01" },
+        "requestContext": {
+            "accountId": "123456789012",
+            "apiId": "abcdefghij",
+            "domainName": "abcdefghij.execute-api.us-east-1.amazonaws.com",
+            "domainPrefix": "abcdefghij",
+            "http": {
+                "method": "POST",
+                "path": path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "203.0.113.7",
+                "userAgent": "azsdk-python-eventgrid/4.20.0 Python/3.12.3 (Linux)",
+            },
+            "requestId": "JKJaXmPLvHcESHA=",
+            "routeKey": route,
+            "stage": "$default",
+            "time": "02/Jan/2026:03:04:05 +0000",
+            "timeEpoch": 1_767_323_045_000_u64,
+        },
+        "pathParameters": { "topic": topic },
+        "body": body,
+        "isBase64Encoded": false,
+    });
+    event.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost::event::event_grid;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::bench::book::event_numbers;
+
+    #[test]
+    fn events_have_their_size_and_are_events() {
+        for bytes in [200, 1_024, 65_536] {
+            let event = event(7, bytes);
+            assert_eq!(event.len(), bytes);
+            let body = format!("[{event}]");
+            let read = event_grid::parse(body.as_bytes(), "/topics/t").expect("an event");
+            assert_eq!(read.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_publish_carries_its_own_numbers() {
+        let publishes = Publishes::new(3, 2, 300);
+        let made = publishes.make(4);
+        assert_eq!(event_numbers(&made).collect::<Vec<_>>(), [8, 9]);
+        let event: Value = serde_json::from_slice(&made).expect("JSON");
+        assert_eq!(event["rawPath"], "/topics/bench-1/api/events");
+    }
+}
