@@ -63,7 +63,7 @@ pub struct NamedArguments {
     #[arg(long)]
     topic: String,
 
-    /// The event subscription: 3 to 64 letters, digits and hyphens
+    /// The event subscription: 2 to 64 letters, digits and hyphens
     #[arg(long)]
     name: String,
 }

@@ -324,10 +324,10 @@ async fn requests_that_lead_nowhere() {
         ("PUT /topics/System-1", 400, "InvalidRequest", "must not begin with System"),
         ("GET /topics/x%20", 400, "InvalidRequest", "as a topic's name, but is \"x%20\""),
         (
-            "PUT /topics/demo/eventSubscriptions/s1",
+            "PUT /topics/demo/eventSubscriptions/s",
             400,
             "InvalidRequest",
-            "name must be 3 to 64 of A-Z, a-z, 0-9 and '-', as an event subscription's name",
+            "name must be 2 to 64 of A-Z, a-z, 0-9 and '-', as an event subscription's name",
         ),
         ("POST /topics", 405, "MethodNotAllowed", "POST is not allowed here; allowed are GET"),
         ("POST /topics/demo", 405, "MethodNotAllowed", "allowed are PUT, GET, PATCH, DELETE"),

@@ -179,13 +179,14 @@ impl Settings {
     }
 }
 
-/// Checks an event subscription's name: 3 to 64 of `[A-Za-z0-9-]`, as Event Grid's are.
+/// Checks an event subscription's name: 2 to 64 of `[A-Za-z0-9-]`. Event Grid begins at 3;
+/// `s1` is too common a name to be refused.
 ///
 /// # Errors
 ///
 /// [`Problem`] at `name`.
 pub fn check_name(name: &str) -> Result<(), Problem> {
-    document::check_name(name, "an event subscription's name", 3..=64)
+    document::check_name(name, "an event subscription's name", 2..=64)
 }
 
 /// Reads a retry policy alone: the object that a document has as `properties.retryPolicy`.

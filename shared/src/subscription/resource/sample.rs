@@ -73,17 +73,17 @@ mod tests {
 
     #[test]
     fn samples_are_read_or_refused() {
-        let document = json!({"name": "one", "events": []});
-        assert_eq!(read(&document).expect("a sample").of, Of::Named("one"));
-        let document = json!({"name": "one", "events": {}, "properties": {"destination": 5}});
+        let document = json!({"name": "s1", "events": []});
+        assert_eq!(read(&document).expect("a sample").of, Of::Named("s1"));
+        let document = json!({"name": "s1", "events": {}, "properties": {"destination": 5}});
         assert_eq!(read(&document).expect("a sample").of, Of::Document(Filter::default()));
         let table = [
             (json!([]), "$", Code::WrongType),
-            (json!({"name": "one"}), "events", Code::MissingMember),
+            (json!({"name": "s1"}), "events", Code::MissingMember),
             (json!({"name": "?", "events": []}), "name", Code::InvalidValue),
             (json!({"name": 5, "properties": {}, "events": []}), "name", Code::WrongType),
             (json!({"events": []}), "properties", Code::MissingMember),
-            (json!({"events": [], "name": "one", "event": {}}), "event", Code::UnknownMember),
+            (json!({"events": [], "name": "s1", "event": {}}), "event", Code::UnknownMember),
             (
                 json!({"events": [], "properties": {"filter": {"subjectBeginsWith": 1}}}),
                 "properties.filter.subjectBeginsWith",
