@@ -6,10 +6,15 @@ use std::collections::BTreeMap;
 use gridpost::{event::ParsedEvent, topic::InputSchema};
 use serde_json::{Value, value::RawValue};
 
-/// Whether a filter's document wants an event of a topic that takes that schema. Operators have the
-/// names that reads give them. `None` where the event can't be read into plain values: it is too deep, or has a number beyond the
-/// machine's.
-pub fn wants(filter: &Value, schema: InputSchema, event: &ParsedEvent<'_>) -> Option<bool> {
+/// The parts of a filter's document that refuse an event of a topic that takes that schema, each by
+/// its path in the document; none where the event is wanted. Operators have the names that reads give
+/// them. `None` where the event can't be read into plain values: it is too deep, or has a number
+/// beyond the machine's.
+pub fn refused_by(
+    filter: &Value,
+    schema: InputSchema,
+    event: &ParsedEvent<'_>,
+) -> Option<Vec<String>> {
     let is_of_a_type = match &filter["includedEventTypes"] {
         Value::Array(types) => types.iter().any(|name| *name == *event.event_type),
         _ => true,
@@ -20,21 +25,20 @@ pub fn wants(filter: &Value, schema: InputSchema, event: &ParsedEvent<'_>) -> Op
     };
     let subject = cased(&event.subject);
     let part = |name: &str| cased(filter[name].as_str().unwrap_or_default());
-    let is_of_the_subject = subject.starts_with(&part("subjectBeginsWith"))
-        && subject.ends_with(&part("subjectEndsWith"));
-    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(event.text).ok()?;
-    let texts = members.iter().map(|(name, text)| (name.clone(), text.get().to_owned())).collect();
-    let values = members.iter().map(|(name, text)| {
-        serde_json::from_str(text.get()).map(|value: Value| (name.clone(), value))
-    });
-    let event = Event { schema, event, values: values.collect::<Result<_, _>>().ok()?, texts };
+    let mut refused = Vec::new();
+    let mut note = |holds: bool, name: String| refused.extend((!holds).then_some(name));
+    note(is_of_a_type, "includedEventTypes".to_owned());
+    note(subject.starts_with(&part("subjectBeginsWith")), "subjectBeginsWith".to_owned());
+    note(subject.ends_with(&part("subjectEndsWith")), "subjectEndsWith".to_owned());
+    let event = Event::read(schema, event)?;
     let looks_into_arrays = filter["enableAdvancedFilteringOnArrays"] == true;
-    let mut filters = filter["advancedFilters"].as_array().expect("an array").iter();
-    let holds = filters.all(|filter| {
+    let filters = filter["advancedFilters"].as_array().expect("an array");
+    for (index, filter) in filters.iter().enumerate() {
         let (operator, key) = names(filter);
-        one(filter, looks_into_arrays, event.at(operator, key).as_ref())
-    });
-    Some(is_of_a_type && is_of_the_subject && holds)
+        let holds = one(filter, looks_into_arrays, event.at(operator, key).as_ref());
+        note(holds, format!("advancedFilters[{index}]"));
+    }
+    Some(refused)
 }
 
 /// An event, member by member.
@@ -46,7 +50,18 @@ struct Event<'e> {
     texts: BTreeMap<String, String>,
 }
 
-impl Event<'_> {
+impl<'e> Event<'e> {
+    fn read(schema: InputSchema, event: &'e ParsedEvent<'e>) -> Option<Self> {
+        let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(event.text).ok()?;
+        let texts: BTreeMap<_, _> =
+            members.into_iter().map(|(name, text)| (name, text.get().to_owned())).collect();
+        let value = |(name, text): (&String, &String)| {
+            Some((name.clone(), serde_json::from_str(text).ok()?))
+        };
+        let values = texts.iter().map(value).collect::<Option<_>>()?;
+        Some(Self { schema, event, values, texts })
+    }
+
     /// The value at a key, for that operator.
     fn at(&self, operator: &str, key: &str) -> Option<Value> {
         let mut names = key.split('.');
