@@ -193,6 +193,23 @@ impl Delivery {
         queue_text(serde_json::to_string(self).expect("a delivery has only string keys"))
     }
 
+    /// The queue form with these events, JSON texts, in place of its own, of which it has none and
+    /// claims none. What it takes is foreseen as `bytes`.
+    pub fn encode_with<'a>(&self, events: impl Iterator<Item = &'a str>, bytes: usize) -> String {
+        let empty = serde_json::to_string(self).expect("a delivery has only string keys");
+        let mut text = String::with_capacity(bytes);
+        text.push_str(empty.strip_suffix('}').expect("an object ends with a brace"));
+        text.push_str(r#","events":["#);
+        for (index, event) in events.enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            text.push_str(event);
+        }
+        text.push_str("]}");
+        queue_text(text)
+    }
+
     /// Reads the queue form.
     ///
     /// # Errors
@@ -217,11 +234,19 @@ impl Delivery {
 /// SQS takes the characters of XML 1.0 only. JSON escapes control characters by itself, but U+FFFE
 /// and U+FFFF may stand raw in its strings (and nowhere else): they become escapes.
 pub fn queue_text(json: String) -> String {
-    if json.contains(['\u{fffe}', '\u{ffff}']) {
+    if escaped_in_queue_text(&json) > 0 {
         json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff")
     } else {
         json
     }
+}
+
+/// How many characters of a JSON text [`queue_text`] escapes.
+pub fn escaped_in_queue_text(json: &str) -> usize {
+    let bytes = json.as_bytes();
+    // U+FFFE is EF BF BE and U+FFFF is EF BF BF in UTF-8, where EF begins a character and nothing else.
+    let escaped = |at: &usize| matches!(bytes.get(at + 1..at + 3), Some([0xbf, 0xbe | 0xbf]));
+    memchr::memchr_iter(0xef, bytes).filter(escaped).count()
 }
 
 #[cfg(test)]

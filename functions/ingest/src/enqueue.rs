@@ -66,7 +66,7 @@ async fn send<'a>(
     parcels: Vec<&'a Parcel>,
 ) -> Vec<(&'a Parcel, PortError)> {
     let message = |parcel: &&Parcel| Outgoing {
-        body: packed.delivery(parcel).encode(),
+        body: packed.encode(parcel),
         group: parcel.subscription.key.to_string(),
         delay_s: 0,
     };

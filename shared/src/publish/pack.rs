@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::matching::Match;
 use crate::{
-    delivery::{Delivery, queue_text},
+    delivery::{Delivery, escaped_in_queue_text, queue_text},
     event::ParsedEvent,
     subscription::{DeliverySchema, EventSubscription},
     time::Timestamp,
@@ -51,18 +51,37 @@ pub struct Packed {
 impl Packed {
     /// The delivery of a parcel: the same at every call.
     pub fn delivery(&self, parcel: &Parcel) -> Delivery {
+        let bodies = self.bodies(parcel.subscription.delivery_schema);
+        let event = |position: &usize| {
+            let text = bodies[*position].text.clone();
+            RawValue::from_string(text).expect("made of texts that were read as JSON")
+        };
+        let delivery = self.with_events(parcel, parcel.events.iter().map(event).collect());
+        if parcel.claimed { delivery.into_claimed() } else { delivery }
+    }
+
+    /// The queue form of [`Self::delivery`]. Events that travel in it are copied once and not read.
+    pub fn encode(&self, parcel: &Parcel) -> String {
+        if parcel.claimed {
+            return self.delivery(parcel).encode();
+        }
+        let bodies = self.bodies(parcel.subscription.delivery_schema);
+        let events = parcel.events.iter().map(|position| bodies[*position].text.as_str());
+        self.with_events(parcel, Vec::new()).encode_with(events, parcel.encoded_bytes)
+    }
+
+    fn with_events(&self, parcel: &Parcel, events: Vec<Box<RawValue>>) -> Delivery {
         let subscription = &parcel.subscription;
         let bodies = self.bodies(subscription.delivery_schema);
         let first = parcel.events.first().map(|position| bodies[*position].data_version.clone());
-        let delivery = Delivery::new(
+        Delivery::new(
             parcel.id,
             subscription.key.clone(),
             subscription.uid,
             self.publish_time,
             first.unwrap_or_default(),
-            parcel.events.iter().map(|position| bodies[*position].text.clone()).collect(),
-        );
-        if parcel.claimed { delivery.into_claimed() } else { delivery }
+            events,
+        )
     }
 
     fn bodies(&self, schema: DeliverySchema) -> &[Body] {
@@ -77,7 +96,7 @@ impl Packed {
 /// An event as it is delivered in one schema.
 #[derive(Debug)]
 struct Body {
-    text: Box<RawValue>,
+    text: String,
     /// What the text takes in a queue message.
     encoded_bytes: usize,
     /// For the request's header; empty for CloudEvents.
@@ -136,15 +155,14 @@ fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema)
         let in_header = schema != DeliverySchema::CloudEventSchemaV1_0
             && event.data_version.len() <= DATA_VERSION_HEADER_BYTES_MAX;
         let data_version = if in_header { event.data_version.to_string() } else { String::new() };
-        Body { encoded_bytes: encoded_bytes(text.get()), text, data_version }
+        Body { encoded_bytes: encoded_bytes(&text), text, data_version }
     };
     events.iter().map(body).collect()
 }
 
 /// What a JSON text takes in a queue message, which escapes two characters (see [`queue_text`]).
 fn encoded_bytes(json: &str) -> usize {
-    let escaped = json.chars().filter(|found| matches!(found, '\u{fffe}' | '\u{ffff}')).count();
-    json.len() + escaped * (r"\uffff".len() - '\u{ffff}'.len_utf8())
+    json.len() + escaped_in_queue_text(json) * (r"\uffff".len() - '\u{ffff}'.len_utf8())
 }
 
 /// What a delivery's queue form takes beside its events and their data version.
@@ -191,7 +209,7 @@ impl Filling {
     fn add(&mut self, position: usize, body: &Body, envelope_bytes: usize) {
         const COMMA: usize = 1;
         const BRACKETS: usize = 2;
-        let text_bytes = body.text.get().len();
+        let text_bytes = body.text.len();
         if let Some((events, bytes)) = self.parcels.last_mut()
             && events.len() < self.events_max
             && self.request_bytes + COMMA + text_bytes <= self.preferred_bytes

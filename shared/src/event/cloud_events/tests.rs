@@ -112,9 +112,7 @@ fn one_or_a_batch_goes_out_as_it_came() {
         r#"{ "id":"2","source":"/src","data_base64":"AP8=","type":"T.x","specversion":"1.0" }"#;
     let texts = |body: &str| {
         let events = parse(body.as_bytes()).expect("events");
-        let sent = |event: &ParsedEvent<'_>| {
-            event.in_schema(DeliverySchema::CloudEventSchemaV1_0).get().to_owned()
-        };
+        let sent = |event: &ParsedEvent<'_>| event.in_schema(DeliverySchema::CloudEventSchemaV1_0);
         events.iter().map(sent).collect::<Vec<_>>()
     };
     assert_eq!(texts(first), [first]);

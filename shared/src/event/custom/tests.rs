@@ -41,7 +41,7 @@ fn in_schema(
 ) -> Vec<String> {
     with(body.as_bytes(), mapping, |events| {
         let events = events.expect("events");
-        events.iter().map(|event| event.in_schema(schema).get().to_owned()).collect()
+        events.iter().map(|event| event.in_schema(schema)).collect()
     })
 }
 

@@ -231,7 +231,8 @@ proptest! {
         prop_assert_eq!(ids.len(), packed.parcels.len());
         for parcel in &packed.parcels {
             let delivery = packed.delivery(parcel);
-            let encoded = delivery.encode();
+            let encoded = packed.encode(parcel);
+            prop_assert_eq!(&encoded, &delivery.encode());
             prop_assert!(encoded.len() + HEADROOM_BYTES <= message_bytes_max);
             let fits = parcel.encoded_bytes + HEADROOM_BYTES <= message_bytes_max;
             prop_assert_eq!(parcel.claimed, !fits);
