@@ -38,7 +38,7 @@ const SETTLE_WAIT: Duration = Duration::from_secs(5);
 /// is named. Whatever goes wrong with one record leaves the others alone.
 pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
     let prepared = records.into_iter().map(|record| async move {
-        let kept = record.clone();
+        let kept = record.without_body();
         let prepared = guarded(prepare(context, record)).await.and_then(|prepared| prepared);
         (kept, prepared)
     });
@@ -97,7 +97,7 @@ fn join(works: Vec<Work>) -> Vec<Vec<Work>> {
 
 /// Makes one request, unless the function would be stopped before it is settled.
 async fn make(context: &Context, works: Vec<Work>, deadline: Timestamp) -> Made {
-    let records: Vec<_> = works.iter().map(|work| work.record.clone()).collect();
+    let records: Vec<_> = works.iter().map(|work| work.record.without_body()).collect();
     let left = deadline.since(context.clock.now());
     let made = if left < RESPONSE_WAIT + SETTLE_WAIT {
         Err(PortError::new("making an attempt", "too little time is left in this invocation"))

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent};
 use gridpost::{
     aws::{
         Clients,
@@ -21,8 +20,14 @@ use gridpost::{
     telemetry::{EmbeddedMeter, start_logging},
     time::Timestamp,
 };
-use gridpost_dispatch::{Context, Settings, handler::handle, health::HealthBook, record::Record};
-use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use gridpost_dispatch::{
+    Context, Settings,
+    handler::handle,
+    health::HealthBook,
+    record::{Batch, Record},
+};
+use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
+use serde::Serialize;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -31,12 +36,14 @@ async fn main() -> Result<(), Error> {
     let urls = QueueUrls::from_env()?;
     let context = context(urls.clone(), Arc::clone(&meter)).await?;
     let (context, urls, meter) = (&context, &urls, &meter);
-    run(service_fn(move |event: LambdaEvent<SqsEvent>| async move {
+    // Without the runtime's own span for each invocation: no line of ours shows it.
+    Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
         let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
         let reply = answer(context, urls, event.payload, deadline).await;
         meter.flush(SystemClock.now());
         Ok::<_, Error>(reply)
     }))
+    .run()
     .await
 }
 
@@ -83,21 +90,26 @@ fn settings(retry_shards: usize) -> Result<Settings, Error> {
     })
 }
 
+/// The reply that names what SQS keeps.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reply {
+    batch_item_failures: Vec<Kept>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    item_identifier: String,
+}
+
 /// Turns the Lambda event into records and the kept ids into Lambda's reply. Ids are copied from the
 /// event: one that Lambda does not know would fail the whole batch.
-async fn answer(
-    context: &Context,
-    urls: &QueueUrls,
-    event: SqsEvent,
-    deadline: Timestamp,
-) -> SqsBatchResponse {
+async fn answer(context: &Context, urls: &QueueUrls, event: Batch, deadline: Timestamp) -> Reply {
     let now = context.clock.now();
-    let mut reply = SqsBatchResponse::default();
-    let mut keep = |id: String| {
-        let mut failure = BatchItemFailure::default();
-        failure.item_identifier = id;
-        reply.batch_item_failures.push(failure);
-    };
+    let mut reply = Reply::default();
+    let mut keep =
+        |item_identifier: String| reply.batch_item_failures.push(Kept { item_identifier });
     let mut records = Vec::new();
     for message in event.records {
         let id = message.message_id.clone();

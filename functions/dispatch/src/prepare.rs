@@ -100,11 +100,12 @@ pub enum Prepared {
 /// # Errors
 ///
 /// A call of ours failed; nothing was attempted and the record comes back.
-pub async fn prepare(context: &Context, record: Record) -> Result<Prepared, PortError> {
+pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, PortError> {
     let delivery = match Delivery::decode(&record.body) {
         Ok(delivery) => delivery,
         Err(error) => return settle::poison(context, &record, &error).await.map(Prepared::Settled),
     };
+    record.body = String::new();
     let state = match may_have_state(&record) {
         true => context.states.load(delivery.id).await?,
         false => None,
