@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header::RETRY_AFTER};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper_rustls::ConfigBuilderExt;
 use hyper_util::{
     client::legacy::{
@@ -181,7 +181,10 @@ impl HttpClient {
                     asked.and_then(|value| parse_retry_after(value, self.clock.now()));
                 let answer = Answer::of_status(response.status().as_u16(), retry_after);
                 // The head decides; the body is read aside, for the connection's sake alone.
-                tokio::spawn(timeout(BODY_WAIT, read(response.into_body(), BODY_BYTES_MAX)));
+                let body = response.into_body();
+                if !body.is_end_stream() {
+                    tokio::spawn(timeout(BODY_WAIT, read(body, BODY_BYTES_MAX)));
+                }
                 answer
             }
             Err(error) => answer_without_head(&error),
