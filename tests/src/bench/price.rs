@@ -2,33 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gridpost_cli::cost::Prices;
+
 use super::figures::Spread;
-
-/// A price of us-east-1 without free tiers and discounts, in US dollars.
-#[derive(Clone, Copy, Debug)]
-pub struct Price {
-    /// What is paid for: the beginning of a call's kind, or another unit's name.
-    pub what: &'static str,
-    /// For a million of them.
-    pub dollars: f64,
-    /// When it was looked up, and where.
-    pub source: &'static str,
-}
-
-/// The price list.
-pub const PRICES: [Price; 10] = [
-    // 0.40 for a request of up to 64 KiB, and 0.10 more for those of fair queues.
-    Price { what: "sqs:", dollars: 0.50, source: "2026-06, Amazon SQS pricing" },
-    Price { what: "dynamodb:GetItem", dollars: 0.125, source: "2026-06, DynamoDB on-demand" },
-    Price { what: "dynamodb:Query", dollars: 0.125, source: "2026-06, DynamoDB on-demand" },
-    Price { what: "dynamodb:", dollars: 0.625, source: "2026-06, DynamoDB on-demand" },
-    Price { what: "s3:PutObject", dollars: 5.0, source: "2026-06, Amazon S3 pricing" },
-    Price { what: "s3:GetObject", dollars: 0.4, source: "2026-06, Amazon S3 pricing" },
-    Price { what: "invocation", dollars: 0.20, source: "2026-06, AWS Lambda pricing" },
-    Price { what: "GB-s", dollars: 13.3334, source: "2026-06, AWS Lambda pricing, arm64" },
-    Price { what: "HTTP API request", dollars: 1.0, source: "2026-06, Amazon API Gateway pricing" },
-    Price { what: "function URL request", dollars: 0.0, source: "2026-06, AWS Lambda pricing" },
-];
 
 /// Memory in GB with which Lambda gives a function one whole processor. Source: AWS Lambda developer
 /// guide, "Configure Lambda function memory".
@@ -53,26 +29,34 @@ impl Waits {
     pub const USUAL: Self = Self { ingest_ms: 10.0, dispatch_ms: 100.0, memory_gb: 0.5 };
 }
 
-/// The price of a million of what is named so.
-pub fn price(what: &str) -> f64 {
-    let found = PRICES.iter().find(|price| what.starts_with(price.what));
-    found.map_or(0.0, |price| price.dollars)
+/// Dollars for a million calls of that kind, e.g. `sqs:SendMessageBatch`; none takes more than a
+/// unit. Requests of S3 are no part of what is reckoned.
+fn price(prices: &Prices, call: &str) -> f64 {
+    let (service, name) = call.split_once(':').unwrap_or((call, ""));
+    let all = match (service, name) {
+        ("sqs", _) => vec![&prices.sqs_request, &prices.sqs_fair_request],
+        ("dynamodb", "GetItem" | "Query") => vec![&prices.dynamo_db_read],
+        ("dynamodb", _) => vec![&prices.dynamo_db_write],
+        _ => Vec::new(),
+    };
+    all.into_iter().map(|price| price.dollars_per_million).sum()
 }
 
-/// Dollars for a million delivered events of a mix, by its figures; `front` is the price's name for a
-/// publish's way in. `None` where figures are missing.
-pub fn per_million(figures: &BTreeMap<String, Spread>, front: &str, waits: Waits) -> Option<f64> {
+/// Dollars for a million delivered events of a mix, by its figures, with ingest behind a function
+/// URL, which has no fee. `None` where figures are missing.
+pub fn per_million(figures: &BTreeMap<String, Spread>, waits: Waits) -> Option<f64> {
+    let prices = Prices::current();
     let of = |name: &str| figures.get(name).map(|spread| spread.median);
     let calls = figures.iter().filter_map(|(name, spread)| {
-        Some(price(name.strip_prefix("calls/event ")?) * spread.median)
+        Some(price(&prices, name.strip_prefix("calls/event ")?) * spread.median)
     });
     let ingest = of("ingest invocations/event")?;
     let dispatch = of("calls/event sqs:ReceiveMessage")?;
     let cpu_ms = of("ingest CPU ms/event")? + of("dispatch CPU ms/event")?;
     let waiting_ms = ingest * waits.ingest_ms + dispatch * waits.dispatch_ms;
     let gb_s = (cpu_ms * PROCESSOR_GB + waiting_ms * waits.memory_gb) / 1_000.0;
-    let invocations = (ingest + dispatch) * price("invocation");
-    Some(calls.sum::<f64>() + invocations + ingest * price(front) + gb_s * price("GB-s"))
+    let invocations = (ingest + dispatch) * prices.lambda_request.dollars_per_million;
+    Some(calls.sum::<f64>() + invocations + gb_s * prices.lambda_gb_second.dollars_per_million)
 }
 
 #[cfg(test)]
@@ -93,16 +77,14 @@ mod tests {
         ];
         let mut figures: BTreeMap<_, _> =
             figures.into_iter().map(|(name, value)| (name.to_owned(), spread(value))).collect();
-        let rounded = |figures: &_, front: &str, waits| {
-            per_million(figures, front, waits).map(|dollars| (dollars * 1_000.0).round())
+        let rounded = |figures: &_, waits| {
+            per_million(figures, waits).map(|dollars| (dollars * 1_000.0).round())
         };
         // 1.2 requests, 0.01 reads, 1.1 invocations, 0.0003455 GB-s.
-        let url = "function URL request";
-        assert_eq!(rounded(&figures, url, Waits::NONE), Some(826.0));
-        assert_eq!(rounded(&figures, "HTTP API request", Waits::NONE), Some(1_826.0));
+        assert_eq!(rounded(&figures, Waits::NONE), Some(826.0));
         // And 20 ms in half a GB.
-        assert_eq!(rounded(&figures, url, Waits::USUAL), Some(959.0));
+        assert_eq!(rounded(&figures, Waits::USUAL), Some(959.0));
         figures.remove("ingest invocations/event");
-        assert_eq!(rounded(&figures, url, Waits::NONE), None);
+        assert_eq!(rounded(&figures, Waits::NONE), None);
     }
 }

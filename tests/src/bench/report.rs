@@ -199,7 +199,7 @@ impl Report {
 
     fn dollars(&self, mix: &str, waits: Waits) -> Option<f64> {
         let (_, spreads) = self.mixes.iter().find(|(name, _)| name == mix)?;
-        per_million(spreads, "function URL request", waits)
+        per_million(spreads, waits)
     }
 
     fn start(&self, figure: &str) -> Option<f64> {
