@@ -13,6 +13,10 @@ use crate::Reply;
 /// `$top`.
 const TOP: RangeInclusive<usize> = 1..=100;
 
+/// Bytes of a page's documents: a function can't answer more than 6 MB, and resources may take so
+/// much that fewer than [`TOP`] fit. Source: AWS Lambda, "Quotas".
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+
 const TOP_NAME: &str = "$top";
 const TOKEN_NAME: &str = "$skiptoken";
 const VERSION_NAME: &str = "api-version";
@@ -74,8 +78,15 @@ impl Page {
     /// The page as a list document. `found` are the names and documents behind [`Self::after`], one
     /// more than [`Self::most`] where there are so many. `url` is that of the list.
     pub(crate) fn write(&self, url: &str, mut found: Vec<(&str, Value)>) -> Value {
-        let is_last = found.len() <= self.most();
-        found.truncate(self.most());
+        let mut bytes = 0;
+        let fit = found.iter().take(self.most()).take_while(|(_, document)| {
+            bytes += document.to_string().len();
+            bytes <= BYTES_MAX
+        });
+        // One always does: a document has a few hundred kilobytes at most.
+        let count = fit.count().max(1);
+        let is_last = found.len() <= count;
+        found.truncate(count);
         let next = found.last().filter(|_| !is_last).map(|(name, _)| self.next_link(url, name));
         let documents: Vec<_> = found.into_iter().map(|(_, document)| document).collect();
         match next {
@@ -124,4 +135,29 @@ fn after(token: &str, problems: &mut Problems) -> Option<String> {
         problems.add(Code::InvalidValue, TOKEN_NAME, rule);
     }
     name.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_ends_where_an_answer_would_be_too_large() {
+        let large = |bytes: usize| Value::from("x".repeat(bytes));
+        let table = [
+            (vec![], 0, false),
+            (vec![10, 10], 2, false),
+            (vec![BYTES_MAX - 2], 1, false),
+            (vec![BYTES_MAX - 2, 10], 1, true),
+            (vec![BYTES_MAX + 10, 10], 1, true),
+            (vec![BYTES_MAX / 4; 100], 3, true),
+            (vec![10; 101], 100, true),
+        ];
+        for (sizes, count, goes_on) in table {
+            let found = sizes.iter().map(|bytes| ("name", large(*bytes))).collect();
+            let page = Page::default().write("https://manage.example/topics", found);
+            let length = page["value"].as_array().map(Vec::len);
+            assert_eq!((length, page.get("nextLink").is_some()), (Some(count), goes_on));
+        }
+    }
 }
