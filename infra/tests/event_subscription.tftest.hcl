@@ -173,7 +173,7 @@ run "refuses_names_and_documents_that_cannot_be" {
   variables {
     manage_function_name = "not a function"
     topic                = "no/topic"
-    name                 = "no"
+    name                 = "n"
     document             = { destination = {} }
   }
 

@@ -24,13 +24,13 @@ variable "topic" {
 }
 
 variable "name" {
-  description = "Name of the event subscription, 3 to 64 letters, digits and hyphens. Another one replaces the event subscription."
+  description = "Name of the event subscription, 2 to 64 letters, digits and hyphens. Another one replaces the event subscription."
   type        = string
   nullable    = false
 
   validation {
-    condition     = can(regex("^[A-Za-z0-9-]{3,64}$", var.name))
-    error_message = "name must be 3 to 64 letters, digits and hyphens, got \"${var.name}\"."
+    condition     = can(regex("^[A-Za-z0-9-]{2,64}$", var.name))
+    error_message = "name must be 2 to 64 letters, digits and hyphens, got \"${var.name}\"."
   }
 }
 
