@@ -148,7 +148,7 @@ mod tests {
         let svg = plot.to_svg();
         assert!(svg.contains("a&lt;b") && svg.ends_with("</svg>\n"));
         // From 0.01 to 1 on y: the first point is at 65 % of the height, the last at 15 %.
-        assert!(svg.contains(r#"d="M80.0 151.3L350.0 238.7L620.0 296.4""#), "{svg}");
+        assert!(svg.contains(r#"d="M80.0 151.4L350.0 238.6L620.0 296.4""#), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(svg.contains(">0.01</text>") && svg.contains(">100</text>"));
     }
