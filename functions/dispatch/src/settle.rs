@@ -81,7 +81,11 @@ async fn follow_stored(context: &Context, mut work: Work) -> Settled {
 /// is done once more.
 pub async fn follow(context: &Context, work: Work, standing: Standing) -> Settled {
     match standing {
-        Standing::Delivered | Standing::Ended => Ok(Fate::Delete),
+        Standing::Delivered => {
+            payload::release(context, &work.delivery).await;
+            Ok(Fate::Delete)
+        }
+        Standing::Ended => Ok(Fate::Delete),
         Standing::Waiting { due } => wait(context, &work, due).await,
         Standing::Ending { reason, at } => carry_out_end(context, work, reason, at).await,
     }
