@@ -64,12 +64,12 @@ fn every_target_has_an_entry_for_libfuzzer() {
 /// `tests/fuzz/run` refuses one that is not.
 #[test]
 fn the_lock_file_of_the_targets_has_what_the_library_needs() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| fs::read_to_string(folder.join(path)).expect(path);
-    let manifest = read("../shared/Cargo.toml");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect(path);
+    let manifest = read("shared/Cargo.toml");
     let needed = manifest.split("\n[").find_map(|part| part.strip_prefix("dependencies]\n"));
     let needed = needed.expect("dependencies").lines().filter_map(|line| line.split_once('.'));
-    let lock = read("fuzz/Cargo.lock");
+    let lock = read("tests/fuzz/Cargo.lock");
     let locked = lock.split("\n\n").find(|part| part.contains("name = \"gridpost\"\n"));
     let locked = locked.expect("the library");
     for (name, _) in needed {
