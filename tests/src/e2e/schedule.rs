@@ -7,13 +7,14 @@ use anyhow::ensure;
 use super::receiver::{Arrival, describe};
 
 /// Clocks and rounding may make an attempt look this much early.
-const EARLY: Duration = Duration::from_millis(100);
+pub const EARLY: Duration = Duration::from_millis(100);
 
-/// What scheduling may add beyond the schedule's own jitter.
-const LATE: Duration = Duration::from_secs(2);
+/// What scheduling on a busy machine may add beyond the schedule's own jitter. Two steps are never
+/// nearer to each other.
+const LATE: Duration = Duration::from_secs(5);
 
 /// Checks that attempts came when they were due: at `due_s` seconds after the first, plus at most a
-/// tenth of the wait and 2 s; and that `aeg-delivery-count` counts those before.
+/// tenth of the wait and 5 s; and that `aeg-delivery-count` counts those before.
 ///
 /// # Errors
 ///
@@ -65,10 +66,10 @@ mod tests {
             (0, 0, 0, true),
             (9_800, 0, 10, false),
             (10_000, 0, 10, true),
-            (13_000, 0, 10, true),
-            (13_001, 0, 10, false),
-            (34_000, 10, 30, true),
-            (34_001, 10, 30, false),
+            (16_000, 0, 10, true),
+            (16_001, 0, 10, false),
+            (37_000, 10, 30, true),
+            (37_001, 10, 30, false),
         ] {
             let offset = Duration::from_millis(offset_ms);
             assert_eq!(is_in_time(offset, before_s, due_s), want, "{offset_ms} ms, due {due_s} s");

@@ -7,10 +7,8 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::e2e::receiver::{Arrival, Endpoint, Reply, describe};
+use crate::e2e::schedule::EARLY;
 use crate::e2e::world::{EVENT_GRID, SOON, World};
-
-/// Clocks and rounding.
-const EARLY: Duration = Duration::from_millis(100);
 
 /// 429 puts the subscription on probation for 10 s: an event that is published meanwhile waits
 /// although nobody has attempted it yet.
