@@ -1,7 +1,7 @@
 //! The core of Gridpost: what an event is, who wants it, and what becomes of every delivery.
 //!
-//! Modules in the order an event meets them. `event`, `topic`, `subscription`, `publish` and
-//! `delivery` are pure: no AWS, no HTTP client, no clock, no dice. What the pipeline needs of the
+//! Modules in the order an event meets them. `event`, `topic`, `subscription`, `publish`, `delivery`
+//! and `ledger` are pure: no AWS, no HTTP client, no clock, no dice. What the pipeline needs of the
 //! world stands in [`ports`]; [`aws`] and [`endpoint`] implement it for real.
 
 pub mod document;
@@ -16,6 +16,8 @@ pub mod subscription;
 pub mod publish;
 
 pub mod delivery;
+
+pub mod ledger;
 
 pub mod ports;
 

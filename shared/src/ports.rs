@@ -120,6 +120,20 @@ pub trait DeliveryStates: Send + Sync {
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError>;
 }
 
+/// Finds failing deliveries.
+#[async_trait]
+pub trait WaitingDeliveries: Send + Sync {
+    /// The first `most` deliveries of the event subscription with that uid that have failed and not
+    /// ended, by their [place](DeliveryState::place); of all, or of those behind `after`. What was
+    /// written in the last second may not be there yet.
+    async fn waiting(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<DeliveryState>, PortError>;
+}
+
 /// What is known of endpoints' health.
 #[async_trait]
 pub trait EndpointHealths: Send + Sync {
@@ -369,4 +383,18 @@ pub trait HandshakeClient: Send + Sync {
 pub trait Meter: Send + Sync {
     /// Adds `by` to a counter.
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64);
+
+    /// Adds `by` events to a counter of the [ledger](crate::ledger): it is kept apart for the hour in
+    /// which they were published.
+    fn count_events(
+        &self,
+        metric: &'static str,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        by: u64,
+    );
+
+    /// Writes out what was counted since the last time. What a function has not written when it dies
+    /// was not counted, so it writes before it lets records go.
+    fn flush(&self, now: Timestamp);
 }

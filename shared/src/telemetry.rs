@@ -2,33 +2,34 @@
 //! (embedded metric format), so no call is made for either.
 
 use std::{
-    collections::BTreeMap,
+    cmp::Ordering,
     fmt::{self, Write as _},
-    sync::Mutex,
+    mem,
+    sync::{Mutex, MutexGuard},
 };
 
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use tracing_subscriber::EnvFilter;
 
-use crate::{ports::Meter, time::Timestamp};
+use crate::{ports::Meter, subscription::SubscriptionKey, time::Timestamp};
 
 /// Names of the counters, which are Event Grid's.
 pub mod metric {
-    /// Events accepted from publishers.
+    /// Events accepted from publishers, by `Topic`.
     pub const PUBLISH_SUCCESS_COUNT: &str = "PublishSuccessCount";
     /// Publish requests refused, by `ErrorType` and `Error`.
     pub const PUBLISH_FAIL_COUNT: &str = "PublishFailCount";
-    /// Events that an event subscription wants, by `EventSubscriptionName`.
+    /// Events that an event subscription wants, by `Topic` and `EventSubscriptionName`.
     pub const MATCHED_EVENT_COUNT: &str = "MatchedEventCount";
-    /// Events that no event subscription wants.
+    /// Events that no event subscription wants, by `Topic`.
     pub const UNMATCHED_EVENT_COUNT: &str = "UnmatchedEventCount";
-    /// Events delivered, by `EventSubscriptionName`.
+    /// Events delivered, by `Topic` and `EventSubscriptionName`.
     pub const DELIVERY_SUCCESS_COUNT: &str = "DeliverySuccessCount";
-    /// Failed attempts, by `Error` (the outcome) and `EventSubscriptionName`.
+    /// Failed attempts, by `Error` (the outcome), `Topic` and `EventSubscriptionName`.
     pub const DELIVERY_ATTEMPT_FAIL_COUNT: &str = "DeliveryAttemptFailCount";
-    /// Events stored as dead letters, by `DeadLetterReason` and `EventSubscriptionName`.
+    /// Events stored as dead letters, by `DeadLetterReason`, `Topic` and `EventSubscriptionName`.
     pub const DEAD_LETTERED_COUNT: &str = "DeadLetteredCount";
-    /// Events dropped, by `DropReason` and `EventSubscriptionName`.
+    /// Events dropped, by `DropReason`, `Topic` and `EventSubscriptionName`.
     pub const DROPPED_EVENT_COUNT: &str = "DroppedEventCount";
     /// Messages moved to the poison queue, by `Queue`: a defect of ours, somebody must look.
     pub const POISON_COUNT: &str = "PoisonCount";
@@ -53,56 +54,165 @@ pub fn start_logging() {
         .init();
 }
 
-type Dimensions = Vec<(&'static str, String)>;
+/// The dimension that names a topic.
+pub const TOPIC: &str = "Topic";
+
+/// The dimension that names an event subscription of its topic.
+pub const EVENT_SUBSCRIPTION_NAME: &str = "EventSubscriptionName";
+
+/// The dimension that says why events became dead letters.
+pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
+
+/// The dimension that says why events were dropped.
+pub const DROP_REASON: &str = "DropReason";
+
+/// The property, and no dimension, of a line that counts events of the ledger: the beginning of the
+/// hour in which they were published. As a dimension it would make new metrics every hour.
+pub const PUBLISH_HOUR: &str = "PublishHour";
+
+/// The dimensions of what is counted for an event subscription.
+pub fn of(key: &SubscriptionKey) -> [(&'static str, &str); 2] {
+    [(TOPIC, &key.topic), (EVENT_SUBSCRIPTION_NAME, &key.name)]
+}
 
 /// Counts in memory and writes one line for each counter when an invocation ends.
 #[derive(Debug, Default)]
 pub struct EmbeddedMeter {
-    counts: Mutex<BTreeMap<(&'static str, Dimensions), u64>>,
+    /// In the order of [`Counter::cmp_to`]: one that is there is found without an allocation.
+    counters: Mutex<Vec<Counter>>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    metric: &'static str,
+    hour: Option<Timestamp>,
+    dimensions: Vec<(&'static str, String)>,
+    value: u64,
+}
+
+impl Counter {
+    fn cmp_to(
+        &self,
+        metric: &str,
+        hour: Option<Timestamp>,
+        dimensions: &[(&'static str, &str)],
+    ) -> Ordering {
+        let own = self.dimensions.iter().map(|(name, value)| (*name, value.as_str()));
+        let by_dimensions = || own.cmp(dimensions.iter().copied());
+        self.metric.cmp(metric).then_with(|| self.hour.cmp(&hour)).then_with(by_dimensions)
+    }
 }
 
 impl Meter for EmbeddedMeter {
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
-        let dimensions = dimensions.iter().map(|(name, value)| (*name, (*value).to_owned()));
-        let key = (metric, dimensions.collect());
-        *self.counts.lock().expect("no panic while held").entry(key).or_default() += by;
+        self.add(metric, None, dimensions, by);
+    }
+
+    fn count_events(
+        &self,
+        metric: &'static str,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        by: u64,
+    ) {
+        self.add(metric, Some(published_at.hour()), dimensions, by);
+    }
+
+    fn flush(&self, now: Timestamp) {
+        // Together: each write is a call of the system.
+        print!("{}", self.lines(now));
     }
 }
 
 impl EmbeddedMeter {
-    /// Writes what has been counted since the last time to standard output.
-    pub fn flush(&self, now: Timestamp) {
-        let counts = std::mem::take(&mut *self.counts.lock().expect("no panic while held"));
-        let lines = counts.into_iter().map(|((metric, dimensions), value)| {
-            format!("{}\n", embedded_line(now, metric, &dimensions, value))
-        });
-        // Together: each write is a call of the system.
-        print!("{}", lines.collect::<String>());
+    fn counters(&self) -> MutexGuard<'_, Vec<Counter>> {
+        self.counters.lock().expect("no panic while held")
+    }
+
+    fn add(
+        &self,
+        metric: &'static str,
+        hour: Option<Timestamp>,
+        dimensions: &[(&'static str, &str)],
+        by: u64,
+    ) {
+        let mut counters = self.counters();
+        let found = counters.binary_search_by(|found| found.cmp_to(metric, hour, dimensions));
+        match found {
+            Ok(index) => counters[index].value += by,
+            Err(index) => {
+                let dimensions =
+                    dimensions.iter().map(|(name, value)| (*name, (*value).to_owned()));
+                let dimensions = dimensions.collect();
+                counters.insert(index, Counter { metric, hour, dimensions, value: by });
+            }
+        }
+    }
+
+    /// What was counted since the last time, a line for each counter.
+    pub fn lines(&self, now: Timestamp) -> String {
+        let counters = mem::take(&mut *self.counters());
+        let mut text = Vec::new();
+        for counter in &counters {
+            let line = Line { now, counter };
+            serde_json::to_writer(&mut text, &line).expect("a line has only string keys");
+            text.push(b'\n');
+        }
+        String::from_utf8(text).expect("JSON is UTF-8")
     }
 }
 
 /// One counter in CloudWatch's embedded metric format.
 ///
 /// Source: Amazon CloudWatch user guide, "Embedded metric format specification".
-fn embedded_line(now: Timestamp, metric: &str, dimensions: &Dimensions, value: u64) -> Value {
-    let names: Vec<_> = dimensions.iter().map(|(name, _)| *name).collect();
-    let mut line = Map::new();
-    line.insert(
-        "_aws".to_owned(),
-        json!({
-            "Timestamp": now.as_millis(),
-            "CloudWatchMetrics": [{
-                "Namespace": NAMESPACE,
-                "Dimensions": [names],
-                "Metrics": [{"Name": metric, "Unit": "Count"}],
-            }],
-        }),
-    );
-    for (name, value) in dimensions {
-        line.insert((*name).to_owned(), json!(value));
+struct Line<'a> {
+    now: Timestamp,
+    counter: &'a Counter,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Metadata<'a> {
+    timestamp: i64,
+    cloud_watch_metrics: [Directive<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Directive<'a> {
+    namespace: &'a str,
+    dimensions: [Vec<&'a str>; 1],
+    metrics: [Metric<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Metric<'a> {
+    name: &'a str,
+    unit: &'a str,
+}
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Counter { metric, hour, dimensions, value } = self.counter;
+        let mut line = serializer.serialize_map(None)?;
+        let directive = Directive {
+            namespace: NAMESPACE,
+            dimensions: [dimensions.iter().map(|(name, _)| *name).collect()],
+            metrics: [Metric { name: metric, unit: "Count" }],
+        };
+        let metadata =
+            Metadata { timestamp: self.now.as_millis(), cloud_watch_metrics: [directive] };
+        line.serialize_entry("_aws", &metadata)?;
+        for (name, value) in dimensions {
+            line.serialize_entry(name, value)?;
+        }
+        if let Some(hour) = hour {
+            line.serialize_entry(PUBLISH_HOUR, &hour.to_iso_8601())?;
+        }
+        line.serialize_entry(metric, value)?;
+        line.end()
     }
-    line.insert(metric.to_owned(), json!(value));
-    Value::Object(line)
 }
 
 /// Prints an error with all its sources, once, at the edge: `sending failed: timed out`.
@@ -131,33 +241,61 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(5);
 
     #[test]
     fn a_counter_becomes_one_embedded_line() {
-        let dimensions = vec![("DropReason", "TimeToLiveExceeded".to_owned())];
-        let line = embedded_line(Timestamp::from_millis(5), "DroppedEventCount", &dimensions, 3);
+        let meter = EmbeddedMeter::default();
+        let dimensions = [("DropReason", "TimeToLiveExceeded"), ("Topic", "a\"b")];
+        let published_at = Timestamp::from_millis(1_795_251_599_999);
+        meter.count_events("DroppedEventCount", &dimensions, published_at, 3);
+        let line: Value = serde_json::from_str(&meter.lines(NOW)).expect("one line of JSON");
         let want = json!({
             "_aws": {
                 "Timestamp": 5,
                 "CloudWatchMetrics": [{
                     "Namespace": "Gridpost",
-                    "Dimensions": [["DropReason"]],
+                    "Dimensions": [["DropReason", "Topic"]],
                     "Metrics": [{"Name": "DroppedEventCount", "Unit": "Count"}],
                 }],
             },
             "DropReason": "TimeToLiveExceeded",
+            "Topic": "a\"b",
+            "PublishHour": "2026-11-21T08:00:00.000Z",
             "DroppedEventCount": 3,
         });
         assert_eq!(line, want);
+        assert_eq!(meter.lines(NOW), "", "what was written is not written again");
     }
 
     #[test]
     fn counts_of_one_counter_add_up() {
         let meter = EmbeddedMeter::default();
-        meter.count("A", &[("B", "c")], 1);
-        meter.count("A", &[("B", "c")], 2);
-        let counts = meter.counts.lock().expect("no panic while held");
-        assert_eq!(counts.values().copied().collect::<Vec<_>>(), [3]);
+        let hour = |at: i64| Timestamp::from_millis(at * 3_600_000 + 7);
+        let table =
+            [("A", "c", Some(1)), ("A", "d", Some(1)), ("A", "c", Some(2)), ("C", "c", None)];
+        for round in 1..=3 {
+            for (metric, value, at) in table {
+                match at {
+                    Some(at) => meter.count_events(metric, &[("B", value)], hour(at), round),
+                    None => meter.count(metric, &[("B", value)], round),
+                }
+            }
+        }
+        let lines = meter.lines(NOW);
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines.len(), table.len());
+        for (metric, value, at) in table {
+            let hour = at.map_or(Value::Null, |at| json!(hour(at).hour().to_iso_8601()));
+            let is_it = |line: &&Value| {
+                line[metric] == 6 && line["B"] == value && line[PUBLISH_HOUR] == hour
+            };
+            assert_eq!(lines.iter().filter(is_it).count(), 1, "{metric} {value} {at:?}");
+        }
     }
 }

@@ -47,6 +47,12 @@ impl Timestamp {
         self.0.div_euclid(60_000)
     }
 
+    /// The beginning of the hour, UTC, that this is in.
+    #[must_use]
+    pub const fn hour(self) -> Self {
+        Self(self.0 - self.0.rem_euclid(3_600_000))
+    }
+
     /// How long `earlier` was before this; zero if it was not.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -107,6 +113,13 @@ mod tests {
         let date = Timestamp::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(date.map(Timestamp::as_seconds), Some(784_111_777));
         assert_eq!(Timestamp::parse_rfc_3339("yesterday"), None);
+    }
+
+    #[test]
+    fn an_hour_begins_at_or_before_what_is_in_it() {
+        for (at, hour) in [(0, 0), (3_599_999, 0), (3_600_000, 3_600_000), (-1, -3_600_000)] {
+            assert_eq!(Timestamp::from_millis(at).hour().as_millis(), hour, "{at}");
+        }
     }
 
     #[test]

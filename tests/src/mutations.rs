@@ -140,6 +140,30 @@ pub const ALL: &[Mutation] = &[
         new: "        match Ok::<(), PortError>(()) {",
     },
     Mutation {
+        name: "late success not counted",
+        file: "functions/dispatch/src/late.rs",
+        old: "    if !matches!(marked, Ok(false)) {",
+        new: "    if matches!(marked, Err(_)) {",
+    },
+    Mutation {
+        name: "late success and the next one both counted",
+        file: SETTLE,
+        old: "            Some(_) => return Ok(false),",
+        new: "            Some(_) => return Ok(true),",
+    },
+    Mutation {
+        name: "delivered in the hour of the delivery, not of the publish",
+        file: SETTLE,
+        old: "    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), at, events);",
+        new: "    let at = if events > 0 { context.clock.now() } else { at };\n    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), at, events);",
+    },
+    Mutation {
+        name: "dropped events of deleted event subscriptions still wait",
+        file: SETTLE,
+        old: "    if let Some(state) = state {\n        note_end(",
+        new: "    if let Some(state) = state.filter(|_| false) {\n        note_end(",
+    },
+    Mutation {
         name: "offsets from the last attempt",
         file: "functions/dispatch/src/attempt.rs",
         old: "        first_attempt_at: work.delivery.attempts.first_at.unwrap_or(began_at),",

@@ -9,7 +9,7 @@ use gridpost::{
         dead_letter::{Ended, Folder},
     },
     ports::{BucketError, Outgoing, PortError, Queue},
-    telemetry::{chain, metric},
+    telemetry::{DEAD_LETTER_REASON, DROP_REASON, chain, metric, of},
     time::Timestamp,
 };
 use sha2::{Digest, Sha256};
@@ -111,7 +111,8 @@ async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -
     match context.bucket.put(&folder.bucket, &key, body.into_bytes()).await {
         Ok(()) => {
             for (_, ended) in &ended {
-                count(context, metric::DEAD_LETTERED_COUNT, "DeadLetterReason", ended, None);
+                let reason = ended.reason.to_string();
+                count(context, metric::DEAD_LETTERED_COUNT, (DEAD_LETTER_REASON, &reason), ended);
             }
             tracing::info!(bucket = folder.bucket, key, events, "dead letters written");
             Vec::new()
@@ -167,7 +168,7 @@ fn object_id(ended: &[(Record, Ended)]) -> Uuid {
 }
 
 fn drop_events(context: &Context, ended: &Ended, reason: &str) {
-    count(context, metric::DROPPED_EVENT_COUNT, "DropReason", ended, Some(reason));
+    count(context, metric::DROPPED_EVENT_COUNT, (DROP_REASON, reason), ended);
     tracing::error!(
         delivery.id = %ended.delivery.id,
         subscription = %ended.delivery.subscription,
@@ -179,17 +180,11 @@ fn drop_events(context: &Context, ended: &Ended, reason: &str) {
     );
 }
 
-fn count(
-    context: &Context,
-    metric: &'static str,
-    dimension: &'static str,
-    ended: &Ended,
-    reason: Option<&str>,
-) {
-    let reason = reason.map_or_else(|| ended.reason.to_string(), str::to_owned);
-    let name = ended.delivery.subscription.name.as_str();
-    let dimensions = [(dimension, reason.as_str()), ("EventSubscriptionName", name)];
-    context.meter.count(metric, &dimensions, ended.delivery.event_count() as u64);
+fn count(context: &Context, metric: &'static str, reason: (&'static str, &str), ended: &Ended) {
+    let delivery = &ended.delivery;
+    let [topic, name] = of(&delivery.subscription);
+    let events = delivery.event_count() as u64;
+    context.meter.count_events(metric, &[reason, topic, name], delivery.publish_time, events);
 }
 
 /// Moves a record that this code can't read to the poison queue; `Some` if that failed.

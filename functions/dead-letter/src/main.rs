@@ -11,7 +11,7 @@ use gridpost::{
         sqs::{QueueUrls, SqsQueues},
     },
     config,
-    ports::Clock,
+    ports::{Clock, Meter},
     system::SystemClock,
     telemetry::{EmbeddedMeter, start_logging},
 };

@@ -59,6 +59,7 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
     }
     let (kept, gone) = let_go(context, settled).await;
     if !listening.is_empty() {
+        context.meter.flush(context.clock.now());
         delete(context, gone).await;
         listen(context, listening, deadline).await;
     }

@@ -8,16 +8,16 @@ use gridpost::{
     delivery::{
         outcome::{Answer, Outcome},
         probation,
-        state::{DeliveryState, Standing},
+        state::Standing,
     },
-    ports::{PortError, Saved},
+    ports::PortError,
     subscription::EventSubscription,
     telemetry::chain,
     time::Timestamp,
 };
 use uuid::Uuid;
 
-use crate::Context;
+use crate::{Context, settle};
 
 /// A request whose response is still listened for.
 pub struct Late {
@@ -49,6 +49,8 @@ pub async fn listen(context: &Context, late: Late) {
         }
     }
     let now = context.clock.now();
+    // Others are listened for still, and the function may be stopped meanwhile.
+    context.meter.flush(now);
     context.healths.note_success(&late.subscription, now);
     let changed = context
         .healths
@@ -61,17 +63,17 @@ pub async fn listen(context: &Context, late: Late) {
     }
 }
 
-/// Marks a waiting delivery as delivered. One that has ended meanwhile stays ended.
+/// Marks a waiting delivery as delivered, and counts it. One that has ended meanwhile stays ended.
 async fn acknowledge(context: &Context, id: Uuid) -> Result<(), PortError> {
-    for _ in 0..3 {
-        let Some(state) = context.states.load(id).await? else { return Ok(()) };
-        if !matches!(state.standing, Standing::Waiting { .. }) {
-            return Ok(());
-        }
-        let delivered = DeliveryState { standing: Standing::Delivered, ..state };
-        if context.states.save(&delivered).await? == Saved::Written {
-            return Ok(());
-        }
+    let Some(state) = context.states.load(id).await? else { return Ok(()) };
+    if !matches!(state.standing, Standing::Waiting { .. }) {
+        return Ok(());
     }
-    Err(PortError::new("noting a late success", "others wrote at the same time"))
+    let marked = settle::mark_delivered(context, state.clone()).await;
+    // One that could not be marked was delivered all the same, and its retry is a duplicate.
+    if !matches!(marked, Ok(false)) {
+        let events = u64::from(state.events);
+        settle::count_delivered(context, &state.subscription, state.publish_time, events);
+    }
+    marked.map(drop)
 }

@@ -15,7 +15,7 @@ use gridpost::{
     configuration::ConfigurationCache,
     delivery::{outcome::Outcome, probation::Durations},
     endpoint::http::HttpClient,
-    ports::{Clock, Configuration, Queue},
+    ports::{Clock, Configuration, Meter, Queue},
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
     time::Timestamp,

@@ -66,7 +66,9 @@ impl Work {
         DeliveryState {
             id: self.delivery.id,
             subscription: self.delivery.subscription.clone(),
+            subscription_uid: self.delivery.subscription_uid,
             publish_time: self.delivery.publish_time,
+            events: u32::try_from(self.delivery.event_count()).unwrap_or(u32::MAX),
             attempts: self.delivery.attempts.clone(),
             standing,
             revision: self.revision,
@@ -121,8 +123,8 @@ pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, 
         _ => {}
     }
     let Some((topic, subscription)) = find_subscription(context, &delivery).await? else {
-        settle::drop_events(context, &delivery, EndReason::SubscriptionDeleted).await;
-        return Ok(Prepared::Settled(Fate::Delete));
+        let reason = EndReason::SubscriptionDeleted;
+        return Ok(Prepared::Settled(settle::give_up(context, &delivery, state, reason).await));
     };
     let (revision, probes, slot_at) = (0, false, None);
     let mut work = Work { record, delivery, topic, subscription, revision, probes, slot_at };
@@ -238,8 +240,9 @@ async fn take_payload(context: &Context, mut work: Work) -> Result<Prepared, Por
         Found::InHand => Ok(Prepared::Ready(Box::new(work))),
         Found::Ended => Ok(Prepared::Settled(Fate::Delete)),
         Found::Missing => {
-            settle::drop_events(context, &work.delivery, EndReason::PayloadMissing).await;
-            Ok(Prepared::Settled(Fate::Delete))
+            let state = (work.revision > 0).then(|| work.state(Standing::Ended));
+            let reason = EndReason::PayloadMissing;
+            Ok(Prepared::Settled(settle::give_up(context, &work.delivery, state, reason).await))
         }
     }
 }

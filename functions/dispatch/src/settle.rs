@@ -12,11 +12,11 @@ use gridpost::{
         parking::{self, Hold, Parked},
         queue_text,
         retry::EndReason,
-        state::Standing,
+        state::{DeliveryState, Standing},
     },
     ports::{Outgoing, PortError, Queue, Saved},
-    subscription::DeliverySchema,
-    telemetry::{chain, metric},
+    subscription::{DeliverySchema, SubscriptionKey},
+    telemetry::{DROP_REASON, chain, metric, of},
     time::Timestamp,
     topic::InputSchemaMapping,
 };
@@ -29,18 +29,52 @@ use crate::{
 
 /// Settles a delivered delivery. Where nothing had failed before, nothing is written.
 pub async fn delivered(context: &Context, work: Work) -> Settled {
-    let events = work.delivery.event_count() as u64;
-    let name = [("EventSubscriptionName", work.subscription.key.name.as_str())];
-    context.meter.count(metric::DELIVERY_SUCCESS_COUNT, &name, events);
-    if work.revision > 0 {
-        // Only late copies of the message would ask for it: worth one try, not a failure.
-        let state = work.state(Standing::Delivered);
-        if let Err(error) = context.states.save(&state).await {
-            tracing::warn!(delivery.id = %state.id, error = %chain(&error), "a success was not noted");
+    let delivery = &work.delivery;
+    if work.revision == 0 || is_its_end(context, work.state(Standing::Delivered)).await {
+        let events = delivery.event_count() as u64;
+        count_delivered(context, &delivery.subscription, delivery.publish_time, events);
+    }
+    payload::release(context, delivery).await;
+    Ok(Fate::Delete)
+}
+
+/// Counts events as delivered.
+pub fn count_delivered(context: &Context, key: &SubscriptionKey, at: Timestamp, events: u64) {
+    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), at, events);
+}
+
+/// Marks a delivery as delivered; answers whether that is its end.
+async fn is_its_end(context: &Context, state: DeliveryState) -> bool {
+    let id = state.id;
+    // Only late copies of the message would ask for it: worth one try, not a failure.
+    mark_delivered(context, state).await.unwrap_or_else(|error| {
+        tracing::warn!(delivery.id = %id, error = %chain(&error), "a success was not noted");
+        true
+    })
+}
+
+/// Marks a delivery as delivered; answers whether it had not ended before: a late success may meet
+/// an attempt in hand, and one of them counts.
+///
+/// # Errors
+///
+/// It could not be marked. It is delivered all the same.
+pub async fn mark_delivered(
+    context: &Context,
+    mut state: DeliveryState,
+) -> Result<bool, PortError> {
+    for _ in 0..3 {
+        state.standing = Standing::Delivered;
+        if context.states.save(&state).await? == Saved::Written {
+            return Ok(true);
+        }
+        match context.states.load(state.id).await? {
+            Some(stored) if matches!(stored.standing, Standing::Waiting { .. }) => state = stored,
+            Some(_) => return Ok(false),
+            None => return Ok(true),
         }
     }
-    payload::release(context, &work.delivery).await;
-    Ok(Fate::Delete)
+    Err(PortError::new("noting a success", "others wrote at the same time"))
 }
 
 /// Settles a failed delivery that is to be attempted again. Its attempts count the failed one.
@@ -124,12 +158,31 @@ async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Tim
         }
         None => drop_events(context, &work.delivery, reason).await,
     }
-    // Best effort: without it a late copy of the message writes a second dead letter.
-    let state = work.state(Standing::Ended);
+    note_end(context, work.state(Standing::Ended)).await;
+    Ok(Fate::Delete)
+}
+
+/// Marks a delivery as ended. Best effort: without it a late copy of the message ends a second time,
+/// and it seems to wait.
+async fn note_end(context: &Context, state: DeliveryState) {
+    let state = DeliveryState { standing: Standing::Ended, ..state };
     if let Err(error) = context.states.save(&state).await {
         tracing::warn!(delivery.id = %state.id, error = %chain(&error), "an end was not noted");
     }
-    Ok(Fate::Delete)
+}
+
+/// Drops a delivery for which nothing more can be done, and whose state is this, where it has one.
+pub async fn give_up(
+    context: &Context,
+    delivery: &Delivery,
+    state: Option<DeliveryState>,
+    reason: EndReason,
+) -> Fate {
+    drop_events(context, delivery, reason).await;
+    if let Some(state) = state {
+        note_end(context, state).await;
+    }
+    Fate::Delete
 }
 
 /// What explains events of the publisher's own schema: their dead letters are in Event Grid's.
@@ -140,11 +193,12 @@ fn mapping(work: &Work) -> Option<InputSchemaMapping> {
 }
 
 /// Counts and logs events that end without a dead letter.
-pub async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
+async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
     let text = reason.to_string();
-    let dimensions =
-        [("DropReason", text.as_str()), ("EventSubscriptionName", &delivery.subscription.name)];
-    context.meter.count(metric::DROPPED_EVENT_COUNT, &dimensions, delivery.event_count() as u64);
+    let [topic, name] = of(&delivery.subscription);
+    let dimensions = [(DROP_REASON, text.as_str()), topic, name];
+    let (at, events) = (delivery.publish_time, delivery.event_count() as u64);
+    context.meter.count_events(metric::DROPPED_EVENT_COUNT, &dimensions, at, events);
     tracing::warn!(
         delivery.id = %delivery.id,
         subscription = %delivery.subscription,
@@ -290,8 +344,8 @@ async fn send_one(context: &Context, queue: Queue, message: Outgoing) -> Result<
 /// Logs and counts a failed attempt.
 pub fn note_failure(context: &Context, work: &Work, answer: Answer, next: &str) {
     let error = answer.outcome.to_string();
-    let name = work.subscription.key.name.as_str();
-    let dimensions = [("Error", error.as_str()), ("EventSubscriptionName", name)];
+    let [topic, name] = of(&work.subscription.key);
+    let dimensions = [("Error", error.as_str()), topic, name];
     context.meter.count(metric::DELIVERY_ATTEMPT_FAIL_COUNT, &dimensions, 1);
     tracing::info!(
         delivery.id = %work.delivery.id,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use gridpost::{
     configuration::TopicSnapshot,
-    event::{ParsedEvent, custom::Stamps},
+    event::custom::Stamps,
     ports::Meter,
     publish::{
         self, PublishError,
@@ -12,7 +12,8 @@ use gridpost::{
         matching::Matched,
         pack::pack,
     },
-    telemetry::{chain, metric},
+    telemetry::{TOPIC, chain, metric, of},
+    time::Timestamp,
     topic::Kind,
 };
 
@@ -49,7 +50,7 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
             context.dice.id()
         });
     enqueue(context, &packed).await.map_err(PublishError::Unavailable)?;
-    count(&*context.meter, &events, &matched);
+    count(&*context.meter, &topic.name, publish_time, events.len(), &matched);
     Ok(topic.kind)
 }
 
@@ -94,17 +95,16 @@ fn accepted(kind: Kind) -> Response {
 
 const JSON: &str = "application/json; charset=utf-8";
 
-fn count(meter: &dyn Meter, events: &[ParsedEvent<'_>], matched: &Matched) {
+fn count(meter: &dyn Meter, topic: &str, at: Timestamp, events: usize, matched: &Matched) {
     let add = |metric, dimensions: &[(&'static str, &str)], count: usize| {
         if count > 0 {
-            meter.count(metric, dimensions, count as u64);
+            meter.count_events(metric, dimensions, at, count as u64);
         }
     };
-    add(metric::PUBLISH_SUCCESS_COUNT, &[], events.len());
-    add(metric::UNMATCHED_EVENT_COUNT, &[], matched.unmatched);
+    add(metric::PUBLISH_SUCCESS_COUNT, &[(TOPIC, topic)], events);
+    add(metric::UNMATCHED_EVENT_COUNT, &[(TOPIC, topic)], matched.unmatched);
     for found in &matched.matches {
-        let name = found.subscription.key.name.as_str();
-        add(metric::MATCHED_EVENT_COUNT, &[("EventSubscriptionName", name)], found.events.len());
+        add(metric::MATCHED_EVENT_COUNT, &of(&found.subscription.key), found.events.len());
     }
 }
 

@@ -11,7 +11,7 @@ use gridpost::{
     },
     config::{self, configuration_kept_for},
     configuration::ConfigurationCache,
-    ports::{Clock, Configuration},
+    ports::{Clock, Configuration, Meter},
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };

@@ -1,7 +1,7 @@
 //! The state of failing deliveries, the health of endpoints and the count of their requests, in the
 //! state table.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{Client, types::ReturnValue};
@@ -9,16 +9,25 @@ use uuid::Uuid;
 
 use super::{
     port_error,
-    table::{Table, number, text},
+    table::{Item, Table, document, number, text},
 };
 use crate::{
-    delivery::{probation::Health, state::DeliveryState},
-    ports::{DeliveryStates, EndpointHealths, PortError, RequestRates, Saved},
+    delivery::{
+        probation::Health,
+        state::{DeliveryState, Standing},
+    },
+    ports::{DeliveryStates, EndpointHealths, PortError, RequestRates, Saved, WaitingDeliveries},
     subscription::SubscriptionKey,
 };
 
 /// The sort key of items that are alone under their partition key.
 const ALONE: &str = "-";
+
+/// The index of deliveries that have failed and not ended: by the uid of their event subscription
+/// and their [place](DeliveryState::place). What has not failed, or has ended, is not in it.
+const WAITING_INDEX: &str = "waiting";
+const WAITING_FOR: &str = "waitingFor";
+const WAITING_PLACE: &str = "waitingPlace";
 
 /// A health that nothing was written to for so long says nothing any more.
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
@@ -47,8 +56,55 @@ impl DeliveryStates for StateTable {
     }
 
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
-        let forget_at = Some(state.forget_at());
-        self.table.save(delivery_pk(state.id), ALONE, state, state.revision, forget_at).await
+        let (key, forget_at) = ((delivery_pk(state.id), ALONE), Some(state.forget_at()));
+        self.table.save(key, state, state.revision, forget_at, waiting(state)).await
+    }
+}
+
+/// The keys of the index of waiting deliveries. A delivery that has ended has none, and leaves it.
+/// They stay the same while it waits: a further failure moves nothing in the index.
+fn waiting(state: &DeliveryState) -> Option<Item> {
+    let waits = matches!(state.standing, Standing::Waiting { .. } | Standing::Ending { .. });
+    waits.then(|| {
+        let uid = text(state.subscription_uid.to_string());
+        let place = text(state.place());
+        HashMap::from([(WAITING_FOR.to_owned(), uid), (WAITING_PLACE.to_owned(), place)])
+    })
+}
+
+#[async_trait]
+impl WaitingDeliveries for StateTable {
+    async fn waiting(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<DeliveryState>, PortError> {
+        const CALL: &str = "dynamodb:Query";
+        let mut items = self
+            .table
+            .client
+            .query()
+            .table_name(&self.table.name)
+            .index_name(WAITING_INDEX)
+            .key_condition_expression("#for = :uid AND #place > :after")
+            .expression_attribute_names("#for", WAITING_FOR)
+            .expression_attribute_names("#place", WAITING_PLACE)
+            .expression_attribute_values(":uid", text(uid.to_string()))
+            // Every place is behind it.
+            .expression_attribute_values(":after", text(after.unwrap_or("0")))
+            .limit(i32::try_from(most).unwrap_or(i32::MAX))
+            .into_paginator()
+            .items()
+            .send();
+        let mut found = Vec::new();
+        while found.len() < most {
+            let Some(item) = items.next().await else { break };
+            let item = item.map_err(|error| port_error(CALL, error))?;
+            let (state, revision) = document::<DeliveryState>(&item)?;
+            found.push(DeliveryState { revision, ..state });
+        }
+        Ok(found)
     }
 }
 
@@ -67,7 +123,8 @@ impl EndpointHealths for StateTable {
     ) -> Result<Saved, PortError> {
         let last = health.wait.map(|wait| wait.until).max(health.last_failure_at);
         let forget_at = last.max(health.recovered_at).map(|at| at + HEALTH_KEPT_FOR);
-        self.table.save(health_pk(key, uid), ALONE, health, health.revision, forget_at).await
+        let key = (health_pk(key, uid), ALONE);
+        self.table.save(key, health, health.revision, forget_at, None).await
     }
 }
 

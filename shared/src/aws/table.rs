@@ -55,14 +55,14 @@ impl Table {
     }
 
     /// Writes a document as revision `revision + 1`, if the stored one still is `revision` (0:
-    /// there is none).
+    /// there is none). `indexed` are attributes beside the document, by which an index finds it.
     pub(super) async fn save<T: Serialize>(
         &self,
-        pk: String,
-        sk: &str,
+        (pk, sk): (String, &str),
         value: &T,
         revision: u64,
         forget_at: Option<Timestamp>,
+        indexed: Option<HashMap<String, AttributeValue>>,
     ) -> Result<Saved, PortError> {
         const CALL: &str = "dynamodb:PutItem";
         let document = serde_json::to_string(value).map_err(|error| PortError::new(CALL, error))?;
@@ -70,6 +70,7 @@ impl Table {
             .client
             .put_item()
             .table_name(&self.name)
+            .set_item(indexed)
             .item("pk", text(pk))
             .item("sk", text(sk))
             .item("revision", number(revision + 1))

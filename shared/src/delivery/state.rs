@@ -22,8 +22,14 @@ pub struct DeliveryState {
     pub id: Uuid,
     /// The event subscription.
     pub subscription: SubscriptionKey,
+    /// Which creation of it.
+    #[serde(default)]
+    pub subscription_uid: Uuid,
     /// When the publish was accepted.
     pub publish_time: Timestamp,
+    /// How many events it carries.
+    #[serde(default)]
+    pub events: u32,
     /// The attempts made.
     pub attempts: Attempts,
     /// Where it stands.
@@ -56,6 +62,12 @@ pub enum Standing {
 }
 
 impl DeliveryState {
+    /// Where it stands in a list of deliveries by publish time: nobody else has this place. Letters,
+    /// digits and hyphens.
+    pub fn place(&self) -> String {
+        format!("{:013}-{}", self.publish_time.as_millis(), self.id)
+    }
+
     /// When the table may forget it: two days after the last moment a copy could matter.
     ///
     /// While a delivery waits for its endpoint, nothing is written for days. Forgotten before its

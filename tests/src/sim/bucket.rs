@@ -47,6 +47,7 @@ impl Buckets {
                 continue;
             };
             history.trace(at, || format!("dead letter {delivery} in {key}"));
+            *history.stored.entry(delivery).or_default() += 1;
             history.dead_letters.insert((key.to_owned(), id), DeadLetter { delivery, at, record });
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! it ends, no attempt comes before it is due, none in a wait, none beyond its limits.
 
 mod health;
+mod ledger;
 pub mod model;
 mod records;
 
@@ -77,6 +78,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
         health::check(&mut check, subscription);
     }
     records::check(&mut check);
+    ledger::check(&mut check);
     check.failures
 }
 
@@ -119,8 +121,7 @@ impl<'a> Check<'a> {
         }
         for state in &self.remains.states {
             let over = matches!(state.standing, Standing::Ended | Standing::Delivered);
-            let orphan = self.remains.history.deleted.contains_key(&state.subscription);
-            if !over && !orphan && !self.is_disturbed(state.id) {
+            if !over && !self.is_disturbed(state.id) {
                 self.fail(format!("{} is over, but its state says {:?}", state.id, state.standing));
             }
         }

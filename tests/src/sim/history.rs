@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridpost::{
-    delivery::outcome::Answer, ports::Queue, subscription::SubscriptionKey, time::Timestamp,
+    delivery::outcome::Answer, ledger::Ledger, ports::Queue, subscription::SubscriptionKey,
+    time::Timestamp,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -26,6 +27,14 @@ pub struct History {
     pub drops: Vec<Drop>,
     /// Events counted as dropped.
     pub dropped_counted: u64,
+    /// What the functions have written of their counts.
+    pub ledger: Ledger,
+    /// Events of publishes that were answered 200, by topic.
+    pub confirmed: BTreeMap<String, u64>,
+    /// Deliveries of such publishes.
+    pub confirmed_deliveries: BTreeSet<Uuid>,
+    /// Events stored as dead letters, by delivery; once more with each time.
+    pub stored: BTreeMap<Uuid, u64>,
     /// Deliveries in whose way something went wrong that may repeat an attempt or an end.
     pub disturbed: BTreeMap<Uuid, &'static str>,
     /// Calls about a subscription's health that failed, or whose caller died.

@@ -10,7 +10,7 @@ use std::{
 
 use gridpost::{
     delivery::Delivery,
-    ports::{Clock, Queue, QueueReceiver},
+    ports::{Clock, Meter, Queue, QueueReceiver},
     time::Timestamp,
 };
 use gridpost_dead_letter::gather;
@@ -48,6 +48,15 @@ enum Copy {
 pub struct Pools {
     dispatch: Mutex<Vec<(Arc<Instance>, Copy)>>,
     dead_letter: Mutex<Vec<(Arc<Instance>, Copy)>>,
+}
+
+impl Copy {
+    fn meter(&self) -> &dyn Meter {
+        match self {
+            Self::Dispatch(context) => &*context.meter,
+            Self::DeadLetter(context) => &*context.meter,
+        }
+    }
 }
 
 impl Pools {
@@ -114,6 +123,7 @@ async fn invoke(world: &World, mapping: Mapping, received: Vec<Received>) {
     };
     world.history.lock().expect("no panic while held").invocations += 1;
     let Some(kept) = reply else { return };
+    copy.meter().flush(world.clock.now());
     let kept: BTreeSet<String> = kept.into_iter().collect();
     let known: BTreeSet<_> = received.iter().map(|message| message.message_id.clone()).collect();
     if !kept.is_subset(&known) {

@@ -18,7 +18,8 @@ use gridpost::{
         EventSubscription, ProvisioningState, SubscriptionKey,
         validation::{VALID_FOR, Validation},
     },
-    telemetry::metric,
+    telemetry::{EmbeddedMeter, metric},
+    time::Timestamp,
     topic::Topic,
 };
 use gridpost_dispatch::{Settings, health::HealthBook};
@@ -107,12 +108,40 @@ enum Act<'a> {
     Give(&'a Consent),
 }
 
-struct CountingMeter(Arc<Mutex<History>>);
+/// The counts of one copy of a function. What it has not written when it dies is lost.
+struct CountingMeter {
+    history: Arc<Mutex<History>>,
+    unwritten: EmbeddedMeter,
+}
+
+impl CountingMeter {
+    fn of(history: &Arc<Mutex<History>>) -> Arc<Self> {
+        Arc::new(Self { history: Arc::clone(history), unwritten: EmbeddedMeter::default() })
+    }
+}
 
 impl Meter for CountingMeter {
-    fn count(&self, metric: &'static str, _: &[(&'static str, &str)], by: u64) {
+    fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
+        self.unwritten.count(metric, dimensions, by);
+    }
+
+    fn count_events(
+        &self,
+        metric: &'static str,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        by: u64,
+    ) {
         if metric == metric::DROPPED_EVENT_COUNT {
-            self.0.lock().expect("no panic while held").dropped_counted += by;
+            self.history.lock().expect("no panic while held").dropped_counted += by;
+        }
+        self.unwritten.count_events(metric, dimensions, published_at, by);
+    }
+
+    fn flush(&self, now: Timestamp) {
+        let mut history = self.history.lock().expect("no panic while held");
+        for line in self.unwritten.lines(now).lines() {
+            history.ledger.read(line, Timestamp::from_millis(0));
         }
     }
 }
@@ -312,7 +341,7 @@ impl World {
             dice: Arc::clone(&self.handlers_dice),
             configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
             sender: self.faulty(instance, &self.queues),
-            meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
+            meter: CountingMeter::of(&self.history),
             authorization: gridpost_ingest::Authorization::Keys,
             payloads: self.faulty(instance, &self.payloads),
             queue_message_bytes_max: self.scenario.queues.message_bytes_max,
@@ -345,7 +374,7 @@ impl World {
             configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
             payloads: self.faulty(instance, &self.payloads),
             client: self.faulty(instance, &self.endpoints),
-            meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
+            meter: CountingMeter::of(&self.history),
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: self.scenario.queues.retry_shards,
@@ -365,7 +394,7 @@ impl World {
             receiver: queues,
             bucket: self.faulty(instance, &self.buckets),
             payloads: self.faulty(instance, &self.payloads),
-            meter: Arc::new(CountingMeter(Arc::clone(&self.history))),
+            meter: CountingMeter::of(&self.history),
             give_up_after: GIVE_UP_AFTER,
         }
     }

@@ -315,6 +315,10 @@ impl Dice for World {
 
 impl Meter for World {
     fn count(&self, _: &'static str, _: &[(&'static str, &str)], _: u64) {}
+
+    fn count_events(&self, _: &'static str, _: &[(&'static str, &str)], _: Timestamp, _: u64) {}
+
+    fn flush(&self, _: Timestamp) {}
 }
 
 #[async_trait]

@@ -129,6 +129,19 @@ impl Meter for Counted {
         let line = format!("{metric} {} {by}", values.join(","));
         self.0.lock().expect("no panic while held").push(line);
     }
+
+    fn count_events(
+        &self,
+        metric: &'static str,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        by: u64,
+    ) {
+        assert_eq!(published_at, NOW);
+        self.count(metric, dimensions, by);
+    }
+
+    fn flush(&self, _: Timestamp) {}
 }
 
 /// Stored payloads by name; fails for so many calls.
@@ -333,7 +346,10 @@ async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
     assert!(calls[0].iter().all(|message| message.group == "orders/all" && message.delay_s == 0));
     assert_eq!(
         world.counts(),
-        ["MatchedEventCount EventSubscriptionName=all 2", "PublishSuccessCount  2"],
+        [
+            "MatchedEventCount Topic=orders,EventSubscriptionName=all 2",
+            "PublishSuccessCount Topic=orders 2"
+        ],
     );
 }
 
@@ -440,7 +456,10 @@ async fn what_nobody_wants_is_accepted_and_counted() {
     stored.subscriptions[0].expires_at = Some(NOW);
     let world = World::new(stored, Queued::default());
     assert_eq!(world.publish(&request(&events(1, 1))).await.status_code, 200);
-    assert_eq!(world.counts(), ["PublishSuccessCount  1", "UnmatchedEventCount  1"]);
+    assert_eq!(
+        world.counts(),
+        ["PublishSuccessCount Topic=orders 1", "UnmatchedEventCount Topic=orders 1"]
+    );
     assert!(world.queue.call_sizes().is_empty());
 }
 
@@ -565,7 +584,7 @@ async fn only_what_was_not_sent_is_sent_again_and_is_the_same_delivery() {
     assert_eq!(world.publish(&request(&events(3, 1))).await.status_code, 200);
     let ids: Vec<_> = world.queue.deliveries().iter().map(|sent| sent.id.as_u128()).collect();
     assert_eq!((world.queue.call_sizes(), ids), (vec![3, 1], vec![0, 1, 2, 1]));
-    assert!(world.counts().contains(&"PublishSuccessCount  3".to_owned()));
+    assert!(world.counts().contains(&"PublishSuccessCount Topic=orders 3".to_owned()));
 }
 
 #[tokio::test]

@@ -38,6 +38,7 @@ impl World {
             response = gridpost_ingest::handler::handle(&context, &request) => response,
             () = instance.died() => return false,
         };
+        context.meter.flush(self.clock.now());
         self.ingests.borrow_mut().push((instance, context));
         match response.status_code {
             200 => {}
@@ -47,7 +48,12 @@ impl World {
                 return true;
             }
         }
-        let history = self.history.lock().expect("no panic while held");
+        let mut history = self.history.lock().expect("no panic while held");
+        *history.confirmed.entry(publish.to.topic.clone()).or_default() += ids.len() as u64;
+        for id in ids {
+            let carrier = history.carriers.get(&(publish.to.clone(), id.clone())).copied();
+            history.confirmed_deliveries.extend(carrier);
+        }
         let is_carried = |id: &String| {
             history.carriers.contains_key(&(publish.to.clone(), id.clone()))
                 || history.deleted.contains_key(&publish.to)

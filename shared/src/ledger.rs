@@ -1,0 +1,286 @@
+//! The ledger: what was published against what became of it, for each event subscription and hour.
+//!
+//! The functions count; each count is a line in their logs ([`crate::telemetry`]), made of all events
+//! of an invocation that share topic, event subscription and the hour in which they were published.
+//! Summed up, every event that an event subscription matched is delivered, dead-lettered, dropped or
+//! waits: what is left over is [`Account::difference`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::{subscription::SubscriptionKey, telemetry::PUBLISH_HOUR, time::Timestamp};
+
+/// What the publishers of one topic sent in one hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Intake {
+    /// Events accepted.
+    pub accepted: u64,
+    /// Those of them that no event subscription wanted.
+    pub unmatched: u64,
+}
+
+/// What became of the events published in one hour that one event subscription wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Events that it wanted.
+    pub matched: u64,
+    /// Events delivered. One that was delivered twice counts twice.
+    pub delivered: u64,
+    /// Events stored as dead letters, by reason.
+    pub dead_lettered: BTreeMap<String, u64>,
+    /// Events dropped, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Events that wait for their next attempt, or for their end to be carried out.
+    pub waiting: u64,
+}
+
+impl Account {
+    /// Events of which no end is known: matched, and neither delivered, dead-lettered or dropped, nor
+    /// known to wait. Below zero: more ends than events.
+    pub fn difference(&self) -> i64 {
+        let Self { matched, delivered, dead_lettered, dropped, waiting } = self;
+        let reasons = dead_lettered.values().chain(dropped.values());
+        let known =
+            reasons.fold(delivered.saturating_add(*waiting), |sum, one| sum.saturating_add(*one));
+        let difference = i128::from(*matched) - i128::from(known);
+        i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// Adds another account to this one.
+    pub fn add(&mut self, other: &Self) {
+        let Self { matched, delivered, dead_lettered, dropped, waiting } = other;
+        add(&mut self.matched, *matched);
+        add(&mut self.delivered, *delivered);
+        add(&mut self.waiting, *waiting);
+        for (own, others) in
+            [(&mut self.dead_lettered, dead_lettered), (&mut self.dropped, dropped)]
+        {
+            for (reason, count) in others {
+                add(own.entry(reason.clone()).or_default(), *count);
+            }
+        }
+    }
+}
+
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
+/// All accounts of a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// By topic and hour.
+    pub intakes: BTreeMap<(String, Timestamp), Intake>,
+    /// By event subscription and hour.
+    pub accounts: BTreeMap<(SubscriptionKey, Timestamp), Account>,
+}
+
+/// A line of a function's log that counts events. A line has one of the counters, but any would do.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Line {
+    #[serde(deserialize_with = "hour")]
+    publish_hour: Timestamp,
+    topic: String,
+    event_subscription_name: Option<String>,
+    dead_letter_reason: Option<String>,
+    drop_reason: Option<String>,
+    #[serde(default)]
+    publish_success_count: u64,
+    #[serde(default)]
+    unmatched_event_count: u64,
+    #[serde(default)]
+    matched_event_count: u64,
+    #[serde(default)]
+    delivery_success_count: u64,
+    #[serde(default)]
+    dead_lettered_count: u64,
+    #[serde(default)]
+    dropped_event_count: u64,
+}
+
+fn hour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let at = Timestamp::parse_rfc_3339(&text).map(Timestamp::hour);
+    at.ok_or_else(|| serde::de::Error::custom("the publish hour is no date and time"))
+}
+
+impl Ledger {
+    /// Adds what a line of a function's log counts of events published at `since` or later. Answers
+    /// whether it was a line of the ledger; functions log other things too.
+    pub fn read(&mut self, line: &str, since: Timestamp) -> bool {
+        if !line.contains(PUBLISH_HOUR) {
+            return false;
+        }
+        let Ok(line) = serde_json::from_str::<Line>(line) else { return false };
+        if line.publish_hour >= since.hour() {
+            self.post(line);
+        }
+        true
+    }
+
+    fn post(&mut self, line: Line) {
+        let hour = line.publish_hour;
+        let Some(name) = line.event_subscription_name else {
+            let intake = self.intakes.entry((line.topic, hour)).or_default();
+            add(&mut intake.accepted, line.publish_success_count);
+            add(&mut intake.unmatched, line.unmatched_event_count);
+            return;
+        };
+        let key = SubscriptionKey { topic: line.topic, name };
+        let account = self.accounts.entry((key, hour)).or_default();
+        add(&mut account.matched, line.matched_event_count);
+        add(&mut account.delivered, line.delivery_success_count);
+        if let Some(reason) = line.dead_letter_reason {
+            add(account.dead_lettered.entry(reason).or_default(), line.dead_lettered_count);
+        }
+        if let Some(reason) = line.drop_reason {
+            add(account.dropped.entry(reason).or_default(), line.dropped_event_count);
+        }
+    }
+
+    /// Adds events that wait.
+    pub fn wait(&mut self, key: &SubscriptionKey, published_at: Timestamp, events: u64) {
+        let account = self.accounts.entry((key.clone(), published_at.hour())).or_default();
+        add(&mut account.waiting, events);
+    }
+
+    /// The accounts of all hours together, by event subscription.
+    pub fn totals(&self) -> BTreeMap<&SubscriptionKey, Account> {
+        let mut totals: BTreeMap<_, Account> = BTreeMap::new();
+        for ((key, _), account) in &self.accounts {
+            totals.entry(key).or_default().add(account);
+        }
+        totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        ports::Meter,
+        telemetry::{DEAD_LETTER_REASON, DROP_REASON, EmbeddedMeter, TOPIC, metric, of},
+    };
+
+    const HOUR: i64 = 3_600_000;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(500_000 * HOUR + millis)
+    }
+
+    fn key(name: &str) -> SubscriptionKey {
+        SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() }
+    }
+
+    /// What functions count: metric, event subscription, reason, time of the publish, events.
+    type Count = (&'static str, &'static str, &'static str, i64, u64);
+
+    const COUNTS: [Count; 9] = [
+        (metric::PUBLISH_SUCCESS_COUNT, "", "", 1, 9),
+        (metric::UNMATCHED_EVENT_COUNT, "", "", 1, 2),
+        (metric::MATCHED_EVENT_COUNT, "a", "", 1, 7),
+        (metric::MATCHED_EVENT_COUNT, "a", "", HOUR, 5),
+        (metric::DELIVERY_SUCCESS_COUNT, "a", "", HOUR - 1, 3),
+        (metric::DEAD_LETTERED_COUNT, "a", "TimeToLiveExceeded", 5, 1),
+        (metric::DEAD_LETTERED_COUNT, "a", "MaxDeliveryAttemptsExceeded", 5, 1),
+        (metric::DROPPED_EVENT_COUNT, "a", "SubscriptionDeleted", 7, 1),
+        (metric::DELIVERY_SUCCESS_COUNT, "b", "", 0, 1),
+    ];
+
+    fn count(meter: &EmbeddedMeter, (metric, name, reason, published_at, by): Count) {
+        let key = key(name);
+        let [topic, name] = of(&key);
+        let dimensions = match metric {
+            metric::DEAD_LETTERED_COUNT => vec![(DEAD_LETTER_REASON, reason), topic, name],
+            metric::DROPPED_EVENT_COUNT => vec![(DROP_REASON, reason), topic, name],
+            _ if key.name.is_empty() => vec![(TOPIC, "t")],
+            _ => vec![topic, name],
+        };
+        meter.count_events(metric, &dimensions, at(published_at), by);
+    }
+
+    /// The ledger of these counts, written by so many invocations.
+    fn ledger(counts: &[Count], invocations: usize, since: Timestamp) -> Ledger {
+        let meters: Vec<_> = (0..invocations).map(|_| EmbeddedMeter::default()).collect();
+        for (index, one) in counts.iter().enumerate() {
+            count(&meters[index % invocations], *one);
+        }
+        let mut ledger = Ledger::default();
+        for meter in &meters {
+            meter.count(metric::PARKED_COUNT, &[], 1);
+            let lines = meter.lines(at(0));
+            let read = lines.lines().filter(|line| ledger.read(line, since)).count();
+            assert_eq!(read + 1, lines.lines().count(), "parked deliveries are not in the ledger");
+        }
+        ledger
+    }
+
+    #[test]
+    fn what_functions_count_adds_up() {
+        let mut ledger = ledger(&COUNTS, 1, at(0));
+        ledger.wait(&key("a"), at(9), 1);
+        assert_eq!(ledger.intakes[&("t".to_owned(), at(0))], Intake { accepted: 9, unmatched: 2 });
+        let account = &ledger.accounts[&(key("a"), at(0))];
+        assert_eq!((account.matched, account.delivered, account.waiting), (7, 3, 1));
+        assert_eq!(account.dead_lettered.values().sum::<u64>(), 2);
+        assert_eq!(account.dropped["SubscriptionDeleted"], 1);
+        assert_eq!(account.difference(), 0);
+        let totals = ledger.totals();
+        assert_eq!((totals[&key("a")].matched, totals[&key("a")].difference()), (12, 5));
+        assert_eq!(totals[&key("b")].difference(), -1);
+    }
+
+    fn twice() -> Vec<Count> {
+        [COUNTS, COUNTS].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn who_counts_and_in_which_order_changes_nothing(
+            counts in Just(twice()).prop_shuffle(),
+            invocations in 1..20_usize,
+        ) {
+            prop_assert_eq!(ledger(&counts, invocations, at(0)), ledger(&twice(), 1, at(0)));
+        }
+    }
+
+    #[test]
+    fn events_published_before_do_not_count() {
+        let later = ledger(&COUNTS, 1, at(HOUR + 1_000));
+        assert_eq!(later.accounts.len(), 1);
+        assert_eq!(later.accounts[&(key("a"), at(HOUR))].matched, 5);
+        assert!(later.intakes.is_empty());
+    }
+
+    #[test]
+    fn other_lines_are_passed_over() {
+        let mut ledger = Ledger::default();
+        for line in [
+            "",
+            "PublishHour",
+            "START RequestId: PublishHour",
+            r#"{"level":"WARN","message":"PublishHour"}"#,
+            r#"{"PublishHour":"yesterday","Topic":"t","PublishSuccessCount":1}"#,
+            r#"{"PublishHour":"2026-11-21T08:00:00.000Z","PublishSuccessCount":1}"#,
+            r#"{"PublishHour":"2026-11-21T08:00:00.000Z","Topic":"t","PublishSuccessCount":-1}"#,
+        ] {
+            assert!(!ledger.read(line, at(0)), "{line}");
+        }
+        assert_eq!(ledger, Ledger::default());
+    }
+
+    #[test]
+    fn sums_do_not_wrap_around() {
+        let most = Account { matched: u64::MAX, delivered: 0, ..Account::default() };
+        let ends = Account { delivered: u64::MAX, waiting: 1, ..Account::default() };
+        assert_eq!((most.difference(), ends.difference()), (i64::MAX, i64::MIN));
+        let mut sum = most.clone();
+        sum.add(&most);
+        sum.add(&ends);
+        assert_eq!((sum.matched, sum.difference()), (u64::MAX, 0));
+    }
+}

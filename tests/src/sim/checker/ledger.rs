@@ -1,0 +1,113 @@
+//! The ledger balances: what the functions wrote of their counts is what happened.
+//!
+//! A count is written when its function has settled all that it had in hand. Of a disturbed delivery
+//! an end may be counted more than once, because it happened more than once; or never, because its
+//! function died between noting the end and writing the count. All others count exactly.
+
+use std::collections::BTreeMap;
+
+use gridpost::{
+    delivery::outcome::Outcome, ledger::Account, subscription::SubscriptionKey, time::Timestamp,
+};
+
+use super::Check;
+
+/// An event subscription and the hour in which events were published.
+type Row = (SubscriptionKey, Timestamp);
+
+/// What may be counted in one row, at least and at most.
+#[derive(Default)]
+struct Bounds {
+    matched: u64,
+    least: Account,
+    most: Account,
+}
+
+/// Checks every account, and what was accepted.
+pub(super) fn check(check: &mut Check<'_>) {
+    intakes(check);
+    let ledger = &check.remains.history.ledger;
+    let mut rows = bounds(check);
+    for row in ledger.accounts.keys() {
+        rows.entry(row.clone()).or_default();
+    }
+    for (row, bounds) in &rows {
+        let account = ledger.accounts.get(row).cloned().unwrap_or_default();
+        if account.matched != bounds.matched {
+            let (counted, matched) = (account.matched, bounds.matched);
+            check.fail(format!("{row:?}: {matched} events matched, {counted} were counted"));
+        }
+        if !is_within(&account, bounds) {
+            let Bounds { least, most, .. } = bounds;
+            check.fail(format!("{row:?}: counted {account:?}, not {least:?} to {most:?}"));
+        }
+        if check.remains.calm && account.difference() != 0 {
+            let difference = account.difference();
+            check.fail(format!("{row:?}: the ledger is open by {difference}: {account:?}"));
+        }
+    }
+}
+
+/// Every event of a publish that was answered 200 counts, and no other.
+fn intakes(check: &mut Check<'_>) {
+    let mut counted: BTreeMap<String, u64> = BTreeMap::new();
+    for ((topic, _), intake) in &check.remains.history.ledger.intakes {
+        *counted.entry(topic.clone()).or_default() += intake.accepted;
+    }
+    let confirmed = &check.remains.history.confirmed;
+    if counted != *confirmed {
+        check.fail(format!("accepted were {confirmed:?}, counted {counted:?}"));
+    }
+}
+
+fn bounds(check: &Check<'_>) -> BTreeMap<Row, Bounds> {
+    let history = &check.remains.history;
+    let mut rows: BTreeMap<Row, Bounds> = BTreeMap::new();
+    for (delivery, accepted) in &history.accepted {
+        let row = (accepted.subscription.clone(), accepted.publish_time.hour());
+        let Bounds { matched, least, most } = rows.entry(row).or_default();
+        let events = accepted.events.len() as u64;
+        if history.confirmed_deliveries.contains(delivery) {
+            *matched += events;
+        }
+        let requests = check.requests_of(*delivery);
+        let is_success = |made: &&&super::Request| {
+            made.heard_late.is_some()
+                || made.heard.is_some_and(|(_, answer)| answer.outcome == Outcome::Delivered)
+        };
+        let successes = requests.iter().filter(is_success).count() as u64;
+        let stored = history.stored.get(delivery).copied().unwrap_or(0);
+        let drops: Vec<_> =
+            history.drops.iter().filter(|found| found.delivery == *delivery).collect();
+        most.delivered += successes * events;
+        *most.dead_lettered.entry(String::new()).or_default() += stored;
+        for drop in &drops {
+            *most.dropped.entry(drop.reason.clone()).or_default() += events;
+        }
+        if check.is_disturbed(*delivery) {
+            continue;
+        }
+        match drops.first() {
+            Some(drop) => *least.dropped.entry(drop.reason.clone()).or_default() += events,
+            None if stored > 0 => {
+                *least.dead_lettered.entry(String::new()).or_default() += events;
+            }
+            None => least.delivered += events,
+        }
+    }
+    rows
+}
+
+/// Reasons of dead letters are left to [`super::records`]: each form of record says them otherwise.
+fn is_within(account: &Account, Bounds { least, most, .. }: &Bounds) -> bool {
+    let dead = |account: &Account| account.dead_lettered.values().sum::<u64>();
+    let dropped = |account: &Account, reason| account.dropped.get(reason).copied().unwrap_or(0);
+    let reasons = account.dropped.keys().chain(least.dropped.keys());
+    let drops = reasons.map(|reason| {
+        let [least, counted, most] = [least, account, most].map(|of| dropped(of, reason));
+        (least..=most).contains(&counted)
+    });
+    (least.delivered..=most.delivered).contains(&account.delivered)
+        && (dead(least)..=dead(most)).contains(&dead(account))
+        && drops.into_iter().all(|within| within)
+}
