@@ -38,5 +38,10 @@ module "manage" {
       actions   = ["dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
+    {
+      sid       = "FindWaitingDeliveries"
+      actions   = ["dynamodb:Query"]
+      resources = ["${local.state_table_arn}/index/${local.waiting_index_name}"]
+    },
   ]
 }

@@ -16,6 +16,7 @@ locals {
     "GET /topics/{topic}/eventSubscriptions/{name}",
     "PATCH /topics/{topic}/eventSubscriptions/{name}",
     "DELETE /topics/{topic}/eventSubscriptions/{name}",
+    "GET /topics/{topic}/eventSubscriptions/{name}/deliveries",
     "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
     "POST /topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
     "POST /topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",

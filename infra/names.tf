@@ -34,6 +34,9 @@ locals {
   config_table_arn  = "${local.table_arn_prefix}/${local.config_table_name}"
   state_table_arn   = "${local.table_arn_prefix}/${local.state_table_name}"
 
+  # Written out in shared/src/aws/state.rs too.
+  waiting_index_name = "waiting"
+
   # Bucket names are global: account and region make this one ours. 63 characters at most, so name_prefix has at most 20.
   dead_letter_bucket_name = "${var.name_prefix}-dead-letters-${local.account_id}-${var.region}"
   dead_letter_bucket_arn  = "arn:${local.partition}:s3:::${local.dead_letter_bucket_name}"

@@ -47,6 +47,26 @@ resource "aws_dynamodb_table" "state" {
     type = "S"
   }
 
+  attribute {
+    name = "waitingFor"
+    type = "S"
+  }
+
+  attribute {
+    name = "waitingPlace"
+    type = "S"
+  }
+
+  # Deliveries that have failed and not ended, by event subscription and publish time. Only their states have these attributes,
+  # so nothing else is in it, and what succeeds at once never is.
+  global_secondary_index {
+    name               = local.waiting_index_name
+    hash_key           = "waitingFor"
+    range_key          = "waitingPlace"
+    projection_type    = "INCLUDE"
+    non_key_attributes = ["document", "revision"]
+  }
+
   # Only cleans up: DynamoDB may take two days, so the code compares times itself.
   ttl {
     attribute_name = "expiresAt"

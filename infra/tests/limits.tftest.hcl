@@ -73,6 +73,15 @@ run "defaults" {
 
   assert {
     condition = (
+      one(aws_dynamodb_table.state.global_secondary_index).name == "waiting"
+      && one(aws_dynamodb_table.state.global_secondary_index).hash_key == "waitingFor"
+      && one(aws_dynamodb_table.state.global_secondary_index).range_key == "waitingPlace"
+    )
+    error_message = "waiting deliveries cannot be found by event subscription"
+  }
+
+  assert {
+    condition = (
       aws_s3_bucket.dead_letters.bucket == "gridpost-dead-letters-123456789012-eu-central-1"
       && aws_s3_bucket.dead_letters.force_destroy == false
       && aws_s3_bucket_public_access_block.dead_letters.block_public_acls

@@ -179,6 +179,11 @@ run "manage_writes_configuration_and_no_queue" {
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
+          Sid      = "FindWaitingDeliveries", Effect = "Allow"
+          Action   = ["dynamodb:Query"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state/index/waiting"]
+        },
+        {
           Sid      = "WriteOwnLogs", Effect = "Allow"
           Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
           Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage:*"]

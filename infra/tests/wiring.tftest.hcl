@@ -207,6 +207,7 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
       "GET /topics/{topic}/eventSubscriptions",
       "PUT /topics/{topic}/eventSubscriptions/{name}", "GET /topics/{topic}/eventSubscriptions/{name}",
       "PATCH /topics/{topic}/eventSubscriptions/{name}", "DELETE /topics/{topic}/eventSubscriptions/{name}",
+      "GET /topics/{topic}/eventSubscriptions/{name}/deliveries",
       "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
       "POST /topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
       "POST /topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",

@@ -16,7 +16,10 @@ use std::{sync::Arc, time::Duration};
 
 use gridpost::{
     endpoint::guard::Allowed,
-    ports::{Clock, Configuration, Dice, HandshakeClient, SubscriptionStore, TopicStore},
+    ports::{
+        Clock, Configuration, Dice, HandshakeClient, SubscriptionStore, TopicStore,
+        WaitingDeliveries,
+    },
     subscription::resource::Identity,
 };
 use http::{HeaderMap, Method};
@@ -33,6 +36,8 @@ pub struct Context {
     pub topics: Arc<dyn TopicStore>,
     /// Writes event subscriptions.
     pub subscriptions: Arc<dyn SubscriptionStore>,
+    /// Finds failing deliveries.
+    pub deliveries: Arc<dyn WaitingDeliveries>,
     /// Asks endpoints for their consent.
     pub handshakes: Arc<dyn HandshakeClient>,
     /// The time.

@@ -9,7 +9,7 @@ use aws_lambda_events::{
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost::{
-    aws::{Clients, configuration::ConfigurationTable},
+    aws::{Clients, configuration::ConfigurationTable, state::StateTable},
     config,
     endpoint::http::HttpClient,
     system::{SystemClock, SystemDice},
@@ -32,6 +32,10 @@ async fn main() -> Result<(), Error> {
         configuration: Arc::clone(&table) as _,
         topics: Arc::clone(&table) as _,
         subscriptions: table,
+        deliveries: Arc::new(StateTable::new(
+            clients.dynamodb(),
+            config::text("GRIDPOST_STATE_TABLE")?,
+        )),
         handshakes: Arc::new(client),
         clock,
         dice: Arc::new(SystemDice),

@@ -1,5 +1,6 @@
 //! Finds the route of a request.
 
+mod deliveries;
 mod keys;
 mod subscriptions;
 mod topics;
@@ -45,6 +46,7 @@ enum Resource<'a> {
     DeliveryAttributes(SubscriptionKey),
     SigningSecrets(SubscriptionKey),
     RotateSigningSecret(SubscriptionKey),
+    Deliveries(SubscriptionKey),
 }
 
 /// Answers a request.
@@ -114,6 +116,9 @@ async fn route(context: &Context, request: &Request) -> Answer {
         ("POST", Resource::RotateSigningSecret(key)) => {
             subscriptions::rotate_secret(context, key, &document(request)?).await
         }
+        ("GET", Resource::Deliveries(key)) => {
+            deliveries::list(context, key, &Page::of(&request.query)?).await
+        }
         _ => Err(Reply::not_allowed(method, allowed(&resource))),
     }
 }
@@ -138,6 +143,7 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
         }
         ["eventSubscriptions", name, action] => {
             let resource = match *action {
+                "deliveries" => Resource::Deliveries,
                 "validate" => Resource::Validation,
                 "getFullUrl" => Resource::FullUrl,
                 "getDeliveryAttributes" => Resource::DeliveryAttributes,
@@ -156,7 +162,7 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
 
 fn allowed(resource: &Resource<'_>) -> &'static [Method] {
     match resource {
-        Resource::Topics | Resource::Subscriptions(_) => &[Method::GET],
+        Resource::Topics | Resource::Subscriptions(_) | Resource::Deliveries(_) => &[Method::GET],
         Resource::Topic(_) | Resource::Subscription(_) => {
             &[Method::PUT, Method::GET, Method::PATCH, Method::DELETE]
         }

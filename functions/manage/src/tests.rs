@@ -1,6 +1,7 @@
 //! The resource API over a store that behaves like the table.
 
 mod changes;
+mod deliveries;
 mod fakes;
 mod openapi;
 mod pages;
@@ -36,6 +37,7 @@ impl World {
             configuration: Arc::clone(&store) as _,
             topics: Arc::clone(&store) as _,
             subscriptions: Arc::clone(&store) as _,
+            deliveries: Arc::clone(&store) as _,
             handshakes: Arc::clone(&endpoint) as _,
             clock: Arc::clone(&clock) as _,
             dice: Arc::new(Counting::default()),

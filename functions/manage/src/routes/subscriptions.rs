@@ -315,7 +315,7 @@ fn validation_url(
     ))
 }
 
-async fn existing(
+pub(super) async fn existing(
     context: &Context,
     key: &SubscriptionKey,
 ) -> Result<(Topic, EventSubscription), Reply> {

@@ -12,9 +12,11 @@ use std::{
 
 use async_trait::async_trait;
 use gridpost::{
+    delivery::state::DeliveryState,
     ports::{
         Clock, Configuration, DELETED_AT_ONCE_MAX, Dice, HandshakeClient, HandshakeError,
         HandshakeRequest, HandshakeResponse, PortError, Saved, SubscriptionStore, TopicStore,
+        WaitingDeliveries,
     },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -31,6 +33,7 @@ pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 pub(super) struct Tables {
     pub(super) topics: BTreeMap<String, Topic>,
     pub(super) subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
+    pub(super) waiting: Vec<DeliveryState>,
 }
 
 /// What somebody else does to the tables.
@@ -160,6 +163,24 @@ impl SubscriptionStore for MemoryStore {
                 let key = SubscriptionKey { topic: topic.name.clone(), name: name.clone() };
                 tables.subscriptions.remove(&key);
             }
+        })
+    }
+}
+
+#[async_trait]
+impl WaitingDeliveries for MemoryStore {
+    async fn waiting(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<DeliveryState>, PortError> {
+        self.read(|tables| {
+            let of_it = tables.waiting.iter().filter(|state| state.subscription_uid == uid);
+            let mut found: Vec<_> =
+                of_it.filter(|state| after.is_none_or(|after| *state.place() > *after)).collect();
+            found.sort_by_key(|state| state.place());
+            found.into_iter().take(most).cloned().collect()
         })
     }
 }

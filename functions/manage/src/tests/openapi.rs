@@ -52,7 +52,7 @@ fn schema(name: &str) -> Validator {
     jsonschema::validator_for(&schema).expect("a schema")
 }
 
-fn assert_valid(name: &str, value: &Value) {
+pub(super) fn assert_valid(name: &str, value: &Value) {
     let errors: Vec<_> = schema(name).iter_errors(value).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{name}: {errors:?} in {value}");
 }
@@ -145,6 +145,7 @@ async fn documents_have_the_form_that_it_says() {
         (S1, Some(("EventSubscriptionInput", &full)), "EventSubscription"),
         (S1_GET, None, "EventSubscription"),
         ("GET /topics/demo/eventSubscriptions", None, "EventSubscriptionList"),
+        ("GET /topics/demo/eventSubscriptions/s-1/deliveries", None, "DeliveryList"),
         ("POST /topics/demo/eventSubscriptions/s-1/getFullUrl", None, "FullUrl"),
         ("POST /topics/demo/eventSubscriptions:test", Some(("TestInput", &sample)), "TestResult"),
         (

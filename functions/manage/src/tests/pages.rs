@@ -8,7 +8,7 @@ use super::{World, body, code, fakes::Tables, key};
 async fn filled() -> World {
     let world = World::with_subscription().await;
     let mut tables = world.store.tables.lock().expect("no panic");
-    let Tables { topics, subscriptions } = &mut *tables;
+    let Tables { topics, subscriptions, .. } = &mut *tables;
     let subscription = subscriptions.remove(&key("demo", "s-1")).expect("s-1");
     let topic = topics["demo"].clone();
     for index in 0..250 {
