@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{cost, down, listen, publish, sas, schedule, subscription, topic, up};
+use crate::commands::{audit, cost, down, listen, publish, sas, schedule, subscription, topic, up};
 use crate::target::TargetArguments;
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
@@ -41,6 +41,8 @@ pub enum Command {
     Publish(publish::PublishArguments),
     /// Make a SAS token from a topic key (offline)
     Sas(sas::SasArguments),
+    /// Balance what was published against what became of it
+    Audit(audit::AuditArguments),
     /// Be an endpoint: print what arrives and answer as told
     Listen(listen::ListenArguments),
     /// Print the timeline of a retry policy before it is saved (offline)
@@ -94,6 +96,9 @@ mod tests {
             "publish --topic demo --file body.json --key K",
             "schedule --profile basic --ttl 30m --max-attempts 10 --responses 500,408,200 --json",
             "schedule --endpoint resource --schedule 1,2,3 --status-rule 404=60 --jitter",
+            "audit",
+            "audit --topic demo --subscription s1 --since 90m --wait 30 --json",
+            "audit --name-prefix events --manage-url https://a.execute-api.eu-north-1.amazonaws.com",
             "listen --port 9000 --answer 500,500,200 --delay 2s",
         ] {
             let words = std::iter::once("gridpost").chain(line.split_whitespace());
@@ -115,6 +120,7 @@ mod tests {
             "topic create orders --file t.json --mapping mapping.json",
             "sas --key K",
             "listen --answer teapot",
+            "audit --subscription s1",
             "topic update orders",
             "topic regenerate-key orders key3",
             "subscription update --topic demo --name s1",

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod audit;
 pub mod cost;
 pub mod down;
 pub mod listen;

@@ -3,11 +3,13 @@
 //!
 //! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
-//! [`target`] finds, and know no table or queue. [`local`] is the stack on this machine.
+//! [`target`] finds, and know no table or queue; `audit` alone reads logs and counts messages
+//! ([`aws_api`]). [`local`] is the stack on this machine.
 //! [`cost`] reckons what deliveries cost. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives.
 
 pub mod answers;
 pub mod arguments;
+pub mod aws_api;
 pub mod commands;
 pub mod cost;
 pub mod document;
@@ -45,6 +47,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
         Command::Schedule(schedule) => commands::schedule::run(&schedule, output),
+        Command::Audit(audit) => commands::audit::run(&audit, &target, output).await,
         Command::Listen(listen) => commands::listen::run(listen, output).await,
     }
 }

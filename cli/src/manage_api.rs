@@ -11,6 +11,9 @@ use crate::{http_client, wall_clock};
 /// Pages followed in one list; a server that never ends is an error, not a hang.
 const PAGES_MAX: usize = 1_000;
 
+/// The same for deliveries: ten million of them.
+const DELIVERY_PAGES_MAX: usize = 100_000;
+
 /// What a request was answered with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
@@ -246,21 +249,46 @@ impl ManageApi {
         self.call(Method::DELETE, &subscription_path(topic, name)?, None).await
     }
 
+    /// Takes every delivery of an event subscription that has failed and not ended, however many they
+    /// are, one by one.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn each_delivery(
+        &self,
+        topic: &str,
+        name: &str,
+        take: impl FnMut(&Value),
+    ) -> anyhow::Result<()> {
+        let path = format!("{}/deliveries", subscription_path(topic, name)?);
+        self.each(&path, DELIVERY_PAGES_MAX, take).await
+    }
+
     /// Collects a list over its pages.
     async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
         let mut found = Vec::new();
+        self.each(path, PAGES_MAX, |item| found.push(item.clone())).await?;
+        Ok(found)
+    }
+
+    /// Takes every item of a list over its pages.
+    async fn each(
+        &self,
+        path: &str,
+        pages_max: usize,
+        mut take: impl FnMut(&Value),
+    ) -> anyhow::Result<()> {
         let mut next = format!("{}{path}", self.base_url);
-        for _ in 0..PAGES_MAX {
+        for _ in 0..pages_max {
             let page = self.send(Method::GET, &next, None).await?.document;
-            if let Some(items) = page.get("value").and_then(Value::as_array) {
-                found.extend(items.iter().cloned());
-            }
+            page.get("value").and_then(Value::as_array).into_iter().flatten().for_each(&mut take);
             match page.get("nextLink").and_then(Value::as_str) {
                 Some(link) if !link.is_empty() => next = self.resolve(link)?,
-                _ => return Ok(found),
+                _ => return Ok(()),
             }
         }
-        anyhow::bail!("the list at {path} has over {PAGES_MAX} pages")
+        anyhow::bail!("the list at {path} has over {pages_max} pages")
     }
 
     /// A `nextLink` as a whole URL. One that leads elsewhere is refused: our signature would go with it.
@@ -296,7 +324,9 @@ impl ManageApi {
         let mut request = self.http.request(method.clone(), url);
         if let Some(signer) = &self.signer {
             let now = wall_clock::now();
-            for (name, value) in signer.headers(method.as_str(), url, body.as_bytes(), now).await? {
+            for (name, value) in
+                signer.headers(method.as_str(), url, &[], body.as_bytes(), now).await?
+            {
                 request = request.header(name, value);
             }
         }

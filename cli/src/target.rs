@@ -33,6 +33,7 @@ pub struct TargetArguments {
 pub struct Target {
     manage_url: Option<String>,
     publish_url: Option<String>,
+    emulator_url: Option<String>,
 }
 
 impl TargetArguments {
@@ -44,7 +45,8 @@ impl TargetArguments {
     pub fn resolve(&self) -> anyhow::Result<Target> {
         if self.manage_url.is_some() || self.publish_url.is_some() {
             let (manage_url, publish_url) = (self.manage_url.clone(), self.publish_url.clone());
-            return Ok(Target { manage_url, publish_url });
+            let emulator_url = env::var("AWS_ENDPOINT_URL").ok().filter(|url| !url.is_empty());
+            return Ok(Target { manage_url, publish_url, emulator_url });
         }
         let home = self.existing_home()?;
         let local = home.map(|home| Connection::read(&home)).transpose()?.flatten();
@@ -57,7 +59,7 @@ impl TargetArguments {
             .into());
         };
         let (manage_url, publish_url) = (Some(local.manage_url), Some(local.publish_url));
-        Ok(Target { manage_url, publish_url })
+        Ok(Target { manage_url, publish_url, emulator_url: Some(local.emulator_url) })
     }
 
     /// The folder of an existing local stack, if there is one.
@@ -85,6 +87,16 @@ impl Target {
             Misuse("this needs the manage API: give --manage-url (GRIDPOST_MANAGE_URL)".to_owned())
         })?;
         ManageApi::connect(url).await
+    }
+
+    /// The URL of the resource API, where one is known.
+    pub fn manage_url(&self) -> Option<&str> {
+        self.manage_url.as_deref()
+    }
+
+    /// The emulator that stands for AWS, where one does.
+    pub fn emulator_url(&self) -> Option<&str> {
+        self.emulator_url.as_deref()
     }
 
     /// Whether a resource API is known.

@@ -1,5 +1,6 @@
 //! All cases, grouped by what they are about.
 
+pub mod audit;
 pub mod clients;
 pub mod crash;
 pub mod dead_letters;
@@ -35,6 +36,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, retrying::two_failures_then_success),
         case!(Together, probation::a_busy_answer_holds_everything_ten_seconds),
         case!(Together, retrying::an_own_schedule_is_kept),
+        case!(Together, audit::a_ledger_balances_over_every_kind_of_end),
         case!(Together, retrying::the_last_attempt_ends_delivery),
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_event_grid_schema),
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_cloud_events_schema),

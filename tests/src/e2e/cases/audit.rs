@@ -1,0 +1,100 @@
+//! What was published is balanced against what became of it.
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use gridpost_cli::arguments::{Arguments, Command};
+use gridpost_cli::commands::audit;
+use serde_json::{Value, json};
+
+use crate::e2e::receiver::Reply;
+use crate::e2e::world::{EVENT_GRID, SOON, World};
+
+/// Events published at once.
+const EVENTS: usize = 6;
+
+/// Events are delivered, dead-lettered, dropped and wait; all of them are found again.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("audit", EVENT_GRID).await?;
+    let dead_letters = json!({"deadLetterDestination": topic.dead_letter_destination()});
+    // The second attempt is hours away; batches show that events are counted, not deliveries.
+    let waits = json!({
+        "retryPolicy": {"schedule": [7_200]},
+        "destination": {"maxEventsPerBatch": 4},
+    });
+    let kinds = [
+        ("delivers", 200, json!({})),
+        ("dead-letters", 400, dead_letters),
+        ("drops", 413, json!({})),
+        ("waits", 500, waits),
+        ("filters", 200, json!({"filter": {"subjectEndsWith": "nobody's"}})),
+    ];
+    let mut endpoints = Vec::new();
+    for (name, status, properties) in kinds {
+        endpoints.push(topic.subscribe(name, &[Reply::prompt(status)], properties).await?);
+    }
+    let events: Vec<_> =
+        (0..EVENTS).map(|index| topic.plain_event(&format!("e-{index}"))).collect();
+    topic.publish(&events).await?;
+    endpoints[0].wait_for(EVENTS, SOON).await?;
+    // Dead letters take their time; the audit looks until they are there.
+    let audit = audit(world, &["--topic", &topic.name, "--wait", "90"]).await?;
+    ensure!(audit["verdict"] == "balances" && audit["endsTooMany"] == 0, "{audit:#}");
+    ensure!(audit["topics"][0]["accepted"] == EVENTS, "{audit:#}");
+    let all = json!({"matched": EVENTS, "total": EVENTS});
+    for (name, place) in [
+        ("delivers", "/delivered"),
+        ("dead-letters", "/deadLettered/byReason/UndeliverableDueToHttpBadRequest"),
+        ("drops", "/dropped/byReason/UndeliverableDueToHttpPayloadTooLarge"),
+        ("waits", "/waiting"),
+    ] {
+        let account = account(&audit, name).with_context(|| format!("no account of {name}"))?;
+        let found = json!({"matched": account["matched"], "total": account.pointer(place)});
+        ensure!(found == all, "{name}: {account:#}");
+        ensure!(account["difference"] == 0, "{name}: {account:#}");
+    }
+    ensure!(account(&audit, "filters").is_none(), "nothing was for it: {audit:#}");
+    waiting_deliveries_are_listed(world, &topic.name).await
+}
+
+/// Each waiting delivery says what is known of it.
+async fn waiting_deliveries_are_listed(world: &World, topic: &str) -> anyhow::Result<()> {
+    let mut waiting = Vec::new();
+    world.api.each_delivery(topic, "waits", |one| waiting.push(one.clone())).await?;
+    let events: Vec<_> = waiting.iter().map(|one| one["events"].as_u64().unwrap_or(0)).collect();
+    ensure!(waiting.len() == 2 && events.iter().sum::<u64>() == EVENTS as u64, "{waiting:?}");
+    for delivery in &waiting {
+        let said = [
+            ("deliveryAttempts", json!(1)),
+            ("lastDeliveryOutcome", json!("ServerError")),
+            ("lastHttpStatusCode", json!(500)),
+            ("standing", json!("Waiting")),
+        ];
+        for (member, want) in said {
+            ensure!(delivery[member] == want, "{member} is {} in {delivery}", delivery[member]);
+        }
+    }
+    let mut others = 0;
+    world.api.each_delivery(topic, "drops", |_| others += 1).await?;
+    ensure!(others == 0, "what has ended does not wait");
+    Ok(())
+}
+
+/// What `gridpost audit` finds.
+async fn audit(world: &World, flags: &[&str]) -> anyhow::Result<Value> {
+    let home = world.ground.home().root().display().to_string();
+    let words = ["gridpost", "audit", "--home", &home].into_iter().chain(flags.iter().copied());
+    let Arguments { command: Command::Audit(arguments), target, .. } =
+        Arguments::try_parse_from(words)?
+    else {
+        anyhow::bail!("another command")
+    };
+    Ok(audit::look_until(&arguments, &target).await?.document())
+}
+
+fn account<'a>(audit: &'a Value, name: &str) -> Option<&'a Value> {
+    audit["eventSubscriptions"].as_array()?.iter().find(|account| account["name"] == name)
+}
