@@ -60,6 +60,8 @@ pub enum Queue {
     Retry(usize),
     /// Deliveries that ended undelivered, on their way to the dead-letter destination.
     DeadLetter,
+    /// Pieces of publishes that made too many deliveries for their request.
+    FanOut,
     /// What our own code could not read or settle.
     Poison,
 }
@@ -267,7 +269,8 @@ pub trait Bucket: Send + Sync {
     async fn put(&self, bucket: &str, key: &str, body: Vec<u8>) -> Result<(), BucketError>;
 }
 
-/// The payload bucket: events that are too large for a message, one object for each delivery.
+/// The payload bucket: events that are too large for a message, one object for each delivery, and
+/// large fan-outs, one object for each publish.
 #[async_trait]
 pub trait Payloads: Send + Sync {
     /// Stores an object, in the place of the one of that name.

@@ -4,6 +4,7 @@
 
 pub mod authenticate;
 pub mod error;
+pub mod fan_out;
 pub mod matching;
 pub mod pack;
 pub mod sample;

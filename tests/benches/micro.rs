@@ -14,7 +14,10 @@ use gridpost::{
         retry::{self, EndReason, Failure, Rules},
     },
     event::event_grid,
-    publish::{matching::Matcher, pack::pack},
+    publish::{
+        matching::Matcher,
+        pack::{Acceptance, pack},
+    },
     subscription::{DeadLetterDestination, DeliverySchema, EventSubscription, Signing},
     time::Timestamp,
     topic::InputSchema,
@@ -29,6 +32,7 @@ use uuid::Uuid;
 
 const EVENT_BYTES: usize = 1_024;
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+const ACCEPTANCE: Acceptance = Acceptance { id: Uuid::nil(), time: NOW };
 const TOPIC: &str = "/topics/bench-0";
 
 /// Event subscriptions of a topic, of which the first `wanting` want the events.
@@ -58,9 +62,9 @@ fn delivery(events: usize) -> (Arc<EventSubscription>, Delivery) {
     let all = [Arc::new(subscription)];
     let events = event_grid::parse(body.as_bytes(), TOPIC).expect("events");
     let matched = matcher(&all).match_events(&events, NOW);
-    let packed = pack(&matched.matches, &events, NOW, 1_048_576, Uuid::nil);
+    let packed = pack(&matched.matches, &events, ACCEPTANCE, 1_048_576);
     let [subscription] = all;
-    let text = packed.encode(&packed.parcels[0]);
+    let text = packed.encode(&packed.parcels().next().expect("a delivery"));
     (subscription, Delivery::decode(&text).expect("a delivery"))
 }
 
@@ -86,8 +90,9 @@ fn publish(criterion: &mut Criterion) {
         let matched = matcher(&one).match_events(&parsed, NOW);
         group.bench_with_input(BenchmarkId::new("pack", events), &parsed, |bench, parsed| {
             bench.iter(|| {
-                let packed = pack(&matched.matches, parsed, NOW, 262_144, Uuid::nil);
-                let encoded = packed.parcels.iter().map(|parcel| packed.encode(parcel));
+                let packed = pack(&matched.matches, parsed, ACCEPTANCE, 262_144);
+                let parcels = packed.at_most(10_000, usize::MAX).expect("few");
+                let encoded = parcels.iter().map(|parcel| packed.encode(parcel));
                 encoded.map(|text| text.len()).sum::<usize>()
             });
         });

@@ -35,6 +35,7 @@ impl Mutation {
     }
 }
 
+const EXPAND: &str = "functions/ingest/src/expand.rs";
 const PREPARE: &str = "functions/dispatch/src/prepare.rs";
 const SETTLE: &str = "functions/dispatch/src/settle.rs";
 const RETRY: &str = "shared/src/delivery/retry.rs";
@@ -246,8 +247,32 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "ingest answers 200 for what was not sent",
         file: "functions/ingest/src/handler.rs",
-        old: "    enqueue(context, &packed).await.map_err(PublishError::Unavailable)?;",
-        new: "    let _ = enqueue(context, &packed).await.map_err(PublishError::Unavailable);",
+        old: "        Some(parcels) => enqueue(context, &packed, &parcels).await,",
+        new: "        Some(parcels) => enqueue(context, &packed, &parcels).await.or(Ok(())),",
+    },
+    Mutation {
+        name: "a fan-out accepted that was not stored",
+        file: "functions/ingest/src/fan_out.rs",
+        old: "    put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;",
+        new: "    let _ = put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await;",
+    },
+    Mutation {
+        name: "a fan-out accepted whose pieces were not sent",
+        file: "functions/ingest/src/fan_out.rs",
+        old: "    send_pieces(context, topic, pieces).await\n",
+        new: "    send_pieces(context, topic, pieces).await.or(Ok(()))\n",
+    },
+    Mutation {
+        name: "a piece let go whose deliveries were not sent",
+        file: EXPAND,
+        old: "        enqueue_wave(context, packed, wave).await?;",
+        new: "        let _ = enqueue_wave(context, packed, wave).await;",
+    },
+    Mutation {
+        name: "the rest of a piece forgotten",
+        file: EXPAND,
+        old: "            return send_pieces(context, packed.topic(), vec![piece.rest(wave[0].place)]).await;",
+        new: "            return Ok(());",
     },
     Mutation {
         name: "events let go before their dead letter is stored",

@@ -140,6 +140,8 @@ fn the_mix_of_worlds_has_everything_in_it() {
         // The ways of the queues and tables.
         "a parked delivery",
         "events in the payload bucket",
+        "a large fan-out",
+        "a piece of a fan-out that was expanded again",
         "a wait of more than 12 hours",
         "a disturbed delivery",
         "a fault in an endpoint's health",
@@ -197,6 +199,8 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
     let facts = [
         (history.parked > 0, "a parked delivery"),
         (!history.payloads.is_empty(), "events in the payload bucket"),
+        (!history.promised.is_empty(), "a large fan-out"),
+        (was_expanded_again(remains), "a piece of a fan-out that was expanded again"),
         (!history.disturbed.is_empty(), "a disturbed delivery"),
         (!history.health_faults.is_empty(), "a fault in an endpoint's health"),
         (remains.calm, "a calm world"),
@@ -204,6 +208,17 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
     for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
         note(what.to_owned());
     }
+}
+
+fn was_expanded_again(remains: &world::Remains) -> bool {
+    let history = &remains.history;
+    let large = |delivery: &Uuid| {
+        let accepted = &history.accepted[delivery];
+        let mut owners =
+            accepted.events.iter().map(|id| (accepted.subscription.clone(), id.clone()));
+        owners.any(|owner| history.promised.contains(&owner))
+    };
+    history.resent.iter().any(large)
 }
 
 fn reason(dead_letter: &DeadLetter) -> &str {

@@ -1,4 +1,4 @@
-//! Puts the deliveries of one publish into the dispatch queue.
+//! Puts deliveries of a publish into the dispatch queue.
 
 use futures::future::join_all;
 use gridpost::{
@@ -22,71 +22,108 @@ const WAVE_BYTES_MAX: usize = 8 * 1_048_576;
 ///
 /// A delivery could not be sent, twice. Others have been sent then, and nothing takes them back:
 /// the publisher's retry makes them duplicates, which are allowed; losses are not.
-pub async fn enqueue(context: &Context, packed: &Packed) -> Result<(), PortError> {
-    let (sender, payloads) = (&*context.sender, &*context.payloads);
-    for wave in waves(&packed.parcels) {
-        store(payloads, packed, wave).await?;
-        let failed = send(sender, packed, wave.iter().collect()).await;
-        if let Some((_, error)) = failed.first() {
-            let count = failed.len();
-            tracing::warn!(count, %error, "{count} deliveries were not sent, they are sent again");
-            let failed = failed.into_iter().map(|(parcel, _)| parcel).collect();
-            let failed_again = send(sender, packed, failed).await;
-            failed_again.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))?;
-        }
+pub async fn enqueue(
+    context: &Context,
+    packed: &Packed<'_>,
+    parcels: &[Parcel<'_>],
+) -> Result<(), PortError> {
+    for wave in waves(parcels) {
+        enqueue_wave(context, packed, wave).await?;
     }
     Ok(())
 }
 
-/// Stores the events that are too large for a message, before any message asks for them; each
-/// failed call is made once more.
+/// Sends the deliveries of one wave.
+///
+/// # Errors
+///
+/// As [`enqueue`].
+pub async fn enqueue_wave(
+    context: &Context,
+    packed: &Packed<'_>,
+    wave: &[Parcel<'_>],
+) -> Result<(), PortError> {
+    store(&*context.payloads, packed, wave).await?;
+    let message = |parcel: &&Parcel<'_>| Outgoing {
+        body: packed.encode(parcel),
+        group: parcel.recipient.key.to_string(),
+        delay_s: 0,
+    };
+    send(&*context.sender, Queue::Dispatch, wave.iter().collect(), message).await
+}
+
+/// Stores the events that are too large for a message, before any message asks for them.
 async fn store(
     payloads: &dyn Payloads,
-    packed: &Packed,
-    parcels: &[Parcel],
+    packed: &Packed<'_>,
+    wave: &[Parcel<'_>],
 ) -> Result<(), PortError> {
-    let stored = parcels.iter().filter(|parcel| parcel.claimed).map(|parcel| async move {
+    let stored = wave.iter().filter(|parcel| parcel.claimed).map(|parcel| async move {
         let object = claim::encode(packed.delivery(parcel).events());
-        let key = claim::key(parcel.id);
-        match payloads.put(&key, object.clone()).await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                tracing::warn!(%error, "events were not stored, they are stored again");
-                payloads.put(&key, object).await
-            }
-        }
+        put(payloads, &claim::key(parcel.id()), object).await
     });
     join_all(stored).await.into_iter().collect()
 }
 
-/// Sends parcels; answers those that may not have been sent.
-async fn send<'a>(
+/// Stores an object; a call that fails is made once more.
+///
+/// # Errors
+///
+/// It failed twice.
+pub async fn put(payloads: &dyn Payloads, key: &str, object: Vec<u8>) -> Result<(), PortError> {
+    match payloads.put(key, object.clone()).await {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            tracing::warn!(%error, "events were not stored, they are stored again");
+            payloads.put(key, object).await
+        }
+    }
+}
+
+/// Sends a message for each of the items; those that failed once more.
+///
+/// # Errors
+///
+/// One failed twice. Others have been sent then.
+pub async fn send<T>(
     sender: &dyn QueueSender,
-    packed: &Packed,
-    parcels: Vec<&'a Parcel>,
-) -> Vec<(&'a Parcel, PortError)> {
-    let message = |parcel: &&Parcel| Outgoing {
-        body: packed.encode(parcel),
-        group: parcel.subscription.key.to_string(),
-        delay_s: 0,
-    };
-    let messages = parcels.iter().map(message).collect();
-    let mut answers = sender.send(Queue::Dispatch, messages).await.into_iter();
-    let failure = |parcel| match answers.next() {
+    queue: Queue,
+    items: Vec<T>,
+    message: impl Fn(&T) -> Outgoing,
+) -> Result<(), PortError> {
+    let failed = send_once(sender, queue, items, &message).await;
+    let Some((_, error)) = failed.first() else { return Ok(()) };
+    let count = failed.len();
+    tracing::warn!(count, ?queue, %error, "{count} messages were not sent, they are sent again");
+    let failed = failed.into_iter().map(|(item, _)| item).collect();
+    let failed_again = send_once(sender, queue, failed, &message).await;
+    failed_again.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// Answers those that may not have been sent.
+async fn send_once<T>(
+    sender: &dyn QueueSender,
+    queue: Queue,
+    items: Vec<T>,
+    message: &impl Fn(&T) -> Outgoing,
+) -> Vec<(T, PortError)> {
+    let messages = items.iter().map(message).collect();
+    let mut answers = sender.send(queue, messages).await.into_iter();
+    let failure = |item| match answers.next() {
         Some(Ok(())) => None,
-        Some(Err(error)) => Some((parcel, error)),
-        None => Some((parcel, PortError::new("sending a message", "no answer came"))),
+        Some(Err(error)) => Some((item, error)),
+        None => Some((item, PortError::new("sending a message", "no answer came"))),
     };
-    parcels.into_iter().filter_map(failure).collect()
+    items.into_iter().filter_map(failure).collect()
 }
 
 /// Cuts parcels, in order, into what is sent at once.
-fn waves(parcels: &[Parcel]) -> Vec<&[Parcel]> {
+pub fn waves<'w, 'p>(parcels: &'w [Parcel<'p>]) -> Vec<&'w [Parcel<'p>]> {
     let mut waves = Vec::new();
     let mut rest = parcels;
     while !rest.is_empty() {
         let mut bytes = 0;
-        let fits = |parcel: &&Parcel| {
+        let fits = |parcel: &&Parcel<'_>| {
             bytes += parcel.encoded_bytes;
             bytes <= WAVE_BYTES_MAX
         };

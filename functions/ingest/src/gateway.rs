@@ -1,4 +1,5 @@
-//! API Gateway's HTTP event and reply, payload format 2.0.
+//! API Gateway's HTTP event and reply, payload format 2.0; and the event of the other invoker, the
+//! fan-out queue's mapping.
 //!
 //! Source: Amazon API Gateway, "AWS Lambda proxy integrations for HTTP APIs". Only what ingest uses
 //! is read, so that an oddity elsewhere in the event costs nobody a publish.
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use crate::expand::Record;
 
 /// A request of a publisher.
 #[derive(Clone, Debug, Default)]
@@ -35,11 +38,16 @@ pub enum Authorizer {
     Jwt,
 }
 
-/// The event that API Gateway invokes the function with.
+/// The event that the function is invoked with: API Gateway's, or that of the fan-out queue. Both in
+/// one, because telling them apart first would take a copy of each publish.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayEvent {
-    request_context: RequestContext,
+    #[serde(default)]
+    request_context: Option<RequestContext>,
+    #[serde(default, rename = "Records")]
+    records: Vec<Record>,
+    #[serde(default)]
     raw_path: String,
     #[serde(default)]
     raw_query_string: String,
@@ -78,21 +86,50 @@ struct Http {
     method: String,
 }
 
-/// A body that API Gateway calls base64 and that is not.
+/// An event that no invoker of ours makes.
 #[derive(Debug, thiserror::Error)]
-#[error("the event's body is not the base64 that it is said to be")]
-pub struct BodyError(#[source] DecodeError);
+pub enum EventError {
+    /// A body that API Gateway calls base64 and that is not.
+    #[error("the event's body is not the base64 that it is said to be")]
+    Body(#[source] DecodeError),
+    /// Neither API Gateway's event nor a queue's.
+    #[error("the event has neither requestContext nor Records")]
+    Unknown,
+}
+
+/// What the function is asked to do.
+#[derive(Debug)]
+pub enum Invocation {
+    /// To answer a publisher's request.
+    Publish(Request),
+    /// To expand pieces of stored publishes.
+    Expand(Vec<Record>),
+}
 
 impl GatewayEvent {
+    /// What the function is asked to do. What comes by HTTP is a request, whatever else is in it.
+    ///
+    /// # Errors
+    ///
+    /// [`EventError`] when that can't be told: not the publisher's doing.
+    pub fn into_invocation(mut self) -> Result<Invocation, EventError> {
+        let records = std::mem::take(&mut self.records);
+        if self.request_context.is_none() && !records.is_empty() {
+            return Ok(Invocation::Expand(records));
+        }
+        self.into_request().map(Invocation::Publish)
+    }
+
     /// The publisher's request.
     ///
     /// # Errors
     ///
-    /// [`BodyError`] when the body can't be decoded: not the publisher's doing.
-    pub fn into_request(self) -> Result<Request, BodyError> {
+    /// [`EventError`] when there is none, or its body can't be decoded: not the publisher's doing.
+    pub fn into_request(self) -> Result<Request, EventError> {
+        let context = self.request_context.ok_or(EventError::Unknown)?;
         let text = self.body.unwrap_or_default();
         let body = if self.is_base64_encoded {
-            STANDARD.decode(text).map_err(BodyError)?
+            STANDARD.decode(text).map_err(EventError::Body)?
         } else {
             text.into_bytes()
         };
@@ -102,14 +139,44 @@ impl GatewayEvent {
             Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
         };
         Ok(Request {
-            method: self.request_context.http.method,
+            method: context.http.method,
             path: self.raw_path,
             query: self.raw_query_string,
-            authorizer: self.request_context.authorizer.and_then(|context| context.named()),
+            authorizer: context.authorizer.and_then(|context| context.named()),
             headers: self.headers.into_iter().filter_map(header).collect(),
             body,
         })
     }
+}
+
+/// The reply to the fan-out queue's mapping: which records SQS keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    batch_item_failures: Vec<KeptRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptRecord {
+    item_identifier: String,
+}
+
+impl FromIterator<String> for Kept {
+    fn from_iter<I: IntoIterator<Item = String>>(ids: I) -> Self {
+        let kept = ids.into_iter().map(|item_identifier| KeptRecord { item_identifier });
+        Self { batch_item_failures: kept.collect() }
+    }
+}
+
+/// What the function replies, by invoker.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Reply {
+    /// To a publisher.
+    Publish(Response),
+    /// To the fan-out queue's mapping.
+    Expand(Kept),
 }
 
 /// The answer, as API Gateway takes it from the function.
@@ -188,9 +255,32 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_the_fan_out_queue_are_no_request() {
+        let invocation = |event: &str| {
+            serde_json::from_str::<GatewayEvent>(event).expect("an event").into_invocation()
+        };
+        let records = r#""Records":[{"messageId":"m","body":"{}","receiptHandle":"r",
+            "eventSource":"aws:sqs","attributes":{"ApproximateReceiveCount":"1"}}]"#;
+        let Ok(Invocation::Expand(all)) = invocation(&format!("{{{records}}}")) else {
+            panic!("it is the queue's event");
+        };
+        assert_eq!(all.len(), 1);
+        assert_eq!((&*all[0].message_id, &*all[0].body), ("m", "{}"));
+        let by_http = format!(r#"{{"requestContext":{{"http":{{"method":"POST"}}}},{records}}}"#);
+        assert!(matches!(invocation(&by_http), Ok(Invocation::Publish(_))));
+        for neither in ["{}", r#"{"Records":[]}"#] {
+            assert!(matches!(invocation(neither), Err(EventError::Unknown)), "{neither}");
+        }
+        let kept: Kept = ["m".to_owned()].into_iter().collect();
+        let json = serde_json::to_value(Reply::Expand(kept)).expect("JSON");
+        assert_eq!(json, serde_json::json!({"batchItemFailures": [{"itemIdentifier": "m"}]}));
+    }
+
+    #[test]
     fn the_reply_has_api_gateways_members() {
         let headers = BTreeMap::from([("retry-after", "1".to_owned())]);
         let reply = Response { status_code: 503, headers, body: "{}".to_owned() };
+        let reply = Reply::Publish(reply);
         let json = serde_json::to_value(reply).expect("JSON");
         let want = serde_json::json!({
             "statusCode": 503, "headers": {"retry-after": "1"}, "body": "{}",

@@ -10,7 +10,7 @@ use gridpost::{
         self, PublishError,
         authenticate::{Asked, authenticate},
         matching::Matched,
-        pack::pack,
+        pack::{Acceptance, pack},
     },
     telemetry::{TOPIC, chain, metric, of},
     time::Timestamp,
@@ -20,11 +20,12 @@ use gridpost::{
 use crate::{
     Authorization, Context,
     enqueue::enqueue,
+    fan_out::{INLINE_BYTES_MAX, fan_out},
     gateway::{Request, Response},
     route::{Route, is_topic_name},
 };
 
-/// Answers a publish: 200 once every delivery is in the queue, else Event Grid's error. A request that is refused has left nothing behind.
+/// Answers a publish: 200 once every delivery is in the queue, or all that they are made of is stored, else Event Grid's error. A request that is refused has left nothing behind.
 pub async fn handle(context: &Context, request: &Request) -> Response {
     match accept(context, request).await {
         Ok(kind) => accepted(kind),
@@ -45,11 +46,13 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let stamps = Stamps { now: publish_time, id: &mut || context.dice.id() };
     let events = publish::read(topic, &topic_id, &body, stamps)?;
     let matched = snapshot.matcher().match_events(&events, publish_time);
-    let packed =
-        pack(&matched.matches, &events, publish_time, context.queue_message_bytes_max, || {
-            context.dice.id()
-        });
-    enqueue(context, &packed).await.map_err(PublishError::Unavailable)?;
+    let acceptance = Acceptance { id: context.dice.id(), time: publish_time };
+    let packed = pack(&matched.matches, &events, acceptance, context.queue_message_bytes_max);
+    match packed.at_most(context.inline_fan_out, INLINE_BYTES_MAX) {
+        Some(parcels) => enqueue(context, &packed, &parcels).await,
+        None => fan_out(context, &packed).await,
+    }
+    .map_err(PublishError::Unavailable)?;
     count(&*context.meter, &topic.name, publish_time, events.len(), &matched);
     Ok(topic.kind)
 }

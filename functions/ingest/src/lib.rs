@@ -5,8 +5,13 @@
 //! the deliveries into the dispatch queue. It reads configuration and writes one queue and, for
 //! what is too large for a message, one bucket; the publisher gets 200 only when every delivery is
 //! in the queue.
+//!
+//! A publish with too many deliveries for a request is stored instead, by [`fan_out`]; then the
+//! function is invoked with the fan-out queue's messages, and [`expand`] makes the deliveries.
 
 pub mod enqueue;
+pub mod expand;
+pub mod fan_out;
 pub mod gateway;
 pub mod handler;
 pub mod route;
@@ -56,9 +61,9 @@ pub struct Context {
     pub dice: Arc<dyn Dice>,
     /// Topics and event subscriptions.
     pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
-    /// Puts deliveries into the dispatch queue.
+    /// Puts deliveries into the dispatch queue, and what makes them into the fan-out queue.
     pub sender: Arc<dyn QueueSender>,
-    /// Keeps events that are too large for a queue message.
+    /// Keeps events that are too large for a queue message, and large fan-outs.
     pub payloads: Arc<dyn Payloads>,
     /// Counts.
     pub meter: Arc<dyn Meter>,
@@ -66,4 +71,9 @@ pub struct Context {
     pub authorization: Authorization,
     /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
+    /// Most deliveries of a publish that its request enqueues: 0 to 100,000. What makes more is
+    /// stored first.
+    pub inline_fan_out: usize,
+    /// Most deliveries that one message of the fan-out queue stands for, at least 1.
+    pub piece_deliveries_max: usize,
 }

@@ -12,10 +12,17 @@ use gridpost::{
     config::{self, configuration_kept_for},
     configuration::ConfigurationCache,
     ports::{Clock, Configuration, Meter},
+    publish::fan_out::PIECE_DELIVERIES_MAX,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
+    time::Timestamp,
 };
-use gridpost_ingest::{Authorization, Context, gateway::GatewayEvent, handler::handle};
+use gridpost_ingest::{
+    Authorization, Context,
+    expand::expand,
+    gateway::{GatewayEvent, Invocation, Reply},
+    handler::handle,
+};
 use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
 
 #[tokio::main(flavor = "current_thread")]
@@ -26,10 +33,15 @@ async fn main() -> Result<(), Error> {
     let (context, meter) = (&context, &meter);
     // Without the runtime's own span for each invocation: no line of ours shows it.
     Runtime::new(service_fn(move |event: LambdaEvent<GatewayEvent>| async move {
-        let request = event.payload.into_request()?;
-        let response = handle(context, &request).await;
+        let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
+        let reply = match event.payload.into_invocation()? {
+            Invocation::Publish(request) => Reply::Publish(handle(context, &request).await),
+            Invocation::Expand(records) => {
+                Reply::Expand(expand(context, records, deadline).await.into_iter().collect())
+            }
+        };
         meter.flush(SystemClock.now());
-        Ok::<_, Error>(response)
+        Ok::<_, Error>(reply)
     }))
     .run()
     .await
@@ -54,5 +66,7 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         meter,
         authorization: config::parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", Authorization::Keys)?,
         queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,
+        inline_fan_out: config::parsed_or("GRIDPOST_INLINE_FAN_OUT", 10_000)?,
+        piece_deliveries_max: PIECE_DELIVERIES_MAX,
     })
 }

@@ -31,6 +31,8 @@ pub struct QueueUrls {
     pub retry: Vec<String>,
     /// The dead-letter queue.
     pub dead_letter: String,
+    /// The fan-out queue.
+    pub fan_out: String,
     /// The poison queue.
     pub poison: String,
 }
@@ -49,6 +51,7 @@ impl QueueUrls {
             dispatch: url("GRIDPOST_DISPATCH_QUEUE_URL")?,
             retry,
             dead_letter: url("GRIDPOST_DEAD_LETTER_QUEUE_URL")?,
+            fan_out: url("GRIDPOST_FAN_OUT_QUEUE_URL")?,
             poison: url("GRIDPOST_POISON_QUEUE_URL")?,
         })
     }
@@ -58,6 +61,7 @@ impl QueueUrls {
             Queue::Dispatch => &self.dispatch,
             Queue::Retry(shard) => self.retry.get(shard)?,
             Queue::DeadLetter => &self.dead_letter,
+            Queue::FanOut => &self.fan_out,
             Queue::Poison => &self.poison,
         };
         Some(url.as_str()).filter(|url| !url.is_empty())

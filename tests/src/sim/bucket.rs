@@ -40,9 +40,8 @@ impl Buckets {
         for record in records {
             let event = record.get("event").unwrap_or(&record);
             let id = event["id"].as_str().unwrap_or_default().to_owned();
-            let owner = subscription_of(event).zip(Some(id.clone()));
-            let Some(delivery) = owner.and_then(|owner| history.carriers.get(&owner)).copied()
-            else {
+            let owner = event["subject"].as_str().and_then(subscription_of);
+            let Some(delivery) = owner.and_then(|owner| history.carrier(&owner, &id)) else {
                 history.violation(at, format!("a dead letter of nobody's event: {record}"));
                 continue;
             };
@@ -54,10 +53,9 @@ impl Buckets {
     }
 }
 
-/// The event subscription that an event was made for: simulated events carry it.
-pub fn subscription_of(event: &Value) -> Option<SubscriptionKey> {
-    let text = event["subject"].as_str()?;
-    let (topic, name) = text.split_once('/')?;
+/// The event subscription that an event was made for: simulated events have it as their subject.
+pub fn subscription_of(subject: &str) -> Option<SubscriptionKey> {
+    let (topic, name) = subject.split_once('/')?;
     Some(SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() })
 }
 

@@ -67,6 +67,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
         // The world was stopped there; what is left of it says nothing.
         return check.failures;
     }
+    check.promises_kept();
     check.nothing_left();
     check.requests_in_bounds();
     check.requests_with_consent();
@@ -102,6 +103,20 @@ impl<'a> Check<'a> {
 
     fn requests_of(&self, delivery: Uuid) -> Vec<&'a Request> {
         self.requests.get(&delivery).cloned().unwrap_or_default()
+    }
+
+    fn promises_kept(&mut self) {
+        let history = &self.remains.history;
+        for (key, event) in &history.promised {
+            if history.carrier(key, event).is_none() {
+                self.fail(format!("{event} was accepted for {key}, but no delivery carries it"));
+            }
+        }
+        if self.remains.calm
+            && let Some((delivery, what)) = history.disturbed.first_key_value()
+        {
+            self.fail(format!("{delivery} was disturbed in a calm world: {what}"));
+        }
     }
 
     fn nothing_left(&mut self) {

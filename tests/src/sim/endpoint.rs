@@ -13,7 +13,8 @@ use gridpost::{
     subscription::SubscriptionKey,
     time::Timestamp,
 };
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{
     bucket::subscription_of,
@@ -117,6 +118,29 @@ pub struct Endpoints {
     history: Arc<Mutex<History>>,
 }
 
+/// What is read of an event.
+#[derive(Deserialize)]
+struct Event {
+    id: String,
+    #[serde(default)]
+    subject: Option<String>,
+    #[serde(skip)]
+    bytes: usize,
+}
+
+/// The events of a request's body: an array of them, or one.
+fn events(body: &[u8]) -> serde_json::Result<Vec<Event>> {
+    let texts: Vec<&RawValue> = match body.first() {
+        Some(b'[') => serde_json::from_slice(body)?,
+        _ => vec![serde_json::from_slice(body)?],
+    };
+    let read = |text: &RawValue| {
+        let event: Event = serde_json::from_str(text.get())?;
+        Ok(Event { bytes: text.get().len(), ..event })
+    };
+    texts.into_iter().map(read).collect()
+}
+
 impl Endpoints {
     /// Endpoints with those scripts; the others always succeed.
     pub fn new(
@@ -130,28 +154,28 @@ impl Endpoints {
 
     /// Notes a request that has arrived; answers its index and what the endpoint will do.
     fn arrive(&self, sent: &Sent) -> Result<(usize, Reaction), String> {
-        let body: Value = serde_json::from_slice(&sent.body).map_err(|error| error.to_string())?;
-        let events = match body {
-            Value::Array(events) => events,
-            event => vec![event],
-        };
-        let subscription = events.first().and_then(subscription_of).ok_or("a strange event")?;
+        let events = events(&sent.body).map_err(|error| error.to_string())?;
+        let subject = events.first().and_then(|event| event.subject.as_deref());
+        let published_to = subject.and_then(subscription_of).ok_or("a strange event")?;
+        let header = |name| sent.headers.iter().find(|(found, _)| *found == name);
+        let (_, name) = header("aeg-subscription-name").ok_or("no aeg-subscription-name")?;
+        let subscription = SubscriptionKey { name: name.to_ascii_lowercase(), ..published_to };
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
         let mut deliveries = Vec::new();
         let mut events_bytes = 0;
         for event in &events {
-            let id = event["id"].as_str().ok_or("an event without id")?;
-            let owner = (subscription.clone(), id.to_owned());
-            let delivery = history.carriers.get(&owner).ok_or("somebody else's event")?;
-            if deliveries.last() != Some(delivery) {
-                deliveries.push(*delivery);
+            let delivery =
+                history.carrier(&subscription, &event.id).ok_or("somebody else's event")?;
+            // Two copies of a delivery may go out together.
+            let begins = history.accepted[&delivery].events.first() == Some(&event.id);
+            if begins || deliveries.last() != Some(&delivery) {
+                deliveries.push(delivery);
             }
-            events_bytes += event.to_string().len();
+            events_bytes += event.bytes;
         }
-        let count = sent.headers.iter().find(|(name, _)| *name == "aeg-delivery-count");
-        let made: u32 =
-            count.and_then(|(_, count)| count.parse().ok()).ok_or("no aeg-delivery-count")?;
+        let count = header("aeg-delivery-count").and_then(|(_, count)| count.parse().ok());
+        let made: u32 = count.ok_or("no aeg-delivery-count")?;
         let reaction = self.react(&history, &subscription, &events, now);
         history.trace(now, || format!("request {subscription} {} {deliveries:?}", made + 1));
         history.requests.push(Request {
@@ -172,7 +196,7 @@ impl Endpoints {
         &self,
         history: &History,
         subscription: &SubscriptionKey,
-        events: &[Value],
+        events: &[Event],
         now: Timestamp,
     ) -> Reaction {
         let quick = || self.dice.millis(5..200);
@@ -202,11 +226,9 @@ impl Endpoints {
                 Reaction { after: quick(), answer: Some(answer) }
             }
             Some(Script::Picky { one_in, status }) => {
-                let bytes = |event: &Value| event["id"].as_str().unwrap_or("").len() as u64;
-                let sum = |event: &Value| {
-                    event["id"].as_str().unwrap_or("").bytes().map(u64::from).sum::<u64>()
-                };
-                let refused = |event: &Value| (sum(event) + bytes(event)) % one_in == 0;
+                let sum = |event: &Event| event.id.bytes().map(u64::from).sum::<u64>();
+                let refused =
+                    |event: &Event| (sum(event) + event.id.len() as u64).is_multiple_of(*one_in);
                 if events.iter().any(refused) {
                     Reaction::status(*status).after(quick())
                 } else {

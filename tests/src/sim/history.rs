@@ -1,7 +1,10 @@
 //! What happened in a simulated world: facts alone, in the order they happened. Fakes write it, the
 //! checker reads it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use gridpost::{
     delivery::outcome::Answer, ledger::Ledger, ports::Queue, subscription::SubscriptionKey,
@@ -15,14 +18,18 @@ use uuid::Uuid;
 pub struct History {
     /// Deliveries that were accepted, by id.
     pub accepted: BTreeMap<Uuid, Accepted>,
-    /// Which delivery carries an event to a subscription.
-    pub carriers: BTreeMap<(SubscriptionKey, String), Uuid>,
+    /// Which delivery carries an event, by its id, to a subscription.
+    pub carriers: BTreeMap<SubscriptionKey, BTreeMap<String, Uuid>>,
+    /// Events that were accepted for a subscription before a delivery carried them.
+    pub promised: BTreeSet<(SubscriptionKey, String)>,
     /// Requests made to endpoints, in the order they began.
     pub requests: Vec<Request>,
     /// Records that stand in dead-letter objects, by object and event.
     pub dead_letters: BTreeMap<(String, String), DeadLetter>,
     /// Objects of the payload bucket, by delivery; empty once their delivery has ended.
     pub payloads: BTreeMap<Uuid, Vec<u8>>,
+    /// Stored publishes.
+    pub publishes: BTreeMap<Uuid, Vec<u8>>,
     /// Drops that were logged.
     pub drops: Vec<Drop>,
     /// Events counted as dropped.
@@ -31,12 +38,14 @@ pub struct History {
     pub ledger: Ledger,
     /// Events of publishes that were answered 200, by topic.
     pub confirmed: BTreeMap<String, u64>,
-    /// Deliveries of such publishes.
-    pub confirmed_deliveries: BTreeSet<Uuid>,
+    /// The ids of those events.
+    pub confirmed_events: BTreeSet<String>,
     /// Events stored as dead letters, by delivery; once more with each time.
     pub stored: BTreeMap<Uuid, u64>,
     /// Deliveries in whose way something went wrong that may repeat an attempt or an end.
     pub disturbed: BTreeMap<Uuid, &'static str>,
+    /// Deliveries that were sent to the dispatch queue more than once.
+    pub resent: BTreeSet<Uuid>,
     /// Calls about a subscription's health that failed, or whose caller died.
     pub health_faults: BTreeMap<Uuid, Vec<Timestamp>>,
     /// Requests counted by the functions, by their subscription's uid and the minute.
@@ -47,6 +56,8 @@ pub struct History {
     pub noted: BTreeSet<Uuid>,
     /// What must never happen, seen at the moment it happened.
     pub violations: Vec<String>,
+    /// The longest that a publish took to be accepted.
+    pub slowest_publish: Duration,
     /// How many calls were made to fail.
     pub faults: u64,
     /// How many invocations ran.
@@ -75,7 +86,7 @@ pub struct Accepted {
 pub struct Request {
     /// The event subscription.
     pub subscription: SubscriptionKey,
-    /// The deliveries in it, in order.
+    /// The deliveries in it, in order; one may be in it twice.
     pub deliveries: Vec<Uuid>,
     /// How many events it carries.
     pub events: usize,
@@ -117,6 +128,11 @@ pub struct Drop {
 }
 
 impl History {
+    /// The delivery that carries an event to a subscription.
+    pub fn carrier(&self, of: &SubscriptionKey, event: &str) -> Option<Uuid> {
+        self.carriers.get(of)?.get(event).copied()
+    }
+
     /// Notes that something went wrong in the way of a delivery.
     pub fn disturb(&mut self, delivery: Uuid, what: &'static str) {
         self.disturbed.entry(delivery).or_insert(what);

@@ -15,6 +15,7 @@ use gridpost::{
 };
 use gridpost_dead_letter::gather;
 use gridpost_dispatch::{handler::handle, record::Record};
+use gridpost_ingest::expand;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -41,6 +42,8 @@ pub struct Mapping {
 enum Copy {
     Dispatch(Rc<gridpost_dispatch::Context>),
     DeadLetter(Rc<gridpost_dead_letter::Context>),
+    /// ingest, as the fan-out queue's mapping invokes it.
+    Ingest(Rc<gridpost_ingest::Context>),
 }
 
 /// Copies that wait for work, by function.
@@ -48,6 +51,7 @@ enum Copy {
 pub struct Pools {
     dispatch: Mutex<Vec<(Arc<Instance>, Copy)>>,
     dead_letter: Mutex<Vec<(Arc<Instance>, Copy)>>,
+    ingest: Mutex<Vec<(Arc<Instance>, Copy)>>,
 }
 
 impl Copy {
@@ -55,13 +59,18 @@ impl Copy {
         match self {
             Self::Dispatch(context) => &*context.meter,
             Self::DeadLetter(context) => &*context.meter,
+            Self::Ingest(context) => &*context.meter,
         }
     }
 }
 
 impl Pools {
     fn of(&self, queue: Queue) -> &Mutex<Vec<(Arc<Instance>, Copy)>> {
-        if queue == Queue::DeadLetter { &self.dead_letter } else { &self.dispatch }
+        match queue {
+            Queue::DeadLetter => &self.dead_letter,
+            Queue::FanOut => &self.ingest,
+            _ => &self.dispatch,
+        }
     }
 }
 
@@ -148,6 +157,7 @@ fn take_copy(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
         let instance = Arc::new(Instance::default());
         let copy = match queue {
             Queue::DeadLetter => Copy::DeadLetter(Rc::new(world.dead_letter(&instance))),
+            Queue::FanOut => Copy::Ingest(Rc::new(world.ingest(&instance))),
             _ => Copy::Dispatch(Rc::new(world.dispatch(&instance))),
         };
         return (instance, copy);
@@ -184,6 +194,13 @@ async fn run(
                 receive_count: message.count,
             });
             gather::gather(context, records.collect()).await
+        }
+        Copy::Ingest(context) => {
+            let records = received.into_iter().map(|message| expand::Record {
+                message_id: message.message_id,
+                body: message.body,
+            });
+            expand::expand(context, records.collect(), deadline).await
         }
     }
 }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use gridpost::{
     delivery::claim,
     ports::{Clock, Payloads, PortError},
+    publish::fan_out,
 };
 use uuid::Uuid;
 
@@ -21,8 +22,17 @@ pub struct PayloadBucket {
 
 /// The delivery whose events an object holds.
 pub fn delivery_of(key: &str) -> Option<Uuid> {
+    named(key, claim::key)
+}
+
+/// The publish that an object is.
+fn publish_of(key: &str) -> Option<Uuid> {
+    named(key, fan_out::key)
+}
+
+fn named(key: &str, name: impl Fn(Uuid) -> String) -> Option<Uuid> {
     let (_, id) = key.rsplit_once('/')?;
-    id.parse().ok().filter(|id| claim::key(*id) == key)
+    id.parse().ok().filter(|id| name(*id) == key)
 }
 
 #[async_trait]
@@ -30,8 +40,13 @@ impl Payloads for PayloadBucket {
     async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
+        if let Some(publish) = publish_of(key) {
+            history.trace(now, || format!("publish {publish}: {} bytes", object.len()));
+            history.publishes.insert(publish, object);
+            return Ok(());
+        }
         let Some(delivery) = delivery_of(key) else {
-            history.violation(now, format!("an object of no delivery: {key}"));
+            history.violation(now, format!("an object of no delivery and no publish: {key}"));
             return Err(PortError::new("s3:PutObject", "AccessDenied"));
         };
         history.trace(now, || format!("payload of {delivery}: {} bytes", object.len()));
@@ -41,6 +56,8 @@ impl Payloads for PayloadBucket {
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
         let history = self.history.lock().expect("no panic while held");
-        Ok(delivery_of(key).and_then(|delivery| history.payloads.get(&delivery).cloned()))
+        let publish = publish_of(key).and_then(|publish| history.publishes.get(&publish));
+        let object = publish.or_else(|| history.payloads.get(&delivery_of(key)?));
+        Ok(object.cloned())
     }
 }

@@ -1,6 +1,7 @@
 //! SQS standard queues: they hide, delay, repeat, reorder, forget, and stop at a wall.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
@@ -16,6 +17,8 @@ use gridpost::{
     ports::{Clock, DELAY_S_MAX, Outgoing, PortError, Queue, QueueReceiver, QueueSender},
     time::Timestamp,
 };
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -23,6 +26,7 @@ use super::{
     clock::VirtualClock,
     dice::SeededDice,
     history::{Accepted, History},
+    scenario::INGEST_TIMEOUT,
 };
 
 /// Messages are forgotten after so long.
@@ -30,6 +34,9 @@ const RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// No message is hidden longer than this after it was received.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// For how long a piece of a large fan-out is hidden while it is expanded, as deployed.
+const FAN_OUT_VISIBILITY: Duration = Duration::from_secs(INGEST_TIMEOUT.as_secs() + 30);
 
 /// A message received more often goes to the poison queue.
 const RECEIVES_MAX: u32 = 1_000;
@@ -78,6 +85,12 @@ struct Message {
     receipt: u64,
 }
 
+/// What is read of an event.
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+}
+
 #[derive(Debug, Default)]
 struct Contents {
     messages: BTreeMap<u64, Message>,
@@ -106,7 +119,7 @@ impl Queues {
         history: Arc<Mutex<History>>,
     ) -> Self {
         let retry = (0..settings.retry_shards).map(Queue::Retry);
-        let all = [Queue::Dispatch, Queue::DeadLetter, Queue::Poison];
+        let all = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Poison];
         let all: Vec<_> = all.into_iter().chain(retry).collect();
         Self {
             contents: Mutex::new(all.iter().map(|queue| (*queue, Contents::default())).collect()),
@@ -235,6 +248,7 @@ impl Queues {
     fn visibility(&self, queue: Queue) -> Duration {
         match queue {
             Queue::DeadLetter => self.settings.dead_letter_visibility,
+            Queue::FanOut => FAN_OUT_VISIBILITY,
             _ => self.settings.visibility,
         }
     }
@@ -264,25 +278,25 @@ impl Queues {
         let Ok(delivery) = Delivery::decode(body) else {
             return history.violation(now, "the dispatch queue was sent no delivery");
         };
-        let id_of = |event: &serde_json::value::RawValue| {
-            let event: serde_json::Value = serde_json::from_str(event.get()).ok()?;
-            event["id"].as_str().map(str::to_owned)
-        };
         let stored = match delivery.is_claimed() {
             true => match history.payloads.get(&delivery.id).map(|object| claim::decode(object)) {
-                Some(Ok(Payload::Events(events))) => events,
+                Some(Ok(Payload::Events(events))) => Cow::Owned(events),
                 // A sender that heard of a failure sends again what was received, and is over.
                 Some(Ok(Payload::Ended)) => return,
                 _ => return history.violation(now, "a message was sent before its payload"),
             },
-            false => delivery.events().to_vec(),
+            false => Cow::Borrowed(delivery.events()),
         };
-        let events: Vec<_> = stored.iter().filter_map(|event| id_of(event)).collect();
-        for event in &events {
-            let owner = (delivery.subscription.clone(), event.clone());
-            history.carriers.insert(owner, delivery.id);
-        }
+        let id_of = |event: &RawValue| serde_json::from_str(event.get()).ok();
+        let ids = stored.iter().filter_map(|event| id_of(event));
+        let events: Vec<_> = ids.map(|Named { id }| id).collect();
+        let carriers = history.carriers.entry(delivery.subscription.clone()).or_default();
+        carriers.extend(events.iter().map(|event| (event.clone(), delivery.id)));
         let (id, publish_time) = (delivery.id, delivery.publish_time);
+        if history.accepted.contains_key(&id) {
+            history.disturb(id, "it was sent once more");
+            history.resent.insert(id);
+        }
         history.trace(now, || format!("publish {id} to {}", delivery.subscription));
         let accepted = Accepted { subscription: delivery.subscription, publish_time, events };
         history.accepted.insert(id, accepted);
@@ -306,8 +320,14 @@ impl Queues {
         if self.dice.chance(self.settings.late) {
             visible_at = visible_at + self.dice.millis(0..30_000);
         }
-        if queue == Queue::Dispatch {
-            self.accept(&message.body);
+        match queue {
+            Queue::Dispatch => self.accept(&message.body),
+            Queue::Poison => {
+                let mut history = self.history.lock().expect("no panic while held");
+                history
+                    .violation(self.clock.now(), "a function sent a message to the poison queue");
+            }
+            _ => {}
         }
         self.put(queue, message.body, visible_at);
         Ok(())

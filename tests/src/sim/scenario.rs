@@ -15,7 +15,7 @@ use gridpost::{
         profile::{ProfileName, Rule},
     },
     ports::Dice,
-    publish::pack::HEADROOM_BYTES,
+    publish::{fan_out::PIECE_DELIVERIES_MAX, pack::HEADROOM_BYTES},
     secret::Secret,
     subscription::{
         Batching, DeadLetterDestination, DeliverySchema, Endpoint, EventSubscription, Filter,
@@ -57,6 +57,10 @@ pub struct Scenario {
     pub queues: QueueSettings,
     /// Above so many in flight, long waits are parked.
     pub retry_in_flight_limit: u64,
+    /// Publishes with more deliveries are stored and expanded from the fan-out queue.
+    pub inline_fan_out: usize,
+    /// Most deliveries that are expanded at once.
+    pub piece_deliveries_max: usize,
     /// Most invocations at the same time, for each queue.
     pub concurrency: usize,
     /// How often a fresh copy of a function is started though an idle one exists.
@@ -87,7 +91,10 @@ pub struct Consent {
     pub given_at: Option<Timestamp>,
 }
 
-/// The function's timeout, as deployed.
+/// ingest's timeout, as deployed.
+pub const INGEST_TIMEOUT: Duration = Duration::from_secs(29);
+
+/// dispatch's timeout, as deployed.
 pub const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
 
 /// How long dead letters wait for others, as deployed, in seconds.
@@ -118,6 +125,8 @@ impl Default for Scenario {
                 message_bytes_max: 262_144,
             },
             retry_in_flight_limit: 60_000,
+            inline_fan_out: 10_000,
+            piece_deliveries_max: PIECE_DELIVERIES_MAX,
             concurrency: 10,
             cold_starts: 0.0,
             jitter: false,
@@ -148,6 +157,29 @@ impl Scenario {
             DeliverySchema::CustomInputSchema => InputSchema::CustomEventSchema,
         };
         self.topics.push((topic, vec![subscription]));
+        self
+    }
+
+    /// Gives a topic so many event subscriptions like its first: `s0`, `s1` and so on. Dead letters do
+    /// not tell them apart.
+    #[must_use]
+    pub fn multiplied(
+        mut self,
+        topic: &str,
+        by: usize,
+        set: impl Fn(usize, &mut EventSubscription),
+    ) -> Self {
+        let (_, subscriptions) =
+            self.topics.iter_mut().find(|(found, _)| found.name == topic).expect("its topic");
+        let first = subscriptions[0].clone();
+        let further = |number| {
+            let mut further = first.clone();
+            further.key.name = format!("s{number}");
+            further.uid = Uuid::from_u128(first.uid.as_u128() << 64 | (number as u128 + 1));
+            set(number, &mut further);
+            further
+        };
+        subscriptions.extend((0..by).map(further));
         self
     }
 
@@ -240,7 +272,12 @@ pub fn mixed(seed: u64) -> Scenario {
     }
     set_world(&dice, &mut scenario);
     set_rates(&dice, &mut scenario);
-    set_consents(&dice, scenario)
+    let mut scenario = set_consents(&dice, scenario);
+    if dice.chance(0.25) {
+        scenario.inline_fan_out = dice.choose(&[0, 0, 1, 4]);
+        scenario.piece_deliveries_max = dice.choose(&[1, 2, 5]);
+    }
+    scenario
 }
 
 fn set_rates(dice: &SeededDice, scenario: &mut Scenario) {

@@ -37,7 +37,10 @@ use super::{
     log::LogReader,
     payloads::PayloadBucket,
     queue::Queues,
-    scenario::{Consent, DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, Publish, Scenario},
+    scenario::{
+        Consent, DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, INGEST_TIMEOUT, Publish,
+        Scenario,
+    },
     table::Tables,
 };
 
@@ -257,6 +260,8 @@ impl World {
         all.push(Mapping { queue: Queue::Dispatch, records_max: 10, concurrency, timeout });
         let timeout = Duration::from_secs(60);
         all.push(Mapping { queue: Queue::DeadLetter, records_max: 100, concurrency, timeout });
+        let timeout = INGEST_TIMEOUT;
+        all.push(Mapping { queue: Queue::FanOut, records_max: 1, concurrency, timeout });
         all
     }
 
@@ -333,7 +338,7 @@ impl World {
     }
 
     /// A fresh copy of ingest.
-    fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
+    pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
         let clock: Arc<dyn Clock> = Arc::new(self.clock);
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
         gridpost_ingest::Context {
@@ -345,6 +350,8 @@ impl World {
             authorization: gridpost_ingest::Authorization::Keys,
             payloads: self.faulty(instance, &self.payloads),
             queue_message_bytes_max: self.scenario.queues.message_bytes_max,
+            inline_fan_out: self.scenario.inline_fan_out,
+            piece_deliveries_max: self.scenario.piece_deliveries_max,
         }
     }
 

@@ -29,6 +29,8 @@ use uuid::Uuid;
 use super::*;
 use crate::gateway::{Authorizer, GatewayEvent};
 
+mod fan_out;
+
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
 /// Topics and subscriptions; cannot be read where `fails`.
@@ -54,10 +56,12 @@ impl Configuration for Stored {
     }
 }
 
-/// What was sent, call by call. A body that contains `refuses` fails for so many calls.
+/// What was sent to the dispatch queue, call by call, and to others. A body that contains `refuses`
+/// fails for so many calls.
 #[derive(Default)]
 struct Queued {
     calls: Mutex<Vec<Vec<Outgoing>>>,
+    others: Mutex<Vec<(Queue, Outgoing)>>,
     refuses: &'static str,
     refusals: AtomicU64,
 }
@@ -65,7 +69,6 @@ struct Queued {
 #[async_trait]
 impl QueueSender for Queued {
     async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        assert_eq!(queue, Queue::Dispatch);
         let refusing = self.refusals.load(Ordering::Relaxed) > 0;
         let answer = |message: &Outgoing| {
             if refusing && message.body.contains(self.refuses) {
@@ -77,7 +80,12 @@ impl QueueSender for Queued {
         let answers = messages.iter().map(answer).collect();
         self.refusals
             .store(self.refusals.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
-        self.calls.lock().expect("no panic while held").push(messages);
+        if queue == Queue::Dispatch {
+            self.calls.lock().expect("no panic while held").push(messages);
+        } else {
+            let messages = messages.into_iter().map(|message| (queue, message));
+            self.others.lock().expect("no panic while held").extend(messages);
+        }
         answers
     }
 }
@@ -191,6 +199,8 @@ impl World {
             meter: Arc::clone(&meter) as _,
             authorization: Authorization::Keys,
             queue_message_bytes_max: 262_144,
+            inline_fan_out: 10_000,
+            piece_deliveries_max: 5_000,
         };
         Self { context, queue, payloads, meter }
     }
@@ -336,8 +346,7 @@ async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
     assert_eq!(response, want);
 
     let deliveries = world.queue.deliveries();
-    let ids: Vec<_> = deliveries.iter().map(|delivery| delivery.id.as_u128()).collect();
-    assert_eq!(ids, [0, 1]);
+    assert_ne!(deliveries[0].id, deliveries[1].id);
     for delivery in deliveries {
         assert_eq!((delivery.publish_time, delivery.subscription.name.as_str()), (NOW, "all"));
         assert!(delivery.events()[0].get().contains(r#""topic":"/topics/orders""#));
@@ -582,8 +591,9 @@ async fn only_what_was_not_sent_is_sent_again_and_is_the_same_delivery() {
     let queue = Queued { refuses: "s/1\"", refusals: AtomicU64::new(1), ..Queued::default() };
     let world = World::new(stored(), queue);
     assert_eq!(world.publish(&request(&events(3, 1))).await.status_code, 200);
-    let ids: Vec<_> = world.queue.deliveries().iter().map(|sent| sent.id.as_u128()).collect();
-    assert_eq!((world.queue.call_sizes(), ids), (vec![3, 1], vec![0, 1, 2, 1]));
+    assert_eq!(world.queue.call_sizes(), [3, 1]);
+    let ids: Vec<_> = world.queue.deliveries().iter().map(|sent| sent.id).collect();
+    assert!(ids[3] == ids[1] && ids[0] != ids[1] && ids[2] != ids[1], "{ids:?}");
     assert!(world.counts().contains(&"PublishSuccessCount Topic=orders 3".to_owned()));
 }
 

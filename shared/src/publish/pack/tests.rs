@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::{
         fixtures::subscription,
         matching::{Matched, Matcher},
     },
-    subscription::Batching,
+    subscription::{Batching, EventSubscription},
     topic::InputSchema,
 };
 
@@ -18,10 +18,6 @@ const TOPIC_ID: &str = "/topics/t";
 
 /// A queue message that no test here fills.
 const ROOMY: usize = 1_048_576;
-
-fn at() -> Timestamp {
-    Timestamp::from_millis(1_795_248_000_123)
-}
 
 /// A publish body with one event for each of the data texts, `dataVersion` given.
 fn body(data: &[String], data_version: &str) -> String {
@@ -38,20 +34,30 @@ fn batched(max_events: u32, preferred_kilobytes: u32) -> Option<Batching> {
     Some(Batching { max_events, preferred_kilobytes })
 }
 
-fn pack_all(body: &str, subscriptions: Vec<EventSubscription>, message_bytes_max: usize) -> Packed {
+const ACCEPTANCE: Acceptance =
+    Acceptance { id: Uuid::from_u128(1), time: Timestamp::from_millis(1_795_248_000_123) };
+
+fn pack_all(
+    body: &str,
+    subscriptions: Vec<EventSubscription>,
+    message_bytes_max: usize,
+) -> Packed<'static> {
     let events = event_grid::parse(body.as_bytes(), TOPIC_ID).expect("events");
     let subscriptions: Vec<_> = subscriptions.into_iter().map(Arc::new).collect();
-    let Matched { matches, .. } = matcher(&subscriptions).match_events(&events, at());
-    let mut ids = (1..).map(Uuid::from_u128);
-    pack(&matches, &events, at(), message_bytes_max, || ids.next().expect("endless"))
+    let Matched { matches, .. } = matcher(&subscriptions).match_events(&events, ACCEPTANCE.time);
+    pack(matches.leak(), &events, ACCEPTANCE, message_bytes_max)
+}
+
+fn parcels<'p>(packed: &'p Packed<'_>) -> Vec<Parcel<'p>> {
+    packed.parcels().collect()
 }
 
 fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
     Matcher::new(InputSchema::EventGridSchema, subscriptions)
 }
 
-fn positions(packed: &Packed) -> Vec<Vec<usize>> {
-    packed.parcels.iter().map(|parcel| parcel.events.clone()).collect()
+fn positions(packed: &Packed<'_>) -> Vec<Vec<usize>> {
+    packed.parcels().map(|parcel| parcel.events.to_vec()).collect()
 }
 
 #[test]
@@ -109,7 +115,7 @@ fn the_preferred_size_counts_the_whole_request_body() {
     let subscription = EventSubscription { batching: batched(9, 1), ..subscription("s") };
     let request_bytes = |data: &[String]| -> usize {
         let packed = pack_all(&body(data, ""), vec![subscription.clone()], ROOMY);
-        let events = packed.parcels.iter().map(|parcel| packed.delivery(parcel).events().to_vec());
+        let events = packed.parcels().map(|parcel| packed.delivery(&parcel).events().to_vec());
         let joined = |events: Vec<Box<RawValue>>| serde_json::to_string(&events).expect("JSON");
         events.map(|events| joined(events).len()).max().expect("a delivery")
     };
@@ -128,11 +134,10 @@ fn each_schema_gets_its_events() {
         EventSubscription { delivery_schema: cloud_event, ..subscription("cloud") },
     ];
     let packed = pack_all(&body(&["d".to_owned()], "2.0"), subscriptions, ROOMY);
-    let deliveries: Vec<_> = packed.parcels.iter().map(|parcel| packed.delivery(parcel)).collect();
+    let deliveries: Vec<_> = packed.parcels().map(|parcel| packed.delivery(&parcel)).collect();
     let [grid, cloud] = &deliveries[..] else { panic!("two deliveries") };
     let names = [&*grid.subscription.name, &*cloud.subscription.name];
-    assert_eq!((names, grid.publish_time), (["grid", "cloud"], at()));
-    assert_eq!([grid.id, cloud.id], [1, 2].map(Uuid::from_u128));
+    assert_eq!((names, grid.publish_time), (["grid", "cloud"], ACCEPTANCE.time));
     assert_eq!([&*grid.data_version, &*cloud.data_version], ["2.0", ""]);
     assert!(grid.events()[0].get().contains(r#""metadataVersion":"1""#), "{}", grid.events()[0]);
     assert!(cloud.events()[0].get().contains(r##""dataschema":"#2.0""##), "{}", cloud.events()[0]);
@@ -146,9 +151,48 @@ fn a_cloud_event_is_packed_as_it_came() {
         delivery_schema: DeliverySchema::CloudEventSchemaV1_0,
         ..subscription("s")
     };
-    let Matched { matches, .. } = matcher(&[Arc::new(subscription)]).match_events(&events, at());
-    let packed = pack(&matches, &events, at(), ROOMY, Uuid::nil);
-    assert_eq!(packed.delivery(&packed.parcels[0]).events()[0].get(), text);
+    let matcher = matcher(&[Arc::new(subscription)]);
+    let Matched { matches, .. } = matcher.match_events(&events, ACCEPTANCE.time);
+    let packed = pack(&matches, &events, ACCEPTANCE, ROOMY);
+    assert_eq!(packed.delivery(&parcels(&packed)[0]).events()[0].get(), text);
+}
+
+#[test]
+fn ids_follow_from_publish_subscription_and_events() {
+    let uid = |number| EventSubscription {
+        uid: Uuid::from_u128(number),
+        batching: batched(2, 64),
+        ..subscription("s")
+    };
+    let packed = pack_all(&body(&["d".to_owned()], ""), vec![uid(1)], ROOMY);
+    let [first] = parcels(&packed)[..] else { panic!("one delivery") };
+    let other = |publish, recipient: u128, events: &'static [usize]| {
+        let recipient = Recipient { uid: Uuid::from_u128(recipient), ..first.recipient.clone() };
+        let publish = Uuid::from_u128(publish);
+        Parcel { publish, recipient: &recipient, events, ..first }.id()
+    };
+    assert_eq!(other(1, 1, &[0]), first.id());
+    let others = [other(2, 1, &[0]), other(1, 2, &[0]), other(1, 1, &[1]), other(1, 1, &[0, 1])];
+    assert_eq!(HashSet::from(others).len(), 4);
+    assert!(others.iter().all(|id| *id != first.id()), "{others:?}");
+}
+
+#[test]
+fn no_more_than_a_request_has_time_for() {
+    let batches = EventSubscription { batching: batched(9, 64), ..subscription("s") };
+    let packed =
+        pack_all(&body(&vec![String::new(); 4], ""), vec![subscription("s"), batches], ROOMY);
+    let count = |deliveries, bytes| packed.at_most(deliveries, bytes).map(|parcels| parcels.len());
+    let all = parcels(&packed);
+    let bytes = all.iter().map(|parcel| parcel.encoded_bytes).sum();
+    assert_eq!(all.len(), 5, "four by themselves and one of four");
+    assert_eq!(count(5, bytes), Some(5));
+    assert_eq!(count(4, bytes), None);
+    assert_eq!(count(5, bytes - 1), None);
+    assert_eq!(
+        pack_all("[]", vec![subscription("s")], ROOMY).at_most(0, 0).map(|all| all.len()),
+        Some(0)
+    );
 }
 
 #[test]
@@ -156,18 +200,18 @@ fn an_event_too_large_for_a_queue_message_goes_apart_and_alone() {
     let body = body(&["x".to_owned(), "x".repeat(20_000), "x".to_owned()], "1");
     let subscription = EventSubscription { batching: batched(9, 64), ..subscription("s") };
     let packed = |limit| pack_all(&body, vec![subscription.clone()], limit);
-    let claimed = |packed: &Packed| -> Vec<bool> {
-        packed.parcels.iter().map(|parcel| parcel.claimed).collect()
+    let claimed = |packed: &Packed<'_>| -> Vec<bool> {
+        packed.parcels().map(|parcel| parcel.claimed).collect()
     };
     let alone =
         pack_all(&body, vec![EventSubscription { batching: None, ..subscription.clone() }], ROOMY);
-    let needed = alone.parcels[1].encoded_bytes + HEADROOM_BYTES;
+    let needed = parcels(&alone)[1].encoded_bytes + HEADROOM_BYTES;
     assert_eq!(claimed(&packed(needed)), [false, false, false]);
 
     let packed = packed(needed - 1);
     assert_eq!(positions(&packed), [[0], [1], [2]]);
     assert_eq!(claimed(&packed), [false, true, false]);
-    let delivery = packed.delivery(&packed.parcels[1]);
+    let delivery = packed.delivery(&parcels(&packed)[1]);
     assert!(delivery.events()[0].get().contains(&"x".repeat(20_000)));
     assert!(delivery.encode().len() < 1_000, "its events do not travel");
 }
@@ -177,7 +221,7 @@ fn a_long_data_version_stays_out_of_the_header() {
     let delivery = |data_version: &str| {
         let body = body(&["x".to_owned()], data_version);
         let packed = pack_all(&body, vec![subscription("s")], ROOMY);
-        packed.delivery(&packed.parcels[0])
+        packed.delivery(&parcels(&packed)[0])
     };
     let longest = "v".repeat(DATA_VERSION_HEADER_BYTES_MAX);
     assert_eq!(delivery(&longest).data_version, longest);
@@ -216,6 +260,7 @@ proptest! {
                      else { DeliverySchema::EventGridSchema };
         let batching = batched(max_events, preferred_kilobytes);
         let subscriptions = ["a", "b"].map(|name| EventSubscription {
+            uid: Uuid::from_u128(u128::from(name.as_bytes()[0])),
             batching,
             delivery_schema: schema,
             ..subscription(name)
@@ -223,13 +268,13 @@ proptest! {
         let published = body(&data, &data_version);
         let packed = pack_all(&published, subscriptions.to_vec(), message_bytes_max);
         for name in ["a", "b"] {
-            let own = packed.parcels.iter().filter(|parcel| parcel.subscription.key.name == name);
-            let events: Vec<_> = own.flat_map(|parcel| parcel.events.clone()).collect();
+            let own = packed.parcels().filter(|parcel| parcel.recipient.key.name == name);
+            let events: Vec<_> = own.flat_map(|parcel| parcel.events.to_vec()).collect();
             prop_assert_eq!(events, (0..data.len()).collect::<Vec<_>>());
         }
-        let ids: HashSet<_> = packed.parcels.iter().map(|parcel| parcel.id).collect();
-        prop_assert_eq!(ids.len(), packed.parcels.len());
-        for parcel in &packed.parcels {
+        let ids: HashSet<_> = packed.parcels().map(|parcel| parcel.id()).collect();
+        prop_assert_eq!(ids.len(), packed.parcels().count());
+        for parcel in &parcels(&packed) {
             let delivery = packed.delivery(parcel);
             let encoded = packed.encode(parcel);
             prop_assert_eq!(&encoded, &delivery.encode());

@@ -17,9 +17,9 @@ use gridpost::{
     endpoint::guard::Allowed,
     event::{ParsedEvent, custom::Stamps},
     publish::{
-        self,
+        self, fan_out,
         matching::{Matched, Matcher},
-        pack::{HEADROOM_BYTES, pack},
+        pack::{Acceptance, HEADROOM_BYTES, Packed, pack},
     },
     secret::Secret,
     subscription::{
@@ -197,9 +197,16 @@ fn deliver(topic: &Topic, schema: DeliverySchema, events: &[ParsedEvent<'_>]) {
     let Matched { matches, unmatched } =
         Matcher::new(topic.input_schema, &subscriptions).match_events(events, NOW);
     assert_eq!(unmatched, 0, "both want everything");
-    let packed = pack(&matches, events, NOW, MESSAGE_BYTES_MAX, || Uuid::from_u128(9));
+    let acceptance = Acceptance { id: Uuid::from_u128(9), time: NOW };
+    let packed = pack(&matches, events, acceptance, MESSAGE_BYTES_MAX);
+    let stored = fan_out::decode(&fan_out::encode(&packed), MESSAGE_BYTES_MAX);
+    let stored = stored.expect("what is written can be read");
+    let of = |packed: &Packed<'_>| -> Vec<_> {
+        packed.parcels().map(|parcel| (parcel.id(), packed.encode(&parcel))).collect()
+    };
+    assert_eq!(of(&stored), of(&packed), "a stored publish makes the same deliveries");
     let mut seen = 0;
-    for parcel in &packed.parcels {
+    for parcel in &packed.parcels().collect::<Vec<_>>() {
         let made = packed.delivery(parcel);
         let encoded = packed.encode(parcel);
         assert!(encoded.len() + HEADROOM_BYTES <= MESSAGE_BYTES_MAX);
@@ -219,7 +226,7 @@ fn deliver(topic: &Topic, schema: DeliverySchema, events: &[ParsedEvent<'_>]) {
             holds_the_event(&events[*position], schema, &event);
         }
         seen += delivery.events().len();
-        sent_and_ended(topic, &parcel.subscription, delivery);
+        sent_and_ended(topic, &subscriptions[parcel.place.recipient], delivery);
     }
     assert_eq!(seen, 2 * events.len(), "each event is delivered once to each");
 }

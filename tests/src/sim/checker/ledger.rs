@@ -67,7 +67,8 @@ fn bounds(check: &Check<'_>) -> BTreeMap<Row, Bounds> {
         let row = (accepted.subscription.clone(), accepted.publish_time.hour());
         let Bounds { matched, least, most } = rows.entry(row).or_default();
         let events = accepted.events.len() as u64;
-        if history.confirmed_deliveries.contains(delivery) {
+        // All of its events were published together.
+        if accepted.events.iter().any(|event| history.confirmed_events.contains(event)) {
             *matched += events;
         }
         let requests = check.requests_of(*delivery);
@@ -75,7 +76,10 @@ fn bounds(check: &Check<'_>) -> BTreeMap<Row, Bounds> {
             made.heard_late.is_some()
                 || made.heard.is_some_and(|(_, answer)| answer.outcome == Outcome::Delivered)
         };
-        let successes = requests.iter().filter(is_success).count() as u64;
+        let copies = |made: &&super::Request| {
+            made.deliveries.iter().filter(|found| *found == delivery).count() as u64
+        };
+        let successes: u64 = requests.iter().filter(is_success).map(copies).sum();
         let stored = history.stored.get(delivery).copied().unwrap_or(0);
         let drops: Vec<_> =
             history.drops.iter().filter(|found| found.delivery == *delivery).collect();
