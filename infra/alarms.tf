@@ -1,8 +1,8 @@
-# Four things that somebody must look at. Each description says what to do.
+# Five things that somebody must look at. Each description says what to do.
 
 resource "aws_cloudwatch_metric_alarm" "poison" {
   alarm_name          = "${var.name_prefix}-poison-not-empty"
-  alarm_description   = "Gridpost could not settle a record in ${local.receives_max} receives: a bug, or a permission taken away. Look for its message id in the logs of dispatch and dead-letter, repair the cause, then move the records back with SQS's redrive. They are kept for 14 days from their first enqueue."
+  alarm_description   = "Gridpost could not settle a record in ${local.receives_max} receives: a bug, or a permission taken away. Look for its message id in the logs of dispatch, dead-letter and ingest, repair the cause, then move the records back with SQS's redrive. They are kept for 14 days from their first enqueue."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
   dimensions          = { QueueName = local.poison_queue_name }
@@ -46,6 +46,24 @@ resource "aws_cloudwatch_metric_alarm" "dead_letter_age" {
   # Every dead letter waits for the delay and may wait for a window; five minutes more is not normal. Not later, because SQS
   # leaves messages that were received three times out of this metric.
   threshold          = var.dead_letter_delay_seconds + var.dead_letter_window_seconds + 300
+  treat_missing_data = "notBreaching"
+  alarm_actions      = var.alarm_topic_arns
+}
+
+# Events that were accepted, and no delivery of which exists yet.
+resource "aws_cloudwatch_metric_alarm" "fan_out_age" {
+  alarm_name          = "${local.fan_out_queue_name}-age"
+  alarm_description   = "Publishes that were accepted wait to be expanded into deliveries: ingest fails at it (its logs say why), or the account's Lambda concurrency is used up, or there is more than can be done. They wait for 14 days at most, and their time-to-live counts from the publish."
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateAgeOfOldestMessage"
+  dimensions          = { QueueName = local.fan_out_queue_name }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 3
+  comparison_operator = "GreaterThanThreshold"
+  # The largest publish takes about five minutes. Not more than a few times that, because SQS leaves messages that were
+  # received three times out of this metric.
+  threshold          = 900
   treat_missing_data = "notBreaching"
   alarm_actions      = var.alarm_topic_arns
 }

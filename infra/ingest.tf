@@ -1,5 +1,7 @@
 # ingest: authenticates, validates, matches, packs and enqueues what publishers send. Reads configuration, writes one queue, and
-# one bucket for what is too large for a message.
+# one bucket for what is too large for a message. Publishes that make too many deliveries for one request are stored in that
+# bucket, and it expands them itself from the fan-out queue: what it needs for that it has, and may do, already, but for reading
+# what it has stored.
 
 module "ingest" {
   source = "./modules/function"
@@ -16,7 +18,10 @@ module "ingest" {
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE            = local.config_table_name
     GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url
+    GRIDPOST_FAN_OUT_QUEUE_URL       = local.fan_out_queue_url
+    GRIDPOST_POISON_QUEUE_URL        = local.poison_queue_url
     GRIDPOST_PAYLOAD_BUCKET          = local.payload_bucket_name
+    GRIDPOST_INLINE_FAN_OUT          = tostring(var.inline_fan_out)
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
     GRIDPOST_CONFIG_CACHE_MS         = tostring(var.config_cache_ms)
     GRIDPOST_PUBLISH_AUTHORIZATION   = var.publish_authorization
@@ -31,12 +36,42 @@ module "ingest" {
     {
       sid       = "EnqueueDeliveries"
       actions   = ["sqs:SendMessage"]
-      resources = [local.dispatch_queue_arn]
+      resources = [local.dispatch_queue_arn, local.fan_out_queue_arn, local.poison_queue_arn]
+    },
+    {
+      sid       = "ConsumeFanOuts"
+      actions   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+      resources = [local.fan_out_queue_arn]
     },
     {
       sid       = "StorePayloads"
       actions   = ["s3:PutObject"]
-      resources = ["${local.payload_bucket_arn}/deliveries/*"]
+      resources = ["${local.payload_bucket_arn}/deliveries/*", "${local.payload_bucket_arn}/publishes/*"]
+    },
+    {
+      sid       = "TakePublishes"
+      actions   = ["s3:GetObject"]
+      resources = ["${local.payload_bucket_arn}/publishes/*"]
+    },
+    # Without it S3 answers 403 for a publish that is not there, which is no proof that it is gone.
+    {
+      sid       = "SeeThatPublishesAreGone"
+      actions   = ["s3:ListBucket"]
+      resources = [local.payload_bucket_arn]
     },
   ]
+}
+
+# One piece makes thousands of deliveries, so each has an invocation of its own.
+resource "aws_lambda_event_source_mapping" "fan_out" {
+  event_source_arn                   = aws_sqs_queue.fan_out.arn
+  function_name                      = module.ingest.arn
+  batch_size                         = 1
+  maximum_batching_window_in_seconds = 0
+  function_response_types            = ["ReportBatchItemFailures"]
+
+  # A few make ten thousand deliveries in a second. Publishers must not wait for them.
+  scaling_config {
+    maximum_concurrency = 5
+  }
 }

@@ -14,18 +14,21 @@ locals {
   dispatch_queue_name    = "${var.name_prefix}-dispatch"
   retry_queue_names      = [for shard in range(var.retry_queue_count) : "${var.name_prefix}-retry-${shard}"]
   dead_letter_queue_name = "${var.name_prefix}-dead-letter"
+  fan_out_queue_name     = "${var.name_prefix}-fan-out"
   poison_queue_name      = "${var.name_prefix}-poison"
 
   queue_arn_prefix      = "arn:${local.partition}:sqs:${var.region}:${local.account_id}"
   dispatch_queue_arn    = "${local.queue_arn_prefix}:${local.dispatch_queue_name}"
   retry_queue_arns      = [for name in local.retry_queue_names : "${local.queue_arn_prefix}:${name}"]
   dead_letter_queue_arn = "${local.queue_arn_prefix}:${local.dead_letter_queue_name}"
+  fan_out_queue_arn     = "${local.queue_arn_prefix}:${local.fan_out_queue_name}"
   poison_queue_arn      = "${local.queue_arn_prefix}:${local.poison_queue_name}"
 
   queue_url_prefix      = "${local.emulated ? var.aws_endpoint_url : "https://sqs.${var.region}.${data.aws_partition.current.dns_suffix}"}/${local.account_id}"
   dispatch_queue_url    = "${local.queue_url_prefix}/${local.dispatch_queue_name}"
   retry_queue_urls      = [for name in local.retry_queue_names : "${local.queue_url_prefix}/${name}"]
   dead_letter_queue_url = "${local.queue_url_prefix}/${local.dead_letter_queue_name}"
+  fan_out_queue_url     = "${local.queue_url_prefix}/${local.fan_out_queue_name}"
   poison_queue_url      = "${local.queue_url_prefix}/${local.poison_queue_name}"
 
   config_table_name = "${var.name_prefix}-config"

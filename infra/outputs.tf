@@ -45,6 +45,7 @@ output "queue_urls" {
     dispatch    = aws_sqs_queue.dispatch.url
     retry       = aws_sqs_queue.retry[*].url
     dead_letter = aws_sqs_queue.dead_letter.url
+    fan_out     = aws_sqs_queue.fan_out.url
     poison      = aws_sqs_queue.poison.url
   }
 }

@@ -1,10 +1,12 @@
-# Events that are too large for a queue message, one object for each of their deliveries: written by ingest, emptied when the
-# delivery has ended, removed by age.
+# deliveries/: events that are too large for a queue message, one object for each of their deliveries: written by ingest, emptied
+# when the delivery has ended, removed by age. publishes/: publishes that make too many deliveries for one request, one object for
+# each, removed by age.
 
 locals {
-  # A delivery lives for 7 days at most (time-to-live of the namespace profile), its dead letter waits for 14 more at most
-  # (retention of the queue), each with a day to spare. What is removed then is empty, or left behind by a crash.
-  payload_days = 7 + 14 + 2
+  # Of a delivery: it lives for 7 days at most (time-to-live of the namespace profile), its dead letter waits for 14 more at most
+  # (retention of the queue). Of a publish: a message that asks for it lives for 14 days, and for 14 more if it is sent again,
+  # from the poison queue or because an invocation's time was up. Two days to spare. What is removed then is empty, or nobody's.
+  payload_days = max(7 + 14, 14 + 14) + 2
 }
 
 resource "aws_s3_bucket" "payloads" {

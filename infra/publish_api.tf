@@ -91,7 +91,7 @@ resource "aws_apigatewayv2_stage" "publish" {
   }
 
   # Not before there is what ingest reads and where it sends to.
-  depends_on = [aws_dynamodb_table.config, aws_sqs_queue.dispatch]
+  depends_on = [aws_dynamodb_table.config, aws_sqs_queue.dispatch, aws_sqs_queue.fan_out]
 }
 
 resource "aws_lambda_permission" "publish" {

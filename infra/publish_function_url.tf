@@ -25,7 +25,7 @@ resource "aws_lambda_function_url" "publish" {
   }
 
   # Not before there is what ingest reads and where it sends to.
-  depends_on = [aws_dynamodb_table.config, aws_sqs_queue.dispatch]
+  depends_on = [aws_dynamodb_table.config, aws_sqs_queue.dispatch, aws_sqs_queue.fan_out]
 }
 
 resource "aws_lambda_permission" "publish_function_url" {

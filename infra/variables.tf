@@ -174,6 +174,18 @@ variable "queue_message_bytes_max" {
   }
 }
 
+variable "inline_fan_out" {
+  description = "Most deliveries of one publish that are enqueued before it is answered, 0 to 100000: events by event subscriptions that want them, where those that share a request of a batching subscription count as one. A publish that makes more, or messages of more than 64 MiB, is stored, answered, and expanded from a queue in pieces; 0 does so with all. A request has 29 s (API Gateway), and a function of the default size enqueues some 2,000 in a second."
+  type        = number
+  default     = 10000
+  nullable    = false
+
+  validation {
+    condition     = var.inline_fan_out >= 0 && var.inline_fan_out <= 100000 && floor(var.inline_fan_out) == var.inline_fan_out
+    error_message = "inline_fan_out must be a whole number from 0 to 100000, got ${var.inline_fan_out}."
+  }
+}
+
 variable "probation_seconds" {
   description = "Seconds that an endpoint is left alone after a failed attempt, by outcome, 0 to 86400, only where it shall differ. Defaults are Event Grid's: Busy 10, TimedOut 10, SocketError 30, NotFound, ResolutionError, Disabled, Full, Unauthorized and Forbidden 300, InvalidFunctionDestination 600."
   type        = map(number)

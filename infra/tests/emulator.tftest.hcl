@@ -25,6 +25,13 @@ mock_provider "aws" {
     }
   }
   override_resource {
+    target = aws_sqs_queue.fan_out
+    values = {
+      arn = "arn:aws:sqs:us-east-1:123456789012:gridpost-fan-out"
+      url = "http://127.0.0.1:4566/123456789012/gridpost-fan-out"
+    }
+  }
+  override_resource {
     target = aws_sqs_queue.poison
     values = {
       arn = "arn:aws:sqs:us-east-1:123456789012:gridpost-poison"

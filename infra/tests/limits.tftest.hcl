@@ -30,8 +30,15 @@ run "defaults" {
   }
 
   assert {
+    condition     = aws_sqs_queue.fan_out.visibility_timeout_seconds == 59
+    error_message = "ingest runs for 29 s; the fan-out queue must hide a piece for 59 s"
+  }
+
+  assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.poison], aws_sqs_queue.retry) :
+      for queue in concat(
+        [aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.poison], aws_sqs_queue.retry
+      ) :
       queue.message_retention_seconds == 1209600 && queue.sqs_managed_sse_enabled && queue.max_message_size == 262144
     ])
     error_message = "a queue is without 14 days, encryption or 256 KiB"
@@ -46,6 +53,8 @@ run "defaults" {
         for mapping in aws_lambda_event_source_mapping.retry :
         mapping.batch_size == 10 && mapping.scaling_config[0].maximum_concurrency == 20
       ])
+      && aws_lambda_event_source_mapping.fan_out.batch_size == 1
+      && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 5
       && aws_lambda_event_source_mapping.dead_letter.batch_size == 100
       && aws_lambda_event_source_mapping.dead_letter.maximum_batching_window_in_seconds == 20
     )
@@ -112,9 +121,9 @@ run "defaults" {
   assert {
     condition = (
       aws_s3_bucket_lifecycle_configuration.payloads.rule[0].status == "Enabled"
-      && one(aws_s3_bucket_lifecycle_configuration.payloads.rule[0].expiration).days > 21
+      && one(aws_s3_bucket_lifecycle_configuration.payloads.rule[0].expiration).days > 28
     )
-    error_message = "payloads are removed while a delivery may still need them, or never"
+    error_message = "payloads are removed while a delivery or a piece of a publish may still need them, or never"
   }
 
   assert {
@@ -156,7 +165,10 @@ run "alarms_stand_before_the_walls" {
   assert {
     condition = alltrue([
       for alarm in concat(
-        [aws_cloudwatch_metric_alarm.poison, aws_cloudwatch_metric_alarm.dead_letter_age, aws_cloudwatch_metric_alarm.wake],
+        [
+          aws_cloudwatch_metric_alarm.poison, aws_cloudwatch_metric_alarm.dead_letter_age,
+          aws_cloudwatch_metric_alarm.fan_out_age, aws_cloudwatch_metric_alarm.wake,
+        ],
         aws_cloudwatch_metric_alarm.retry_in_flight,
       ) :
       alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && length(alarm.alarm_description) <= 1024
@@ -189,6 +201,15 @@ run "alarms_stand_before_the_walls" {
       && aws_cloudwatch_metric_alarm.dead_letter_age.threshold == 1220
     )
     error_message = "the age alarm must allow for the delay, got ${aws_cloudwatch_metric_alarm.dead_letter_age.threshold} s"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.fan_out_age.metric_name == "ApproximateAgeOfOldestMessage"
+      && aws_cloudwatch_metric_alarm.fan_out_age.dimensions == tomap({ QueueName = "gridpost-fan-out" })
+      && aws_cloudwatch_metric_alarm.fan_out_age.threshold == 900
+    )
+    error_message = "nobody hears of publishes that are not expanded"
   }
 
   assert {

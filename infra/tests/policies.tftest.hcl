@@ -10,7 +10,7 @@ variables {
   retry_queue_count = 2
 }
 
-run "ingest_reads_configuration_and_writes_one_queue_and_payloads" {
+run "ingest_reads_configuration_writes_queues_and_payloads_and_reads_what_it_has_stored" {
   command = plan
 
   assert {
@@ -23,14 +23,36 @@ run "ingest_reads_configuration_and_writes_one_queue_and_payloads" {
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
         },
         {
-          Sid      = "EnqueueDeliveries", Effect = "Allow"
-          Action   = ["sqs:SendMessage"]
-          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch"]
+          Sid    = "EnqueueDeliveries", Effect = "Allow"
+          Action = ["sqs:SendMessage"]
+          Resource = [
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison",
+          ]
         },
         {
-          Sid      = "StorePayloads", Effect = "Allow"
-          Action   = ["s3:PutObject"]
-          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*"]
+          Sid      = "ConsumeFanOuts", Effect = "Allow"
+          Action   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out"]
+        },
+        {
+          Sid    = "StorePayloads", Effect = "Allow"
+          Action = ["s3:PutObject"]
+          Resource = [
+            "arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*",
+            "arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/publishes/*",
+          ]
+        },
+        {
+          Sid      = "TakePublishes", Effect = "Allow"
+          Action   = ["s3:GetObject"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/publishes/*"]
+        },
+        {
+          Sid      = "SeeThatPublishesAreGone", Effect = "Allow"
+          Action   = ["s3:ListBucket"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1"]
         },
         {
           Sid      = "WriteOwnLogs", Effect = "Allow"
@@ -253,7 +275,9 @@ run "queues_and_buckets_refuse_plain_http" {
 
   assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.poison], aws_sqs_queue.retry) :
+      for queue in concat(
+        [aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.poison], aws_sqs_queue.retry
+      ) :
       jsondecode(queue.policy) == {
         Version = "2012-10-17"
         Statement = [{

@@ -21,6 +21,7 @@ run "refuses_what_is_below_its_range" {
     dead_letter_window_seconds  = -1
     dispatch_timeout_seconds    = 44
     first_attempt_concurrency   = 1
+    inline_fan_out              = -1
     log_retention_days          = 0
     memory_mb                   = { dispatch = 127 }
     probation_seconds           = { Busy = -1 }
@@ -34,9 +35,9 @@ run "refuses_what_is_below_its_range" {
 
   expect_failures = [
     var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
-    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.log_retention_days,
-    var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit, var.queue_message_bytes_max,
-    var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
+    var.log_retention_days, var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
+    var.queue_message_bytes_max, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
   ]
 }
 
@@ -51,6 +52,7 @@ run "refuses_what_is_above_its_range" {
     dead_letter_window_seconds  = 301
     dispatch_timeout_seconds    = 901
     first_attempt_concurrency   = 1001
+    inline_fan_out              = 100001
     log_retention_days          = 3654
     memory_mb                   = { dispatch = 10241 }
     name_prefix                 = "abcdefghijklmnopqrstu"
@@ -65,8 +67,8 @@ run "refuses_what_is_above_its_range" {
 
   expect_failures = [
     var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
-    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.log_retention_days,
-    var.memory_mb, var.name_prefix, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
+    var.log_retention_days, var.memory_mb, var.name_prefix, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
     var.queue_message_bytes_max, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
   ]
 }
@@ -82,6 +84,7 @@ run "refuses_fractions" {
     dead_letter_window_seconds  = 1.5
     dispatch_timeout_seconds    = 45.5
     first_attempt_concurrency   = 2.5
+    inline_fan_out              = 1.5
     memory_mb                   = { dispatch = 128.5 }
     probation_seconds           = { Busy = 1.5 }
     publish_burst_limit         = 1.5
@@ -93,8 +96,8 @@ run "refuses_fractions" {
 
   expect_failures = [
     var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
-    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.memory_mb,
-    var.probation_seconds, var.publish_burst_limit, var.queue_message_bytes_max, var.retry_concurrency,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
+    var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.queue_message_bytes_max, var.retry_concurrency,
     var.retry_in_flight_limit, var.retry_queue_count,
   ]
 }
@@ -252,6 +255,7 @@ run "takes_both_ends_of_each_range" {
     dead_letter_window_seconds  = 0
     dispatch_timeout_seconds    = 45
     first_attempt_concurrency   = 2
+    inline_fan_out              = 0
     memory_mb                   = { ingest = 128, dispatch = 10240 }
     name_prefix                 = "g1"
     probation_seconds           = { Busy = 0, InvalidFunctionDestination = 86400 }

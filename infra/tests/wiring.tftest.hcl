@@ -33,6 +33,13 @@ mock_provider "aws" {
     }
   }
   override_resource {
+    target = aws_sqs_queue.fan_out
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
+    }
+  }
+  override_resource {
     target = aws_sqs_queue.poison
     values = {
       arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"
@@ -131,11 +138,22 @@ run "queues_lead_to_their_functions" {
     error_message = "the dead-letter queue leads to ${aws_lambda_event_source_mapping.dead_letter.function_name}"
   }
 
+  assert {
+    condition = (
+      aws_lambda_event_source_mapping.fan_out.event_source_arn == local.fan_out_queue_arn
+      && aws_lambda_event_source_mapping.fan_out.function_name == module.ingest.arn
+    )
+    error_message = "the fan-out queue leads to ${aws_lambda_event_source_mapping.fan_out.function_name}"
+  }
+
   # Without it one failing record would bring back the whole batch, delivered ones included.
   assert {
     condition = alltrue([
       for mapping in concat(
-        [aws_lambda_event_source_mapping.dispatch, aws_lambda_event_source_mapping.dead_letter],
+        [
+          aws_lambda_event_source_mapping.dispatch, aws_lambda_event_source_mapping.dead_letter,
+          aws_lambda_event_source_mapping.fan_out,
+        ],
         aws_lambda_event_source_mapping.retry,
       ) : mapping.function_response_types == toset(["ReportBatchItemFailures"])
     ])
@@ -144,7 +162,7 @@ run "queues_lead_to_their_functions" {
 
   assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter], aws_sqs_queue.retry) :
+      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out], aws_sqs_queue.retry) :
       jsondecode(queue.redrive_policy) == {
         deadLetterTargetArn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"
         maxReceiveCount     = 1000
@@ -273,7 +291,10 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_LOG                     = "info"
       GRIDPOST_CONFIG_TABLE            = "gridpost-config"
       GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
+      GRIDPOST_FAN_OUT_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
+      GRIDPOST_POISON_QUEUE_URL        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
+      GRIDPOST_INLINE_FAN_OUT          = "10000"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
       GRIDPOST_PUBLISH_AUTHORIZATION   = "KEYS"
       GRIDPOST_CONFIG_CACHE_MS         = "2000"
@@ -349,6 +370,7 @@ run "settings_reach_the_functions" {
     dead_letter_give_up_seconds = 600
     endpoint_allowed_networks   = ["127.0.0.0/8", "::1/128"]
     endpoint_allowed_ports      = ["443", "8443-8450"]
+    inline_fan_out              = 0
     log_level                   = "warn,gridpost=debug"
     probation_seconds           = { Busy = 1, NotFound = 2 }
     queue_message_bytes_max     = 131072
@@ -360,6 +382,7 @@ run "settings_reach_the_functions" {
     condition = (
       module.ingest.environment["GRIDPOST_CONFIG_CACHE_MS"] == "500"
       && module.ingest.environment["GRIDPOST_QUEUE_MESSAGE_BYTES_MAX"] == "131072"
+      && module.ingest.environment["GRIDPOST_INLINE_FAN_OUT"] == "0"
       && module.ingest.environment["GRIDPOST_LOG"] == "warn,gridpost=debug"
       && module.dispatch.environment["GRIDPOST_DEAD_LETTER_DELAY_SECONDS"] == "5"
       && module.dispatch.environment["GRIDPOST_ENDPOINT_ALLOWED_NETWORKS"] == "127.0.0.0/8,::1/128"
@@ -376,7 +399,9 @@ run "settings_reach_the_functions" {
 
   assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.poison], aws_sqs_queue.retry) :
+      for queue in concat(
+        [aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.poison], aws_sqs_queue.retry
+      ) :
       queue.max_message_size == 131072
     ])
     error_message = "a queue takes other sizes than ingest packs"
@@ -412,6 +437,7 @@ run "outputs_tell_where_everything_is" {
       dispatch    = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       retry       = [for shard in [0, 1] : "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-${shard}"]
       dead_letter = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
+      fan_out     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
       poison      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
     })
     error_message = "queue URLs are ${jsonencode(output.queue_urls)}"

@@ -280,6 +280,8 @@ fn variables(emulator_url: &str, functions_folder: &Path) -> Value {
         "manage_authorization": "NONE",
         "endpoint_allowed_networks": ["127.0.0.0/8", "::1/128"],
         "dispatch_timeout_seconds": 90,
+        // An emulator takes seconds for what SQS takes at once.
+        "inline_fan_out": 100,
         "dead_letter_delay_seconds": 5,
         // The least that goes with batches of over ten records.
         "dead_letter_window_seconds": 1,

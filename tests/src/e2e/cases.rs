@@ -56,6 +56,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, publishing::azures_sdk_sends_event_grid_events),
         case!(Together, publishing::azures_sdk_sends_cloud_events),
         case!(Together, publishing::two_hundred_events_reach_three_subscriptions),
+        case!(Together, publishing::a_large_fan_out_arrives_whole),
         case!(Together, publishing::a_hundred_events_published_together_are_one_request),
         case!(Together, refusals::nothing_of_a_refused_request_is_delivered),
         case!(Together, refusals::azures_sdk_raises_its_own_error_classes),

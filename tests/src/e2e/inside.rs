@@ -50,15 +50,32 @@ pub fn s3(emulator_url: &str) -> Client {
 ///
 /// When the bucket cannot be read, or an object is no JSON array.
 pub async fn dead_letters(s3: &Client, bucket: &str, prefix: &str) -> anyhow::Result<Vec<Object>> {
+    let mut objects = Vec::new();
+    for (key, content_type, text) in stored(s3, bucket, prefix).await? {
+        let records = serde_json::from_str(&text).with_context(|| format!("{key} is no array"))?;
+        objects.push(Object { key, records, content_type });
+    }
+    Ok(objects)
+}
+
+/// Key, content type and text of the objects below `prefix`.
+///
+/// # Errors
+///
+/// When the bucket cannot be read, or an object is no text.
+pub async fn stored(
+    s3: &Client,
+    bucket: &str,
+    prefix: &str,
+) -> anyhow::Result<Vec<(String, String, String)>> {
     let list = s3.list_objects_v2().bucket(bucket).prefix(prefix).send().await?;
     let mut objects = Vec::new();
     for key in list.contents().iter().filter_map(|object| object.key()) {
         let object = s3.get_object().bucket(bucket).key(key).send().await?;
         let content_type = object.content_type().unwrap_or_default().to_owned();
-        let bytes = object.body.collect().await?.into_bytes();
-        let records =
-            serde_json::from_slice(&bytes).with_context(|| format!("{key} is no array"))?;
-        objects.push(Object { key: key.to_owned(), records, content_type });
+        let bytes = object.body.collect().await?.to_vec();
+        let text = String::from_utf8(bytes).with_context(|| format!("{key} is no text"))?;
+        objects.push((key.to_owned(), content_type, text));
     }
     Ok(objects)
 }

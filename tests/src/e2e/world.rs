@@ -95,6 +95,17 @@ impl World {
         inside::wait_for_dead_letters(&self.s3, bucket, prefix, count, DEAD_LETTER_SOON).await
     }
 
+    /// The large fan-outs that are stored.
+    ///
+    /// # Errors
+    ///
+    /// When the payload bucket cannot be read.
+    pub async fn stored_publishes(&self) -> anyhow::Result<Vec<String>> {
+        let bucket = self.ground.connection.dead_letter_bucket.replace("dead-letters", "payloads");
+        let stored = inside::stored(&self.s3, &bucket, "publishes/").await?;
+        Ok(stored.into_iter().map(|(_, _, text)| text).collect())
+    }
+
     /// The lines of a function's log that contain `text`.
     ///
     /// # Errors

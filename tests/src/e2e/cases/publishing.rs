@@ -150,6 +150,38 @@ pub async fn two_hundred_events_reach_three_subscriptions(world: &World) -> anyh
     Ok(())
 }
 
+/// 40 events for four event subscriptions are more deliveries than the stack's requests enqueue: they
+/// are accepted, stored, and all arrive, as each event subscription batches.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn a_large_fan_out_arrives_whole(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("fan-out", EVENT_GRID).await?;
+    let prompt = [Reply::prompt(200)];
+    let batching =
+        json!({"destination": {"maxEventsPerBatch": 40, "preferredBatchSizeInKilobytes": 1024}});
+    let whole = topic.subscribe("whole", &prompt, batching).await?;
+    let mut alone = Vec::new();
+    for name in ["first", "second", "third"] {
+        alone.push(topic.subscribe(name, &prompt, json!({})).await?);
+    }
+    let events: Vec<Value> = (0..40).map(|n| topic.plain_event(&format!("e{n:02}"))).collect();
+    topic.publish(&events).await?;
+
+    let want: BTreeSet<String> = (0..40).map(|n| format!("e{n:02}")).collect();
+    let all = |deliveries: &[Arrival]| arrived(deliveries) == want;
+    for endpoint in &alone {
+        let deliveries = endpoint.wait_until("all events", 6 * SOON, all).await?;
+        ensure!(deliveries.iter().all(|d| d.events().len() == 1), "they are not batched");
+    }
+    let deliveries = whole.wait_until("all events", 6 * SOON, all).await?;
+    ensure!(deliveries[0].ids().len() == 40, "one request: {:?}", deliveries[0].ids());
+    let stored = world.stored_publishes().await?;
+    ensure!(stored.iter().any(|text| text.contains(&topic.name)), "it was not stored first");
+    Ok(())
+}
+
 fn arrived(deliveries: &[Arrival]) -> BTreeSet<String> {
     deliveries.iter().flat_map(Arrival::ids).collect()
 }
