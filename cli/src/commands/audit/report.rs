@@ -178,7 +178,7 @@ impl Audit {
             let _ = writeln!(text, "{}\n", output::columns(&rows));
         }
         if !totals.is_empty() {
-            let _ = writeln!(text, "{}", table(&totals));
+            let _ = writeln!(text, "{}\n", table(&totals));
         }
         for (key, account) in &totals {
             reasons(&mut text, key, "dead-lettered", &account.dead_lettered);
@@ -190,7 +190,10 @@ impl Audit {
                 let _ = writeln!(text, "{key}: {difference:+} in the hour from {hour}");
             }
         }
-        let _ = write!(text, "\n{}", self.meaning());
+        if !text.ends_with("\n\n") {
+            text.push('\n');
+        }
+        text.push_str(&self.meaning());
         text.trim_end().to_owned()
     }
 

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use gridpost::{
     delivery::outcome::Outcome, ledger::Account, subscription::SubscriptionKey, time::Timestamp,
 };
+use uuid::Uuid;
 
 use super::Check;
+use crate::sim::history::Request;
 
 /// An event subscription and the hour in which events were published.
 type Row = (SubscriptionKey, Timestamp);
@@ -71,35 +73,48 @@ fn bounds(check: &Check<'_>) -> BTreeMap<Row, Bounds> {
         if accepted.events.iter().any(|event| history.confirmed_events.contains(event)) {
             *matched += events;
         }
-        let requests = check.requests_of(*delivery);
-        let is_success = |made: &&&super::Request| {
-            made.heard_late.is_some()
-                || made.heard.is_some_and(|(_, answer)| answer.outcome == Outcome::Delivered)
-        };
-        let copies = |made: &&super::Request| {
-            made.deliveries.iter().filter(|found| *found == delivery).count() as u64
-        };
-        let successes: u64 = requests.iter().filter(is_success).map(copies).sum();
-        let stored = history.stored.get(delivery).copied().unwrap_or(0);
-        let drops: Vec<_> =
-            history.drops.iter().filter(|found| found.delivery == *delivery).collect();
-        most.delivered += successes * events;
-        *most.dead_lettered.entry(String::new()).or_default() += stored;
-        for drop in &drops {
-            *most.dropped.entry(drop.reason.clone()).or_default() += events;
-        }
+        let most_of_it = happened(check, *delivery, events);
         if check.is_disturbed(*delivery) {
-            continue;
-        }
-        match drops.first() {
-            Some(drop) => *least.dropped.entry(drop.reason.clone()).or_default() += events,
-            None if stored > 0 => {
-                *least.dead_lettered.entry(String::new()).or_default() += events;
-            }
-            None => least.delivered += events,
+            most.add(&most_of_it);
+        } else {
+            let end = once(most_of_it, events);
+            least.add(&end);
+            most.add(&end);
         }
     }
     rows
+}
+
+/// Every end of a delivery that happened, however often.
+fn happened(check: &Check<'_>, delivery: Uuid, events: u64) -> Account {
+    let history = &check.remains.history;
+    let is_success = |made: &&&Request| {
+        let heard = made.heard.map(|(_, answer)| answer.outcome);
+        made.heard_late.is_some() || heard == Some(Outcome::Delivered)
+    };
+    let copies =
+        |made: &&Request| made.deliveries.iter().filter(|found| **found == delivery).count() as u64;
+    let requests = check.requests_of(delivery);
+    let successes: u64 = requests.iter().filter(is_success).map(copies).sum();
+    let stored = history.stored.get(&delivery).copied().unwrap_or(0);
+    let mut account = Account {
+        delivered: successes * events,
+        dead_lettered: BTreeMap::from([(String::new(), stored)]),
+        ..Account::default()
+    };
+    for drop in history.drops.iter().filter(|found| found.delivery == delivery) {
+        *account.dropped.entry(drop.reason.clone()).or_default() += events;
+    }
+    account
+}
+
+/// The one end of a delivery in whose way nothing went wrong. A late success changes nothing where
+/// the end was decided before it, nor where the next attempt has succeeded too.
+fn once(happened: Account, events: u64) -> Account {
+    let Account { dead_lettered, dropped, .. } = happened;
+    let is_dead = dead_lettered.values().any(|stored| *stored > 0);
+    let delivered = if is_dead || !dropped.is_empty() { 0 } else { events };
+    Account { delivered, dead_lettered, dropped, ..Account::default() }
 }
 
 /// Reasons of dead letters are left to [`super::records`]: each form of record says them otherwise.
