@@ -8,21 +8,55 @@ pub mod sqs;
 pub mod state;
 mod table;
 
-use aws_config::{BehaviorVersion, SdkConfig};
+use std::env;
+
+use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
 use aws_sdk_dynamodb::error::DisplayErrorContext;
+use aws_smithy_http_client::{
+    Builder,
+    tls::{Provider, rustls_provider::CryptoMode},
+};
+use aws_types::{SdkConfig, region::Region};
 
-use crate::ports::PortError;
+use crate::{
+    config::{SettingError, text},
+    ports::PortError,
+};
 
-/// The account's settings: region, credentials, endpoint; from the environment of the function.
+/// Clients of the services, which share connections and TLS.
 #[derive(Clone, Debug)]
 pub struct Clients {
     config: SdkConfig,
 }
 
 impl Clients {
-    /// Reads the environment. Call it once, before the first invocation.
-    pub async fn from_env() -> Self {
-        Self { config: aws_config::load_defaults(BehaviorVersion::latest()).await }
+    /// Reads region, credentials and endpoint from the environment, where Lambda puts them. Call it
+    /// once, before the first invocation.
+    ///
+    /// The SDK's own way to find credentials looks into files and asks services besides. A function
+    /// on Lambda needs none of that, so it is not in its program.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingError`] when the environment holds no region or no credentials.
+    pub fn from_env() -> Result<Self, SettingError> {
+        let credentials = Credentials::new(
+            text("AWS_ACCESS_KEY_ID")?,
+            text("AWS_SECRET_ACCESS_KEY")?,
+            env::var("AWS_SESSION_TOKEN").ok(),
+            None,
+            "the function's environment",
+        );
+        let region = text("AWS_REGION").or_else(|_| text("AWS_DEFAULT_REGION"))?;
+        // Without one of their own, each client would read the system's certificates again.
+        let tls = Provider::Rustls(CryptoMode::AwsLc);
+        let mut config = SdkConfig::builder()
+            .behavior_version(aws_sdk_sqs::config::BehaviorVersion::latest())
+            .region(Region::new(region))
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .http_client(Builder::new().tls_provider(tls).build_https());
+        config.set_endpoint_url(env::var("AWS_ENDPOINT_URL").ok());
+        Ok(Self { config: config.build() })
     }
 
     /// A client of SQS.

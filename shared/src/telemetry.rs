@@ -9,9 +9,14 @@ use std::{
 };
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::layer,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
-use crate::{ports::Meter, subscription::SubscriptionKey, time::Timestamp};
+use crate::{config, ports::Meter, subscription::SubscriptionKey, time::Timestamp};
 
 /// Names of the counters, which are Event Grid's.
 pub mod metric {
@@ -42,16 +47,14 @@ pub mod metric {
 /// The CloudWatch namespace of all metrics.
 pub const NAMESPACE: &str = "Gridpost";
 
-/// Starts logging: JSON lines, filtered by `GRIDPOST_LOG` (default `info`).
+/// Starts logging: JSON lines, filtered by `GRIDPOST_LOG` (default `info`), which is a level, or levels
+/// by module: `warn,gridpost_dispatch=debug`.
 pub fn start_logging() {
-    let filter = EnvFilter::try_from_env("GRIDPOST_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_current_span(false)
-        .with_span_list(false)
-        .with_env_filter(filter)
-        .init();
+    let info = Targets::new().with_default(LevelFilter::INFO);
+    let filter = config::parsed_or("GRIDPOST_LOG", info.clone()).unwrap_or(info);
+    let lines =
+        layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
+    tracing_subscriber::registry().with(filter).with(lines).init();
 }
 
 /// The dimension that names a topic.

@@ -24,7 +24,7 @@ use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     start_logging();
-    let clients = Clients::from_env().await;
+    let clients = Clients::from_env()?;
     let meter = Arc::new(EmbeddedMeter::default());
     let queues = Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?));
     let give_up_s = config::parsed_or("GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS", 4 * 60 * 60)?;

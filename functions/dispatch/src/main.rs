@@ -48,14 +48,15 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn context(urls: QueueUrls, meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
-    let clients = Clients::from_env().await;
+    let clients = Clients::from_env()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let retry_shards = urls.retry.len();
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
     let config_table = config::text("GRIDPOST_CONFIG_TABLE")?;
     let state_table = config::text("GRIDPOST_STATE_TABLE")?;
-    let configuration: Arc<dyn Configuration> =
-        Arc::new(ConfigurationTable::new(clients.dynamodb(), config_table));
+    let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
+    configuration.connect().await;
+    let configuration: Arc<dyn Configuration> = Arc::new(configuration);
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
     Ok(Context {
         clock: Arc::clone(&clock),

@@ -48,11 +48,12 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
-    let clients = Clients::from_env().await;
+    let clients = Clients::from_env()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let config_table = config::text("GRIDPOST_CONFIG_TABLE")?;
-    let configuration: Arc<dyn Configuration> =
-        Arc::new(ConfigurationTable::new(clients.dynamodb(), config_table));
+    let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
+    configuration.connect().await;
+    let configuration: Arc<dyn Configuration> = Arc::new(configuration);
     Ok(Context {
         configuration: ConfigurationCache::new(
             configuration,

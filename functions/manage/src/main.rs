@@ -23,7 +23,7 @@ use serde_json::Value;
 async fn main() -> Result<(), Error> {
     start_logging();
     let settings = settings()?;
-    let clients = Clients::from_env().await;
+    let clients = Clients::from_env()?;
     let name = config::text("GRIDPOST_CONFIG_TABLE")?;
     let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), name));
     let clock = Arc::new(SystemClock);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     start_logging();
-    let clients = Clients::from_env().await;
+    let clients = Clients::from_env()?;
     let table = config::text("GRIDPOST_STATE_TABLE")?;
     let parking = Arc::new(ParkingTable::new(clients.dynamodb(), table));
     let context = Context {

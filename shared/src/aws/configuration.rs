@@ -9,6 +9,8 @@
 //! beside it, because every write is conditional on them; an event subscription's `revision` is the
 //! topic's at which it was written. All reads are strongly consistent.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     Client,
@@ -20,6 +22,7 @@ use aws_sdk_dynamodb::{
     types::{Delete, Put, TransactWriteItem, Update},
 };
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::{
     port_error,
@@ -38,6 +41,12 @@ const TOPICS: &str = "TOPIC";
 /// its revisions from the start, so the time of its creation is asked too.
 const UNCHANGED: &str = "revision = :revision AND createdAt = :created";
 
+/// No topic has a name that short.
+const NO_TOPIC: &str = "-";
+
+/// How long the first connection is waited for. Lambda lets a start take 10 s.
+const CONNECT_WAIT: Duration = Duration::from_secs(2);
+
 /// Topics and event subscriptions in the configuration table.
 #[derive(Clone, Debug)]
 pub struct ConfigurationTable {
@@ -48,6 +57,15 @@ impl ConfigurationTable {
     /// The table of that name.
     pub fn new(client: Client, name: String) -> Self {
         Self { table: Table { client, name } }
+    }
+
+    /// Opens the connection, by reading an item that is not there: while it starts a function, Lambda
+    /// gives it a whole processor, which a handshake of TLS would wait for later. Nothing depends on
+    /// it.
+    pub async fn connect(&self) {
+        if timeout(CONNECT_WAIT, self.topic(NO_TOPIC)).await.is_err() {
+            tracing::warn!("DynamoDB has not answered yet");
+        }
     }
 
     /// Reads a partition by sort key.
