@@ -1,6 +1,7 @@
 //! What the tests share.
 
 pub mod bench;
+pub mod chaos;
 pub mod e2e;
 pub mod mutations;
 pub mod naive_filter;

@@ -1,6 +1,7 @@
 //! All cases, grouped by what they are about.
 
 pub mod audit;
+pub mod chaos;
 pub mod clients;
 pub mod crash;
 pub mod dead_letters;
@@ -65,6 +66,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, handshakes::an_endpoint_that_gives_no_proof_is_refused),
         case!(Disturbing, crash::killed_functions_lose_nothing),
         case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
+        case!(Alone, chaos::nothing_is_lost),
         case!(Last, infrastructure::destroy_leaves_nothing),
     ]
 }

@@ -42,6 +42,8 @@ pub enum Phase {
     Together,
     /// It kills functions, or busies the emulator: nothing that is timed may run beside it.
     Disturbing,
+    /// It restarts the emulator.
+    Alone,
     /// It takes the deployment away.
     Last,
 }
@@ -170,7 +172,7 @@ async fn run(temporary: &Path, chosen: &[Case]) -> Failures {
         }
     };
     let mut failed = Vec::new();
-    for phase in [Phase::Together, Phase::Disturbing, Phase::Last] {
+    for phase in [Phase::Together, Phase::Disturbing, Phase::Alone, Phase::Last] {
         let cases = chosen.iter().filter(|case| case.phase == phase);
         failed.extend(run_at_once(&world, cases).await);
     }

@@ -1,0 +1,69 @@
+//! Runs the chaos suite on a stack of its own: see `tests/src/chaos.rs`.
+//!
+//! `cargo run -p gridpost-tests --bin chaos -- --runs 20 --deliveries 5000`
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use gridpost_tests::{
+    chaos::{self, Found, Plan},
+    e2e::{ground::Ground, world::World},
+};
+
+/// Delivers events while everything around fails, and counts what is lost.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Runs, one after the other
+    #[arg(long, default_value_t = 20)]
+    runs: u64,
+
+    /// Events delivered or dead-lettered in each run
+    #[arg(long, default_value_t = 5_000)]
+    deliveries: usize,
+
+    /// What the dice of the first run begin with; each run takes the next number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Folder of the stack
+    #[arg(long, default_value = "target/chaos")]
+    folder: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let folder = std::path::absolute(&arguments.folder)?;
+    let world = World::on(Ground::up(&folder).await?).await?;
+    let mut failed = None;
+    println!(
+        "| run | events | duplicates | dead letters twice | processes killed | outages | restarts | calls | disturbed | s |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for seed in arguments.seed..arguments.seed + arguments.runs {
+        let plan = Plan { seed, deliveries: arguments.deliveries };
+        match chaos::run(&world, plan).await {
+            Ok(found) => println!("{}", row(seed, &found)),
+            Err(error) => {
+                failed = Some(error.context(format!("run {seed}")));
+                break;
+            }
+        }
+    }
+    world.ground.down().await?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn row(seed: u64, found: &Found) -> String {
+    let Found { tally, damage, requests: (calls, disturbed), took } = found;
+    format!(
+        "| {seed} | {} | {} | {} | {} | {} | {} | {calls} | {disturbed} | {:.0} |",
+        tally.delivered + tally.dead_lettered,
+        tally.duplicates,
+        tally.duplicate_dead_letters,
+        damage.killed,
+        damage.outages,
+        damage.restarts,
+        took.as_secs_f64(),
+    )
+}

@@ -1,0 +1,201 @@
+//! The chaos suite: the deployed functions deliver thousands of events while they are killed at random
+//! moments, their calls of AWS fail or are slow or take effect without saying so, services are out for
+//! seconds, and the emulator is stopped and started again with its state. At the end every event must
+//! have arrived, or be a dead letter where its endpoint refused it.
+//!
+//! `cargo test` has one short run among the end-to-end cases; `cargo run -p gridpost-tests --bin chaos`
+//! makes many long ones. [`proxy`] stands between functions and emulator, [`mayhem`] kills and
+//! restarts, [`sink`] is every endpoint, [`tally`] judges.
+
+pub mod deployment;
+pub mod mayhem;
+pub mod proxy;
+pub mod sink;
+pub mod tally;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep},
+};
+
+use self::{
+    deployment::Deployment,
+    mayhem::{Damage, Mayhem},
+    proxy::Proxy,
+    sink::Sink,
+    tally::Tally,
+};
+use crate::{
+    bench::http,
+    e2e::{
+        inside,
+        world::{EVENT_GRID, Topic, World},
+    },
+};
+
+/// Events of one publish.
+const PUBLISH_EVENTS: usize = 10;
+
+/// Publishes on their way at once.
+const PUBLISHERS: usize = 4;
+
+/// How long a publisher tries again; longer than any outage.
+const PUBLISH_MAX: Duration = Duration::from_secs(180);
+
+/// How long after the mayhem everything must have ended.
+const SETTLE_MAX: Duration = Duration::from_secs(300);
+
+/// How often it is looked whether everything has ended.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// What dice begin with.
+    pub seed: u64,
+    /// Events delivered or dead-lettered, over all event subscriptions.
+    pub deliveries: usize,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Where every event ended.
+    pub tally: Tally,
+    /// What was done to the deployment.
+    pub damage: Damage,
+    /// Requests of functions, and how many of them were not answered as AWS would have.
+    pub requests: (u64, u64),
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Makes one run on a stack that is up, and leaves that as it was.
+///
+/// # Errors
+///
+/// An event is lost, or the run could not be made.
+pub async fn run(world: &World, plan: Plan) -> anyhow::Result<Found> {
+    let began = Instant::now();
+    let sink = Arc::new(Sink::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let sink_url = format!("http://{}", listener.local_addr()?);
+    let serving = tokio::spawn(http::serve(listener, None, Arc::clone(&sink)));
+    let topic = world.topic(&format!("chaos-{}", plan.seed), EVENT_GRID).await?;
+    subscribe(&topic, &sink_url).await?;
+
+    let proxy = Proxy::start(&world.ground.connection.emulator_url, plan.seed).await?;
+    let deployment = Deployment::of(world).await?;
+    deployment.turn_to(Some(&proxy)).await?;
+    let run = endure(world, &topic, plan, &proxy).await;
+    // Whatever came of it: what comes after finds the deployment as it was.
+    proxy.calm();
+    let settled = match run {
+        Ok(damage) => settle(world, &topic, plan, &sink).await.map(|tally| (tally, damage)),
+        Err(error) => Err(error),
+    };
+    deployment.turn_to(None).await?;
+    serving.abort();
+    let (tally, damage) = settled?;
+    ensure!(tally.is_complete(), "events were lost:\n{tally}\n{damage}");
+    let requests = proxy.counts();
+    ensure!(requests.1 > 0, "the functions did not call by the proxy: {requests:?}");
+    Ok(Found { tally, damage, requests, took: began.elapsed() })
+}
+
+/// Subscribes the four endpoints of the sink.
+async fn subscribe(topic: &Topic<'_>, sink_url: &str) -> anyhow::Result<()> {
+    let retried = json!({"schedule": [1, 2, 3, 5, 8, 13]});
+    for (name, mut properties) in [
+        (sink::STEADY, json!({})),
+        (sink::FLAKY, json!({})),
+        (sink::REFUSING, json!({"deadLetterDestination": topic.dead_letter_destination()})),
+        (sink::BATCHED, json!({"destination": {"maxEventsPerBatch": 10}})),
+    ] {
+        properties["retryPolicy"] = retried.clone();
+        topic.try_subscribe(name, &format!("{sink_url}/{name}"), properties).await?;
+    }
+    Ok(())
+}
+
+/// Publishes everything while the mayhem lasts.
+async fn endure(
+    world: &World,
+    topic: &Topic<'_>,
+    plan: Plan,
+    proxy: &Proxy,
+) -> anyhow::Result<Damage> {
+    let mayhem = Mayhem::new(world, proxy, plan.seed);
+    let ids: Vec<String> = ids(plan).into_iter().collect();
+    let publishing = async {
+        let publishes: Vec<_> =
+            ids.chunks(PUBLISH_EVENTS).map(|ids| publish(topic, ids, proxy)).collect();
+        let published =
+            stream::iter(publishes).buffer_unordered(PUBLISHERS).collect::<Vec<_>>().await;
+        mayhem.published();
+        published.into_iter().collect::<anyhow::Result<()>>()
+    };
+    let (published, damage) = tokio::join!(publishing, mayhem.rage());
+    published?;
+    damage
+}
+
+/// The ids of the events: each goes to every endpoint of the sink.
+fn ids(plan: Plan) -> BTreeSet<String> {
+    let count = plan.deliveries.div_ceil(sink::ALL.len());
+    (0..count).map(|n| format!("{}-{n}", plan.seed)).collect()
+}
+
+/// Publishes as publishers do: again and again until it is accepted.
+async fn publish(topic: &Topic<'_>, ids: &[String], proxy: &Proxy) -> anyhow::Result<()> {
+    let events: Vec<Value> = ids.iter().map(|id| topic.plain_event(id)).collect();
+    let body = Value::from(events).to_string();
+    let deadline = Instant::now() + PUBLISH_MAX;
+    loop {
+        let answer = {
+            let _passing = proxy.pass().await;
+            topic.post(body.clone()).await
+        };
+        match answer {
+            Ok((200, _)) => return Ok(()),
+            // A request of ours that is wrong is no chaos.
+            Ok((status @ 400..=428, body)) => bail!("a publish was answered {status}: {body}"),
+            failed if Instant::now() >= deadline => {
+                bail!("nothing was accepted for {} s: {failed:?}", PUBLISH_MAX.as_secs())
+            }
+            _ => sleep(Duration::from_millis(300)).await,
+        }
+    }
+}
+
+/// Waits until everything has ended, or for as long as it may take.
+async fn settle(
+    world: &World,
+    topic: &Topic<'_>,
+    plan: Plan,
+    sink: &Sink,
+) -> anyhow::Result<Tally> {
+    let ids = ids(plan);
+    let deadline = Instant::now() + SETTLE_MAX;
+    loop {
+        let dead = dead_letters(world, topic).await.context("dead letters can't be read")?;
+        let tally = Tally::of(&ids, &sink.arrivals(), &dead);
+        if tally.is_complete() || Instant::now() >= deadline {
+            return Ok(tally);
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn dead_letters(world: &World, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {
+    let s3 = inside::s3(&world.ground.connection.emulator_url);
+    let bucket = &world.ground.connection.dead_letter_bucket;
+    let objects = inside::dead_letters(&s3, bucket, &topic.prefix()).await?;
+    let records = objects.iter().flat_map(|object| &object.records);
+    Ok(records.filter_map(|record| record["id"].as_str().map(str::to_owned)).collect())
+}

@@ -1,0 +1,149 @@
+//! Turns the deployed functions to the proxy and back.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, ensure};
+use aws_sdk_sqs::{
+    config::{BehaviorVersion, Credentials, Region},
+    types::QueueAttributeName,
+};
+use gridpost_cli::local::terraform::REGION;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::proxy::Proxy;
+use crate::e2e::{inside, world::World};
+
+/// The functions that events go through.
+pub const FUNCTIONS: [&str; 4] = ["ingest", "dispatch", "dead-letter", "wake"];
+
+/// What the queues hide their messages for during a run: a killed function's messages come back soon.
+const VISIBILITY_S: u32 = 20;
+
+/// How long a function may take to have its new environment.
+const UPDATE_MAX: Duration = Duration::from_secs(30);
+
+/// The environments of the functions and the settings of their queues, as Terraform made them.
+#[derive(Debug)]
+pub struct Deployment<'a> {
+    world: &'a World,
+    environments: BTreeMap<&'static str, Value>,
+    visibilities: BTreeMap<String, String>,
+    sqs: aws_sdk_sqs::Client,
+}
+
+impl<'a> Deployment<'a> {
+    /// Reads them.
+    ///
+    /// # Errors
+    ///
+    /// When something is not as it was deployed.
+    pub async fn of(world: &'a World) -> anyhow::Result<Self> {
+        let sqs = sqs(&world.ground.connection.emulator_url);
+        let mut deployment =
+            Self { world, environments: BTreeMap::new(), visibilities: BTreeMap::new(), sqs };
+        for function in FUNCTIONS {
+            let read = deployment.configuration(function).await?;
+            let variables = read["Environment"]["Variables"].clone();
+            ensure!(variables.is_object(), "{function} has no environment: {read}");
+            deployment.environments.insert(function, variables);
+        }
+        for url in deployment.queue_urls() {
+            let attributes = deployment.sqs.get_queue_attributes().queue_url(&url);
+            let attributes = attributes.attribute_names(QueueAttributeName::VisibilityTimeout);
+            let attributes = attributes.send().await?.attributes.unwrap_or_default();
+            let visibility = attributes.get(&QueueAttributeName::VisibilityTimeout);
+            let visibility = visibility.context("a queue has a visibility timeout")?.clone();
+            deployment.visibilities.insert(url, visibility);
+        }
+        Ok(deployment)
+    }
+
+    /// Lets the functions call AWS by the proxy, and what a killed one was at come back soon; without
+    /// a proxy, all is as it was.
+    ///
+    /// # Errors
+    ///
+    /// When the emulator refuses.
+    pub async fn turn_to(&self, proxy: Option<&Proxy>) -> anyhow::Result<()> {
+        for (url, visibility) in &self.visibilities {
+            let seconds = proxy.map_or_else(|| visibility.clone(), |_| VISIBILITY_S.to_string());
+            let change = self.sqs.set_queue_attributes().queue_url(url);
+            change.attributes(QueueAttributeName::VisibilityTimeout, seconds).send().await?;
+        }
+        for (function, variables) in &self.environments {
+            let mut variables = variables.clone();
+            if let Some(proxy) = proxy {
+                variables["AWS_ENDPOINT_URL"] = json!(proxy.url());
+            }
+            self.configure(function, &variables).await?;
+            // Those that run have the old environment.
+            inside::kill(self.world.ground.home(), &name(function));
+        }
+        Ok(())
+    }
+
+    fn queue_urls(&self) -> Vec<String> {
+        let names = [
+            "GRIDPOST_DISPATCH_QUEUE_URL",
+            "GRIDPOST_RETRY_QUEUE_URLS",
+            "GRIDPOST_DEAD_LETTER_QUEUE_URL",
+        ];
+        let mut urls: Vec<String> = Vec::new();
+        for variables in self.environments.values() {
+            let values = names.iter().filter_map(|name| variables[name].as_str());
+            urls.extend(values.flat_map(|value| value.split(',')).map(str::to_owned));
+        }
+        urls.sort_unstable();
+        urls.dedup();
+        urls
+    }
+
+    async fn configure(&self, function: &str, variables: &Value) -> anyhow::Result<()> {
+        let body = json!({"Environment": {"Variables": variables}});
+        let put = self.world.http.put(self.url(function)).json(&body);
+        let answer = put.header("authorization", authorization()).send().await?;
+        answer.error_for_status().with_context(|| format!("{function} can't be configured"))?;
+        let mut waited = Duration::ZERO;
+        while self.configuration(function).await?["Environment"]["Variables"] != *variables {
+            ensure!(waited < UPDATE_MAX, "{function} does not take its environment");
+            sleep(Duration::from_millis(200)).await;
+            waited += Duration::from_millis(200);
+        }
+        Ok(())
+    }
+
+    async fn configuration(&self, function: &str) -> anyhow::Result<Value> {
+        let get = self.world.http.get(self.url(function));
+        let answer = get.header("authorization", authorization()).send().await?;
+        Ok(answer.error_for_status()?.json().await?)
+    }
+
+    fn url(&self, function: &str) -> String {
+        let emulator = &self.world.ground.connection.emulator_url;
+        format!("{emulator}/2015-03-31/functions/{}/configuration", name(function))
+    }
+}
+
+/// A function's name in the stack.
+pub fn name(function: &str) -> String {
+    format!("gridpost-{function}")
+}
+
+fn sqs(emulator_url: &str) -> aws_sdk_sqs::Client {
+    // The emulator takes any credentials.
+    let config = aws_sdk_sqs::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new(REGION))
+        .endpoint_url(emulator_url)
+        .credentials_provider(Credentials::new("test", "test", None, None, "chaos"))
+        .build();
+    aws_sdk_sqs::Client::from_conf(config)
+}
+
+fn authorization() -> String {
+    format!(
+        "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/lambda/aws4_request, SignedHeaders=host, \
+         Signature=0"
+    )
+}

@@ -1,0 +1,155 @@
+//! Kills functions at random moments, takes services out, stops the emulator and starts it again.
+
+use std::{fmt, sync::Mutex, time::Duration};
+
+use gridpost_cli::local::emulator::Emulator;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+use super::{
+    deployment,
+    proxy::{Proxy, Service},
+};
+use crate::e2e::{inside, world::World};
+
+/// The mayhem goes on for so long after the last publish was accepted: retries and dead letters are
+/// under way then.
+const AFTERMATH: Duration = Duration::from_secs(20);
+
+/// After so long comes the first restart of the emulator.
+const FIRST_RESTART: Duration = Duration::from_secs(12);
+
+/// How long anything takes to be done to the deployment again, at most.
+const PAUSE_MAX: Duration = Duration::from_secs(3);
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Processes of functions that were killed by us.
+    pub killed: usize,
+    /// Outages of a service.
+    pub outages: usize,
+    /// Restarts of the emulator with its state; every function is killed by each.
+    pub restarts: usize,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { killed, outages, restarts } = self;
+        write!(formatter, "{killed} processes killed, {outages} outages, {restarts} restarts")
+    }
+}
+
+/// One thing that is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Deed {
+    Kill(&'static str),
+    Outage(Service, Duration),
+    Restart,
+}
+
+/// What a roll of the dice does. Mostly dispatch is killed: it has most to lose.
+fn deed(dice: &mut fastrand::Rng) -> Deed {
+    match dice.u32(0..100) {
+        0..45 => Deed::Kill("dispatch"),
+        45..60 => Deed::Kill("ingest"),
+        60..72 => Deed::Kill("dead-letter"),
+        72..95 => {
+            let service = Service::ALL[dice.usize(0..Service::ALL.len())];
+            Deed::Outage(service, Duration::from_millis(dice.u64(1_000..6_000)))
+        }
+        _ => Deed::Restart,
+    }
+}
+
+/// The mayhem of one run.
+pub struct Mayhem<'a> {
+    world: &'a World,
+    proxy: &'a Proxy,
+    dice: Mutex<fastrand::Rng>,
+    over: watch::Sender<Option<Instant>>,
+}
+
+impl<'a> Mayhem<'a> {
+    /// Mayhem by dice that begin with `seed`.
+    pub fn new(world: &'a World, proxy: &'a Proxy, seed: u64) -> Self {
+        let dice = Mutex::new(fastrand::Rng::with_seed(seed ^ 0x00c0_ffee));
+        Self { world, proxy, dice, over: watch::Sender::new(None) }
+    }
+
+    /// Says that everything is published.
+    pub fn published(&self) {
+        self.over.send_replace(Some(Instant::now() + AFTERMATH));
+    }
+
+    /// Rages until some time after everything is published.
+    ///
+    /// # Errors
+    ///
+    /// When the emulator does not start again.
+    pub async fn rage(&self) -> anyhow::Result<Damage> {
+        let began = Instant::now();
+        let mut damage = Damage::default();
+        loop {
+            let pause = self.roll(|dice| PAUSE_MAX.mul_f64(dice.f64()));
+            sleep(pause).await;
+            let over = *self.over.borrow();
+            let restarts_first = damage.restarts == 0 && began.elapsed() >= FIRST_RESTART;
+            if !restarts_first && over.is_some_and(|over| Instant::now() >= over) {
+                return Ok(damage);
+            }
+            let deed = if restarts_first { Deed::Restart } else { self.roll(deed) };
+            match deed {
+                Deed::Kill(function) => {
+                    let name = deployment::name(function);
+                    damage.killed += inside::kill(self.world.ground.home(), &name);
+                }
+                Deed::Outage(service, lasts) => {
+                    self.proxy.outage(service, lasts);
+                    damage.outages += 1;
+                }
+                Deed::Restart => {
+                    self.restart().await?;
+                    damage.restarts += 1;
+                }
+            }
+        }
+    }
+
+    /// Stops the emulator between two calls, which is when it can save its state, and starts it again.
+    async fn restart(&self) -> anyhow::Result<()> {
+        let _held = self.proxy.hold().await;
+        let emulator = Emulator::of(self.world.ground.home());
+        let url = &self.world.ground.connection.emulator_url;
+        let port = url.rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok());
+        let port = port.ok_or_else(|| anyhow::anyhow!("{url} has no port"))?;
+        emulator.stop().await?;
+        emulator.start(&self.world.ground.environment, port).await?;
+        Ok(())
+    }
+
+    fn roll<T>(&self, with: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
+        with(&mut self.dice.lock().expect("no panic while held"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dice_do_everything_in_time() {
+        let mut dice = fastrand::Rng::with_seed(1);
+        let deeds: Vec<_> = (0..300).map(|_| deed(&mut dice)).collect();
+        for function in ["dispatch", "ingest", "dead-letter"] {
+            assert!(deeds.contains(&Deed::Kill(function)), "{function} is never killed");
+        }
+        assert!(deeds.contains(&Deed::Restart));
+        for service in Service::ALL {
+            let is_out = |deed: &Deed| matches!(deed, Deed::Outage(out, _) if *out == service);
+            assert!(deeds.iter().any(is_out), "{service:?} is never out");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Stands between the functions and their AWS. Most calls pass; some are refused, slow, or take effect
+//! and are answered as if they had not.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock},
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+/// A service that the functions call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Queues.
+    Sqs,
+    /// Configuration and state.
+    DynamoDb,
+    /// Dead letters and payloads.
+    S3,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Sqs, Self::DynamoDb, Self::S3];
+
+    fn of(headers: &HeaderMap) -> Self {
+        let target = headers.get("x-amz-target").and_then(|value| value.to_str().ok());
+        match target {
+            Some(target) if target.starts_with("AmazonSQS") => Self::Sqs,
+            Some(target) if target.starts_with("DynamoDB") => Self::DynamoDb,
+            _ => Self::S3,
+        }
+    }
+
+    /// The service's own way to say that it is asked too often.
+    fn throttled(self) -> (u16, &'static str) {
+        match self {
+            Self::Sqs => {
+                (400, r#"{"__type":"com.amazonaws.sqs#RequestThrottled","message":"chaos"}"#)
+            }
+            Self::DynamoDb => (
+                400,
+                r#"{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException","message":"chaos"}"#,
+            ),
+            Self::S3 => (503, "<Error><Code>SlowDown</Code><Message>chaos</Message></Error>"),
+        }
+    }
+
+    /// The service's own way to say that it failed.
+    fn failed(self) -> (u16, &'static str) {
+        match self {
+            Self::S3 => (500, "<Error><Code>InternalError</Code><Message>chaos</Message></Error>"),
+            _ => (500, r#"{"__type":"InternalFailure","message":"chaos"}"#),
+        }
+    }
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    /// It passes.
+    Passes,
+    /// It passes after a while.
+    Slow(Duration),
+    /// It is throttled, and has no effect.
+    Throttled,
+    /// It fails, and has no effect.
+    Fails,
+    /// It takes effect, and an error is answered.
+    Belied,
+    /// It takes effect, and the connection breaks before the answer.
+    Cut,
+}
+
+/// How many calls of a hundred meet each fate; the others pass. An outage is added to it.
+const THROTTLED: f64 = 4.0;
+const FAILS: f64 = 3.0;
+const BELIED: f64 = 3.0;
+const CUT: f64 = 2.0;
+const SLOW: f64 = 3.0;
+
+/// How slow a slow call is at most.
+const SLOW_MAX: Duration = Duration::from_secs(3);
+
+/// The fate that a draw from 0.0 to 100.0 brings; `other` is a draw from 0.0 to 1.0.
+fn fate(draw: f64, other: f64) -> Fate {
+    let fates = [
+        (THROTTLED, Fate::Throttled),
+        (FAILS, Fate::Fails),
+        (BELIED, Fate::Belied),
+        (CUT, Fate::Cut),
+        (SLOW, Fate::Slow(SLOW_MAX.mul_f64(other))),
+    ];
+    let mut below = 0.0;
+    for (share, fate) in fates {
+        below += share;
+        if draw < below {
+            return fate;
+        }
+    }
+    Fate::Passes
+}
+
+#[derive(Debug)]
+struct Weather {
+    dice: fastrand::Rng,
+    calm: bool,
+    outage: Option<(Service, Instant)>,
+}
+
+impl Weather {
+    fn fate(&mut self, service: Service) -> Fate {
+        if self.calm {
+            return Fate::Passes;
+        }
+        match self.outage {
+            Some((out, until)) if out == service && Instant::now() < until => Fate::Fails,
+            _ => fate(self.dice.f64() * 100.0, self.dice.f64()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    emulator_url: String,
+    http: reqwest::Client,
+    weather: Mutex<Weather>,
+    gate: Arc<RwLock<()>>,
+    calls: AtomicU64,
+    disturbed: AtomicU64,
+}
+
+/// The running proxy. Dropping it closes the port.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Listens on a free loopback port, in front of the emulator.
+    ///
+    /// # Errors
+    ///
+    /// When no port can be had.
+    pub async fn start(emulator_url: &str, seed: u64) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port")?;
+        let address = listener.local_addr()?;
+        let dice = fastrand::Rng::with_seed(seed);
+        let shared = Arc::new(Shared {
+            emulator_url: emulator_url.trim_end_matches('/').to_owned(),
+            http: reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?,
+            weather: Mutex::new(Weather { dice, calm: false, outage: None }),
+            gate: Arc::default(),
+            calls: AtomicU64::new(0),
+            disturbed: AtomicU64::new(0),
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { address, shared, accepting })
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Everything passes from now on.
+    pub fn calm(&self) {
+        self.weather(|weather| weather.calm = true);
+    }
+
+    /// All calls of a service fail for so long.
+    pub fn outage(&self, service: Service, lasts: Duration) {
+        self.weather(|weather| weather.outage = Some((service, Instant::now() + lasts)));
+    }
+
+    /// Waits until calls may be made; while the guard lives, the emulator is not stopped.
+    pub async fn pass(&self) -> OwnedRwLockReadGuard<()> {
+        Arc::clone(&self.shared.gate).read_owned().await
+    }
+
+    /// Lets no call begin while the guard lives, and waits for those under way: the emulator saves its
+    /// state when it is stopped, so what it has answered before is in it.
+    pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.shared.gate).write_owned().await
+    }
+
+    /// Calls so far, and those that did not simply pass.
+    pub fn counts(&self) -> (u64, u64) {
+        let Shared { calls, disturbed, .. } = &*self.shared;
+        (calls.load(Ordering::Relaxed), disturbed.load(Ordering::Relaxed))
+    }
+
+    fn weather(&self, change: impl FnOnce(&mut Weather)) {
+        change(&mut self.shared.weather.lock().expect("no panic while held"));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(serve(stream, Arc::clone(&shared)))),
+            Err(_) => sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let service = service_fn(|request| answer(request, Arc::clone(&shared)));
+    // A connection that breaks is what this is for.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// An error breaks the connection.
+async fn answer(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+) -> anyhow::Result<Response<Full<Bytes>>> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let service = Service::of(&parts.headers);
+    let fate = shared.weather.lock().expect("no panic while held").fate(service);
+    shared.calls.fetch_add(1, Ordering::Relaxed);
+    if fate != Fate::Passes {
+        shared.disturbed.fetch_add(1, Ordering::Relaxed);
+    }
+    match fate {
+        Fate::Throttled => return said(service, service.throttled()),
+        Fate::Fails => return said(service, service.failed()),
+        Fate::Slow(wait) => sleep(wait).await,
+        Fate::Passes | Fate::Belied | Fate::Cut => {}
+    }
+    let answered = forward(&shared, parts, body).await?;
+    match fate {
+        Fate::Belied => said(service, service.failed()),
+        Fate::Cut => anyhow::bail!("cut"),
+        _ => Ok(answered),
+    }
+}
+
+async fn forward(
+    shared: &Shared,
+    parts: http::request::Parts,
+    body: Bytes,
+) -> anyhow::Result<Response<Full<Bytes>>> {
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut headers = parts.headers;
+    for hop_by_hop in [header::CONNECTION, header::TRANSFER_ENCODING, header::EXPECT] {
+        headers.remove(hop_by_hop);
+    }
+    let url = format!("{}{path}", shared.emulator_url);
+    let _passing = Arc::clone(&shared.gate).read_owned().await;
+    let answer = shared.http.request(parts.method, url).headers(headers).body(body).send().await?;
+    let status = answer.status();
+    let mut headers = answer.headers().clone();
+    headers.remove(header::TRANSFER_ENCODING);
+    headers.remove(header::CONNECTION);
+    let mut response = Response::new(Full::new(answer.bytes().await?));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    Ok(response)
+}
+
+fn said(service: Service, (status, body): (u16, &str)) -> anyhow::Result<Response<Full<Bytes>>> {
+    let mut response = Response::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    *response.status_mut() = StatusCode::from_u16(status)?;
+    let kind = match service {
+        Service::S3 => "application/xml",
+        Service::DynamoDb | Service::Sqs => "application/x-amz-json-1.0",
+    };
+    response.headers_mut().insert(header::CONTENT_TYPE, kind.parse()?);
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fate_table() {
+        for (draw, want) in [
+            (0.0, Fate::Throttled),
+            (3.9, Fate::Throttled),
+            (4.0, Fate::Fails),
+            (7.0, Fate::Belied),
+            (10.0, Fate::Cut),
+            (12.0, Fate::Slow(SLOW_MAX / 2)),
+            (15.0, Fate::Passes),
+            (99.9, Fate::Passes),
+        ] {
+            assert_eq!(fate(draw, 0.5), want, "{draw}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_outage_is_of_one_service_and_calm_ends_it() {
+        let proxy = Proxy::start("http://127.0.0.1:1", 1).await.expect("a port");
+        proxy.outage(Service::S3, Duration::from_secs(60));
+        let fates = |service| proxy.shared.weather.lock().expect("no panic").fate(service);
+        assert!((0..50).all(|_| fates(Service::S3) == Fate::Fails));
+        assert!((0..50).any(|_| fates(Service::Sqs) == Fate::Passes));
+        proxy.calm();
+        assert_eq!(fates(Service::S3), Fate::Passes);
+    }
+}
