@@ -145,7 +145,7 @@ variable "retry_queue_count" {
 }
 
 variable "retry_in_flight_limit" {
-  description = "Hidden messages per retry queue from which waits of over 15 minutes are parked in DynamoDB instead, 0 to 120000 (SQS's quota). 0 parks every long wait. The default is half the quota: the count is sampled and lags."
+  description = "Hidden messages per retry queue from which waits of over 15 minutes are parked in DynamoDB instead, 0 to 120000 (SQS's quota). 0 parks every long wait. From 90000 on, waits of over 3 minutes are parked too. The default is half the quota: the count is sampled and lags."
   type        = number
   default     = 60000
   nullable    = false

@@ -8,7 +8,9 @@ use crate::endpoint::guard::{Allowed, AllowedNetworks, AllowedPorts};
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     /// The variable is not set.
-    #[error("the environment variable {0} is not set; Terraform or Lambda sets it on every function")]
+    #[error(
+        "the environment variable {0} is not set; Terraform or Lambda sets it on every function"
+    )]
     Missing(&'static str),
     /// The variable's value is not of its form.
     #[error("the environment variable {name} is wrong: {reason}")]

@@ -52,8 +52,7 @@ pub const NAMESPACE: &str = "Gridpost";
 pub fn start_logging() {
     let info = Targets::new().with_default(LevelFilter::INFO);
     let filter = config::parsed_or("GRIDPOST_LOG", info.clone()).unwrap_or(info);
-    let lines =
-        layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
+    let lines = layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
 }
 

@@ -19,4 +19,5 @@ pub mod payloads;
 pub mod queue;
 pub mod scenario;
 pub mod table;
+pub mod wall;
 pub mod world;

@@ -4,11 +4,13 @@
 //! The way of a record: [`handler`] decodes the batch, [`prepare`] finds out whether its delivery
 //! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
 //! [`health`] keeps what is known of endpoints, [`rate`] keeps to what they allow, [`late`] hears
-//! responses that come after 30 s, [`payload`] fetches what was too large for a message.
+//! responses that come after 30 s, [`payload`] fetches what was too large for a message, [`in_flight`]
+//! watches how full the queues are.
 
 pub mod attempt;
 pub mod handler;
 pub mod health;
+pub mod in_flight;
 pub mod late;
 pub mod payload;
 pub mod prepare;
@@ -28,6 +30,7 @@ use gridpost::{
 };
 
 use health::HealthBook;
+use in_flight::InFlight;
 
 /// What dispatch needs of the world, made once for the life of the function.
 pub struct Context {
@@ -41,6 +44,8 @@ pub struct Context {
     pub receiver: Arc<dyn QueueReceiver>,
     /// The state of failing deliveries.
     pub states: Arc<dyn DeliveryStates>,
+    /// How many messages wait in the retry queues.
+    pub in_flight: InFlight,
     /// Long waits above the in-flight limit.
     pub parking: Arc<dyn ParkingLot>,
     /// Events that are too large for a message.

@@ -24,6 +24,7 @@ use gridpost_dispatch::{
     Context, Settings,
     handler::handle,
     health::HealthBook,
+    in_flight::InFlight,
     record::{Batch, Record},
 };
 use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
@@ -62,6 +63,7 @@ async fn context(urls: QueueUrls, meter: Arc<EmbeddedMeter>) -> Result<Context, 
         clock: Arc::clone(&clock),
         dice: Arc::new(SystemDice),
         sender: Arc::clone(&queues) as _,
+        in_flight: InFlight::new(Arc::clone(&queues) as _),
         receiver: queues,
         states: Arc::clone(&states) as _,
         parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),

@@ -241,13 +241,10 @@ async fn hold_back(
         send(context, queue, work, next.encode(), parking::delay_s(left)).await?;
         return Ok(Fate::Delete);
     }
-    let in_flight = match left.as_secs() {
-        // Only long waits are ever parked: for the others nobody asks.
-        0..=900 => 0,
-        _ => context.receiver.in_flight(work.record.queue).await.unwrap_or_else(|error| {
-            tracing::warn!(error = %chain(&error), "the in-flight count is unknown");
-            0
-        }),
+    let in_flight = if parking::is_parkable(left) {
+        context.in_flight.of(work.record.queue, now).await
+    } else {
+        0
     };
     let since_received = now.since(work.record.received_at);
     let limit = context.settings.retry_in_flight_limit;

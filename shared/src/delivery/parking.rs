@@ -24,6 +24,10 @@ pub const LAST_SECOND: Duration = Duration::from_secs(1);
 /// Waits from this on are rounded up to whole seconds, which adds a tenth at most.
 const ROUNDED_UP_FROM: Duration = Duration::from_secs(10);
 
+/// Three quarters of the 120,000 messages that a standard queue may have in flight. Source: SQS
+/// quotas.
+pub const NEAR_THE_WALL: u64 = 90_000;
+
 /// The longest message that is parked as it is, in bytes: an item of DynamoDB has at most 400 KB.
 /// The events of a longer one go to the payload bucket.
 pub const BODY_BYTES_MAX: usize = 300 * 1_024;
@@ -69,8 +73,8 @@ pub enum Hold {
 ///
 /// Hidden messages count against the 120,000 that a standard queue may have in flight; at that wall
 /// the queue answers nothing at all. So above `limit` in flight, waits longer than 15 minutes are
-/// parked. A limit of 0 parks every long wait. What was received [`RECEIVES_MAX`] times is always
-/// parked.
+/// parked, and from [`NEAR_THE_WALL`] on whatever is [worth asking for](is_parkable). A limit of 0
+/// parks every long wait. What was received [`RECEIVES_MAX`] times is always parked.
 pub fn hold(
     wait: Duration,
     since_received: Duration,
@@ -79,10 +83,17 @@ pub fn hold(
     limit: u64,
 ) -> Hold {
     let long = wait > Duration::from_secs(u64::from(DELAY_S_MAX));
-    if receives >= RECEIVES_MAX || (long && in_flight >= limit) {
+    let near = is_parkable(wait) && in_flight >= NEAR_THE_WALL;
+    if receives >= RECEIVES_MAX || (long && in_flight >= limit) || near {
         return Hold::Park;
     }
     Hold::Hide { seconds: hidden_s(wait, since_received) }
+}
+
+/// Whether a wait is ever parked for being long: for the others nobody needs to know how many
+/// messages are in flight.
+pub fn is_parkable(wait: Duration) -> bool {
+    wait > PARKED_MIN
 }
 
 /// When a parked delivery comes back that is due then.
@@ -123,7 +134,10 @@ mod tests {
     fn hold_table() {
         let hide = |seconds| Hold::Hide { seconds };
         let table = [
-            ("short waits are hidden, even at the wall", 900, 0, 1, 200_000, 60_000, hide(900)),
+            ("short waits are hidden above the limit", 900, 0, 1, 89_999, 60_000, hide(900)),
+            ("near the wall they are parked", 181, 0, 1, 90_000, 60_000, Hold::Park),
+            ("near it by a higher limit, too", 181, 0, 1, 90_000, 120_000, Hold::Park),
+            ("what is too short for it is hidden", 180, 0, 1, 120_000, 60_000, hide(180)),
             ("long waits are hidden below the limit", 901, 0, 1, 59_999, 60_000, hide(901)),
             ("long waits are parked at the limit", 901, 0, 1, 60_000, 60_000, Hold::Park),
             ("a limit of 0 parks every long wait", 901, 0, 1, 0, 0, Hold::Park),

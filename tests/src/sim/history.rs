@@ -64,6 +64,8 @@ pub struct History {
     pub invocations: u64,
     /// How often the most received message was received.
     pub receives_max: u32,
+    /// Most messages of one queue that were in flight at once.
+    pub in_flight_max: usize,
     /// Parked deliveries, in all.
     pub parked: u64,
     /// Every line of the trace, kept only when asked for.

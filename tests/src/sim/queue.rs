@@ -95,6 +95,8 @@ struct Named {
 struct Contents {
     messages: BTreeMap<u64, Message>,
     by_visibility: BTreeSet<(Timestamp, u64)>,
+    /// Those that were received, by when they become visible again; the first ones may have.
+    received: BTreeSet<(Timestamp, u64)>,
     forgot_at: Timestamp,
     /// Second hand-overs that are still to come: when, the message, its body and receive count.
     ghosts: BTreeMap<(Timestamp, u64), (u64, String, u32)>,
@@ -208,6 +210,7 @@ impl Queues {
                 }
                 let mut history = self.history.lock().expect("no panic while held");
                 history.receives_max = history.receives_max.max(received.count);
+                history.in_flight_max = history.in_flight_max.max(contents.in_flight(now));
                 drop(history);
                 taken.push(received);
             }
@@ -341,9 +344,11 @@ impl Contents {
         visible.into_iter().chain(ghost).min()
     }
 
-    fn in_flight(&self, now: Timestamp) -> usize {
-        let hidden = self.by_visibility.range((now, u64::MAX)..);
-        hidden.filter(|(_, id)| self.messages[id].receives > 0).count()
+    fn in_flight(&mut self, now: Timestamp) -> usize {
+        while self.received.first().is_some_and(|(visible_at, _)| *visible_at <= now) {
+            self.received.pop_first();
+        }
+        self.received.len()
     }
 
     /// Forgets what is too old; it is enough to look now and then.
@@ -363,14 +368,18 @@ impl Contents {
     fn remove(&mut self, id: u64) -> Option<Message> {
         let message = self.messages.remove(&id)?;
         self.by_visibility.remove(&(message.visible_at, id));
+        self.received.remove(&(message.visible_at, id));
         Some(message)
     }
 
+    /// Hides a message that was received.
     fn move_to(&mut self, id: u64, visible_at: Timestamp) {
         if let Some(message) = self.messages.get_mut(&id) {
             self.by_visibility.remove(&(message.visible_at, id));
+            self.received.remove(&(message.visible_at, id));
             message.visible_at = visible_at;
             self.by_visibility.insert((visible_at, id));
+            self.received.insert((visible_at, id));
         }
     }
 

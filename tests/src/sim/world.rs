@@ -22,7 +22,7 @@ use gridpost::{
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_dispatch::{Settings, health::HealthBook};
+use gridpost_dispatch::{Settings, health::HealthBook, in_flight::InFlight};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -373,6 +373,7 @@ impl World {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
             sender: Arc::clone(&queues) as _,
+            in_flight: InFlight::new(Arc::clone(&queues) as _),
             receiver: queues,
             states: Arc::clone(&tables) as _,
             parking: Arc::clone(&tables) as _,

@@ -36,7 +36,9 @@ use gridpost::{
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{Context, Settings, handler::handle, health::HealthBook, record::Record};
+use crate::{
+    Context, Settings, handler::handle, health::HealthBook, in_flight::InFlight, record::Record,
+};
 
 /// 15 s into minute 100.
 const NOW: Timestamp = Timestamp::from_millis(100 * 60_000 + 15_000);
@@ -154,6 +156,7 @@ fn context(world: &Arc<World>) -> Context {
         dice: Arc::clone(world) as _,
         sender: Arc::clone(world) as _,
         receiver: Arc::clone(world) as _,
+        in_flight: InFlight::new(Arc::clone(world) as _),
         states: Arc::clone(world) as _,
         parking: Arc::clone(world) as _,
         payloads: Arc::clone(world) as _,
