@@ -48,7 +48,7 @@ pub mod metric {
 pub const NAMESPACE: &str = "Gridpost";
 
 /// Starts logging: JSON lines, filtered by `GRIDPOST_LOG` (default `info`), which is a level, or levels
-/// by module: `warn,gridpost_dispatch=debug`.
+/// by module: `warn,gridpost::delivery=debug`.
 pub fn start_logging() {
     let info = Targets::new().with_default(LevelFilter::INFO);
     let filter = config::parsed_or("GRIDPOST_LOG", info.clone()).unwrap_or(info);

@@ -1,5 +1,7 @@
 //! SQS standard queues: they hide, delay, repeat, reorder, forget, and stop at a wall.
 
+mod receipt;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -22,6 +24,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use self::receipt::{read_receipt, received};
 use super::{
     clock::VirtualClock,
     dice::SeededDice,
@@ -398,23 +401,6 @@ impl Contents {
         message.receipt = dice.number(0..u64::MAX);
         received(queue, id, message.receipt, message.body.clone(), message.receives, now)
     }
-}
-
-fn received(
-    queue: Queue,
-    id: u64,
-    receipt: u64,
-    body: String,
-    count: u32,
-    at: Timestamp,
-) -> Received {
-    let message_id = format!("{queue:?}-{id:016x}");
-    Received { message_id, receipt: format!("{id}/{receipt}"), body, count, at }
-}
-
-fn read_receipt(receipt: &str) -> Option<(u64, u64)> {
-    let (id, number) = receipt.split_once('/')?;
-    Some((id.parse().ok()?, number.parse().ok()?))
 }
 
 /// The delivery that a message carries, ended or not.
