@@ -57,19 +57,19 @@ fn belongs(command_line: &[u8], folder: &Path, launcher: &Path) -> Option<bool> 
 pub async fn stop(folder: &Path, launcher: &Path) -> anyhow::Result<()> {
     let emulators = || of_stack(folder, launcher).into_iter().filter(|process| process.is_emulator);
     emulators().for_each(|process| signal(process.pid, Signal::TERM));
-    gone(STOP_MAX, || emulators().next().is_none()).await;
+    wait_until(STOP_MAX, || emulators().next().is_none()).await;
     of_stack(folder, launcher).iter().for_each(|process| signal(process.pid, Signal::KILL));
-    if !gone(KILL_MAX, || of_stack(folder, launcher).is_empty()).await {
+    if !wait_until(KILL_MAX, || of_stack(folder, launcher).is_empty()).await {
         let left = of_stack(folder, launcher);
         bail!("these processes cannot be ended: {left:?}");
     }
     Ok(())
 }
 
-/// Waits until `is_gone`, at most `limit`.
-async fn gone(limit: Duration, is_gone: impl Fn() -> bool) -> bool {
+/// Waits until `is_so`, at most `limit`.
+async fn wait_until(limit: Duration, is_so: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + limit;
-    while !is_gone() {
+    while !is_so() {
         if Instant::now() >= deadline {
             return false;
         }
@@ -112,8 +112,10 @@ mod tests {
         let program = folder.path().join("sleep");
         fs::copy("/bin/sleep", &program).expect("copied");
         let mut child = std::process::Command::new(&program).arg("60").spawn().expect("started");
-        let found = of_stack(folder.path(), &launcher);
-        assert_eq!(found, [Process { pid: child.id(), is_emulator: false }]);
+        // Its command line is there a moment after it was started.
+        let want = [Process { pid: child.id(), is_emulator: false }];
+        let found = wait_until(STOP_MAX, || of_stack(folder.path(), &launcher) == want).await;
+        assert!(found, "{:?}", of_stack(folder.path(), &launcher));
         stop(folder.path(), &launcher).await.expect("stopped");
         assert!(!child.wait().expect("ended").success());
         assert_eq!(of_stack(folder.path(), &launcher), []);
