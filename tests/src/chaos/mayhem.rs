@@ -50,8 +50,12 @@ enum Deed {
     Restart,
 }
 
-/// What a roll of the dice does. Mostly dispatch is killed: it has most to lose.
-fn deed(dice: &mut fastrand::Rng) -> Deed {
+/// What is done next: first each service is out once, then the dice decide. Mostly dispatch is killed:
+/// it has most to lose.
+fn deed(done: usize, dice: &mut fastrand::Rng) -> Deed {
+    if let Some(service) = Service::ALL.get(done) {
+        return Deed::Outage(*service, Duration::from_secs(3));
+    }
     match dice.u32(0..100) {
         0..45 => Deed::Kill("dispatch"),
         45..60 => Deed::Kill("ingest"),
@@ -92,6 +96,7 @@ impl<'a> Mayhem<'a> {
     pub async fn rage(&self) -> anyhow::Result<Damage> {
         let began = Instant::now();
         let mut damage = Damage::default();
+        let mut done = 0;
         loop {
             let pause = self.roll(|dice| PAUSE_MAX.mul_f64(dice.f64()));
             sleep(pause).await;
@@ -100,7 +105,12 @@ impl<'a> Mayhem<'a> {
             if !restarts_first && over.is_some_and(|over| Instant::now() >= over) {
                 return Ok(damage);
             }
-            let deed = if restarts_first { Deed::Restart } else { self.roll(deed) };
+            let deed = if restarts_first {
+                Deed::Restart
+            } else {
+                done += 1;
+                self.roll(|dice| deed(done - 1, dice))
+            };
             match deed {
                 Deed::Kill(function) => {
                     let name = deployment::name(function);
@@ -142,7 +152,7 @@ mod tests {
     #[test]
     fn the_dice_do_everything_in_time() {
         let mut dice = fastrand::Rng::with_seed(1);
-        let deeds: Vec<_> = (0..300).map(|_| deed(&mut dice)).collect();
+        let deeds: Vec<_> = (0..300).map(|done| deed(done, &mut dice)).collect();
         for function in ["dispatch", "ingest", "dead-letter"] {
             assert!(deeds.contains(&Deed::Kill(function)), "{function} is never killed");
         }
