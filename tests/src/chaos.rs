@@ -47,8 +47,9 @@ const PUBLISHERS: usize = 4;
 /// How long a publisher tries again; longer than any outage.
 const PUBLISH_MAX: Duration = Duration::from_secs(180);
 
-/// How long after the mayhem everything must have ended.
-const SETTLE_MAX: Duration = Duration::from_secs(300);
+/// How long after the mayhem everything must have ended: a dead letter that S3 has refused three times
+/// waits five minutes.
+const SETTLE_MAX: Duration = Duration::from_secs(420);
 
 /// How often it is looked whether everything has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

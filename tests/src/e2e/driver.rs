@@ -22,7 +22,7 @@ use super::ground::{self, Ground};
 use super::world::World;
 
 /// No case waits longer; one that does is stuck.
-const CASE_MAX: Duration = Duration::from_secs(6 * 60);
+const CASE_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// One case. Its name says what it shows.
 #[derive(Clone, Copy)]
