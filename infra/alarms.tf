@@ -1,8 +1,8 @@
-# Five things that somebody must look at. Each description says what to do.
+# What somebody must look at. Each description says what to do; docs/operating.md says more.
 
 resource "aws_cloudwatch_metric_alarm" "poison" {
   alarm_name          = "${var.name_prefix}-poison-not-empty"
-  alarm_description   = "Gridpost could not settle a record in ${local.receives_max} receives: a bug, or a permission taken away. Look for its message id in the logs of dispatch, dead-letter and ingest, repair the cause, then move the records back with SQS's redrive. They are kept for 14 days from their first enqueue."
+  alarm_description   = "Gridpost could not read a record, or not settle it in ${local.receives_max} receives: a bug, or a permission taken away. gridpost poison list says what they are and where they were; the logs of that function name their message ids and the cause. When it is repaired, gridpost poison resend sends them back. They are kept for 14 days from their first enqueue."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
   dimensions          = { QueueName = local.poison_queue_name }
@@ -15,12 +15,14 @@ resource "aws_cloudwatch_metric_alarm" "poison" {
   alarm_actions       = var.alarm_topic_arns
 }
 
-# SQS holds about 120,000 in flight per queue; at that wall long polling returns nothing more, without an error.
+# SQS holds about 120,000 in flight per queue; at that wall long polling returns nothing more, without an error. From
+# retry_in_flight_limit on dispatch parks long waits, and from 90,000 on, whatever that limit is, all of over three minutes: what
+# still grows past 100,000, parking does not hold.
 resource "aws_cloudwatch_metric_alarm" "retry_in_flight" {
   count = var.retry_queue_count
 
   alarm_name          = "${local.retry_queue_names[count.index]}-in-flight"
-  alarm_description   = "At 120,000 hidden messages this queue stops giving out any. Lower retry_in_flight_limit, so that long waits are parked instead (0 parks all of them), or ask AWS for a higher quota. More retry queues help only subscriptions that move to them."
+  alarm_description   = "At 120,000 hidden messages this queue stops giving out any, and parking long waits does not keep it below: too many deliveries are in waits of less than three minutes, or dispatch can't write the state table (its logs). Ask AWS for a higher quota; lower retry_in_flight_limit, so that long waits leave room (0 parks all of them). More retry queues help only subscriptions that move to them."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesNotVisible"
   dimensions          = { QueueName = local.retry_queue_names[count.index] }
@@ -82,4 +84,88 @@ resource "aws_cloudwatch_metric_alarm" "wake" {
   threshold           = 0
   treat_missing_data  = "breaching"
   alarm_actions       = var.alarm_topic_arns
+}
+
+# The functions' metrics have a form without dimensions, because alarms can't search. It has the namespace for itself: two deployments
+# in one region and account share these alarms.
+resource "aws_cloudwatch_metric_alarm" "dead_letters" {
+  alarm_name          = "${var.name_prefix}-dead-letters"
+  alarm_description   = "Events ended undelivered and were written as dead letters. DeadLetteredCount by DeadLetterReason says why and whose; the records in the bucket say what the endpoints answered. gridpost subscription health says what is wrong with an endpoint. Repair it, then send the dead letters again. Where dead letters are everyday, raise alarm_dead_letters."
+  namespace           = local.metric_namespace
+  metric_name         = "DeadLetteredCount"
+  statistic           = "Sum"
+  period              = 300
+  evaluation_periods  = 1
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = var.alarm_dead_letters
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_topic_arns
+}
+
+resource "aws_cloudwatch_metric_alarm" "dropped" {
+  alarm_name          = "${var.name_prefix}-events-dropped"
+  alarm_description   = "Events ended undelivered and are gone. DroppedEventCount by DropReason says why and whose, the log lines 'events dropped' name the deliveries and event ids. DeadLetterDestinationUnavailable and DeadLetterDestinationNotFound: repair the bucket or its policy at once. PayloadMissing: somebody removes objects from the payload bucket. Other reasons: the event subscription has no dead-letter destination; give it one."
+  namespace           = local.metric_namespace
+  metric_name         = "DroppedEventCount"
+  statistic           = "Sum"
+  period              = 300
+  evaluation_periods  = 1
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_topic_arns
+}
+
+resource "aws_cloudwatch_metric_alarm" "dispatch_age" {
+  alarm_name          = "${local.dispatch_queue_name}-age"
+  alarm_description   = "First attempts come late. Look whether dispatch fails (its Errors, Throttles and logs), whether the account's Lambda concurrency or first_attempt_concurrency is used up, or endpoints are slow: a request may take 30 s and keeps its invocation so long. Nothing is lost, but time-to-live counts from the publish. Raise first_attempt_concurrency, or the account's quota."
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateAgeOfOldestMessage"
+  dimensions          = { QueueName = local.dispatch_queue_name }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 3
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = var.alarm_queue_age_seconds
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_topic_arns
+}
+
+resource "aws_cloudwatch_metric_alarm" "failed_attempts" {
+  alarm_name          = "${var.name_prefix}-failed-attempts"
+  alarm_description   = "Of what is attempted, much fails, for a quarter of an hour. DeliveryAttemptFailCount by Error says what endpoints answer and whose they are; gridpost tail --failed shows it live, gridpost subscription health what it does to an event subscription. SocketError and ResolutionError of all at once: this deployment's own network or DNS. Failing deliveries are tried again by their retry policy; act before their time-to-live ends."
+  evaluation_periods  = 3
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = var.alarm_failed_attempts_percent
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_topic_arns
+
+  metric_query {
+    id          = "percent"
+    expression  = "IF(failed + FILL(delivered, 0) >= 20, 100 * failed / (failed + FILL(delivered, 0)), 0)"
+    label       = "Failed attempts, percent"
+    return_data = true
+  }
+
+  metric_query {
+    id = "failed"
+
+    metric {
+      namespace   = local.metric_namespace
+      metric_name = "DeliveryAttemptFailCount"
+      stat        = "Sum"
+      period      = 300
+    }
+  }
+
+  metric_query {
+    id = "delivered"
+
+    metric {
+      namespace   = local.metric_namespace
+      metric_name = "DeliverySuccessCount"
+      stat        = "Sum"
+      period      = 300
+    }
+  }
 }

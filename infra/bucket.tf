@@ -2,7 +2,7 @@
 
 resource "aws_s3_bucket" "dead_letters" {
   # checkov:skip=CKV_AWS_18:access logs would need a second bucket; CloudTrail data events do it without
-  # checkov:skip=CKV_AWS_21:each object has a name of its own and is written once; nothing here may delete one
+  # checkov:skip=CKV_AWS_21:each object has a name of its own and is written once; only a purge deletes one
   # checkov:skip=CKV_AWS_144:a copy in another region is the owner's decision
   # checkov:skip=CKV_AWS_145:S3's own key; see the state table
   # checkov:skip=CKV2_AWS_61:a dead letter is kept until its owner removes it

@@ -29,6 +29,8 @@ module "dispatch" {
     GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = tostring(var.retry_in_flight_limit)
     GRIDPOST_PROBATION_SECONDS         = jsonencode(var.probation_seconds)
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
+    GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = tostring(var.log_successful_attempts)
+    GRIDPOST_LATENCY_METRICS           = tostring(var.latency_metrics)
   })
 
   statements = concat([

@@ -22,6 +22,7 @@ module "ingest" {
     GRIDPOST_POISON_QUEUE_URL        = local.poison_queue_url
     GRIDPOST_PAYLOAD_BUCKET          = local.payload_bucket_name
     GRIDPOST_INLINE_FAN_OUT          = tostring(var.inline_fan_out)
+    GRIDPOST_LATENCY_METRICS         = tostring(var.latency_metrics)
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
     GRIDPOST_CONFIG_CACHE_MS         = tostring(var.config_cache_ms)
     GRIDPOST_PUBLISH_AUTHORIZATION   = var.publish_authorization

@@ -1,11 +1,12 @@
-# manage: the resource API. The only writer of configuration; never on the way of an event.
+# manage: the resource API. The only writer of configuration; never on the way of an event. For operators it looks into the poison
+# queue, through parked deliveries and dead letters, and sends what waits there back to where it belongs.
 
 module "manage" {
   source = "./modules/function"
 
   name               = "${var.name_prefix}-manage"
   region             = var.region
-  description        = "Gridpost: topics, keys and event subscriptions"
+  description        = "Gridpost: topics, keys, event subscriptions, and what waits"
   zip_file           = "${local.functions_dir}/manage/bootstrap.zip"
   architecture       = var.architecture
   memory_mb          = local.memory_mb["manage"]
@@ -15,6 +16,11 @@ module "manage" {
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE              = local.config_table_name
     GRIDPOST_STATE_TABLE               = local.state_table_name
+    GRIDPOST_RETRY_QUEUE_URLS          = join(",", local.retry_queue_urls)
+    GRIDPOST_DEAD_LETTER_QUEUE_URL     = local.dead_letter_queue_url
+    GRIDPOST_FAN_OUT_QUEUE_URL         = local.fan_out_queue_url
+    GRIDPOST_REDRIVE_QUEUE_URL         = local.redrive_queue_url
+    GRIDPOST_POISON_QUEUE_URL          = local.poison_queue_url
     GRIDPOST_CONFIG_CACHE_MS           = tostring(var.config_cache_ms)
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
     GRIDPOST_ENDPOINT_ALLOWED_PORTS    = join(",", var.endpoint_allowed_ports)
@@ -34,14 +40,47 @@ module "manage" {
       resources = [local.config_table_arn]
     },
     {
-      sid       = "ReadAndClearState"
-      actions   = ["dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
+      # Parked deliveries lie under the minutes they are due in: to find some of them is to look through all.
+      sid       = "FindAndEndWhatWaits"
+      actions   = ["dynamodb:Scan", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
     {
       sid       = "FindWaitingDeliveries"
       actions   = ["dynamodb:Query"]
       resources = ["${local.state_table_arn}/index/${local.waiting_index_name}"]
+    },
+    {
+      sid = "HandlePoison"
+      actions = [
+        "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility",
+      ]
+      resources = [local.poison_queue_arn]
+    },
+    {
+      sid       = "ShowWhatIsHidden"
+      actions   = ["sqs:ChangeMessageVisibility"]
+      resources = local.retry_queue_arns
+    },
+    {
+      sid       = "SendBack"
+      actions   = ["sqs:SendMessage"]
+      resources = concat(local.retry_queue_arns, [local.dead_letter_queue_arn, local.fan_out_queue_arn, local.redrive_queue_arn])
+    },
+    {
+      sid       = "FindRedrives"
+      actions   = ["dynamodb:Query"]
+      resources = [local.state_table_arn]
+    },
+    {
+      sid       = "ReadAndPurgeDeadLetters"
+      actions   = ["s3:GetObject", "s3:DeleteObject"]
+      resources = [for arn in local.dead_letter_bucket_arns : "${arn}/*"]
+    },
+    {
+      sid       = "FindDeadLetters"
+      actions   = ["s3:ListBucket"]
+      resources = local.dead_letter_bucket_arns
     },
   ]
 }

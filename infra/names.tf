@@ -15,6 +15,7 @@ locals {
   retry_queue_names      = [for shard in range(var.retry_queue_count) : "${var.name_prefix}-retry-${shard}"]
   dead_letter_queue_name = "${var.name_prefix}-dead-letter"
   fan_out_queue_name     = "${var.name_prefix}-fan-out"
+  redrive_queue_name     = "${var.name_prefix}-redrive"
   poison_queue_name      = "${var.name_prefix}-poison"
 
   queue_arn_prefix      = "arn:${local.partition}:sqs:${var.region}:${local.account_id}"
@@ -22,6 +23,7 @@ locals {
   retry_queue_arns      = [for name in local.retry_queue_names : "${local.queue_arn_prefix}:${name}"]
   dead_letter_queue_arn = "${local.queue_arn_prefix}:${local.dead_letter_queue_name}"
   fan_out_queue_arn     = "${local.queue_arn_prefix}:${local.fan_out_queue_name}"
+  redrive_queue_arn     = "${local.queue_arn_prefix}:${local.redrive_queue_name}"
   poison_queue_arn      = "${local.queue_arn_prefix}:${local.poison_queue_name}"
 
   queue_url_prefix      = "${local.emulated ? var.aws_endpoint_url : "https://sqs.${var.region}.${data.aws_partition.current.dns_suffix}"}/${local.account_id}"
@@ -29,6 +31,7 @@ locals {
   retry_queue_urls      = [for name in local.retry_queue_names : "${local.queue_url_prefix}/${name}"]
   dead_letter_queue_url = "${local.queue_url_prefix}/${local.dead_letter_queue_name}"
   fan_out_queue_url     = "${local.queue_url_prefix}/${local.fan_out_queue_name}"
+  redrive_queue_url     = "${local.queue_url_prefix}/${local.redrive_queue_name}"
   poison_queue_url      = "${local.queue_url_prefix}/${local.poison_queue_name}"
 
   config_table_name = "${var.name_prefix}-config"
@@ -43,6 +46,7 @@ locals {
   # Bucket names are global: account and region make this one ours. 63 characters at most, so name_prefix has at most 20.
   dead_letter_bucket_name = "${var.name_prefix}-dead-letters-${local.account_id}-${var.region}"
   dead_letter_bucket_arn  = "arn:${local.partition}:s3:::${local.dead_letter_bucket_name}"
+  dead_letter_bucket_arns = concat([local.dead_letter_bucket_arn], var.dead_letter_bucket_arns)
   payload_bucket_name     = "${var.name_prefix}-payloads-${local.account_id}-${var.region}"
   payload_bucket_arn      = "arn:${local.partition}:s3:::${local.payload_bucket_name}"
 

@@ -14,8 +14,13 @@ output "dead_letter_bucket" {
 }
 
 output "dead_letter_role_arn" {
-  description = "Role that writes dead letters: to be named in the bucket or key policy of another account's bucket."
+  description = "Role that writes dead letters and sends them again: to be named in the bucket or key policy of another account's bucket."
   value       = module.dead_letter.role_arn
+}
+
+output "manage_role_arn" {
+  description = "Role that lists and purges dead letters: the same."
+  value       = module.manage.role_arn
 }
 
 output "region" {
@@ -46,6 +51,7 @@ output "queue_urls" {
     retry       = aws_sqs_queue.retry[*].url
     dead_letter = aws_sqs_queue.dead_letter.url
     fan_out     = aws_sqs_queue.fan_out.url
+    redrive     = aws_sqs_queue.redrive.url
     poison      = aws_sqs_queue.poison.url
   }
 }
@@ -56,7 +62,7 @@ output "config_table" {
 }
 
 output "state_table" {
-  description = "DynamoDB table of endpoint health, failing and parked deliveries."
+  description = "DynamoDB table of endpoint health, failing and parked deliveries, redrive jobs."
   value       = aws_dynamodb_table.state.name
 }
 

@@ -1,5 +1,6 @@
 # dispatch: first attempts only, hides nothing. retry-N: every later attempt, held by visibility timeouts. dead-letter: ended
-# deliveries on their way to S3. fan-out: pieces of publishes that make too many deliveries for one request. poison: records that our code could not settle in 1,000 receives.
+# deliveries on their way to S3. fan-out: pieces of publishes that make too many deliveries for one request. redrive: a message for each
+# job that sends dead letters again. poison: records that our code could not settle in 1,000 receives.
 #
 # Policies and redrive policies are arguments of the queues, not resources of their own: the provider waits 25 s for each
 # change of a queue's attributes, and this way the longest chain is two (poison, then the rest).
@@ -21,6 +22,9 @@ locals {
   # The same for a piece of a large fan-out: a crash shall not keep its deliveries waiting.
   fan_out_visibility_seconds = local.timeout_seconds["ingest"] + 30
 
+  # And for a redrive job: it goes on where it was noted.
+  redrive_visibility_seconds = local.timeout_seconds["dead-letter"] + 30
+
   redrive_to_poison = jsonencode({
     deadLetterTargetArn = aws_sqs_queue.poison.arn
     maxReceiveCount     = local.receives_max
@@ -30,7 +34,10 @@ locals {
   # to come back as it was sent.
   tls_only_queue_policies = {
     for name in concat(
-      [local.dispatch_queue_name, local.dead_letter_queue_name, local.fan_out_queue_name, local.poison_queue_name],
+      [
+        local.dispatch_queue_name, local.dead_letter_queue_name, local.fan_out_queue_name, local.redrive_queue_name,
+        local.poison_queue_name,
+      ],
       local.retry_queue_names,
       ) : name => jsonencode({
         Version = "2012-10-17"
@@ -46,7 +53,7 @@ locals {
   }
 }
 
-# No redrive_allow_policy: it names ten source queues at most, and there may be 35. The default lets queues of this account and
+# No redrive_allow_policy: it names ten source queues at most, and there may be 36. The default lets queues of this account and
 # region redrive here.
 resource "aws_sqs_queue" "poison" {
   name                      = local.poison_queue_name
@@ -130,6 +137,23 @@ resource "aws_sqs_queue" "fan_out" {
     postcondition {
       condition     = coalesce(self.url, local.fan_out_queue_url) == local.fan_out_queue_url
       error_message = "SQS gave the queue the URL ${jsonencode(self.url)}; the functions were told ${local.fan_out_queue_url}."
+    }
+  }
+}
+
+resource "aws_sqs_queue" "redrive" {
+  name                       = local.redrive_queue_name
+  visibility_timeout_seconds = local.redrive_visibility_seconds
+  message_retention_seconds  = local.queue_retention_seconds
+  max_message_size           = var.queue_message_bytes_max
+  sqs_managed_sse_enabled    = true
+  policy                     = local.tls_only_queue_policies[local.redrive_queue_name]
+  redrive_policy             = local.redrive_to_poison
+
+  lifecycle {
+    postcondition {
+      condition     = coalesce(self.url, local.redrive_queue_url) == local.redrive_queue_url
+      error_message = "SQS gave the queue the URL ${jsonencode(self.url)}; the functions were told ${local.redrive_queue_url}."
     }
   }
 }

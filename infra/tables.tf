@@ -1,5 +1,5 @@
 # config: topics and event subscriptions, written by manage alone. state: endpoint health, the state of failing deliveries,
-# parked deliveries.
+# parked deliveries, jobs that send dead letters again.
 
 resource "aws_dynamodb_table" "config" {
   name                        = local.config_table_name

@@ -266,8 +266,19 @@ variable "dead_letter_give_up_seconds" {
   }
 }
 
+variable "dead_letter_topic" {
+  description = "Name of the topic to which an event is published for each dead-letter object that is written, 3 to 50 of A-Z, a-z, 0-9 and '-'; null for none. It is a topic like any other: create it, and give it event subscriptions. Dead letters of its own raise no further events."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.dead_letter_topic == null || can(regex("^[A-Za-z0-9-]{3,50}$", var.dead_letter_topic))
+    error_message = "dead_letter_topic must be 3 to 50 of A-Z, a-z, 0-9 and '-', or null, got ${jsonencode(var.dead_letter_topic)}."
+  }
+}
+
 variable "dead_letter_bucket_arns" {
-  description = "ARNs of further buckets that subscriptions may name as dead-letter destination; the deployment's own needs no mention. A bucket of another account must allow s3:PutObject to the role of output dead_letter_role_arn, and so must a customer key with kms:GenerateDataKey."
+  description = "ARNs of further buckets that subscriptions may name as dead-letter destination; the deployment's own needs no mention. A bucket of another account must allow s3:PutObject to the role of output dead_letter_role_arn, and so must a customer key with kms:GenerateDataKey. Dead letters there can be listed, redriven and purged if it also allows s3:ListBucket and s3:GetObject to that role and to the one of output manage_role_arn, and to the latter s3:DeleteObject (a customer key: kms:Decrypt)."
   type        = list(string)
   default     = []
   nullable    = false
@@ -431,8 +442,58 @@ variable "protect_data" {
   nullable    = false
 }
 
+variable "latency_metrics" {
+  description = "Whether PublishSuccessLatencyInMs, DestinationProcessingDurationInMs and DeliveryLatencyInMs are written: a log line of about 350 bytes each for a publish, and for each event subscription that an invocation of dispatch serves. That is 0.20 to 0.50 dollars per million delivered events where each is published alone, less where they come together, and a custom metric of CloudWatch each for every topic or event subscription."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "alarm_failed_attempts_percent" {
+  description = "Failed attempts of all attempts, in percent, 1 to 100, from which the alarm on failed attempts goes off, where there are at least 20 in five minutes."
+  type        = number
+  default     = 50
+  nullable    = false
+
+  validation {
+    condition     = var.alarm_failed_attempts_percent >= 1 && var.alarm_failed_attempts_percent <= 100
+    error_message = "alarm_failed_attempts_percent must be from 1 to 100, got ${var.alarm_failed_attempts_percent}."
+  }
+}
+
+variable "alarm_dead_letters" {
+  description = "Events written as dead letters within five minutes, at least 0, above which the alarm on dead letters goes off."
+  type        = number
+  default     = 0
+  nullable    = false
+
+  validation {
+    condition     = var.alarm_dead_letters >= 0
+    error_message = "alarm_dead_letters must not be negative, got ${var.alarm_dead_letters}."
+  }
+}
+
+variable "alarm_queue_age_seconds" {
+  description = "Age of the oldest delivery that nobody has attempted, in seconds, 1 to 86400, above which the alarm on the dispatch queue goes off."
+  type        = number
+  default     = 120
+  nullable    = false
+
+  validation {
+    condition     = var.alarm_queue_age_seconds >= 1 && var.alarm_queue_age_seconds <= 86400
+    error_message = "alarm_queue_age_seconds must be from 1 to 86400, got ${var.alarm_queue_age_seconds}."
+  }
+}
+
+variable "log_successful_attempts" {
+  description = "Whether dispatch logs a line for each first attempt that succeeds, about 500 bytes: some 0.25 dollars per million deliveries in CloudWatch Logs. Failed attempts, and successes after one, are logged in any case. Without it gridpost tail and gridpost explain do not see what went well at once."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "log_level" {
-  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost::delivery=debug (a filter of Rust's tracing). debug logs each step of each delivery."
+  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost::delivery=debug (a filter of Rust's tracing). debug logs each step of each delivery. Attempts are logged at info: above it gridpost tail, explain and audit see nothing."
   type        = string
   default     = "info"
   nullable    = false

@@ -1,13 +1,23 @@
 //! The whole command line as types.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands::{audit, cost, down, listen, publish, sas, schedule, subscription, topic, up};
+use crate::commands::{
+    audit, cost, dead_letter, delivery, deployment, down, explain, listen, parked, poison, prober,
+    publish, sas, schedule, subscription, tail, topic, up,
+};
+use crate::examples::EXAMPLES;
 use crate::target::TargetArguments;
+
+/// What programs may rely on.
+const EXIT_CODES: &str = "\
+Results go to standard output, all else to standard error; with --json both are JSON.
+Exit codes: 0 done, 1 failed or refused, 2 not understood.
+`gridpost COMMAND --help` has examples.";
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
 #[derive(Parser, Debug)]
-#[command(name = "gridpost", version, about, propagate_version = true)]
+#[command(name = "gridpost", version, about, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -20,6 +30,22 @@ pub struct Arguments {
     /// Print results, and errors, as JSON
     #[arg(long, global = true)]
     pub json: bool,
+}
+
+impl Arguments {
+    /// Reads the program's command line. One that is not understood ends the program with exit code 2.
+    pub fn read() -> Self {
+        let matches = command().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// The command line with its examples.
+pub fn command() -> clap::Command {
+    EXAMPLES.iter().fold(Arguments::command(), |command, (name, lines)| {
+        let examples = format!("Examples:\n  gridpost {}", lines.join("\n  gridpost "));
+        command.mut_subcommand(*name, |command| command.after_help(examples))
+    })
 }
 
 /// The commands.
@@ -37,12 +63,38 @@ pub enum Command {
     /// Create, update, show, list or delete event subscriptions
     #[command(subcommand)]
     Subscription(subscription::SubscriptionCommand),
+    /// List, count, show, send again or remove dead letters
+    #[command(subcommand)]
+    DeadLetter(dead_letter::DeadLetterCommand),
+    /// Show, send back or remove what Gridpost's own code could not settle
+    #[command(subcommand)]
+    Poison(poison::PoisonCommand),
+    /// List, release or cancel deliveries that are parked for a long wait
+    #[command(subcommand)]
+    Parked(parked::ParkedCommand),
+    /// List and show deliveries that have failed, or have one attempted now
+    #[command(subcommand)]
+    Delivery(delivery::DeliveryCommand),
+    /// Say of an event who wants it and who does not, what was attempted, and what comes next
+    Explain(explain::ExplainArguments),
+    /// Follow attempts as they are made
+    Tail(tail::TailArguments),
     /// Publish an event
     Publish(publish::PublishArguments),
     /// Make a SAS token from a topic key (offline)
     Sas(sas::SasArguments),
     /// Balance what was published against what became of it
     Audit(audit::AuditArguments),
+    /// Publish numbered events, receive them, and say what is missing: run it while a deployment is upgraded
+    Prober(prober::ProberArguments),
+    /// Remember deployments by name, for --deployment
+    #[command(subcommand)]
+    Deployment(deployment::DeploymentCommand),
+    /// Print a script that completes commands and flags in a shell
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Be an endpoint: print what arrives and answer as told
     Listen(listen::ListenArguments),
     /// Print the timeline of a retry policy before it is saved (offline)
@@ -53,13 +105,11 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_definition_is_sound() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -88,6 +138,8 @@ mod tests {
             "subscription create --topic demo --name s1 --endpoint https://e --header A=b --sign \
              --secret-header S=t --dynamic-header D=data.k",
             "subscription secrets --topic demo --name s1 --rotate --overlap 60",
+            "subscription health --topic demo --name s1 --json",
+            "subscription health --topic demo --name s1 --reset",
             "subscription test --topic demo --name s1 --events events.json --json",
             "subscription test --topic demo --file s1.json --events -",
             "subscription test --schema CloudEventSchemaV1_0 --file s1.json --events events.json",
@@ -96,13 +148,79 @@ mod tests {
             "publish --topic demo --file body.json --key K",
             "schedule --profile basic --ttl 30m --max-attempts 10 --responses 500,408,200 --json",
             "schedule --endpoint resource --schedule 1,2,3 --status-rule 404=60 --jitter",
+            "delivery list --topic demo --name s1 --outcome Busy --json",
+            "delivery show 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic demo --name s1",
+            "delivery resend 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic demo --name s1",
+            "explain order-4711 --topic demo",
+            "explain order-4711 --topic demo --event event.json --since 7d --json",
+            "tail",
+            "tail --topic demo --name s1 --outcome Busy --outcome TimedOut --since 10m",
+            "tail --failed --name-prefix events --json",
             "audit",
             "audit --topic demo --subscription s1 --since 90m --wait 30 --json",
             "audit --name-prefix events --manage-url https://a.execute-api.eu-north-1.amazonaws.com",
             "listen --port 9000 --answer 500,500,200 --delay 2s",
+            "dead-letter list",
+            "dead-letter list --topic demo --since 2h --reason TimeToLiveExceeded --top 5 --json",
+            "dead-letter count --topic demo --subscription s1 --from 2026-01-01T00:00:00Z --type T",
+            "dead-letter show 2026-1-1-0-3f2504e0-4f89-41d3-9a0c-0305e82c3301-0 --topic demo \
+             --subscription s1",
+            "dead-letter redrive --topic demo",
+            "dead-letter redrive --topic demo --subscription s1 --to-subscription s2 --to-topic other \
+             --rate 50 --max-redrives 5 --again --since 1d",
+            "dead-letter redrive --topic demo --subscription s1 --dry-run --detach",
+            "dead-letter redrive --topic demo --subscription s1 --resume 3f2504e0",
+            "dead-letter redrive --topic demo --subscription s1 --follow 3f2504e0 --json",
+            "dead-letter redrives --topic demo --subscription s1",
+            "dead-letter cancel 3f2504e0 --topic demo --subscription s1",
+            "dead-letter purge --topic demo --to 2026-01-01T00:00:00Z --yes",
+            "poison list --top 20 --json",
+            "poison show 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+            "poison resend --all",
+            "poison resend 3f2504e0 4f890c0c --to retry",
+            "poison purge 3f2504e0 --yes",
+            "poison purge --all --yes",
+            "parked list --topic orders --subscription s1",
+            "parked release 3f2504e0 4f890c0c",
+            "parked release --topic orders",
+            "parked cancel --subscription s1",
+            "parked cancel --all",
+            "prober --topic demo --rate 100 --for 30s --drain 1m --json",
+            "deployment add prod --manage-url https://a --name-prefix events --aws-profile p",
+            "deployment remove prod",
+            "topic list --deployment prod",
+            "completion zsh",
         ] {
             let words = std::iter::once("gridpost").chain(line.split_whitespace());
             assert!(Arguments::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+
+    /// Words as a shell makes them of a line, as far as examples need it.
+    fn words(line: &str) -> Vec<String> {
+        let line = line.split(" > ").next().unwrap_or_default();
+        let mut words = vec![String::new()];
+        let mut is_quoted = false;
+        for character in line.chars() {
+            match character {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => words.push(String::new()),
+                _ => words.last_mut().expect("there is one").push(character),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        for command in Arguments::command().get_subcommands() {
+            let name = command.get_name();
+            let of_it = EXAMPLES.iter().find(|(found, _)| *found == name);
+            let (_, lines) = of_it.unwrap_or_else(|| panic!("{name} has no examples"));
+            for line in *lines {
+                let parsed = Arguments::try_parse_from(words(&format!("gridpost {line}")));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.expect_err("refused"));
+            }
         }
     }
 
@@ -121,6 +239,31 @@ mod tests {
             "sas --key K",
             "listen --answer teapot",
             "audit --subscription s1",
+            "delivery list --topic demo",
+            "delivery resend --topic demo --name s1",
+            "explain order-4711",
+            "tail --name s1",
+            "tail --failed --outcome Delivered",
+            "dead-letter list --subscription s1",
+            "dead-letter show i --topic demo",
+            "dead-letter redrive",
+            "dead-letter redrive --topic demo --resume 3f2504e0",
+            "dead-letter redrive --topic demo --subscription s --resume 3f2504e0 --dry-run",
+            "dead-letter redrive --topic demo --to-subscription s2",
+            "dead-letter list --from 2026-01-01T00:00:00Z --since 1h",
+            "poison list --top 101",
+            "poison resend",
+            "poison resend m-1 --all",
+            "poison resend --all --to retry",
+            "poison resend m-1 --to dispatch",
+            "poison purge",
+            "parked release",
+            "parked cancel --all --topic t",
+            "parked release m-1 --all",
+            "prober --rate 0",
+            "prober --endpoint https://e --for 10",
+            "completion tcsh",
+            "deployment add",
             "topic update orders",
             "topic regenerate-key orders key3",
             "subscription update --topic demo --name s1",

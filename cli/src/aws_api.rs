@@ -95,7 +95,8 @@ impl AwsApi {
         let (url, signer) = match target.emulator_url() {
             Some(url) => (url.to_owned(), Signer::of_emulator(name, REGION)),
             None => {
-                let signer = Signer::for_service(name, target.manage_url()).await?;
+                let signer =
+                    Signer::for_service(name, target.manage_url(), target.aws_profile()).await?;
                 (endpoint(name, signer.region()), signer)
             }
         };

@@ -1,14 +1,23 @@
 //! One file per command.
 
 pub mod audit;
+pub mod completion;
 pub mod cost;
+pub mod dead_letter;
+pub mod delivery;
+pub mod deployment;
 pub mod down;
+pub mod explain;
 pub mod listen;
+pub mod parked;
+pub mod poison;
+pub mod prober;
 pub mod publish;
 pub mod sas;
 pub mod schedule;
 pub mod status;
 pub mod subscription;
+pub mod tail;
 pub mod topic;
 pub mod up;
 

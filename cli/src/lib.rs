@@ -5,23 +5,29 @@
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
 //! [`target`] finds, and know no table or queue; `audit` alone reads logs and counts messages
 //! ([`aws_api`]). [`local`] is the stack on this machine.
-//! [`cost`] reckons what deliveries cost. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives.
+//! [`cost`] reckons what deliveries cost. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
+//! `prober` makes of it, with [`probe`], whether anything got lost.
 
 pub mod answers;
 pub mod arguments;
+pub mod attempt_lines;
 pub mod aws_api;
 pub mod commands;
 pub mod cost;
+pub mod deployments;
 pub mod document;
+pub mod examples;
 pub mod failure;
 pub mod http_client;
 pub mod local;
 pub mod manage_api;
 pub mod output;
+pub mod probe;
 pub mod progress;
 pub mod receiver;
 pub mod signing;
 pub mod target;
+pub mod time_span;
 pub mod wall_clock;
 
 use arguments::{Arguments, Command};
@@ -43,11 +49,23 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Subscription(subscription) => {
             commands::subscription::run(subscription, &target, output).await
         }
+        Command::DeadLetter(letters) => commands::dead_letter::run(letters, &target, output).await,
+        Command::Poison(poison) => commands::poison::run(poison, &target, output).await,
+        Command::Parked(parked) => commands::parked::run(parked, &target, output).await,
+        Command::Delivery(delivery) => commands::delivery::run(delivery, &target, output).await,
+        Command::Explain(explain) => commands::explain::run(explain, &target, output).await,
+        Command::Tail(tail) => commands::tail::run(tail, &target, output).await,
         Command::Publish(publish) => commands::publish::run(publish, &target, output).await,
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
         Command::Schedule(schedule) => commands::schedule::run(&schedule, output),
         Command::Audit(audit) => commands::audit::run(&audit, &target, output).await,
         Command::Listen(listen) => commands::listen::run(listen, output).await,
+        Command::Prober(prober) => commands::prober::run(prober, &target, output).await,
+        Command::Deployment(deployment) => commands::deployment::run(deployment, &target, output),
+        Command::Completion { shell } => {
+            commands::completion::run(shell);
+            Ok(())
+        }
     }
 }

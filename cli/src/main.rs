@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use gridpost_cli::arguments::Arguments;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     let json = arguments.json;
     match gridpost_cli::run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,7 @@
-//! A client of the resource API: topics, keys, event subscriptions.
+//! A client of the resource API: topics, keys, event subscriptions, what waits and what has ended.
+
+pub mod dead_letters;
+pub mod waiting;
 
 use anyhow::Context;
 use reqwest::Method;
@@ -41,9 +44,18 @@ impl ManageApi {
     ///
     /// When signing needs a region or credentials that are not there.
     pub async fn connect(base_url: &str) -> anyhow::Result<Self> {
+        Self::connect_as(base_url, None).await
+    }
+
+    /// The same, signed with a profile of the AWS configuration.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub async fn connect_as(base_url: &str, aws_profile: Option<&str>) -> anyhow::Result<Self> {
         let signer = match http_client::is_loopback(base_url) {
             true => None,
-            false => Some(Signer::for_url(base_url).await?),
+            false => Some(Signer::for_url(base_url, aws_profile).await?),
         };
         let http = http_client::for_url(base_url)?;
         let base_url = base_url.trim_end_matches('/').to_owned();
@@ -240,6 +252,26 @@ impl ManageApi {
         Ok(self.call(Method::POST, &path, Some(sample)).await?.document)
     }
 
+    /// The health of an event subscription's endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn health(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/health", subscription_path(topic, name)?);
+        Ok(self.call(Method::GET, &path, None).await?.document)
+    }
+
+    /// Ends what keeps the endpoint from being asked; answers its health.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn reset_health(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/health:reset", subscription_path(topic, name)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+
     /// Deletes an event subscription.
     ///
     /// # Errors
@@ -263,6 +295,37 @@ impl ManageApi {
     ) -> anyhow::Result<()> {
         let path = format!("{}/deliveries", subscription_path(topic, name)?);
         self.each(&path, DELIVERY_PAGES_MAX, take).await
+    }
+
+    /// A delivery that has failed, with its attempts.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] 404 when none of that id has failed.
+    pub async fn delivery(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
+        let path = delivery_path(topic, name, id)?;
+        Ok(self.call(Method::GET, &path, None).await?.document)
+    }
+
+    /// Has a waiting delivery attempted now.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn resend(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/resend", delivery_path(topic, name, id)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+
+    /// Which event subscriptions of a topic want an event, and why the others do not.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn explain(&self, topic: &str, event: &Value) -> anyhow::Result<Value> {
+        let path = format!("{}/explain", topic_path(topic)?);
+        let document = json!({ "event": event });
+        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
     }
 
     /// Collects a list over its pages.
@@ -368,6 +431,10 @@ fn topic_path(topic: &str) -> anyhow::Result<String> {
 
 fn subscription_path(topic: &str, name: &str) -> anyhow::Result<String> {
     Ok(format!("{}/eventSubscriptions/{}", topic_path(topic)?, path_segment(name)?))
+}
+
+fn delivery_path(topic: &str, name: &str, id: &str) -> anyhow::Result<String> {
+    Ok(format!("{}/deliveries/{}", subscription_path(topic, name)?, path_segment(id)?))
 }
 
 /// A name as it may stand in a path. Its length is for the server to judge.

@@ -25,23 +25,31 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// The default chain's identity, for the region of `url` or else of the environment.
+    /// The default chain's identity, or that of a profile, for the region of `url` or else of the environment.
     ///
     /// # Errors
     ///
     /// When neither names a region, or no source of credentials is configured.
-    pub async fn for_url(url: &str) -> anyhow::Result<Self> {
-        Self::for_service(API_GATEWAY, Some(url)).await
+    pub async fn for_url(url: &str, aws_profile: Option<&str>) -> anyhow::Result<Self> {
+        Self::for_service(API_GATEWAY, Some(url), aws_profile).await
     }
 
-    /// The default chain's identity for an AWS service, in the region of API Gateway's `url` or else of
+    /// The default chain's identity, or that of a profile, for an AWS service, in the region of API Gateway's `url` or else of
     /// the environment.
     ///
     /// # Errors
     ///
     /// The same.
-    pub async fn for_service(service: &'static str, url: Option<&str>) -> anyhow::Result<Self> {
-        let config = aws_config::load_defaults(aws_config::BehaviorVersion::latest()).await;
+    pub async fn for_service(
+        service: &'static str,
+        url: Option<&str>,
+        aws_profile: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let mut loader = aws_config::defaults(aws_config::BehaviorVersion::latest());
+        if let Some(profile) = aws_profile {
+            loader = loader.profile_name(profile);
+        }
+        let config = loader.load().await;
         let from_environment = || config.region().map(|region| region.as_ref().to_owned());
         let region = url.and_then(region_of).or_else(from_environment).ok_or_else(|| {
             let url = url.map(|url| format!("{url} does not name one; ")).unwrap_or_default();

@@ -14,13 +14,18 @@ pub fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
+/// The current time in milliseconds since the Unix epoch.
+pub fn now_ms() -> i64 {
+    i64::try_from(now().unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
+}
+
 /// The current date and time as events carry it.
 pub fn now_rfc3339() -> String {
     rfc3339(now())
 }
 
 /// A date and time, UTC, such as `2030-01-02T03:04:05.670Z`.
-fn rfc3339(time: OffsetDateTime) -> String {
+pub fn rfc3339(time: OffsetDateTime) -> String {
     let format =
         format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
     time.format(format).unwrap_or_else(|_| time.to_string())

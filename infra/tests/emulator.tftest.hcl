@@ -32,6 +32,13 @@ mock_provider "aws" {
     }
   }
   override_resource {
+    target = aws_sqs_queue.redrive
+    values = {
+      arn = "arn:aws:sqs:us-east-1:123456789012:gridpost-redrive"
+      url = "http://127.0.0.1:4566/123456789012/gridpost-redrive"
+    }
+  }
+  override_resource {
     target = aws_sqs_queue.poison
     values = {
       arn = "arn:aws:sqs:us-east-1:123456789012:gridpost-poison"

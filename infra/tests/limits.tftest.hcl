@@ -35,9 +35,16 @@ run "defaults" {
   }
 
   assert {
+    condition     = aws_sqs_queue.redrive.visibility_timeout_seconds == 90
+    error_message = "dead-letter runs for 60 s; the redrive queue must hide a job for 90 s"
+  }
+
+  assert {
     condition = alltrue([
       for queue in concat(
-        [aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.poison], aws_sqs_queue.retry
+        [
+          aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison,
+        ], aws_sqs_queue.retry
       ) :
       queue.message_retention_seconds == 1209600 && queue.sqs_managed_sse_enabled && queue.max_message_size == 262144
     ])
@@ -55,6 +62,8 @@ run "defaults" {
       ])
       && aws_lambda_event_source_mapping.fan_out.batch_size == 1
       && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 5
+      && aws_lambda_event_source_mapping.redrive.batch_size == 1
+      && aws_lambda_event_source_mapping.redrive.scaling_config[0].maximum_concurrency == 5
       && aws_lambda_event_source_mapping.dead_letter.batch_size == 100
       && aws_lambda_event_source_mapping.dead_letter.maximum_batching_window_in_seconds == 20
     )
@@ -168,6 +177,8 @@ run "alarms_stand_before_the_walls" {
         [
           aws_cloudwatch_metric_alarm.poison, aws_cloudwatch_metric_alarm.dead_letter_age,
           aws_cloudwatch_metric_alarm.fan_out_age, aws_cloudwatch_metric_alarm.wake,
+          aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.dropped,
+          aws_cloudwatch_metric_alarm.dispatch_age, aws_cloudwatch_metric_alarm.failed_attempts,
         ],
         aws_cloudwatch_metric_alarm.retry_in_flight,
       ) :
@@ -218,6 +229,67 @@ run "alarms_stand_before_the_walls" {
       && aws_cloudwatch_metric_alarm.wake.treat_missing_data == "breaching"
     )
     error_message = "a wake that does not run raises no alarm"
+  }
+}
+
+run "alarms_hear_of_events_that_fail" {
+  command = plan
+
+  variables {
+    alarm_dead_letters            = 10
+    alarm_failed_attempts_percent = 75
+    alarm_queue_age_seconds       = 600
+  }
+
+  assert {
+    condition = alltrue([
+      for alarm, metric in {
+        dead_letters = aws_cloudwatch_metric_alarm.dead_letters, dropped = aws_cloudwatch_metric_alarm.dropped
+      } :
+      metric.namespace == "Gridpost" && metric.dimensions == null && metric.statistic == "Sum"
+    ])
+    error_message = "an alarm looks at a metric by dimensions, which it can't know"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.dead_letters.metric_name == "DeadLetteredCount"
+      && aws_cloudwatch_metric_alarm.dead_letters.threshold == 10
+      && aws_cloudwatch_metric_alarm.dropped.metric_name == "DroppedEventCount"
+      && aws_cloudwatch_metric_alarm.dropped.threshold == 0
+    )
+    error_message = "nobody hears of events that end undelivered"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.dispatch_age.dimensions == tomap({ QueueName = "gridpost-dispatch" })
+      && aws_cloudwatch_metric_alarm.dispatch_age.threshold == 600
+      && aws_cloudwatch_metric_alarm.failed_attempts.threshold == 75
+      && toset(aws_cloudwatch_metric_alarm.failed_attempts.metric_query[*].id) == toset(["percent", "failed", "delivered"])
+    )
+    error_message = "nobody hears of late or failing attempts"
+  }
+}
+
+run "the_dashboard_shows_every_metric" {
+  command = plan
+
+  assert {
+    condition = alltrue([
+      for metric in [
+        "PublishSuccessCount", "PublishFailCount", "MatchedEventCount", "UnmatchedEventCount", "DeliverySuccessCount",
+        "DeliveryAttemptFailCount", "DeadLetteredCount", "RedrivenEventCount", "DroppedEventCount", "PoisonCount", "ParkedCount", "HideFailCount",
+        "ProbationCount", "PublishSuccessLatencyInMs", "DestinationProcessingDurationInMs", "DeliveryLatencyInMs",
+        "ApproximateAgeOfOldestMessage",
+      ] : strcontains(aws_cloudwatch_dashboard.this.dashboard_body, metric)
+    ])
+    error_message = "the dashboard leaves a metric out: ${aws_cloudwatch_dashboard.this.dashboard_body}"
+  }
+
+  assert {
+    condition     = length(jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets) == 18
+    error_message = "the dashboard has other graphs"
   }
 }
 

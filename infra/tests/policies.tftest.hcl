@@ -122,7 +122,7 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_confi
   }
 }
 
-run "dead_letter_writes_dead_letters_and_takes_payloads" {
+run "dead_letter_writes_dead_letters_and_sends_them_again" {
   command = plan
 
   variables {
@@ -136,28 +136,39 @@ run "dead_letter_writes_dead_letters_and_takes_payloads" {
         {
           Sid      = "ConsumeAndHideDeadLetters", Effect = "Allow"
           Action   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"]
-          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter", "arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive"]
         },
         {
-          Sid    = "SendBackOrAside", Effect = "Allow"
+          Sid    = "SendAgainOrAside", Effect = "Allow"
           Action = ["sqs:SendMessage"]
           Resource = [
-            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison",
           ]
         },
         {
           Sid      = "ReadConfig", Effect = "Allow"
-          Action   = ["dynamodb:GetItem"]
+          Action   = ["dynamodb:GetItem", "dynamodb:Query"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
         },
         {
-          Sid    = "WriteDeadLetters", Effect = "Allow"
-          Action = ["s3:PutObject"]
+          Sid      = "KeepRedrives", Effect = "Allow"
+          Action   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
+        },
+        {
+          Sid    = "WriteAndReadDeadLetters", Effect = "Allow"
+          Action = ["s3:PutObject", "s3:GetObject"]
           Resource = [
             "arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1/*",
             "arn:aws:s3:::other.bucket/*",
           ]
+        },
+        {
+          Sid      = "FindDeadLetters", Effect = "Allow"
+          Action   = ["s3:ListBucket"]
+          Resource = ["arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1", "arn:aws:s3:::other.bucket"]
         },
         {
           Sid      = "TakeAndReleasePayloads", Effect = "Allow"
@@ -180,7 +191,7 @@ run "dead_letter_writes_dead_letters_and_takes_payloads" {
   }
 }
 
-run "manage_writes_configuration_and_no_queue" {
+run "manage_writes_configuration_and_handles_what_waits" {
   command = plan
 
   assert {
@@ -196,14 +207,53 @@ run "manage_writes_configuration_and_no_queue" {
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
         },
         {
-          Sid      = "ReadAndClearState", Effect = "Allow"
-          Action   = ["dynamodb:GetItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
+          Sid      = "FindAndEndWhatWaits", Effect = "Allow"
+          Action   = ["dynamodb:Scan", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
           Sid      = "FindWaitingDeliveries", Effect = "Allow"
           Action   = ["dynamodb:Query"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state/index/waiting"]
+        },
+        {
+          Sid      = "HandlePoison", Effect = "Allow"
+          Action   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"]
+        },
+        {
+          Sid    = "ShowWhatIsHidden", Effect = "Allow"
+          Action = ["sqs:ChangeMessageVisibility"]
+          Resource = [
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
+          ]
+        },
+        {
+          Sid    = "SendBack", Effect = "Allow"
+          Action = ["sqs:SendMessage"]
+          Resource = [
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive",
+          ]
+        },
+        {
+          Sid      = "FindRedrives", Effect = "Allow"
+          Action   = ["dynamodb:Query"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
+        },
+        {
+          Sid      = "ReadAndPurgeDeadLetters", Effect = "Allow"
+          Action   = ["s3:GetObject", "s3:DeleteObject"]
+          Resource = ["arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1/*"]
+        },
+        {
+          Sid      = "FindDeadLetters", Effect = "Allow"
+          Action   = ["s3:ListBucket"]
+          Resource = ["arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1"]
         },
         {
           Sid      = "WriteOwnLogs", Effect = "Allow"
@@ -270,13 +320,53 @@ run "the_scheduler_may_invoke_wake_alone_and_only_for_this_account" {
   }
 }
 
+# AWS forces no wildcard on any of them. A log stream's name ends in one, since Lambda makes the streams, and so do the objects
+# of a bucket.
+run "no_role_has_a_wildcard" {
+  command = plan
+
+  assert {
+    condition = alltrue(flatten([
+      for policy in [
+        module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.manage.policy, module.wake.policy,
+      ] :
+      [
+        for statement in jsondecode(policy).Statement : [
+          for action in statement.Action : !strcontains(action, "*")
+        ]
+      ]
+    ]))
+    error_message = "a role may take every action of a service"
+  }
+
+  # What is behind a wildcard is a log group of Gridpost's own, or objects of a bucket.
+  assert {
+    condition = alltrue(flatten([
+      for policy in [
+        module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.manage.policy, module.wake.policy,
+      ] :
+      [
+        for statement in jsondecode(policy).Statement : [
+          for resource in statement.Resource :
+          !endswith(resource, "*")
+          || can(regex("^arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-[a-z-]+:\\*$", resource))
+          || can(regex("^arn:aws:s3:::gridpost-(payloads|dead-letters)-123456789012-eu-central-1/([a-z-]+/)?\\*$", resource))
+        ]
+      ]
+    ]))
+    error_message = "a role reaches further than log streams of its own and objects of the deployment's buckets"
+  }
+}
+
 run "queues_and_buckets_refuse_plain_http" {
   command = plan
 
   assert {
     condition = alltrue([
       for queue in concat(
-        [aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.poison], aws_sqs_queue.retry
+        [
+          aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison,
+        ], aws_sqs_queue.retry
       ) :
       jsondecode(queue.policy) == {
         Version = "2012-10-17"

@@ -130,6 +130,7 @@ run "refuses_what_has_another_form" {
     alarm_topic_arns          = ["arn:aws:sqs:eu-central-1:123456789012:ops"]
     aws_endpoint_url          = "http://127.0.0.1:4566/"
     dead_letter_bucket_arns   = ["arn:aws:s3:::mine/*"]
+    dead_letter_topic         = "dead letters"
     endpoint_allowed_networks = ["10.0.0.1"]
     endpoint_allowed_ports    = ["443", "https"]
     functions_dir             = "tests/functions/"
@@ -141,9 +142,9 @@ run "refuses_what_has_another_form" {
   }
 
   expect_failures = [
-    var.alarm_topic_arns, var.aws_endpoint_url, var.dead_letter_bucket_arns, var.endpoint_allowed_networks,
-    var.endpoint_allowed_ports, var.functions_dir, var.name_prefix, var.publish_jwt_audience, var.publish_jwt_issuer, var.region,
-    var.validation_origin,
+    var.alarm_topic_arns, var.aws_endpoint_url, var.dead_letter_bucket_arns, var.dead_letter_topic,
+    var.endpoint_allowed_networks, var.endpoint_allowed_ports, var.functions_dir, var.name_prefix, var.publish_jwt_audience,
+    var.publish_jwt_issuer, var.region, var.validation_origin,
   ]
 }
 

@@ -40,6 +40,13 @@ mock_provider "aws" {
     }
   }
   override_resource {
+    target = aws_sqs_queue.redrive
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
+    }
+  }
+  override_resource {
     target = aws_sqs_queue.poison
     values = {
       arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"
@@ -146,6 +153,14 @@ run "queues_lead_to_their_functions" {
     error_message = "the fan-out queue leads to ${aws_lambda_event_source_mapping.fan_out.function_name}"
   }
 
+  assert {
+    condition = (
+      aws_lambda_event_source_mapping.redrive.event_source_arn == local.redrive_queue_arn
+      && aws_lambda_event_source_mapping.redrive.function_name == module.dead_letter.arn
+    )
+    error_message = "the redrive queue leads to ${aws_lambda_event_source_mapping.redrive.function_name}"
+  }
+
   # Without it one failing record would bring back the whole batch, delivered ones included.
   assert {
     condition = alltrue([
@@ -153,6 +168,7 @@ run "queues_lead_to_their_functions" {
         [
           aws_lambda_event_source_mapping.dispatch, aws_lambda_event_source_mapping.dead_letter,
           aws_lambda_event_source_mapping.fan_out,
+          aws_lambda_event_source_mapping.redrive,
         ],
         aws_lambda_event_source_mapping.retry,
       ) : mapping.function_response_types == toset(["ReportBatchItemFailures"])
@@ -162,7 +178,9 @@ run "queues_lead_to_their_functions" {
 
   assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out], aws_sqs_queue.retry) :
+      for queue in concat(
+        [aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive], aws_sqs_queue.retry
+      ) :
       jsondecode(queue.redrive_policy) == {
         deadLetterTargetArn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"
         maxReceiveCount     = 1000
@@ -226,11 +244,27 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
       "PUT /topics/{topic}/eventSubscriptions/{name}", "GET /topics/{topic}/eventSubscriptions/{name}",
       "PATCH /topics/{topic}/eventSubscriptions/{name}", "DELETE /topics/{topic}/eventSubscriptions/{name}",
       "GET /topics/{topic}/eventSubscriptions/{name}/deliveries",
+      "GET /topics/{topic}/eventSubscriptions/{name}/deliveries/{id}",
+      "POST /topics/{topic}/eventSubscriptions/{name}/deliveries/{id}/resend",
+      "GET /topics/{topic}/eventSubscriptions/{name}/health",
+      "POST /topics/{topic}/eventSubscriptions/{name}/health:reset",
+      "GET /topics/{topic}/eventSubscriptions/{name}/deadLetters",
+      "GET /topics/{topic}/eventSubscriptions/{name}/deadLetters:count",
+      "GET /topics/{topic}/eventSubscriptions/{name}/deadLetters/{id}",
+      "POST /topics/{topic}/eventSubscriptions/{name}/deadLetters:purge",
+      "POST /topics/{topic}/eventSubscriptions/{name}/deadLetters:redrive",
+      "GET /topics/{topic}/eventSubscriptions/{name}/redrives",
+      "GET /topics/{topic}/eventSubscriptions/{name}/redrives/{id}",
+      "POST /topics/{topic}/eventSubscriptions/{name}/redrives/{id}/cancel",
+      "POST /topics/{topic}/eventSubscriptions/{name}/redrives/{id}/resume",
       "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
       "POST /topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
       "POST /topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",
       "POST /topics/{topic}/eventSubscriptions/{name}/rotateSigningSecret",
       "POST /topics/{topic}/eventSubscriptions:test",
+      "POST /topics/{topic}/explain",
+      "GET /poison", "GET /poison/{id}", "POST /poison:resend", "POST /poison:purge",
+      "GET /parked", "POST /parked:release", "POST /parked:cancel",
     ])
     error_message = "manage routes are ${jsonencode(values(aws_apigatewayv2_route.manage)[*].route_key)}"
   }
@@ -295,6 +329,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_POISON_QUEUE_URL        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_INLINE_FAN_OUT          = "10000"
+      GRIDPOST_LATENCY_METRICS         = "false"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
       GRIDPOST_PUBLISH_AUTHORIZATION   = "KEYS"
       GRIDPOST_CONFIG_CACHE_MS         = "2000"
@@ -319,6 +354,8 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = "60000"
       GRIDPOST_PROBATION_SECONDS         = "{}"
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
+      GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = "false"
+      GRIDPOST_LATENCY_METRICS           = "false"
     })
     error_message = "dispatch is told ${jsonencode(module.dispatch.environment)}"
   }
@@ -327,11 +364,15 @@ run "functions_are_told_what_they_need_and_no_more" {
     condition = module.dead_letter.environment == tomap({
       GRIDPOST_LOG                         = "info"
       GRIDPOST_CONFIG_TABLE                = "gridpost-config"
+      GRIDPOST_STATE_TABLE                 = "gridpost-state"
+      GRIDPOST_DISPATCH_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       GRIDPOST_DEAD_LETTER_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
+      GRIDPOST_REDRIVE_QUEUE_URL           = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
       GRIDPOST_POISON_QUEUE_URL            = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET              = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_CONFIG_CACHE_MS             = "2000"
       GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS = "14400"
+      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX     = "262144"
     })
     error_message = "dead-letter is told ${jsonencode(module.dead_letter.environment)}"
   }
@@ -341,6 +382,11 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_LOG                       = "info"
       GRIDPOST_CONFIG_TABLE              = "gridpost-config"
       GRIDPOST_STATE_TABLE               = "gridpost-state"
+      GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+      GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
+      GRIDPOST_FAN_OUT_QUEUE_URL         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
+      GRIDPOST_REDRIVE_QUEUE_URL         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
+      GRIDPOST_POISON_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_CONFIG_CACHE_MS           = "2000"
       GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
       GRIDPOST_ENDPOINT_ALLOWED_PORTS    = "80,443,1024-65535"
@@ -368,10 +414,13 @@ run "settings_reach_the_functions" {
     config_cache_ms             = 500
     dead_letter_delay_seconds   = 5
     dead_letter_give_up_seconds = 600
+    dead_letter_topic           = "dead-letters"
     endpoint_allowed_networks   = ["127.0.0.0/8", "::1/128"]
     endpoint_allowed_ports      = ["443", "8443-8450"]
     inline_fan_out              = 0
     log_level                   = "warn,gridpost=debug"
+    log_successful_attempts     = true
+    latency_metrics             = true
     probation_seconds           = { Busy = 1, NotFound = 2 }
     queue_message_bytes_max     = 131072
     retry_in_flight_limit       = 0
@@ -389,8 +438,12 @@ run "settings_reach_the_functions" {
       && module.dispatch.environment["GRIDPOST_ENDPOINT_ALLOWED_PORTS"] == "443,8443-8450"
       && module.dispatch.environment["GRIDPOST_PROBATION_SECONDS"] == "{\"Busy\":1,\"NotFound\":2}"
       && module.dispatch.environment["GRIDPOST_RETRY_IN_FLIGHT_LIMIT"] == "0"
+      && module.dispatch.environment["GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS"] == "true"
+      && module.dispatch.environment["GRIDPOST_LATENCY_METRICS"] == "true"
+      && module.ingest.environment["GRIDPOST_LATENCY_METRICS"] == "true"
       && module.dispatch.environment["GRIDPOST_VALIDATION_ORIGIN"] == "events.example.com"
       && module.dead_letter.environment["GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS"] == "600"
+      && module.dead_letter.environment["GRIDPOST_DEAD_LETTER_TOPIC"] == "dead-letters"
       && module.manage.environment["GRIDPOST_ENDPOINT_ALLOWED_NETWORKS"] == "127.0.0.0/8,::1/128"
       && module.manage.environment["GRIDPOST_ENDPOINT_ALLOWED_PORTS"] == "443,8443-8450"
     )
@@ -400,7 +453,9 @@ run "settings_reach_the_functions" {
   assert {
     condition = alltrue([
       for queue in concat(
-        [aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.poison], aws_sqs_queue.retry
+        [
+          aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison,
+        ], aws_sqs_queue.retry
       ) :
       queue.max_message_size == 131072
     ])
@@ -438,6 +493,7 @@ run "outputs_tell_where_everything_is" {
       retry       = [for shard in [0, 1] : "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-${shard}"]
       dead_letter = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       fan_out     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
+      redrive     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
       poison      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
     })
     error_message = "queue URLs are ${jsonencode(output.queue_urls)}"

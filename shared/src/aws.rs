@@ -3,6 +3,7 @@
 pub mod configuration;
 pub mod parking;
 pub mod payloads;
+pub mod redrives;
 pub mod s3;
 pub mod sqs;
 pub mod state;

@@ -5,17 +5,19 @@
 //! the rules as tables, [`retry`] is the only chooser of retry or end, [`probation`] says whether
 //! the endpoint may be asked at all, [`rate`] how often, [`batch`] joins what waits together,
 //! [`dead_letter`] is the record of what ended undelivered, [`claim`] keeps apart what is too large
-//! for a message.
+//! for a message, [`poison`] tells what could not be settled, [`redrive`] sends dead letters again.
 
 pub mod batch;
 pub mod claim;
 pub mod dead_letter;
 pub mod outcome;
 pub mod parking;
+pub mod poison;
 pub mod policy;
 pub mod probation;
 pub mod profile;
 pub mod rate;
+pub mod redrive;
 pub mod request;
 pub mod retry;
 pub mod state;
@@ -25,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{subscription::SubscriptionKey, time::Timestamp};
+use crate::{ports::Queue, subscription::SubscriptionKey, time::Timestamp, trace::TraceParent};
 use claim::Claim;
 use outcome::Outcome;
 
@@ -56,6 +58,9 @@ pub struct Delivery {
     /// Not to be attempted before, where it has waited or is to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
+    /// That it was a dead letter before, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redriven: Option<Redriven>,
     /// What is known of its attempts when the message was sent; the state table may know more.
     #[serde(default, skip_serializing_if = "Attempts::is_empty")]
     pub attempts: Attempts,
@@ -63,6 +68,9 @@ pub struct Delivery {
     /// CloudEvents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_version: String,
+    /// The publisher's trace, where it named one: requests carry it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<TraceParent>,
     /// The events in the subscription's delivery schema, 1 to 5,000; none where they are claimed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     events: Vec<Box<RawValue>>,
@@ -72,6 +80,16 @@ pub struct Delivery {
     /// The events from the payload bucket, once they are here. They never travel in a message.
     #[serde(skip)]
     claimed: Vec<Box<RawValue>>,
+}
+
+/// That a delivery is of a dead letter that was sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redriven {
+    /// How often its event was sent again, at least once.
+    pub times: u32,
+    /// When it was sent again: its time-to-live counts from here.
+    pub at: Timestamp,
 }
 
 /// What is known of the attempts made so far.
@@ -113,15 +131,21 @@ impl Attempts {
     }
 }
 
-/// A queue message that is no delivery this code can read.
+/// A queue message that is nothing this code can read.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Not the JSON of a delivery.
     #[error("the message is not a delivery")]
     NotADelivery(#[source] serde_json::Error),
+    /// Not the JSON of an ended delivery.
+    #[error("the message is not an ended delivery")]
+    NotEnded(#[source] serde_json::Error),
     /// Written by a newer Gridpost.
     #[error("the message has version {0}, which this function does not read")]
     Version(u8),
+    /// Taken for a delivery, it would end delivered with nothing sent.
+    #[error("the delivery {0} has no events")]
+    NoEvents(Uuid),
 }
 
 impl Delivery {
@@ -141,12 +165,20 @@ impl Delivery {
             subscription_uid,
             publish_time,
             due: None,
+            redriven: None,
             attempts: Attempts::default(),
             data_version,
+            traceparent: None,
             events,
             claim: None,
             claimed: Vec::new(),
         }
+    }
+
+    /// The same delivery as part of a trace.
+    #[must_use]
+    pub fn traced(self, traceparent: Option<TraceParent>) -> Self {
+        Self { traceparent, ..self }
     }
 
     /// The same delivery with its events left out of the queue form: they lie in the payload
@@ -175,6 +207,11 @@ impl Delivery {
     /// The events in hand: none where they still lie in the payload bucket.
     pub fn events(&self) -> &[Box<RawValue>] {
         if self.is_claimed() { &self.claimed } else { &self.events }
+    }
+
+    /// From when its time-to-live counts: the publish, or its redrive.
+    pub fn lives_from(&self) -> Timestamp {
+        self.redriven.map_or(self.publish_time, |redriven| redriven.at)
     }
 
     /// How many events it carries, in hand or not.
@@ -214,13 +251,33 @@ impl Delivery {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the text is no delivery, or one of another version.
+    /// [`DecodeError`] when the text is no delivery, one of another version, or one without events.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let delivery: Self = serde_json::from_str(text).map_err(DecodeError::NotADelivery)?;
-        match (delivery.v, delivery.claim) {
-            (VERSION, None) | (VERSION_CLAIMED, Some(_)) => Ok(delivery),
+        delivery.checked()
+    }
+
+    /// The same delivery, if it is one that can be delivered.
+    fn checked(self) -> Result<Self, DecodeError> {
+        match (self.v, self.claim) {
+            (VERSION, None) | (VERSION_CLAIMED, Some(_)) if self.event_count() == 0 => {
+                Err(DecodeError::NoEvents(self.id))
+            }
+            (VERSION, None) | (VERSION_CLAIMED, Some(_)) => Ok(self),
             (v, _) => Err(DecodeError::Version(v)),
         }
+    }
+
+    /// Its retry queue, of so many: always the same one for an event subscription, so that a failing
+    /// endpoint burdens no other shard.
+    pub fn retry_queue(&self, shards: usize) -> Queue {
+        Self::retry_queue_of(self.subscription_uid, shards)
+    }
+
+    /// The retry queue of all deliveries of the event subscription with that uid.
+    pub fn retry_queue_of(subscription_uid: Uuid, shards: usize) -> Queue {
+        let shard = subscription_uid.as_u128() % shards.max(1) as u128;
+        Queue::Retry(usize::try_from(shard).unwrap_or(0))
     }
 
     /// The bytes of the events in hand, without what stands between them.
@@ -294,9 +351,29 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_refused_by_name() {
-        let text = delivery("{}").encode().replace("\"v\":1", "\"v\":9");
-        let refused = Delivery::decode(&text).expect_err("a newer version");
-        assert!(refused.to_string().contains("version 9"), "{refused}");
+    fn what_is_no_delivery_is_refused_by_name() {
+        let whole = delivery("{}").encode();
+        let claimed = delivery("{}").into_claimed().encode();
+        let none = "the delivery 00000000-0000-0000-0000-000000000007 has no events";
+        let table = [
+            (whole.replace("\"v\":1", "\"v\":9"), "the message has version 9"),
+            (claimed.replace("\"v\":2", "\"v\":1"), "the message has version 1"),
+            (whole.replace(",\"events\":[{}]", ""), none),
+            (whole.replace("[{}]", "[]"), none),
+            (claimed.replace("{\"events\":1}", "{\"events\":0}"), none),
+            (whole.replace("\"id\"", "\"ID\""), "the message is not a delivery"),
+            (String::new(), "the message is not a delivery"),
+        ];
+        for (text, want) in table {
+            let refused = Delivery::decode(&text).expect_err(&text).to_string();
+            assert!(refused.starts_with(want), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_subscription_has_one_retry_queue() {
+        for (shards, want) in [(1, 0), (3, 2), (4, 0), (0, 0)] {
+            assert_eq!(delivery("{}").retry_queue(shards), Queue::Retry(want), "{shards}");
+        }
     }
 }

@@ -17,9 +17,11 @@ mod reader;
 
 use std::borrow::Cow;
 
+pub(crate) use reader::{Member, members, string as string_of};
+
 use serde_json::value::RawValue;
 
-use crate::subscription::DeliverySchema;
+use crate::{subscription::DeliverySchema, trace::TraceParent};
 
 /// Most events in one publish request to a custom topic. Source: Event Grid, "Quotas and limits".
 pub const EVENTS_MAX: usize = 5_000;
@@ -50,7 +52,10 @@ pub struct ParsedEvent<'a> {
 #[derive(Debug)]
 enum Form<'a> {
     EventGrid(event_grid::Envelope<'a>),
-    CloudEvents,
+    CloudEvents {
+        /// Its extension attribute of that name.
+        trace_parent: Option<TraceParent>,
+    },
     Custom {
         /// As RFC 3339 writes it.
         event_time: String,
@@ -58,6 +63,14 @@ enum Form<'a> {
 }
 
 impl ParsedEvent<'_> {
+    /// The trace it says that it belongs to; CloudEvents alone can.
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        match self.form {
+            Form::CloudEvents { trace_parent } => trace_parent,
+            Form::EventGrid(_) | Form::Custom { .. } => None,
+        }
+    }
+
     /// The event as it is delivered in that schema, as JSON.
     ///
     /// Event Grid's schema gets its stamps; from it an event becomes a CloudEvent where the
@@ -76,9 +89,8 @@ impl ParsedEvent<'_> {
             (Form::Custom { event_time }, DeliverySchema::CloudEventSchemaV1_0) => {
                 custom::to_cloud_event(self, event_time)
             }
-            (Form::Custom { .. }, DeliverySchema::CustomInputSchema) | (Form::CloudEvents, _) => {
-                self.text.to_owned()
-            }
+            (Form::Custom { .. }, DeliverySchema::CustomInputSchema)
+            | (Form::CloudEvents { .. }, _) => self.text.to_owned(),
         }
     }
 }

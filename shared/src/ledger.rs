@@ -2,8 +2,8 @@
 //!
 //! The functions count; each count is a line in their logs ([`crate::telemetry`]), made of all events
 //! of an invocation that share topic, event subscription and the hour in which they were published.
-//! Summed up, every event that an event subscription matched is delivered, dead-lettered, dropped or
-//! waits: what is left over is [`Account::difference`].
+//! Summed up, every event that an event subscription matched, or got once more by a redrive, is
+//! delivered, dead-lettered, dropped or waits: what is left over is [`Account::difference`].
 
 use std::collections::BTreeMap;
 
@@ -25,6 +25,8 @@ pub struct Intake {
 pub struct Account {
     /// Events that it wanted.
     pub matched: u64,
+    /// Dead letters that were sent again, to it.
+    pub redriven: u64,
     /// Events delivered. One that was delivered twice counts twice.
     pub delivered: u64,
     /// Events stored as dead letters, by reason.
@@ -36,21 +38,22 @@ pub struct Account {
 }
 
 impl Account {
-    /// Events of which no end is known: matched, and neither delivered, dead-lettered or dropped, nor
+    /// Events of which no end is known: matched or redriven, and neither delivered, dead-lettered or dropped, nor
     /// known to wait. Below zero: more ends than events.
     pub fn difference(&self) -> i64 {
-        let Self { matched, delivered, dead_lettered, dropped, waiting } = self;
+        let Self { matched, redriven, delivered, dead_lettered, dropped, waiting } = self;
         let reasons = dead_lettered.values().chain(dropped.values());
         let known =
             reasons.fold(delivered.saturating_add(*waiting), |sum, one| sum.saturating_add(*one));
-        let difference = i128::from(*matched) - i128::from(known);
+        let difference = i128::from(matched.saturating_add(*redriven)) - i128::from(known);
         i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
     }
 
     /// Adds another account to this one.
     pub fn add(&mut self, other: &Self) {
-        let Self { matched, delivered, dead_lettered, dropped, waiting } = other;
+        let Self { matched, redriven, delivered, dead_lettered, dropped, waiting } = other;
         add(&mut self.matched, *matched);
+        add(&mut self.redriven, *redriven);
         add(&mut self.delivered, *delivered);
         add(&mut self.waiting, *waiting);
         for (own, others) in
@@ -93,6 +96,8 @@ struct Line {
     #[serde(default)]
     matched_event_count: u64,
     #[serde(default)]
+    redriven_event_count: u64,
+    #[serde(default)]
     delivery_success_count: u64,
     #[serde(default)]
     dead_lettered_count: u64,
@@ -131,6 +136,7 @@ impl Ledger {
         let key = SubscriptionKey { topic: line.topic, name };
         let account = self.accounts.entry((key, hour)).or_default();
         add(&mut account.matched, line.matched_event_count);
+        add(&mut account.redriven, line.redriven_event_count);
         add(&mut account.delivered, line.delivery_success_count);
         if let Some(reason) = line.dead_letter_reason {
             add(account.dead_lettered.entry(reason).or_default(), line.dead_lettered_count);
@@ -179,7 +185,7 @@ mod tests {
     /// What functions count: metric, event subscription, reason, time of the publish, events.
     type Count = (&'static str, &'static str, &'static str, i64, u64);
 
-    const COUNTS: [Count; 9] = [
+    const COUNTS: [Count; 11] = [
         (metric::PUBLISH_SUCCESS_COUNT, "", "", 1, 9),
         (metric::UNMATCHED_EVENT_COUNT, "", "", 1, 2),
         (metric::MATCHED_EVENT_COUNT, "a", "", 1, 7),
@@ -188,6 +194,8 @@ mod tests {
         (metric::DEAD_LETTERED_COUNT, "a", "TimeToLiveExceeded", 5, 1),
         (metric::DEAD_LETTERED_COUNT, "a", "MaxDeliveryAttemptsExceeded", 5, 1),
         (metric::DROPPED_EVENT_COUNT, "a", "SubscriptionDeleted", 7, 1),
+        (metric::REDRIVEN_EVENT_COUNT, "a", "", 5, 2),
+        (metric::DELIVERY_SUCCESS_COUNT, "a", "", 5, 2),
         (metric::DELIVERY_SUCCESS_COUNT, "b", "", 0, 1),
     ];
 
@@ -225,7 +233,8 @@ mod tests {
         ledger.wait(&key("a"), at(9), 1);
         assert_eq!(ledger.intakes[&("t".to_owned(), at(0))], Intake { accepted: 9, unmatched: 2 });
         let account = &ledger.accounts[&(key("a"), at(0))];
-        assert_eq!((account.matched, account.delivered, account.waiting), (7, 3, 1));
+        assert_eq!((account.matched, account.redriven), (7, 2));
+        assert_eq!((account.delivered, account.waiting), (5, 1));
         assert_eq!(account.dead_lettered.values().sum::<u64>(), 2);
         assert_eq!(account.dropped["SubscriptionDeleted"], 1);
         assert_eq!(account.difference(), 0);

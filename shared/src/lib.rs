@@ -7,6 +7,7 @@
 pub mod document;
 pub mod secret;
 pub mod time;
+pub mod trace;
 
 pub mod event;
 pub mod topic;
@@ -24,6 +25,7 @@ pub mod ports;
 pub mod aws;
 pub mod config;
 pub mod configuration;
+pub mod dead_letters;
 pub mod endpoint;
 pub mod system;
 pub mod telemetry;

@@ -3,6 +3,8 @@
 //! [`crate::aws`] and [`crate::endpoint`] implement them for real; the simulation implements them in
 //! virtual time. No SDK type appears here.
 
+mod dead_letters;
+
 use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
@@ -10,11 +12,16 @@ use futures::future::BoxFuture;
 use uuid::Uuid;
 
 use crate::{
-    delivery::{outcome::Answer, parking::Parked, probation::Health, state::DeliveryState},
+    delivery::{
+        dead_letter::Labels, outcome::Answer, parking::Parked, poison::Poisoned, probation::Health,
+        state::DeliveryState,
+    },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
 };
+
+pub use dead_letters::{DeadLetters, Listed, Redrives};
 
 /// The time.
 pub trait Clock: Send + Sync {
@@ -62,8 +69,23 @@ pub enum Queue {
     DeadLetter,
     /// Pieces of publishes that made too many deliveries for their request.
     FanOut,
+    /// Jobs that send dead letters again.
+    Redrive,
     /// What our own code could not read or settle.
     Poison,
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dispatch => formatter.write_str("dispatch"),
+            Self::Retry(shard) => write!(formatter, "retry-{shard}"),
+            Self::DeadLetter => formatter.write_str("dead-letter"),
+            Self::FanOut => formatter.write_str("fan-out"),
+            Self::Redrive => formatter.write_str("redrive"),
+            Self::Poison => formatter.write_str("poison"),
+        }
+    }
 }
 
 /// A message to send.
@@ -102,6 +124,17 @@ pub trait QueueReceiver: Send + Sync {
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError>;
 }
 
+/// The poison queue, for an operator who looks into it.
+#[async_trait]
+pub trait PoisonQueue: Send + Sync {
+    /// Receives up to ten messages, which nobody else gets for `hidden_s` seconds. None means that
+    /// there are none that are not hidden: all servers of the queue were asked.
+    async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError>;
+
+    /// About how many messages there are, hidden ones included.
+    async fn count(&self) -> Result<u64, PortError>;
+}
+
 /// How a conditional write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
@@ -134,6 +167,9 @@ pub trait WaitingDeliveries: Send + Sync {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError>;
+
+    /// How many deliveries of it have failed and not ended, as far as to `most`, and a few more.
+    async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError>;
 }
 
 /// What is known of endpoints' health.
@@ -172,6 +208,35 @@ pub trait ParkingLot: Send + Sync {
 
     /// Removes one; none to remove is no error.
     async fn remove(&self, parked: &Parked) -> Result<(), PortError>;
+}
+
+/// A place in the table of parked deliveries. It means something to that table alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedPlace {
+    /// The partition key.
+    pub partition: String,
+    /// The sort key.
+    pub sort: String,
+}
+
+/// What one look at parked deliveries found.
+#[derive(Clone, Debug, Default)]
+pub struct ParkedSome {
+    /// Parked deliveries, each with its place; perhaps none.
+    pub found: Vec<(ParkedPlace, Parked)>,
+    /// Behind which place the next look begins; none when all have been looked at.
+    pub next: Option<ParkedPlace>,
+}
+
+/// Parked deliveries, for an operator who looks through all of them.
+#[async_trait]
+pub trait ParkedDeliveries: Send + Sync {
+    /// Some of those behind a place, in no order that means anything.
+    async fn behind(&self, place: Option<&ParkedPlace>) -> Result<ParkedSome, PortError>;
+
+    /// The one of that delivery that is due in that minute (since the Unix epoch), if there is one.
+    /// Strongly consistent.
+    async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError>;
 }
 
 /// How far wake has come.
@@ -265,8 +330,14 @@ pub enum BucketError {
 /// Where dead letters are kept.
 #[async_trait]
 pub trait Bucket: Send + Sync {
-    /// Stores a JSON object under that key, whole or not at all.
-    async fn put(&self, bucket: &str, key: &str, body: Vec<u8>) -> Result<(), BucketError>;
+    /// Stores a JSON object with its labels under that key, whole or not at all.
+    async fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        labels: &Labels,
+        body: Vec<u8>,
+    ) -> Result<(), BucketError>;
 }
 
 /// The payload bucket: events that are too large for a message, one object for each delivery, and
@@ -386,6 +457,9 @@ pub trait HandshakeClient: Send + Sync {
 pub trait Meter: Send + Sync {
     /// Adds `by` to a counter.
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64);
+
+    /// Notes how long something took.
+    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration);
 
     /// Adds `by` events to a counter of the [ledger](crate::ledger): it is kept apart for the hour in
     /// which they were published.

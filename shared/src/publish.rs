@@ -4,6 +4,7 @@
 
 pub mod authenticate;
 pub mod error;
+pub mod explain;
 pub mod fan_out;
 pub mod matching;
 pub mod pack;

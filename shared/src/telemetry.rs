@@ -6,6 +6,7 @@ use std::{
     fmt::{self, Write as _},
     mem,
     sync::{Mutex, MutexGuard},
+    time::Duration,
 };
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -36,12 +37,51 @@ pub mod metric {
     pub const DEAD_LETTERED_COUNT: &str = "DeadLetteredCount";
     /// Events dropped, by `DropReason`, `Topic` and `EventSubscriptionName`.
     pub const DROPPED_EVENT_COUNT: &str = "DroppedEventCount";
+    /// Dead letters sent again, by `Topic` and `EventSubscriptionName` of where they were sent to.
+    pub const REDRIVEN_EVENT_COUNT: &str = "RedrivenEventCount";
     /// Messages moved to the poison queue, by `Queue`: a defect of ours, somebody must look.
     pub const POISON_COUNT: &str = "PoisonCount";
     /// Long waits parked in the table instead of hidden in a queue.
     pub const PARKED_COUNT: &str = "ParkedCount";
     /// Visibility changes that SQS refused.
     pub const HIDE_FAIL_COUNT: &str = "HideFailCount";
+    /// Waits of endpoints that began: probations, delayed deliveries and failed probes, by `Error` (the
+    /// outcome), `Topic` and `EventSubscriptionName`.
+    pub const PROBATION_COUNT: &str = "ProbationCount";
+    /// Milliseconds from a publish request to its answer, by `Topic`.
+    pub const PUBLISH_SUCCESS_LATENCY_IN_MS: &str = "PublishSuccessLatencyInMs";
+    /// Milliseconds of attempts, by `Topic` and `EventSubscriptionName`.
+    pub const DESTINATION_PROCESSING_DURATION_IN_MS: &str = "DestinationProcessingDurationInMs";
+    /// Milliseconds from the publish to the end of the attempt that delivered, by `Topic` and
+    /// `EventSubscriptionName`.
+    pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
+
+    /// Every metric with its dimensions. Each is written without any of them, too: alarms can't search.
+    /// Values of dimensions are names of topics and event subscriptions, and otherwise constants.
+    pub const ALL: [(&str, &[&str]); 16] = {
+        use super::{DEAD_LETTER_REASON, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC};
+        const OF_TOPIC: &[&str] = &[TOPIC];
+        const OF_SUBSCRIPTION: &[&str] = &[TOPIC, EVENT_SUBSCRIPTION_NAME];
+        const OF_ERROR: &[&str] = &["Error", TOPIC, EVENT_SUBSCRIPTION_NAME];
+        [
+            (PUBLISH_SUCCESS_COUNT, OF_TOPIC),
+            (PUBLISH_FAIL_COUNT, &["ErrorType", "Error"]),
+            (MATCHED_EVENT_COUNT, OF_SUBSCRIPTION),
+            (UNMATCHED_EVENT_COUNT, OF_TOPIC),
+            (DELIVERY_SUCCESS_COUNT, OF_SUBSCRIPTION),
+            (DELIVERY_ATTEMPT_FAIL_COUNT, OF_ERROR),
+            (DEAD_LETTERED_COUNT, &[DEAD_LETTER_REASON, TOPIC, EVENT_SUBSCRIPTION_NAME]),
+            (DROPPED_EVENT_COUNT, &[DROP_REASON, TOPIC, EVENT_SUBSCRIPTION_NAME]),
+            (REDRIVEN_EVENT_COUNT, OF_SUBSCRIPTION),
+            (POISON_COUNT, &["Queue"]),
+            (PARKED_COUNT, &[]),
+            (HIDE_FAIL_COUNT, &[]),
+            (PROBATION_COUNT, OF_ERROR),
+            (PUBLISH_SUCCESS_LATENCY_IN_MS, OF_TOPIC),
+            (DESTINATION_PROCESSING_DURATION_IN_MS, OF_SUBSCRIPTION),
+            (DELIVERY_LATENCY_IN_MS, OF_SUBSCRIPTION),
+        ]
+    };
 }
 
 /// The CloudWatch namespace of all metrics.
@@ -89,8 +129,19 @@ struct Counter {
     metric: &'static str,
     hour: Option<Timestamp>,
     dimensions: Vec<(&'static str, String)>,
-    value: u64,
+    amount: Amount,
 }
+
+/// What a line says of its metric.
+#[derive(Debug)]
+enum Amount {
+    Count(u64),
+    /// At most [`VALUES_MAX`]; what comes after is left out, which changes no average by much.
+    Millis(Vec<u64>),
+}
+
+/// Most values of a metric in one line. Source: the embedded metric format's specification.
+const VALUES_MAX: usize = 100;
 
 impl Counter {
     fn cmp_to(
@@ -105,9 +156,35 @@ impl Counter {
     }
 }
 
+impl Amount {
+    fn add(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Count(sum), Self::Count(by)) => *sum += by,
+            (Self::Millis(values), Self::Millis(more)) => {
+                let room = VALUES_MAX.saturating_sub(values.len());
+                values.extend(more.into_iter().take(room));
+            }
+            // A metric is always the one or the other.
+            (own, other) => *own = other,
+        }
+    }
+
+    fn unit(&self) -> &'static str {
+        match self {
+            Self::Count(_) => "Count",
+            Self::Millis(_) => "Milliseconds",
+        }
+    }
+}
+
 impl Meter for EmbeddedMeter {
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
-        self.add(metric, None, dimensions, by);
+        self.add(metric, None, dimensions, Amount::Count(by));
+    }
+
+    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
+        let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.add(metric, None, dimensions, Amount::Millis(vec![millis]));
     }
 
     fn count_events(
@@ -117,7 +194,7 @@ impl Meter for EmbeddedMeter {
         published_at: Timestamp,
         by: u64,
     ) {
-        self.add(metric, Some(published_at.hour()), dimensions, by);
+        self.add(metric, Some(published_at.hour()), dimensions, Amount::Count(by));
     }
 
     fn flush(&self, now: Timestamp) {
@@ -136,17 +213,17 @@ impl EmbeddedMeter {
         metric: &'static str,
         hour: Option<Timestamp>,
         dimensions: &[(&'static str, &str)],
-        by: u64,
+        amount: Amount,
     ) {
         let mut counters = self.counters();
         let found = counters.binary_search_by(|found| found.cmp_to(metric, hour, dimensions));
         match found {
-            Ok(index) => counters[index].value += by,
+            Ok(index) => counters[index].amount.add(amount),
             Err(index) => {
                 let dimensions =
                     dimensions.iter().map(|(name, value)| (*name, (*value).to_owned()));
                 let dimensions = dimensions.collect();
-                counters.insert(index, Counter { metric, hour, dimensions, value: by });
+                counters.insert(index, Counter { metric, hour, dimensions, amount });
             }
         }
     }
@@ -183,7 +260,7 @@ struct Metadata<'a> {
 #[serde(rename_all = "PascalCase")]
 struct Directive<'a> {
     namespace: &'a str,
-    dimensions: [Vec<&'a str>; 1],
+    dimensions: Vec<Vec<&'a str>>,
     metrics: [Metric<'a>; 1],
 }
 
@@ -196,12 +273,12 @@ struct Metric<'a> {
 
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Counter { metric, hour, dimensions, value } = self.counter;
+        let Counter { metric, hour, dimensions, amount } = self.counter;
         let mut line = serializer.serialize_map(None)?;
         let directive = Directive {
             namespace: NAMESPACE,
-            dimensions: [dimensions.iter().map(|(name, _)| *name).collect()],
-            metrics: [Metric { name: metric, unit: "Count" }],
+            dimensions: dimension_sets(dimensions),
+            metrics: [Metric { name: metric, unit: amount.unit() }],
         };
         let metadata =
             Metadata { timestamp: self.now.as_millis(), cloud_watch_metrics: [directive] };
@@ -212,9 +289,18 @@ impl Serialize for Line<'_> {
         if let Some(hour) = hour {
             line.serialize_entry(PUBLISH_HOUR, &hour.to_iso_8601())?;
         }
-        line.serialize_entry(metric, value)?;
+        match amount {
+            Amount::Count(count) => line.serialize_entry(metric, count)?,
+            Amount::Millis(values) => line.serialize_entry(metric, values)?,
+        }
         line.end()
     }
+}
+
+/// By which dimensions CloudWatch keeps a metric: all of its own, and none.
+fn dimension_sets<'a>(dimensions: &'a [(&'static str, String)]) -> Vec<Vec<&'a str>> {
+    let own: Vec<_> = dimensions.iter().map(|(name, _)| *name).collect();
+    if own.is_empty() { vec![own] } else { vec![own, Vec::new()] }
 }
 
 /// Prints an error with all its sources, once, at the edge: `sending failed: timed out`.
@@ -261,7 +347,7 @@ mod tests {
                 "Timestamp": 5,
                 "CloudWatchMetrics": [{
                     "Namespace": "Gridpost",
-                    "Dimensions": [["DropReason", "Topic"]],
+                    "Dimensions": [["DropReason", "Topic"], []],
                     "Metrics": [{"Name": "DroppedEventCount", "Unit": "Count"}],
                 }],
             },
@@ -272,6 +358,32 @@ mod tests {
         });
         assert_eq!(line, want);
         assert_eq!(meter.lines(NOW), "", "what was written is not written again");
+    }
+
+    #[test]
+    fn durations_are_values_of_one_line() {
+        let meter = EmbeddedMeter::default();
+        for millis in 0..150 {
+            let took = Duration::from_millis(millis);
+            meter.measure(metric::DELIVERY_LATENCY_IN_MS, &[(TOPIC, "t")], took);
+        }
+        let line: Value = serde_json::from_str(&meter.lines(NOW)).expect("one line of JSON");
+        let values = line["DeliveryLatencyInMs"].as_array().expect("values");
+        assert_eq!((values.len(), &values[1]), (VALUES_MAX, &json!(1)));
+        let unit = &line["_aws"]["CloudWatchMetrics"][0]["Metrics"][0]["Unit"];
+        assert_eq!(unit, "Milliseconds");
+    }
+
+    #[test]
+    fn every_metric_is_in_the_settings_page() {
+        let page = include_str!("../../docs/settings.md");
+        for (name, dimensions) in metric::ALL {
+            let row = page.lines().find(|line| line.contains(&format!("`{name}`")));
+            let row = row.unwrap_or_else(|| panic!("{name} is not in the page"));
+            for dimension in dimensions {
+                assert!(row.contains(&format!("`{dimension}`")), "{name}: {dimension}");
+            }
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 const EVENT_BYTES: usize = 1_024;
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
-const ACCEPTANCE: Acceptance = Acceptance { id: Uuid::nil(), time: NOW };
+const ACCEPTANCE: Acceptance = Acceptance { id: Uuid::nil(), time: NOW, trace_parent: None };
 const TOPIC: &str = "/topics/bench-0";
 
 /// Event subscriptions of a topic, of which the first `wanting` want the events.

@@ -1,7 +1,7 @@
 //! The chaos suite: the deployed functions deliver thousands of events while they are killed at random
 //! moments, their calls of AWS fail or are slow or take effect without saying so, services are out for
 //! seconds, and the emulator is stopped and started again with its state. At the end every event must
-//! have arrived, or be a dead letter where its endpoint refused it.
+//! have arrived, or be a dead letter where its endpoint refused it, and the ledger must balance.
 //!
 //! `cargo test` has one short run among the end-to-end cases; `cargo run -p gridpost-tests --bin chaos`
 //! makes many long ones. [`proxy`] stands between functions and emulator, [`mayhem`] kills and
@@ -51,6 +51,10 @@ const PUBLISH_MAX: Duration = Duration::from_secs(180);
 /// waits five minutes.
 const SETTLE_MAX: Duration = Duration::from_secs(420);
 
+/// How long after that the ledger may take to balance: lines of logs are on their way, late copies are
+/// marked.
+const LEDGER_MAX: Duration = Duration::from_secs(60);
+
 /// How often it is looked whether everything has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -70,6 +74,8 @@ pub struct Found {
     pub tally: Tally,
     /// What was done to the deployment.
     pub damage: Damage,
+    /// What the ledger counts beyond one end for each event.
+    pub ends_too_many: u64,
     /// Requests of functions, and how many of them were not answered as AWS would have.
     pub requests: (u64, u64),
     /// How long it took.
@@ -104,9 +110,10 @@ pub async fn run(world: &World, plan: Plan) -> anyhow::Result<Found> {
     serving.abort();
     let (tally, damage) = settled?;
     ensure!(tally.is_complete(), "events were lost:\n{tally}\n{damage}");
+    let ends_too_many = balance(world, &topic).await?;
     let requests = proxy.counts();
     ensure!(requests.1 > 0, "the functions did not call by the proxy: {requests:?}");
-    Ok(Found { tally, damage, requests, took: began.elapsed() })
+    Ok(Found { tally, damage, ends_too_many, requests, took: began.elapsed() })
 }
 
 /// Subscribes the four endpoints of the sink.
@@ -191,6 +198,17 @@ async fn settle(
         }
         sleep(LOOK_AGAIN).await;
     }
+}
+
+/// Has the ledger balanced, and answers how many ends it counts too many: those of duplicates, and of
+/// publishes that were not confirmed.
+async fn balance(world: &World, topic: &Topic<'_>) -> anyhow::Result<u64> {
+    let mut audit = world.audit(&topic.name, 0).await?;
+    if audit["verdict"] != "balances" {
+        audit = world.audit(&topic.name, LEDGER_MAX.as_secs()).await?;
+    }
+    ensure!(audit["verdict"] == "balances", "the ledger does not balance: {audit:#}");
+    audit["endsTooMany"].as_u64().with_context(|| format!("no endsTooMany in {audit}"))
 }
 
 async fn dead_letters(world: &World, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {

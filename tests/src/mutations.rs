@@ -45,9 +45,9 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "delete before send",
         file: SETTLE,
-        old: r#"        let queue = retry_queue(context, work);
+        old: r#"        let queue = work.delivery.retry_queue(context.settings.retry_shards);
         send("#,
-        new: r#"        let queue = retry_queue(context, work);
+        new: r#"        let queue = work.delivery.retry_queue(context.settings.retry_shards);
         let _ = context.receiver.delete(Queue::Dispatch, vec![work.record.receipt.clone()]).await;
         send("#,
     },
@@ -142,15 +142,27 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "late success not counted",
-        file: "functions/dispatch/src/late.rs",
-        old: "    if !matches!(marked, Ok(false)) {",
-        new: "    if matches!(marked, Err(_)) {",
+        file: SETTLE,
+        old: "            count_delivered(context, &known.subscription, known.publish_time, events);",
+        new: "            let _ = (events, &known.subscription);",
     },
     Mutation {
         name: "late success and the next one both counted",
         file: SETTLE,
-        old: "            Some(_) => return Ok(false),",
-        new: "            Some(_) => return Ok(true),",
+        old: "if !matches!(state.standing, Standing::Waiting { .. }))",
+        new: "if matches!(state.standing, Standing::Ended))",
+    },
+    Mutation {
+        name: "success noted before its count is written",
+        file: SETTLE,
+        old: "            context.meter.flush(context.clock.now());\n            counted = true;",
+        new: "            counted = true;",
+    },
+    Mutation {
+        name: "end noted before its count is written",
+        file: SETTLE,
+        old: "    context.meter.flush(context.clock.now());\n    let state = DeliveryState { standing: Standing::Ended",
+        new: "    let state = DeliveryState { standing: Standing::Ended",
     },
     Mutation {
         name: "delivered in the hour of the delivery, not of the publish",
@@ -216,7 +228,7 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "a state is forgotten while its delivery waits",
         file: "shared/src/delivery/state.rs",
-        old: "due.max(self.publish_time + LIFE_MAX)",
+        old: "due.max(began + LIFE_MAX)",
         new: "due",
     },
     Mutation {

@@ -16,14 +16,14 @@ use tokio::time::{Instant, sleep};
 use crate::aws_api::{AwsApi, Service, if_found};
 use crate::document::TimeToLive;
 use crate::failure::Misuse;
-use crate::manage_api::ManageApi;
+use crate::manage_api::{ManageApi, waiting::ParkedChoice};
 use crate::output::{Output, text_at};
 use crate::target::{Target, TargetArguments};
 use crate::wall_clock;
 use report::{Audit, Queues, Verdict};
 
-/// The functions that count events.
-const FUNCTIONS: [&str; 3] = ["ingest", "dispatch", "dead-letter"];
+/// The functions that count events; manage those that somebody purges.
+const FUNCTIONS: [&str; 4] = ["ingest", "dispatch", "dead-letter", "manage"];
 
 /// Every line that counts events contains it, and hardly any other.
 const FILTER_PATTERN: &str = "PublishHour";
@@ -49,11 +49,6 @@ pub struct AuditArguments {
     /// Look again for so many seconds while it does not balance
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
-
-    /// What the names of the deployment's functions and queues begin with (Terraform variable
-    /// `name_prefix`)
-    #[arg(long, value_name = "TEXT", env = "GRIDPOST_NAME_PREFIX", default_value = "gridpost")]
-    name_prefix: String,
 }
 
 impl AuditArguments {
@@ -109,11 +104,12 @@ async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Aud
     let back_ms = i64::from(arguments.since.minutes) * 60_000;
     let since = Timestamp::from_millis(until.as_millis() - back_ms).hour();
     // The queues before the logs: what leaves a queue meanwhile is then explained by both.
-    let queues = queues(target, &arguments.name_prefix).await.map_err(|err| format!("{err:#}"));
+    let name_prefix = target.name_prefix();
+    let queues = queues(target, name_prefix).await.map_err(|err| format!("{err:#}"));
     let mut ledger = Ledger::default();
     let logs = AwsApi::connect(Service::Logs, target).await?;
     for function in FUNCTIONS {
-        let group = format!("/aws/lambda/{}-{function}", arguments.name_prefix);
+        let group = format!("/aws/lambda/{name_prefix}-{function}");
         read_log(&logs, &group, since, &mut ledger).await?;
     }
     ledger.accounts.retain(|(key, _), _| arguments.wants(key));
@@ -121,7 +117,11 @@ async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Aud
         .intakes
         .retain(|(topic, _), _| arguments.topic.as_ref().is_none_or(|wanted| wanted == topic));
     let mut audit = Audit { since, until, ledger, queues, waiting: 0, largest_batch: 1 };
-    add_waiting(arguments, &target.manage_api().await?, &mut audit).await?;
+    let api = target.manage_api().await?;
+    add_waiting(arguments, &api, &mut audit).await?;
+    if audit.verdict() != Verdict::Balances {
+        add_parked(arguments, &api, &mut audit).await?;
+    }
     Ok(audit)
 }
 
@@ -185,6 +185,33 @@ async fn add_waiting(
             };
             let waiting = api.each_delivery(topic, &key.name, take).await;
             waiting.with_context(|| format!("the deliveries of {key} cannot be read"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the deliveries that were parked before their first attempt: nothing else tells of them. All of
+/// the state table is looked through for it.
+async fn add_parked(
+    arguments: &AuditArguments,
+    api: &ManageApi,
+    audit: &mut Audit,
+) -> anyhow::Result<()> {
+    let choice = ParkedChoice {
+        topic: arguments.topic.clone(),
+        subscription: arguments.subscription.clone(),
+        ..ParkedChoice::default()
+    };
+    let parked = api.parked(&choice).await.context("parked deliveries cannot be read")?;
+    for delivery in parked.iter().filter(|delivery| delivery["deliveryAttempts"] == 0) {
+        let key = SubscriptionKey {
+            topic: text_at(delivery, "/topic").to_owned(),
+            name: text_at(delivery, "/eventSubscription").to_owned(),
+        };
+        let published_at = Timestamp::parse_rfc_3339(text_at(delivery, "/publishTime"));
+        if let Some(published_at) = published_at.filter(|at| *at >= audit.since) {
+            let events = delivery["events"].as_u64().unwrap_or(0);
+            audit.ledger.wait(&key, published_at, events);
         }
     }
     Ok(())

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::str::FromStr;
-use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -13,6 +11,7 @@ use tokio::sync::mpsc;
 use crate::answers::Answers;
 use crate::output::{self, Output};
 use crate::receiver::{Arrival, Behaviour, Purpose, Receiver};
+use crate::time_span::TimeSpan;
 use crate::wall_clock;
 
 /// Characters of a body printed as text.
@@ -35,28 +34,7 @@ pub struct ListenArguments {
 
     /// Time before each answer: 500ms, 2s, 1m
     #[arg(long, value_name = "TIME", default_value = "0s")]
-    delay: Delay,
-}
-
-/// A duration on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Delay(Duration);
-
-impl FromStr for Delay {
-    type Err = String;
-
-    fn from_str(given: &str) -> Result<Self, Self::Err> {
-        let refused = || format!("`{given}` is no time: write 500ms, 2s or 1m");
-        let digits = given.find(|c: char| !c.is_ascii_digit()).unwrap_or(given.len());
-        let (count, unit) = given.split_at(digits);
-        let count: u64 = count.parse().map_err(|_| refused())?;
-        match unit {
-            "ms" => Ok(Self(Duration::from_millis(count))),
-            "s" => Ok(Self(Duration::from_secs(count))),
-            "m" => count.checked_mul(60).map(Duration::from_secs).map(Self).ok_or_else(refused),
-            _ => Err(refused()),
-        }
-    }
+    delay: TimeSpan,
 }
 
 /// Listens until it is interrupted.
@@ -180,15 +158,5 @@ mod tests {
         assert_eq!(line(br#"{"z":1.10,"a":2}"#), format!(r#"{head}{{"z":1.10,"a":2}}}}"#));
         assert_eq!(line(b"[1,\n2]"), format!("{head}[1, 2]}}"));
         assert_eq!(line(b"no json"), format!(r#"{head}"no json"}}"#));
-    }
-
-    #[test]
-    fn delays_are_read_with_their_unit() {
-        for (given, want_ms) in [("0s", 0), ("500ms", 500), ("2s", 2_000), ("1m", 60_000)] {
-            assert_eq!(given.parse(), Ok(Delay(Duration::from_millis(want_ms))), "{given}");
-        }
-        for given in ["", "2", "s", "-1s", "1.5s", "2h", "99999999999999999999s"] {
-            assert!(given.parse::<Delay>().is_err(), "{given}");
-        }
     }
 }

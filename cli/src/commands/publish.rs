@@ -59,14 +59,22 @@ pub struct PublishArguments {
 
 /// A topic's input schema, as far as it shapes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InputSchema {
+pub enum InputSchema {
+    /// Event Grid's own.
     EventGrid,
+    /// CloudEvents 1.0.
     CloudEvents,
+    /// The publishers' own.
     Custom,
 }
 
 impl InputSchema {
-    fn of_topic(topic: &Value) -> anyhow::Result<Self> {
+    /// The input schema of a topic's document.
+    ///
+    /// # Errors
+    ///
+    /// When it is one that this program does not know.
+    pub fn of_topic(topic: &Value) -> anyhow::Result<Self> {
         match topic.pointer("/properties/inputSchema").and_then(Value::as_str) {
             Some("EventGridSchema") | None => Ok(Self::EventGrid),
             Some("CloudEventSchemaV1_0") => Ok(Self::CloudEvents),
@@ -76,7 +84,7 @@ impl InputSchema {
     }
 
     /// The content type for `body`: CloudEvents name a single event and a batch differently.
-    fn content_type(self, body: &[u8]) -> &'static str {
+    pub fn content_type(self, body: &[u8]) -> &'static str {
         let is_array = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
         match self {
             Self::CloudEvents if is_array => "application/cloudevents-batch+json; charset=utf-8",
@@ -87,18 +95,24 @@ impl InputSchema {
 }
 
 /// The event that flags describe, ready to be sent.
-struct Event<'a> {
-    id: &'a str,
-    event_type: &'a str,
-    subject: &'a str,
-    source: &'a str,
-    time: &'a str,
-    data: Value,
+pub struct Event<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its event type.
+    pub event_type: &'a str,
+    /// Its subject.
+    pub subject: &'a str,
+    /// Where CloudEvents say that it comes from.
+    pub source: &'a str,
+    /// When it happened.
+    pub time: &'a str,
+    /// Its data.
+    pub data: Value,
 }
 
 impl Event<'_> {
     /// The request body in the topic's schema.
-    fn body(self, schema: InputSchema) -> Value {
+    pub fn body(self, schema: InputSchema) -> Value {
         match schema {
             InputSchema::EventGrid => json!([{
                 "id": self.id,
@@ -170,7 +184,12 @@ async fn describe_topic(arguments: &PublishArguments, target: &Target) -> anyhow
     Err(Misuse(advice.to_owned()).into())
 }
 
-fn events_url(name: &str, topic: &Value, target: &Target) -> anyhow::Result<String> {
+/// Where events of a topic are posted.
+///
+/// # Errors
+///
+/// [`Misuse`] when neither flags nor the topic's document say it.
+pub fn events_url(name: &str, topic: &Value, target: &Target) -> anyhow::Result<String> {
     let by_topic =
         || topic.pointer("/properties/endpoint").and_then(Value::as_str).map(str::to_owned);
     let is_namespace = topic.get("kind").and_then(Value::as_str) == Some("namespace");

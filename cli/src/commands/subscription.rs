@@ -1,5 +1,6 @@
-//! `gridpost subscription`: create, update, show, list, delete.
+//! `gridpost subscription`: create, update, show, list, delete; health, secrets, tests of filters.
 
+mod health;
 mod test;
 
 use std::path::PathBuf;
@@ -51,6 +52,16 @@ pub enum SubscriptionCommand {
         /// How long, in seconds, 0 to 604800 (default 86400)
         #[arg(long, value_name = "SECONDS", requires = "rotate")]
         overlap: Option<u32>,
+    },
+    /// Say whether the endpoint is asked at all, why not, and until when
+    Health {
+        /// Whose
+        #[command(flatten)]
+        named: NamedArguments,
+
+        /// End its probation or delayed delivery, and its row of failures
+        #[arg(long)]
+        reset: bool,
     },
     /// Say whether a filter wants sample events, and which part of it refuses them
     Test(test::TestArguments),
@@ -163,6 +174,13 @@ pub async fn run(
     let api = target.resolve()?.manage_api().await?;
     match command {
         SubscriptionCommand::Test(_) => {}
+        SubscriptionCommand::Health { named: NamedArguments { topic, name }, reset } => {
+            let health = match reset {
+                true => api.reset_health(&topic, &name).await?,
+                false => api.health(&topic, &name).await?,
+            };
+            output.print(&health, |health| health::describe(&topic, &name, health));
+        }
         SubscriptionCommand::Secrets { named: NamedArguments { topic, name }, rotate, overlap } => {
             let secrets = match rotate {
                 true => api.rotate_signing_secret(&topic, &name, overlap).await?,

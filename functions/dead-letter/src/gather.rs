@@ -5,8 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::future::join_all;
 use gridpost::{
     delivery::{
+        DecodeError,
         claim::{self, Payload},
         dead_letter::{Ended, Folder},
+        parking::RECEIVES_MAX,
+        poison,
     },
     ports::{BucketError, Outgoing, PortError, Queue},
     telemetry::{DEAD_LETTER_REASON, DROP_REASON, chain, metric, of},
@@ -15,7 +18,10 @@ use gridpost::{
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::Context;
+use crate::{
+    Context,
+    notify::{Written, tell},
+};
 
 /// How long a refused record is hidden, by how often it was received: 10 s, 1 min, then 5 min.
 ///
@@ -42,7 +48,7 @@ pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut folders: BTreeMap<Folder, Vec<(Record, Ended)>> = BTreeMap::new();
     for record in records {
-        match serde_json::from_str::<Ended>(&record.body) {
+        match Ended::decode(&record.body) {
             Ok(ended) if ended.delivery.is_claimed() => {
                 // One after the other: a hundred of these would not fit the function's memory.
                 kept.extend(store_claimed(context, record, ended).await);
@@ -93,8 +99,10 @@ async fn take(context: &Context, ended: &Ended) -> Result<Option<Payload>, PortE
     payload.map_err(|error| PortError::new("reading a payload", error))
 }
 
-/// Best effort: what stays is removed by the bucket's age limit.
+/// Best effort: what stays is removed by the bucket's age limit. The end is counted first: nobody counts
+/// what is let go already.
 async fn release(context: &Context, delivery: Uuid) {
+    context.meter.flush(context.clock.now());
     let released = context.payloads.put(&claim::key(delivery), claim::ENDED.to_vec()).await;
     if let Err(error) = released {
         tracing::warn!(delivery.id = %delivery, error = %chain(&error), "a payload was not released");
@@ -104,12 +112,27 @@ async fn release(context: &Context, delivery: Uuid) {
 /// Stores one folder's dead letters as one object; answers which records are kept.
 async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -> Vec<String> {
     let now = context.clock.now();
-    let key = folder.key(now, object_id(&ended));
+    let id = object_id(&ended);
+    let key = folder.key(now, id);
     let records: Vec<String> = ended.iter().flat_map(|(_, ended)| ended.records()).collect();
     let body = format!("[{}]", records.join(","));
     let events = records.len();
-    match context.bucket.put(&folder.bucket, &key, body.into_bytes()).await {
+    match context.bucket.put(&folder.bucket, &key, &folder.labels, body.into_bytes()).await {
         Ok(()) => {
+            let all: Vec<_> = ended.iter().map(|(_, ended)| ended).collect();
+            let written = Written { id, folder: &folder, key: &key, ended: &all };
+            if let Err(error) = tell(context, written).await {
+                tracing::error!(
+                    bucket = folder.bucket,
+                    key,
+                    error = %chain(&error),
+                    "nobody could be told of dead letters; it is tried again until they are too old",
+                );
+                let is_old = |(_, ended): &(Record, Ended)| is_given_up(context, ended, now);
+                if !ended.iter().all(is_old) {
+                    return hide_all(context, ended, now).await;
+                }
+            }
             for (_, ended) in &ended {
                 let reason = ended.reason.to_string();
                 count(context, metric::DEAD_LETTERED_COUNT, (DEAD_LETTER_REASON, &reason), ended);
@@ -142,18 +165,43 @@ async fn refused(
     (record, ended): (Record, Ended),
     now: Timestamp,
 ) -> Option<String> {
-    if now.since(ended.at) >= context.give_up_after {
+    if is_given_up(context, &ended, now) {
         drop_events(context, &ended, "DeadLetterDestinationUnavailable");
         return None;
     }
-    let index = (record.receive_count.max(1) as usize - 1).min(REFUSED_WAITS_S.len() - 1);
-    let wait = Duration::from_secs(u64::from(REFUSED_WAITS_S[index]))
-        .min(context.give_up_after.saturating_sub(now.since(ended.at)));
+    hide(context, &record, &ended, now).await;
+    Some(record.message_id)
+}
+
+/// Whether an ended delivery has been tried for too long.
+fn is_given_up(context: &Context, ended: &Ended, now: Timestamp) -> bool {
+    now.since(ended.at) >= context.give_up_after
+}
+
+/// Keeps records whose object is to be told of later; it is written again then, under its name.
+async fn hide_all(context: &Context, ended: Vec<(Record, Ended)>, now: Timestamp) -> Vec<String> {
+    let hidden = ended.iter().map(|(record, ended)| hide(context, record, ended, now));
+    join_all(hidden).await;
+    ended.into_iter().map(|(record, _)| record.message_id).collect()
+}
+
+/// Hides a record for a while, longer each time.
+async fn hide(context: &Context, record: &Record, ended: &Ended, now: Timestamp) {
+    let left = context.give_up_after.saturating_sub(now.since(ended.at));
+    let wait = refused_wait(record.receive_count, context.give_up_after).min(left);
     let seconds = u32::try_from(wait.as_secs()).unwrap_or(0).max(1);
     if let Err(error) = context.receiver.hide(Queue::DeadLetter, &record.receipt, seconds).await {
         tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
     }
-    Some(record.message_id)
+}
+
+/// How long a refused record waits. The last wait is long enough that giving up comes before SQS takes
+/// the record for one that our code can't settle.
+fn refused_wait(receives: u32, give_up_after: Duration) -> Duration {
+    let index = usize::try_from(receives.max(1) - 1).unwrap_or(usize::MAX);
+    let last = REFUSED_WAITS_S.len() - 1;
+    let wait = Duration::from_secs(u64::from(REFUSED_WAITS_S[index.min(last)]));
+    if index < last { wait } else { wait.max(give_up_after / RECEIVES_MAX) }
 }
 
 /// The same deliveries make the same object: a batch that is handed over twice is stored once.
@@ -188,13 +236,14 @@ fn count(context: &Context, metric: &'static str, reason: (&'static str, &str), 
 }
 
 /// Moves a record that this code can't read to the poison queue; `Some` if that failed.
-async fn poison(context: &Context, record: Record, error: &serde_json::Error) -> Option<String> {
+async fn poison(context: &Context, record: Record, error: &DecodeError) -> Option<String> {
     tracing::error!(
         message.id = %record.message_id,
         error = %chain(error),
         "a message is no ended delivery and goes to the poison queue; look at it there",
     );
-    let message = Outgoing { body: record.body, group: "poison".to_owned(), delay_s: 0 };
+    let group = poison::group(Queue::DeadLetter);
+    let message = Outgoing { body: record.body, group, delay_s: 0 };
     let sent = context.sender.send(Queue::Poison, vec![message]).await.pop();
     let sent = sent.unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")));
     match sent {
@@ -205,6 +254,30 @@ async fn poison(context: &Context, record: Record, error: &serde_json::Error) ->
         Err(error) => {
             tracing::error!(error = %chain(&error), "not moved to the poison queue; it comes back");
             Some(record.message_id)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_wait_table() {
+        let (four_hours, week) = (4 * 60 * 60, 7 * 24 * 60 * 60);
+        let table = [
+            (0, four_hours, 10),
+            (1, four_hours, 10),
+            (2, four_hours, 60),
+            (3, four_hours, 300),
+            (1_000, four_hours, 300),
+            (2, week, 60),
+            // At five minutes a week would take 2,016 receives, of which SQS allows 1,000.
+            (3, week, 1_209),
+        ];
+        for (receives, give_up_s, want) in table {
+            let wait = refused_wait(receives, Duration::from_secs(give_up_s));
+            assert_eq!(wait.as_secs(), want, "{receives} receives");
         }
     }
 }

@@ -1,9 +1,13 @@
 //! dead-letter: writes ended deliveries to their dead-letter destinations.
 //!
 //! dispatch sends what ended into the dead-letter queue with a delay (five minutes), so that what
-//! ended together arrives together; [`gather`] makes one object of what shares a subscription.
+//! ended together arrives together; [`gather`] makes one object of what shares a subscription, and
+//! [`notify`] tells of it.
+//! [`redrive`] sends dead letters again: the function is invoked with the redrive queue's messages too.
 
 pub mod gather;
+pub mod notify;
+pub mod redrive;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,6 +27,8 @@ pub struct Context {
     pub payloads: Arc<dyn Payloads>,
     /// Counts.
     pub meter: Arc<dyn Meter>,
+    /// Tells of what is written, where somebody is to be told.
+    pub notifier: Option<notify::Notifier>,
     /// From when a delivery ended until it is dropped because its destination refuses. Event Grid:
     /// 4 hours.
     pub give_up_after: Duration,

@@ -1,23 +1,32 @@
 //! Wires up and runs dead-letter.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use gridpost::{
     aws::{
         Clients,
+        configuration::ConfigurationTable,
         payloads::PayloadBucket,
+        redrives::RedriveTable,
         s3::S3Bucket,
         sqs::{QueueUrls, SqsQueues},
     },
     config,
-    ports::{Clock, Meter},
+    configuration::ConfigurationCache,
+    ports::{Clock, Configuration, Meter},
     system::SystemClock,
     telemetry::{EmbeddedMeter, start_logging},
+    time::Timestamp,
 };
 use gridpost_dead_letter::{
     Context,
     gather::{Record, gather},
+    notify::Notifier,
+    redrive,
 };
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 
@@ -26,32 +35,96 @@ async fn main() -> Result<(), Error> {
     start_logging();
     let clients = Clients::from_env()?;
     let meter = Arc::new(EmbeddedMeter::default());
-    let queues = Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?));
+    let urls = QueueUrls::from_env()?;
+    let redrive_queue = name_in(&urls.redrive).to_owned();
+    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let bucket = Arc::new(S3Bucket::new(clients.s3()));
+    let payload_bucket = config::text("GRIDPOST_PAYLOAD_BUCKET")?;
+    let payloads = Arc::new(PayloadBucket::new(clients.clone(), payload_bucket));
+    let (config_table, state_table) =
+        (config::text("GRIDPOST_CONFIG_TABLE")?, config::text("GRIDPOST_STATE_TABLE")?);
+    let queue_message_bytes_max = config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?;
+    let configuration: Arc<dyn Configuration> =
+        Arc::new(ConfigurationTable::new(clients.dynamodb(), config_table));
+    let redrives = redrive::Context {
+        clock: Arc::new(SystemClock),
+        sender: Arc::clone(&queues) as _,
+        receiver: Arc::clone(&queues) as _,
+        letters: Arc::clone(&bucket) as _,
+        redrives: Arc::new(RedriveTable::new(clients.dynamodb(), state_table)),
+        configuration: Arc::clone(&configuration),
+        payloads: Arc::clone(&payloads) as _,
+        meter: Arc::clone(&meter) as _,
+        queue_message_bytes_max,
+    };
+    let topic: String = config::parsed_or("GRIDPOST_DEAD_LETTER_TOPIC", String::new())?;
+    let keep_for = config::configuration_kept_for()?;
+    let notifier = (!topic.is_empty()).then(|| Notifier {
+        topic,
+        configuration: ConfigurationCache::new(configuration, Arc::new(SystemClock), keep_for),
+        queue_message_bytes_max,
+        has_complained: AtomicBool::new(false),
+    });
     let give_up_s = config::parsed_or("GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS", 4 * 60 * 60)?;
     let context = Context {
         clock: Arc::new(SystemClock),
         sender: Arc::clone(&queues) as _,
         receiver: queues,
-        bucket: Arc::new(S3Bucket::new(clients.s3())),
-        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
+        bucket,
+        payloads,
         meter: Arc::clone(&meter) as _,
+        notifier,
         give_up_after: Duration::from_secs(give_up_s),
     };
-    let (context, meter) = (&context, &meter);
+    let (context, redrives, meter, redrive_queue) = (&context, &redrives, &meter, &redrive_queue);
     run(service_fn(move |event: LambdaEvent<SqsEvent>| async move {
-        let reply = answer(context, event.payload).await;
+        let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
+        let mut kept = Vec::new();
+        let is_redrive = is_from(&event.payload, redrive_queue);
+        let records = records(event.payload, &mut kept);
+        kept.extend(match is_redrive {
+            true => redrive::work(redrives, records, deadline).await,
+            false => gather(context, records).await,
+        });
+        let reply = reply(kept);
         meter.flush(SystemClock.now());
         Ok::<_, Error>(reply)
     }))
     .await
 }
 
-/// Turns the Lambda event into records and the kept ids into Lambda's reply. Ids are copied from the
-/// event: one that Lambda does not know would fail the whole batch.
-async fn answer(context: &Context, event: SqsEvent) -> SqsBatchResponse {
-    let records = event.records.into_iter().filter_map(record).collect();
+/// The name of a queue, out of its URL or ARN.
+fn name_in(queue: &str) -> &str {
+    queue.rsplit(['/', ':']).next().unwrap_or_default()
+}
+
+/// Whether the event is of the queue of that name: each mapping hands over those of one queue.
+fn is_from(event: &SqsEvent, queue: &str) -> bool {
+    let source = event.records.first().and_then(|record| record.event_source_arn.as_deref());
+    !queue.is_empty() && source.is_some_and(|source| name_in(source) == queue)
+}
+
+/// Turns the Lambda event into records.
+fn records(event: SqsEvent, kept: &mut Vec<String>) -> Vec<Record> {
+    let mut records = Vec::new();
+    for message in event.records {
+        let id = message.message_id.clone();
+        match record(message) {
+            Some(record) => records.push(record),
+            None => {
+                tracing::error!(message.id = ?id, "a record without a receipt is kept");
+                kept.extend(id);
+            }
+        }
+    }
+    records
+}
+
+/// Turns kept ids into Lambda's reply. They are copied from the event: one that Lambda does not know
+/// would fail the whole batch.
+fn reply(kept: Vec<String>) -> SqsBatchResponse {
     let mut reply = SqsBatchResponse::default();
-    for id in gather(context, records).await {
+    for id in kept {
         let mut failure = BatchItemFailure::default();
         failure.item_identifier = id;
         reply.batch_item_failures.push(failure);

@@ -8,14 +8,15 @@ use gridpost::{
         probation::{self, Failed},
         request,
         retry::{self, Decision, Failure},
+        state::Past,
     },
     ports::Attempted,
-    telemetry::chain,
+    telemetry::{chain, metric, of},
     time::Timestamp,
 };
 
 use crate::{
-    Context,
+    Context, attempt_log,
     late::Late,
     prepare::Work,
     record::{Record, Settled},
@@ -47,6 +48,9 @@ pub async fn attempt(context: &Context, works: Vec<Work>) -> Made {
     let ended_at = context.clock.now();
 
     let times = (began_at, ended_at);
+    if context.settings.latency_metrics {
+        measure(context, &works, answer, times);
+    }
     let not_before = match answer.outcome {
         Outcome::Delivered => {
             succeed(context, &works, began_at, ended_at).await;
@@ -59,12 +63,38 @@ pub async fn attempt(context: &Context, works: Vec<Work>) -> Made {
     let settled = works.into_iter().map(|work| async move {
         let record = work.record.clone();
         let settled = match answer.outcome {
-            Outcome::Delivered => settle::delivered(context, work).await,
+            Outcome::Delivered => {
+                if context.settings.log_successful_attempts || work.delivery.attempts.made > 0 {
+                    attempt_log::succeeded(&work, answer, times);
+                }
+                let mut work = work;
+                if work.revision > 0 {
+                    Past::of(answer, times, None).add_to(&mut work.past);
+                }
+                settle::delivered(context, work).await
+            }
             _ => fail(context, work, answer, times, not_before).await,
         };
         (record, settled)
     });
     Made { settled: futures::future::join_all(settled).await, late }
+}
+
+/// Notes how long the request took and, where it delivered, how long ago its events were published.
+fn measure(
+    context: &Context,
+    works: &[Work],
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+) {
+    let Some(work) = works.first() else { return };
+    let whose = of(&work.subscription.key);
+    let took = ended_at.since(began_at);
+    context.meter.measure(metric::DESTINATION_PROCESSING_DURATION_IN_MS, &whose, took);
+    for work in works.iter().filter(|_| answer.outcome == Outcome::Delivered) {
+        let since_publish = ended_at.since(work.delivery.publish_time);
+        context.meter.measure(metric::DELIVERY_LATENCY_IN_MS, &whose, since_publish);
+    }
 }
 
 /// Tells the endpoint's health of a success, which on the happy path writes nothing.
@@ -101,15 +131,17 @@ async fn fail(
         not_before,
         expires_at: work.expires_at(),
     };
-    match retry::decide(work.rules(), failure, context.dice.roll()) {
-        Decision::Retry { due } => {
-            settle::note_failure(context, &work, answer, &format!("retry at {due}"));
-            settle::retry(context, work, due).await
-        }
-        Decision::End(reason) => {
-            settle::note_failure(context, &work, answer, &reason.to_string());
-            settle::end(context, work, reason).await
-        }
+    let decision = retry::decide(work.rules(), failure, context.dice.roll());
+    attempt_log::failed(&work, answer, (began_at, ended_at), decision);
+    settle::count_failure(context, &work, answer);
+    let because = match decision {
+        Decision::Retry { because, .. } => Some(because),
+        Decision::End(_) => None,
+    };
+    Past::of(answer, (began_at, ended_at), because).add_to(&mut work.past);
+    match decision {
+        Decision::Retry { due, .. } => settle::retry(context, work, due).await,
+        Decision::End(reason) => settle::end(context, work, reason).await,
     }
 }
 
@@ -136,7 +168,12 @@ async fn note_failure(
         })
         .await;
     match changed {
-        Ok(health) => health.wait.map(|wait| wait.until),
+        Ok(health) => {
+            if health.wait.is_some_and(|wait| wait.since == ended_at) {
+                settle::count_probation(context, work, answer);
+            }
+            health.wait.map(|wait| wait.until)
+        }
         Err(error) => {
             tracing::warn!(
                 subscription = %work.subscription.key,

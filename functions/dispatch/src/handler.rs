@@ -143,7 +143,7 @@ async fn let_go(context: &Context, settled: Vec<(Record, Settled)>) -> (Vec<Stri
             Ok(Fate::Delete) => gone.push(record),
             Ok(Fate::Keep) => kept.push(record.message_id),
             Err(error) => {
-                tracing::error!(
+                tracing::warn!(
                     message.id = %record.message_id,
                     error = %chain(&error),
                     "a record was not settled and comes back",

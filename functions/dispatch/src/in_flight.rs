@@ -25,18 +25,20 @@ impl InFlight {
         Self { receiver, samples: Mutex::default() }
     }
 
-    /// About how many messages of a queue are in flight; 0 where that is unknown.
+    /// About how many messages of a queue are in flight. Where SQS does not say, as many as last time: a
+    /// queue that is near its wall is not taken for an empty one.
     pub async fn of(&self, queue: Queue, now: Timestamp) -> u64 {
         // Held over the call: the other records of the batch wait for its answer.
         let mut samples = self.samples.lock().await;
-        if let Some((at, count)) = samples.get(&queue)
-            && now.since(*at) < KEPT_FOR
+        let last = samples.get(&queue).copied();
+        if let Some((at, count)) = last
+            && now.since(at) < KEPT_FOR
         {
-            return *count;
+            return count;
         }
         let count = self.receiver.in_flight(queue).await.unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "the in-flight count is unknown");
-            0
+            last.map_or(0, |(_, count)| count)
         });
         samples.insert(queue, (now, count));
         count
@@ -78,7 +80,7 @@ mod tests {
             (Queue::Retry(0), 0, 1, "asked"),
             (Queue::Retry(0), 4_999, 1, "kept"),
             (Queue::Retry(1), 4_999, 2, "another queue"),
-            (Queue::Retry(0), 5_000, 0, "asked again, in vain"),
+            (Queue::Retry(0), 5_000, 1, "asked again, in vain"),
             (Queue::Retry(1), 9_998, 2, "kept"),
         ] {
             let now = Timestamp::from_millis(at_ms);

@@ -17,7 +17,7 @@ use gridpost::{
 };
 use uuid::Uuid;
 
-use crate::{Context, settle};
+use crate::{Context, attempt_log::duration_ms, settle};
 
 /// A request whose response is still listened for.
 pub struct Late {
@@ -40,7 +40,15 @@ pub async fn listen(context: &Context, late: Late) {
     }
     for id in late.ids {
         match acknowledge(context, id).await {
-            Ok(()) => tracing::info!(delivery.id = %id, "a late success took it out of retry"),
+            Ok(()) => tracing::info!(
+                delivery.id = %id,
+                subscription = %late.subscription.key,
+                outcome = %answer.outcome,
+                status = answer.status,
+                duration_ms = duration_ms(late.began_at, context.clock.now()),
+                decision = "Delivered",
+                "attempt succeeded late and is taken out of retry",
+            ),
             Err(error) => tracing::warn!(
                 delivery.id = %id,
                 error = %chain(&error),
@@ -49,8 +57,6 @@ pub async fn listen(context: &Context, late: Late) {
         }
     }
     let now = context.clock.now();
-    // Others are listened for still, and the function may be stopped meanwhile.
-    context.meter.flush(now);
     context.healths.note_success(&late.subscription, now);
     let changed = context
         .healths
@@ -63,17 +69,11 @@ pub async fn listen(context: &Context, late: Late) {
     }
 }
 
-/// Marks a waiting delivery as delivered, and counts it. One that has ended meanwhile stays ended.
+/// Counts and marks a waiting delivery as delivered. One that has ended meanwhile stays ended.
 async fn acknowledge(context: &Context, id: Uuid) -> Result<(), PortError> {
     let Some(state) = context.states.load(id).await? else { return Ok(()) };
     if !matches!(state.standing, Standing::Waiting { .. }) {
         return Ok(());
     }
-    let marked = settle::mark_delivered(context, state.clone()).await;
-    // One that could not be marked was delivered all the same, and its retry is a duplicate.
-    if !matches!(marked, Ok(false)) {
-        let events = u64::from(state.events);
-        settle::count_delivered(context, &state.subscription, state.publish_time, events);
-    }
-    marked.map(drop)
+    settle::mark_delivered(context, &state).await
 }

@@ -3,11 +3,12 @@
 //! It consumes the dispatch queue (first attempts only) and the retry queues (everything later).
 //! The way of a record: [`handler`] decodes the batch, [`prepare`] finds out whether its delivery
 //! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
-//! [`health`] keeps what is known of endpoints, [`rate`] keeps to what they allow, [`late`] hears
+//! [`attempt_log`] tells of each attempt, [`health`] keeps what is known of endpoints, [`rate`] keeps to what they allow, [`late`] hears
 //! responses that come after 30 s, [`payload`] fetches what was too large for a message, [`in_flight`]
 //! watches how full the queues are.
 
 pub mod attempt;
+pub mod attempt_log;
 pub mod handler;
 pub mod health;
 pub mod in_flight;
@@ -75,6 +76,10 @@ pub struct Settings {
     pub retry_in_flight_limit: u64,
     /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.
     pub dead_letter_delay_s: u32,
+    /// Whether first attempts that succeed are logged; all others are.
+    pub log_successful_attempts: bool,
+    /// Whether durations of attempts and deliveries are metrics.
+    pub latency_metrics: bool,
     /// `Origin` of CloudEvents deliveries, what receivers were asked to consent to.
     pub origin: String,
 }

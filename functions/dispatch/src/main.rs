@@ -89,6 +89,8 @@ fn settings(retry_shards: usize) -> Result<Settings, Error> {
         retry_shards,
         retry_in_flight_limit: config::parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)?,
         dead_letter_delay_s: config::parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)?,
+        log_successful_attempts: config::parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)?,
+        latency_metrics: config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?,
         origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", "eventgrid.azure.net".to_owned())?,
     })
 }

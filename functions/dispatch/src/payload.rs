@@ -58,11 +58,13 @@ pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery
 }
 
 /// Lets the events of an ended delivery go. Best effort: what stays is removed by the bucket's age
-/// limit, and a late copy of the message makes a duplicate.
+/// limit, and a late copy of the message makes a duplicate. The end is counted first: nobody counts what
+/// is let go already.
 pub async fn release(context: &Context, delivery: &Delivery) {
     if !delivery.is_claimed() {
         return;
     }
+    context.meter.flush(context.clock.now());
     let released = context.payloads.put(&claim::key(delivery.id), claim::ENDED.to_vec()).await;
     if let Err(error) = released {
         tracing::warn!(delivery.id = %delivery.id, error = %chain(&error), "a payload was not released");

@@ -12,7 +12,7 @@ use gridpost::{
         profile::EndpointKind,
         rate::Turn,
         retry::{self, EndReason, Rules},
-        state::{DeliveryState, Standing},
+        state::{DeliveryState, Past, Standing},
     },
     ports::{PortError, Queue},
     subscription::{DeadLetterDestination, EventSubscription},
@@ -42,6 +42,10 @@ pub struct Work {
     pub revision: u64,
     /// Whether it probes an endpoint whose wait has ended.
     pub probes: bool,
+    /// Its attempts one by one, as far as its state remembers them.
+    pub past: Vec<Past>,
+    /// Whether somebody asked for an attempt now, whatever its endpoint's health.
+    pub is_asked_for: bool,
     /// When it took a slot of its endpoint's rate, where it has one already.
     pub slot_at: Option<Timestamp>,
 }
@@ -58,7 +62,7 @@ impl Work {
 
     /// When its time-to-live ends.
     pub fn expires_at(&self) -> Timestamp {
-        retry::expires_at(&self.subscription.retry_policy, self.delivery.publish_time)
+        retry::expires_at(&self.subscription.retry_policy, self.delivery.lives_from())
     }
 
     /// The state to write next.
@@ -71,13 +75,26 @@ impl Work {
             events: u32::try_from(self.delivery.event_count()).unwrap_or(u32::MAX),
             attempts: self.delivery.attempts.clone(),
             standing,
+            past: self.past.clone(),
+            receipt: self.receipt(standing),
+            resend: None,
             revision: self.revision,
         }
+    }
+
+    /// What reaches its message while it is hidden. What comes from the dispatch queue waits as
+    /// another message, which nobody has received yet.
+    fn receipt(&self, standing: Standing) -> Option<String> {
+        let is_hidden = matches!(standing, Standing::Waiting { .. })
+            && matches!(self.record.queue, Queue::Retry(_));
+        is_hidden.then(|| self.record.receipt.clone())
     }
 
     /// Takes over what a stored state knows.
     pub fn learn(&mut self, state: &DeliveryState) {
         self.revision = state.revision;
+        self.is_asked_for = state.resend.is_some();
+        self.past.clone_from(&state.past);
         if state.attempts.made >= self.delivery.attempts.made {
             self.delivery.attempts = state.attempts.clone();
         }
@@ -126,8 +143,17 @@ pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, 
         let reason = EndReason::SubscriptionDeleted;
         return Ok(Prepared::Settled(settle::give_up(context, &delivery, state, reason).await));
     };
-    let (revision, probes, slot_at) = (0, false, None);
-    let mut work = Work { record, delivery, topic, subscription, revision, probes, slot_at };
+    let mut work = Work {
+        record,
+        delivery,
+        topic,
+        subscription,
+        revision: 0,
+        probes: false,
+        past: Vec::new(),
+        is_asked_for: false,
+        slot_at: None,
+    };
     if let Some(state) = &state {
         work.learn(state);
     }
@@ -154,6 +180,9 @@ pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, 
     if let Some(until) = work.subscription.waits_for_consent(now) {
         let until = until.min(work.expires_at());
         return settled(settle::wait(context, &work, until).await);
+    }
+    if work.is_asked_for {
+        return take_payload(context, work).await;
     }
     admit(context, work).await
 }
@@ -250,3 +279,6 @@ async fn take_payload(context: &Context, mut work: Work) -> Result<Prepared, Por
 fn settled(settled: Settled) -> Result<Prepared, PortError> {
     settled.map(Prepared::Settled)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use gridpost::{
 use crate::{Context, attempt::Made, prepare::Work, settle};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Takes a slot of this minute for one request, unless one of this minute was taken at `slot_at`.
 /// Endpoints that set no rate are asked nothing. A slot whose request is never made is wasted: the

@@ -10,7 +10,7 @@ use gridpost::{
         dead_letter::{Ended, shown_attributes},
         outcome::Answer,
         parking::{self, Hold, Parked},
-        queue_text,
+        poison, queue_text,
         retry::EndReason,
         state::{DeliveryState, Standing},
     },
@@ -22,7 +22,9 @@ use gridpost::{
 };
 
 use crate::{
-    Context, payload,
+    Context,
+    attempt_log::event_ids,
+    payload,
     prepare::Work,
     record::{Fate, Record, Settled},
 };
@@ -30,48 +32,51 @@ use crate::{
 /// Settles a delivered delivery. Where nothing had failed before, nothing is written.
 pub async fn delivered(context: &Context, work: Work) -> Settled {
     let delivery = &work.delivery;
-    if work.revision == 0 || is_its_end(context, work.state(Standing::Delivered)).await {
+    if work.revision == 0 {
         let events = delivery.event_count() as u64;
         count_delivered(context, &delivery.subscription, delivery.publish_time, events);
+    } else if let Err(error) = mark_delivered(context, &work.state(Standing::Delivered)).await {
+        // Only late copies of the message would ask for the mark: worth one try, not a failure.
+        let id = delivery.id;
+        tracing::warn!(delivery.id = %id, error = %chain(&error), "a success was not noted");
     }
     payload::release(context, delivery).await;
     Ok(Fate::Delete)
 }
 
-/// Counts events as delivered.
-pub fn count_delivered(context: &Context, key: &SubscriptionKey, at: Timestamp, events: u64) {
+fn count_delivered(context: &Context, key: &SubscriptionKey, at: Timestamp, events: u64) {
     context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), at, events);
 }
 
-/// Marks a delivery as delivered; answers whether that is its end.
-async fn is_its_end(context: &Context, state: DeliveryState) -> bool {
-    let id = state.id;
-    // Only late copies of the message would ask for it: worth one try, not a failure.
-    mark_delivered(context, state).await.unwrap_or_else(|error| {
-        tracing::warn!(delivery.id = %id, error = %chain(&error), "a success was not noted");
-        true
-    })
-}
-
-/// Marks a delivery as delivered; answers whether it had not ended before: a late success may meet
-/// an attempt in hand, and one of them counts.
+/// Marks a delivery that has failed before as delivered, and counts it. One that has ended meanwhile
+/// stays as it is: a late success may meet an attempt in hand, and one of them counts.
+///
+/// It is counted first. A crash before the mark leaves it to be delivered once more, and counted once
+/// more; the other way round nobody would count it.
 ///
 /// # Errors
 ///
-/// It could not be marked. It is delivered all the same.
-pub async fn mark_delivered(
-    context: &Context,
-    mut state: DeliveryState,
-) -> Result<bool, PortError> {
+/// It could not be marked. It is delivered and counted all the same.
+pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<(), PortError> {
+    let mut counted = false;
     for _ in 0..3 {
-        state.standing = Standing::Delivered;
-        if context.states.save(&state).await? == Saved::Written {
-            return Ok(true);
+        let stored = context.states.load(known.id).await;
+        if matches!(&stored, Ok(Some(state)) if !matches!(state.standing, Standing::Waiting { .. }))
+        {
+            return Ok(());
         }
-        match context.states.load(state.id).await? {
-            Some(stored) if matches!(stored.standing, Standing::Waiting { .. }) => state = stored,
-            Some(_) => return Ok(false),
-            None => return Ok(true),
+        if !counted {
+            let events = u64::from(known.events);
+            count_delivered(context, &known.subscription, known.publish_time, events);
+            context.meter.flush(context.clock.now());
+            counted = true;
+        }
+        let Some(stored) = stored? else { return Ok(()) };
+        // It knows of the attempt that succeeded, unless others have written meanwhile.
+        let state = if stored.revision == known.revision { known.clone() } else { stored };
+        let state = DeliveryState { standing: Standing::Delivered, ..state };
+        if context.states.save(&state).await? == Saved::Written {
+            return Ok(());
         }
     }
     Err(PortError::new("noting a success", "others wrote at the same time"))
@@ -153,6 +158,10 @@ async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Tim
                 outcome = work.delivery.attempts.last_outcome.map(tracing::field::display),
                 status = work.delivery.attempts.last_status,
                 %reason,
+                events = work.delivery.event_count(),
+                event_ids = event_ids(&work.delivery),
+                publish_time = %work.delivery.publish_time.to_iso_8601(),
+                traceparent = work.delivery.traceparent.map(tracing::field::display),
                 "ended undelivered, goes to its dead-letter destination",
             );
         }
@@ -163,8 +172,9 @@ async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Tim
 }
 
 /// Marks a delivery as ended. Best effort: without it a late copy of the message ends a second time,
-/// and it seems to wait.
+/// and it seems to wait. Its end is counted first: nobody counts what is noted already.
 async fn note_end(context: &Context, state: DeliveryState) {
+    context.meter.flush(context.clock.now());
     let state = DeliveryState { standing: Standing::Ended, ..state };
     if let Err(error) = context.states.save(&state).await {
         tracing::warn!(delivery.id = %state.id, error = %chain(&error), "an end was not noted");
@@ -207,6 +217,9 @@ async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) 
         outcome = delivery.attempts.last_outcome.map(tracing::field::display),
         status = delivery.attempts.last_status,
         %reason,
+        event_ids = event_ids(delivery),
+        publish_time = %delivery.publish_time.to_iso_8601(),
+        traceparent = delivery.traceparent.map(tracing::field::display),
         "events dropped",
     );
     payload::release(context, delivery).await;
@@ -237,7 +250,7 @@ async fn hold_back(
 ) -> Settled {
     if work.record.queue == Queue::Dispatch {
         let next = work.delivery.due_at(due);
-        let queue = retry_queue(context, work);
+        let queue = work.delivery.retry_queue(context.settings.retry_shards);
         send(context, queue, work, next.encode(), parking::delay_s(left)).await?;
         return Ok(Fate::Delete);
     }
@@ -301,18 +314,12 @@ pub async fn poison(context: &Context, record: &Record, error: &DecodeError) -> 
         error = %chain(error),
         "a message is no delivery and goes to the poison queue; look at it there",
     );
-    let message = Outgoing { body: record.body.clone(), group: "poison".to_owned(), delay_s: 0 };
+    let message =
+        Outgoing { body: record.body.clone(), group: poison::group(record.queue), delay_s: 0 };
     send_one(context, Queue::Poison, message).await?;
     let queue = format!("{:?}", record.queue);
     context.meter.count(metric::POISON_COUNT, &[("Queue", &queue)], 1);
     Ok(Fate::Delete)
-}
-
-/// The retry queue of a subscription: always the same one, so that a failing endpoint burdens no
-/// other shard.
-fn retry_queue(context: &Context, work: &Work) -> Queue {
-    let shards = context.settings.retry_shards.max(1) as u128;
-    Queue::Retry(usize::try_from(work.subscription.uid.as_u128() % shards).unwrap_or(0))
 }
 
 async fn send(
@@ -338,19 +345,19 @@ async fn send_one(context: &Context, queue: Queue, message: Outgoing) -> Result<
     Ok(())
 }
 
-/// Logs and counts a failed attempt.
-pub fn note_failure(context: &Context, work: &Work, answer: Answer, next: &str) {
+/// Counts a failed attempt.
+pub fn count_failure(context: &Context, work: &Work, answer: Answer) {
+    count_error(context, metric::DELIVERY_ATTEMPT_FAIL_COUNT, work, answer);
+}
+
+/// Counts a wait of the endpoint that has begun.
+pub fn count_probation(context: &Context, work: &Work, answer: Answer) {
+    count_error(context, metric::PROBATION_COUNT, work, answer);
+}
+
+fn count_error(context: &Context, metric: &'static str, work: &Work, answer: Answer) {
     let error = answer.outcome.to_string();
     let [topic, name] = of(&work.subscription.key);
     let dimensions = [("Error", error.as_str()), topic, name];
-    context.meter.count(metric::DELIVERY_ATTEMPT_FAIL_COUNT, &dimensions, 1);
-    tracing::info!(
-        delivery.id = %work.delivery.id,
-        subscription = %work.subscription.key,
-        attempt = work.delivery.attempts.made,
-        outcome = %answer.outcome,
-        status = answer.status,
-        next,
-        "attempt failed",
-    );
+    context.meter.count(metric, &dimensions, 1);
 }

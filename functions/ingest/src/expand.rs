@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gridpost::{
+    delivery::poison,
     ports::{Outgoing, PortError, Queue},
     publish::{
         fan_out::{self, Piece},
@@ -46,7 +47,7 @@ pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp
             Err(error) => Err(error),
         };
         if let Err(error) = expanded {
-            tracing::error!(
+            tracing::warn!(
                 message.id = %record.message_id,
                 error = %chain(&error),
                 "a piece of a publish was not expanded and comes back",
@@ -104,8 +105,11 @@ async fn poison<T>(
         reason,
         "a message is no piece of a stored publish and goes to the poison queue; look at it there",
     );
-    let message =
-        |body: &&str| Outgoing { body: (*body).to_owned(), group: "poison".to_owned(), delay_s: 0 };
+    let message = |body: &&str| Outgoing {
+        body: (*body).to_owned(),
+        group: poison::group(Queue::FanOut),
+        delay_s: 0,
+    };
     send(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
     context.meter.count(metric::POISON_COUNT, &[("Queue", "FanOut")], 1);
     Ok(None)

@@ -15,6 +15,7 @@ use gridpost::{
     telemetry::{TOPIC, chain, metric, of},
     time::Timestamp,
     topic::Kind,
+    trace::{TRACE_PARENT, TraceParent},
 };
 
 use crate::{
@@ -46,7 +47,8 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let stamps = Stamps { now: publish_time, id: &mut || context.dice.id() };
     let events = publish::read(topic, &topic_id, &body, stamps)?;
     let matched = snapshot.matcher().match_events(&events, publish_time);
-    let acceptance = Acceptance { id: context.dice.id(), time: publish_time };
+    let (id, trace_parent) = (context.dice.id(), trace_parent(request));
+    let acceptance = Acceptance { id, time: publish_time, trace_parent };
     let packed = pack(&matched.matches, &events, acceptance, context.queue_message_bytes_max);
     match packed.at_most(context.inline_fan_out, INLINE_BYTES_MAX) {
         Some(parcels) => enqueue(context, &packed, &parcels).await,
@@ -54,7 +56,16 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     }
     .map_err(PublishError::Unavailable)?;
     count(&*context.meter, &topic.name, publish_time, events.len(), &matched);
+    if context.latency_metrics {
+        let (took, whose) = (context.clock.now().since(publish_time), [(TOPIC, &*topic.name)]);
+        context.meter.measure(metric::PUBLISH_SUCCESS_LATENCY_IN_MS, &whose, took);
+    }
     Ok(topic.kind)
+}
+
+/// The trace that the request names. One that is none is not passed on.
+fn trace_parent(request: &Request) -> Option<TraceParent> {
+    TraceParent::parse(request.headers.get(TRACE_PARENT)?.to_str().ok()?)
 }
 
 /// The topic, if the request may publish to it. None of the body has been looked at then.
@@ -117,7 +128,7 @@ fn refuse(request: &Request, error: &PublishError) -> Response {
     if status < 500 {
         tracing::info!(status, code, path, "publish refused: {reason}");
     } else {
-        tracing::error!(status, code, path, "publish failed: {reason}");
+        tracing::warn!(status, code, path, "publish failed: {reason}");
     }
     let mut headers = BTreeMap::from([("content-type", JSON.to_owned())]);
     headers.extend(error.retry_after_s().map(|seconds| ("retry-after", seconds.to_string())));

@@ -67,6 +67,8 @@ pub struct Context {
     pub payloads: Arc<dyn Payloads>,
     /// Counts.
     pub meter: Arc<dyn Meter>,
+    /// Whether the duration of publishes is a metric.
+    pub latency_metrics: bool,
     /// Who may publish.
     pub authorization: Authorization,
     /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.

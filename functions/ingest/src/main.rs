@@ -65,6 +65,7 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         sender: Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?)),
         payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
         meter,
+        latency_metrics: config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?,
         authorization: config::parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", Authorization::Keys)?,
         queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,
         inline_fan_out: config::parsed_or("GRIDPOST_INLINE_FAN_OUT", 10_000)?,

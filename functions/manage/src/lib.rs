@@ -1,5 +1,6 @@
 //! manage: the resource API. Topics, their keys, and event subscriptions, as documents in Event
-//! Grid's shape; the only writer of configuration, and never on the way of an event.
+//! Grid's shape; the only writer of configuration, and never on the way of an event. For operators,
+//! what waits and what has ended: the poison queue, parked deliveries, dead letters.
 //!
 //! API Gateway authorises every route (IAM) before it comes here, but for the validation URL, whose
 //! token is asked for here. [`answer`] finds the route; each
@@ -17,8 +18,9 @@ use std::{sync::Arc, time::Duration};
 use gridpost::{
     endpoint::guard::Allowed,
     ports::{
-        Clock, Configuration, Dice, HandshakeClient, SubscriptionStore, TopicStore,
-        WaitingDeliveries,
+        Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointHealths, HandshakeClient,
+        Meter, ParkedDeliveries, ParkingLot, PoisonQueue, QueueReceiver, QueueSender, Redrives,
+        SubscriptionStore, TopicStore, WaitingDeliveries,
     },
     subscription::resource::Identity,
 };
@@ -40,6 +42,26 @@ pub struct Context {
     pub deliveries: Arc<dyn WaitingDeliveries>,
     /// Asks endpoints for their consent.
     pub handshakes: Arc<dyn HandshakeClient>,
+    /// What our own code could not settle.
+    pub poison: Arc<dyn PoisonQueue>,
+    /// Shows and deletes what was received from the poison queue.
+    pub receiver: Arc<dyn QueueReceiver>,
+    /// Sends back what waits.
+    pub sender: Arc<dyn QueueSender>,
+    /// Looks through parked deliveries.
+    pub parked: Arc<dyn ParkedDeliveries>,
+    /// Removes them.
+    pub parking: Arc<dyn ParkingLot>,
+    /// The state of failing deliveries.
+    pub states: Arc<dyn DeliveryStates>,
+    /// The health of endpoints.
+    pub healths: Arc<dyn EndpointHealths>,
+    /// Looks through dead letters, and removes them.
+    pub dead_letters: Arc<dyn DeadLetters>,
+    /// Jobs that send them again.
+    pub redrives: Arc<dyn Redrives>,
+    /// Counts what is purged.
+    pub meter: Arc<dyn Meter>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Keys, ids, codes.
@@ -61,6 +83,8 @@ pub struct Settings {
     pub manage_url: String,
     /// How long the data plane keeps configuration in memory.
     pub configuration_kept_for: Duration,
+    /// How many retry queues there are, 1 to 32.
+    pub retry_shards: usize,
 }
 
 /// A request, as API Gateway hands it over.

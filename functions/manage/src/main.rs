@@ -9,11 +9,20 @@ use aws_lambda_events::{
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost::{
-    aws::{Clients, configuration::ConfigurationTable, state::StateTable},
+    aws::{
+        Clients,
+        configuration::ConfigurationTable,
+        parking::ParkingTable,
+        redrives::RedriveTable,
+        s3::S3Bucket,
+        sqs::{QueueUrls, SqsQueues},
+        state::StateTable,
+    },
     config,
     endpoint::http::HttpClient,
+    ports::{Clock, Meter},
     system::{SystemClock, SystemDice},
-    telemetry::start_logging,
+    telemetry::{EmbeddedMeter, start_logging},
 };
 use gridpost_manage::{Context, Reply, Request, Settings, answer, terraform};
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, run, service_fn};
@@ -22,27 +31,46 @@ use serde_json::Value;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     start_logging();
-    let settings = settings()?;
+    let urls = QueueUrls::from_env()?;
+    let settings = settings(urls.retry.len())?;
     let clients = Clients::from_env()?;
     let name = config::text("GRIDPOST_CONFIG_TABLE")?;
     let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), name));
+    let state_table = config::text("GRIDPOST_STATE_TABLE")?;
+    let parking = Arc::new(ParkingTable::new(clients.dynamodb(), state_table.clone()));
+    let redrives = Arc::new(RedriveTable::new(clients.dynamodb(), state_table.clone()));
+    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table));
+    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let meter = Arc::new(EmbeddedMeter::default());
     let clock = Arc::new(SystemClock);
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock) as _)?;
     let context = Context {
         configuration: Arc::clone(&table) as _,
         topics: Arc::clone(&table) as _,
         subscriptions: table,
-        deliveries: Arc::new(StateTable::new(
-            clients.dynamodb(),
-            config::text("GRIDPOST_STATE_TABLE")?,
-        )),
+        deliveries: Arc::clone(&states) as _,
         handshakes: Arc::new(client),
+        poison: Arc::clone(&queues) as _,
+        receiver: Arc::clone(&queues) as _,
+        sender: queues,
+        parked: Arc::clone(&parking) as _,
+        parking,
+        healths: Arc::clone(&states) as _,
+        states,
+        dead_letters: Arc::new(S3Bucket::new(clients.s3())),
+        redrives,
+        meter: Arc::clone(&meter) as _,
         clock,
         dice: Arc::new(SystemDice),
         settings,
     };
-    let context = &context;
-    run(service_fn(move |event: LambdaEvent<Value>| handle(context, event.payload))).await
+    let (context, meter) = (&context, &meter);
+    run(service_fn(move |event: LambdaEvent<Value>| async move {
+        let answered = handle(context, event.payload).await;
+        meter.flush(SystemClock.now());
+        answered
+    }))
+    .await
 }
 
 /// Answers a request of API Gateway, or an invocation of Terraform, which shows a failure as it is.
@@ -62,7 +90,7 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
     Ok(serde_json::to_value(response(reply)).map_err(Error::from)?)
 }
 
-fn settings() -> Result<Settings, config::SettingError> {
+fn settings(retry_shards: usize) -> Result<Settings, config::SettingError> {
     let origin = "eventgrid.azure.net".to_owned();
     Ok(Settings {
         allowed: config::allowed_endpoints()?,
@@ -70,6 +98,7 @@ fn settings() -> Result<Settings, config::SettingError> {
         publish_url: config::text("GRIDPOST_PUBLISH_URL")?,
         manage_url: config::text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned(),
         configuration_kept_for: config::configuration_kept_for()?,
+        retry_shards,
     })
 }
 

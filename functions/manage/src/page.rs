@@ -1,6 +1,9 @@
 //! Lists in pages: `$top`, and a token that says where the next page begins.
 
-use std::ops::RangeInclusive;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost::document::{Code, Problems, shown};
@@ -21,53 +24,92 @@ const TOP_NAME: &str = "$top";
 const TOKEN_NAME: &str = "$skiptoken";
 const VERSION_NAME: &str = "api-version";
 
-/// Stands before the name in a token, so that another form can follow.
+/// Stands before the rest of a token, so that another form can follow.
 const TOKEN_FORM: &str = "1:";
+
+/// What the query of a list may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    /// Parameters that choose, each the name of a resource.
+    pub(crate) filters: &'static [&'static str],
+    /// Whether a text is what this list puts into tokens; without it there is no further page.
+    pub(crate) is_token: Option<fn(&str) -> bool>,
+}
+
+/// Topics and event subscriptions, by name.
+const BY_NAME: Form = Form { filters: &[], is_token: Some(is_name) };
+
+impl Form {
+    /// What a refusal says of a parameter that is none.
+    fn rule(&self) -> String {
+        let token = self.is_token.map(|_| TOKEN_NAME);
+        let others = std::iter::once(TOP_NAME).chain(token).chain(self.filters.iter().copied());
+        let others: Vec<_> = others.collect();
+        format!("is not known; parameters here are {} and {VERSION_NAME}", others.join(", "))
+    }
+}
 
 /// Which part of a list is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     top: Option<usize>,
     version: Option<String>,
-    /// The last name of the page before.
+    /// Where the page before ended: for lists by name, its last name.
     pub(crate) after: Option<String>,
+    /// By which names to choose, by parameter.
+    filters: BTreeMap<&'static str, String>,
 }
 
 impl Page {
-    /// Reads a query string.
+    /// Reads a query string of a list by name.
     ///
     /// # Errors
     ///
     /// 400 with every problem of it.
     pub(crate) fn of(query: &str) -> Result<Self, Reply> {
+        Self::of_form(query, BY_NAME)
+    }
+
+    /// Reads a query string of that form.
+    ///
+    /// # Errors
+    ///
+    /// 400 with every problem of it.
+    pub(crate) fn of_form(query: &str, form: Form) -> Result<Self, Reply> {
         let mut problems = Problems::default();
         let mut page = Self::default();
-        let mut version = None;
-        let [mut is_top_read, mut is_token_read] = [false; 2];
+        let mut read = BTreeSet::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let is_read = match name.as_ref() {
-                TOP_NAME => std::mem::replace(&mut is_top_read, true),
-                TOKEN_NAME => std::mem::replace(&mut is_token_read, true),
-                _ => false,
-            };
-            match name.as_ref() {
-                name if is_read => problems.add(Code::InvalidValue, name, "must stand once"),
-                TOP_NAME => page.top = top(&value, &mut problems),
-                TOKEN_NAME => page.after = after(&value, &mut problems),
-                VERSION_NAME => version = Some(value.into_owned()),
-                "$filter" => problems.add(
+            let filter = form.filters.iter().find(|filter| **filter == name);
+            let once = filter.is_some() || matches!(name.as_ref(), TOP_NAME | TOKEN_NAME);
+            if once && !read.insert(name.to_string()) {
+                problems.add(Code::InvalidValue, name, "must stand once");
+                continue;
+            }
+            if let Some(filter) = filter {
+                page.filters.insert(filter, value.into_owned());
+                continue;
+            }
+            match (name.as_ref(), form.is_token) {
+                (TOP_NAME, _) => page.top = top(&value, &mut problems),
+                (TOKEN_NAME, Some(is_token)) => {
+                    page.after = after(&value, is_token, &mut problems);
+                }
+                (VERSION_NAME, _) => page.version = Some(value.into_owned()),
+                ("$filter", _) => problems.add(
                     Code::NotSupportedYet,
                     "$filter",
                     "is not supported yet by this deployment; list all and choose among them",
                 ),
-                other => {
-                    let rule = "is not known; parameters here are $top, $skiptoken and api-version";
-                    problems.add(Code::UnknownMember, shown(other), rule);
-                }
+                (other, _) => problems.add(Code::UnknownMember, shown(other), form.rule()),
             }
         }
-        page.version = version;
         problems.or(Some(page)).map_err(Reply::from_query)
+    }
+
+    /// The name to choose by, where that parameter was given.
+    pub(crate) fn filter(&self, name: &str) -> Option<&str> {
+        self.filters.get(name).map(String::as_str)
     }
 
     /// Resources on the page.
@@ -95,7 +137,8 @@ impl Page {
         }
     }
 
-    fn next_link(&self, url: &str, last: &str) -> String {
+    /// The URL of the next page of the list at `url`, which begins behind `last`.
+    pub(crate) fn next_link(&self, url: &str, last: &str) -> String {
         let mut query = Serializer::new(String::new());
         if let Some(version) = &self.version {
             query.append_pair(VERSION_NAME, version);
@@ -103,6 +146,7 @@ impl Page {
         if let Some(top) = self.top {
             query.append_pair(TOP_NAME, &top.to_string());
         }
+        query.extend_pairs(&self.filters);
         let token = BASE64_URL_SAFE_NO_PAD.encode(format!("{TOKEN_FORM}{last}"));
         query.append_pair(TOKEN_NAME, &token);
         format!("{url}?{}", query.finish())
@@ -122,19 +166,22 @@ fn top(value: &str, problems: &mut Problems) -> Option<usize> {
     top
 }
 
-fn after(token: &str, problems: &mut Problems) -> Option<String> {
+fn after(token: &str, is_token: fn(&str) -> bool, problems: &mut Problems) -> Option<String> {
     let text = BASE64_URL_SAFE_NO_PAD.decode(token).ok();
     let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
-    let is_name = |name: &&str| {
-        (1..=64).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    let name = text.as_deref().and_then(|text| text.strip_prefix(TOKEN_FORM)).filter(is_name);
-    if name.is_none() {
+    let given = text.as_deref().and_then(|text| text.strip_prefix(TOKEN_FORM));
+    let given = given.filter(|text| is_token(text));
+    if given.is_none() {
         let rule = "is none that this API gave out; follow nextLink as it is, or begin without it";
         problems.add(Code::InvalidValue, TOKEN_NAME, rule);
     }
-    name.map(str::to_owned)
+    given.map(str::to_owned)
+}
+
+/// Whether a text can be the name of a topic or an event subscription.
+fn is_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=64).contains(&text.len()) && text.bytes().all(fits)
 }
 
 #[cfg(test)]

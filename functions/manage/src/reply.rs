@@ -2,7 +2,7 @@
 
 use gridpost::{
     document::{NotJson, Problem, Problems, shown},
-    ports::PortError,
+    ports::{BucketError, PortError},
     telemetry::chain,
 };
 use http::Method;
@@ -76,6 +76,25 @@ impl Reply {
         Self::error(404, "ResourceNotFound", message)
     }
 
+    /// 404 for a delivery.
+    pub(crate) fn no_delivery(id: &str) -> Self {
+        let message = format!(
+            "The event subscription has no delivery {} that has failed: it succeeded at once, has \
+             not been attempted, or ended some days ago.",
+            shown(id)
+        );
+        Self::error(404, "ResourceNotFound", message)
+    }
+
+    /// 409: a delivery that waits for nothing any more.
+    pub(crate) fn not_waiting(id: Uuid) -> Self {
+        let message = format!(
+            "The delivery '{id}' does not wait for an attempt: it has ended, or is about to. A dead \
+             letter can be sent again by a redrive."
+        );
+        Self::error(409, "Conflict", message)
+    }
+
     /// 403: a validation URL that is none. It does not say what exists.
     pub(crate) fn no_validation() -> Self {
         let message = "This validation URL is none that is open: it was cut off, or the event \
@@ -96,8 +115,8 @@ impl Reply {
     pub(crate) fn no_route(path: &str) -> Self {
         let path: String = path.chars().take(200).collect();
         let message = format!(
-            "There is nothing at '{path}'. Resources are /topics, /topics/{{topic}} and \
-             /topics/{{topic}}/eventSubscriptions/{{name}}."
+            "There is nothing at '{path}'. Resources are /topics, /topics/{{topic}}, \
+             /topics/{{topic}}/eventSubscriptions/{{name}}, /poison and /parked."
         );
         Self::error(404, "ResourceNotFound", message)
     }
@@ -142,6 +161,13 @@ impl Reply {
         let message = "The topic kept being changed by others; nothing was written. Try again.";
         Self::error(409, "Conflict", message)
     }
+
+    /// 409: attempts change the health all the time.
+    pub(crate) fn health_keeps_changing() -> Self {
+        let message = "The endpoint's health kept being changed by attempts; nothing was written. \
+                       Try again.";
+        Self::error(409, "Conflict", message)
+    }
 }
 
 /// 400, with every problem.
@@ -165,11 +191,24 @@ impl From<NotJson> for Reply {
     }
 }
 
+/// 409 for a bucket that is not there, else as for other calls.
+impl From<BucketError> for Reply {
+    fn from(error: BucketError) -> Self {
+        match error {
+            BucketError::NotFound => {
+                let message = "The bucket of the dead-letter destination does not exist.";
+                Self::conflict("properties.deadLetterDestination", message)
+            }
+            BucketError::Unavailable(error) => error.into(),
+        }
+    }
+}
+
 /// 503: worth another try, for every method here may be repeated. What exactly failed is the
 /// operator's business and goes to the log.
 impl From<PortError> for Reply {
     fn from(error: PortError) -> Self {
-        tracing::error!(error = %error, "the configuration can't be read or written: {error}");
+        tracing::warn!(error = %error, "a call was not answered: {error}");
         let message = format!("{} failed. Try again.", error.call);
         let mut reply = Self::error(503, "ServiceUnavailable", message);
         reply.headers.push(("retry-after", "1".to_owned()));

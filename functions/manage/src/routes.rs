@@ -1,18 +1,32 @@
 //! Finds the route of a request.
 
+mod dead_letters;
 mod deliveries;
+mod health;
 mod keys;
+mod parked;
+mod poison;
+mod redrives;
+mod resend;
 mod subscriptions;
 mod topics;
 mod validation;
 
+use std::collections::BTreeSet;
+
 use gridpost::{
-    document::parse,
+    delivery::{
+        Delivery,
+        state::{DeliveryState, Standing},
+    },
+    document::{Code, Object, Problems, parse, text},
+    ports::{Outgoing, PortError, Queue},
     subscription::{SubscriptionKey, resource as subscription_resource},
     topic::resource as topic_resource,
 };
 use http::{Method, header::CONTENT_TYPE};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::{Context, Reply, Request, page::Page, precondition::Precondition};
 
@@ -40,6 +54,7 @@ enum Resource<'a> {
     RegenerateKey(&'a str),
     Subscriptions(&'a str),
     TestSubscription(&'a str),
+    Explain(&'a str),
     Subscription(SubscriptionKey),
     FullUrl(SubscriptionKey),
     Validation(SubscriptionKey),
@@ -47,6 +62,26 @@ enum Resource<'a> {
     SigningSecrets(SubscriptionKey),
     RotateSigningSecret(SubscriptionKey),
     Deliveries(SubscriptionKey),
+    Delivery(SubscriptionKey, Uuid),
+    ResendDelivery(SubscriptionKey, Uuid),
+    Health(SubscriptionKey),
+    ResetHealth(SubscriptionKey),
+    DeadLetters(SubscriptionKey),
+    CountDeadLetters(SubscriptionKey),
+    DeadLetter(SubscriptionKey, &'a str),
+    PurgeDeadLetters(SubscriptionKey),
+    RedriveDeadLetters(SubscriptionKey),
+    Redrives(SubscriptionKey),
+    Redrive(SubscriptionKey, &'a str),
+    CancelRedrive(SubscriptionKey, &'a str),
+    ResumeRedrive(SubscriptionKey, &'a str),
+    Poison,
+    PoisonMessage(&'a str),
+    ResendPoison,
+    PurgePoison,
+    Parked,
+    ReleaseParked,
+    CancelParked,
 }
 
 /// Answers a request.
@@ -91,6 +126,9 @@ async fn route(context: &Context, request: &Request) -> Answer {
         ("POST", Resource::TestSubscription(topic)) => {
             subscriptions::test(context, topic, &document(request)?).await
         }
+        ("POST", Resource::Explain(topic)) => {
+            subscriptions::explain(context, topic, &document(request)?).await
+        }
         ("PUT", Resource::Subscription(key)) => {
             let document = document(request)?;
             subscriptions::write(context, key, Change::Put(&document), &precondition()?).await
@@ -119,7 +157,69 @@ async fn route(context: &Context, request: &Request) -> Answer {
         ("GET", Resource::Deliveries(key)) => {
             deliveries::list(context, key, &Page::of(&request.query)?).await
         }
+        ("GET", Resource::Delivery(key, id)) => deliveries::show(context, key, *id).await,
+        ("POST", Resource::ResendDelivery(key, id)) => resend::resend(context, key, *id).await,
+        ("GET", Resource::Health(key)) => health::show(context, key).await,
+        ("POST", Resource::ResetHealth(key)) => health::reset(context, key).await,
+        (_, Resource::DeadLetters(..))
+        | (_, Resource::CountDeadLetters(..))
+        | (_, Resource::DeadLetter(..))
+        | (_, Resource::PurgeDeadLetters(..))
+        | (_, Resource::RedriveDeadLetters(..))
+        | (_, Resource::Redrives(..))
+        | (_, Resource::Redrive(..))
+        | (_, Resource::CancelRedrive(..))
+        | (_, Resource::ResumeRedrive(..)) => route_dead_letters(context, request, &resource).await,
+        ("GET", Resource::Poison) => {
+            poison::list(context, &Page::of_form(&request.query, poison::LIST)?).await
+        }
+        ("GET", Resource::PoisonMessage(id)) => poison::show(context, id).await,
+        ("POST", Resource::ResendPoison) => poison::resend(context, &document(request)?).await,
+        ("POST", Resource::PurgePoison) => poison::purge(context, &document(request)?).await,
+        ("GET", Resource::Parked) => {
+            parked::list(context, &Page::of_form(&request.query, parked::LIST)?).await
+        }
+        ("POST", Resource::ReleaseParked) => {
+            let page = Page::of_form(&request.query, parked::CHANGE)?;
+            parked::release(context, &page, &document(request)?).await
+        }
+        ("POST", Resource::CancelParked) => {
+            let page = Page::of_form(&request.query, parked::CHANGE)?;
+            parked::cancel(context, &page, &document(request)?).await
+        }
         _ => Err(Reply::not_allowed(method, allowed(&resource))),
+    }
+}
+
+/// The routes of dead letters, and of the jobs that send them again.
+async fn route_dead_letters(
+    context: &Context,
+    request: &Request,
+    resource: &Resource<'_>,
+) -> Answer {
+    let page = |form| Page::of_form(&request.query, form);
+    match (request.method.as_str(), resource) {
+        ("GET", Resource::DeadLetters(key)) => {
+            dead_letters::list(context, key, &page(dead_letters::LIST)?).await
+        }
+        ("GET", Resource::CountDeadLetters(key)) => {
+            dead_letters::count(context, key, &page(dead_letters::LIST)?).await
+        }
+        ("GET", Resource::DeadLetter(key, id)) => dead_letters::show(context, key, id).await,
+        ("POST", Resource::PurgeDeadLetters(key)) => {
+            let page = page(dead_letters::PURGE)?;
+            dead_letters::purge(context, key, &page, &document(request)?).await
+        }
+        ("POST", Resource::RedriveDeadLetters(key)) => {
+            redrives::start(context, key, &document(request)?).await
+        }
+        ("GET", Resource::Redrives(key)) => {
+            redrives::list(context, key, &page(redrives::LIST)?).await
+        }
+        ("GET", Resource::Redrive(key, id)) => redrives::get(context, key, id).await,
+        ("POST", Resource::CancelRedrive(key, id)) => redrives::cancel(context, key, id).await,
+        ("POST", Resource::ResumeRedrive(key, id)) => redrives::resume(context, key, id).await,
+        _ => Err(Reply::not_allowed(&request.method, allowed(resource))),
     }
 }
 
@@ -128,6 +228,13 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
     let segments: Vec<_> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
     let (topic, rest) = match segments.as_slice() {
         ["topics"] => return Ok(Resource::Topics),
+        ["poison"] => return Ok(Resource::Poison),
+        ["poison", id] if !id.is_empty() => return Ok(Resource::PoisonMessage(id)),
+        ["poison:resend"] => return Ok(Resource::ResendPoison),
+        ["poison:purge"] => return Ok(Resource::PurgePoison),
+        ["parked"] => return Ok(Resource::Parked),
+        ["parked:release"] => return Ok(Resource::ReleaseParked),
+        ["parked:cancel"] => return Ok(Resource::CancelParked),
         ["topics", topic, rest @ ..] if !topic.is_empty() => (*topic, rest),
         _ => return Err(Reply::no_route(path)),
     };
@@ -136,6 +243,7 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
         [] => (Resource::Topic(topic), None),
         ["listKeys"] => (Resource::ListKeys(topic), None),
         ["regenerateKey"] => (Resource::RegenerateKey(topic), None),
+        ["explain"] => (Resource::Explain(topic), None),
         ["eventSubscriptions"] => (Resource::Subscriptions(topic), None),
         ["eventSubscriptions:test"] => (Resource::TestSubscription(topic), None),
         ["eventSubscriptions", name] if !name.is_empty() => {
@@ -144,6 +252,13 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
         ["eventSubscriptions", name, action] => {
             let resource = match *action {
                 "deliveries" => Resource::Deliveries,
+                "health" => Resource::Health,
+                "health:reset" => Resource::ResetHealth,
+                "deadLetters" => Resource::DeadLetters,
+                "deadLetters:count" => Resource::CountDeadLetters,
+                "deadLetters:purge" => Resource::PurgeDeadLetters,
+                "deadLetters:redrive" => Resource::RedriveDeadLetters,
+                "redrives" => Resource::Redrives,
                 "validate" => Resource::Validation,
                 "getFullUrl" => Resource::FullUrl,
                 "getDeliveryAttributes" => Resource::DeliveryAttributes,
@@ -153,6 +268,24 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
             };
             (resource(key(name)), Some(*name))
         }
+        ["eventSubscriptions", name, "deliveries", id] => {
+            (Resource::Delivery(key(name), delivery_id(id)?), Some(*name))
+        }
+        ["eventSubscriptions", name, "deliveries", id, "resend"] => {
+            (Resource::ResendDelivery(key(name), delivery_id(id)?), Some(*name))
+        }
+        ["eventSubscriptions", name, "deadLetters", id] => {
+            (Resource::DeadLetter(key(name), id), Some(*name))
+        }
+        ["eventSubscriptions", name, "redrives", id] => {
+            (Resource::Redrive(key(name), id), Some(*name))
+        }
+        ["eventSubscriptions", name, "redrives", id, "cancel"] => {
+            (Resource::CancelRedrive(key(name), id), Some(*name))
+        }
+        ["eventSubscriptions", name, "redrives", id, "resume"] => {
+            (Resource::ResumeRedrive(key(name), id), Some(*name))
+        }
         _ => return Err(Reply::no_route(path)),
     };
     topic_resource::check_name(topic)?;
@@ -160,9 +293,25 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
     Ok(resource)
 }
 
+fn delivery_id(text: &str) -> Result<Uuid, Reply> {
+    text.parse().map_err(|_| Reply::no_delivery(text))
+}
+
 fn allowed(resource: &Resource<'_>) -> &'static [Method] {
     match resource {
-        Resource::Topics | Resource::Subscriptions(_) | Resource::Deliveries(_) => &[Method::GET],
+        Resource::Topics
+        | Resource::Subscriptions(_)
+        | Resource::Deliveries(_)
+        | Resource::Delivery(..)
+        | Resource::Health(_)
+        | Resource::DeadLetters(_)
+        | Resource::CountDeadLetters(_)
+        | Resource::DeadLetter(..)
+        | Resource::Redrives(_)
+        | Resource::Redrive(..)
+        | Resource::Poison
+        | Resource::PoisonMessage(_)
+        | Resource::Parked => &[Method::GET],
         Resource::Topic(_) | Resource::Subscription(_) => {
             &[Method::PUT, Method::GET, Method::PATCH, Method::DELETE]
         }
@@ -173,7 +322,18 @@ fn allowed(resource: &Resource<'_>) -> &'static [Method] {
         | Resource::DeliveryAttributes(_)
         | Resource::SigningSecrets(_)
         | Resource::RotateSigningSecret(_)
-        | Resource::TestSubscription(_) => &[Method::POST],
+        | Resource::TestSubscription(_)
+        | Resource::Explain(_)
+        | Resource::ResetHealth(_)
+        | Resource::ResendDelivery(..)
+        | Resource::PurgeDeadLetters(_)
+        | Resource::RedriveDeadLetters(_)
+        | Resource::CancelRedrive(..)
+        | Resource::ResumeRedrive(..)
+        | Resource::ResendPoison
+        | Resource::PurgePoison
+        | Resource::ReleaseParked
+        | Resource::CancelParked => &[Method::POST],
     }
 }
 
@@ -207,4 +367,63 @@ fn is_json(content_type: &str) -> bool {
     let of_json = matches!(essence, "application/json" | "text/json") || essence.ends_with("+json");
     let charset = parts.find_map(|parameter| parameter.strip_prefix("charset="));
     of_json && charset.is_none_or(|charset| matches!(charset.trim_matches('"'), "utf-8" | "utf8"))
+}
+
+/// What a document's `ids` choose, if it has them.
+fn ids(root: &mut Object<'_>, most: usize, problems: &mut Problems) -> Option<BTreeSet<String>> {
+    let given = root.list("ids", problems)?;
+    if given.is_empty() || given.len() > most {
+        let rule = format!("must have 1 to {most} elements, but has {}", given.len());
+        problems.add(Code::OutOfRange, "ids", rule);
+    }
+    let given = given.iter().take(most);
+    Some(given.filter_map(|(path, id)| text(id, path, problems)).map(str::to_owned).collect())
+}
+
+/// What there is to say of a delivery, without its events.
+fn delivery_document(delivery: &Delivery) -> Value {
+    let mut document = json!({
+        "id": delivery.id,
+        "topic": delivery.subscription.topic,
+        "eventSubscription": delivery.subscription.name,
+        "events": delivery.event_count(),
+        "publishTime": delivery.publish_time.to_iso_8601(),
+        "deliveryAttempts": delivery.attempts.made,
+    });
+    if let Some(due) = delivery.due {
+        document["due"] = json!(due.to_iso_8601());
+    }
+    if let Some(outcome) = delivery.attempts.last_outcome {
+        document["lastDeliveryOutcome"] = json!(outcome);
+    }
+    if let Some(status) = delivery.attempts.last_status {
+        document["lastHttpStatusCode"] = json!(status);
+    }
+    document
+}
+
+/// The state of a delivery that has none.
+fn first_state(delivery: &Delivery, standing: Standing) -> DeliveryState {
+    DeliveryState {
+        id: delivery.id,
+        subscription: delivery.subscription.clone(),
+        subscription_uid: delivery.subscription_uid,
+        publish_time: delivery.publish_time,
+        events: u32::try_from(delivery.event_count()).unwrap_or(u32::MAX),
+        attempts: delivery.attempts.clone(),
+        standing,
+        past: Vec::new(),
+        receipt: None,
+        resend: None,
+        revision: 0,
+    }
+}
+
+/// Sends one message; a failure is tried once more, which may send it twice.
+async fn send_back(context: &Context, queue: Queue, message: Outgoing) -> Result<(), PortError> {
+    let mut sent = context.sender.send(queue, vec![message.clone()]).await.pop();
+    if !matches!(sent, Some(Ok(()))) {
+        sent = context.sender.send(queue, vec![message]).await.pop();
+    }
+    sent.unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")))
 }

@@ -1,10 +1,15 @@
 //! The resource API over a store that behaves like the table.
 
 mod changes;
+mod dead_letters;
 mod deliveries;
 mod fakes;
+mod health;
 mod openapi;
 mod pages;
+mod parked;
+mod poison;
+mod redrives;
 mod refusals;
 mod terraform;
 mod validation;
@@ -16,7 +21,9 @@ use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::fakes::{Counting, Endpoint, MemoryStore, Standing};
+use self::fakes::{
+    Counting, Endpoint, MemoryStore, Standing, dead_letters::Letters, waiting::Waiting,
+};
 use crate::{Context, Reply, Request, Settings, answer};
 
 const KEPT_FOR: Duration = Duration::from_secs(2);
@@ -27,18 +34,31 @@ struct World {
     store: Arc<MemoryStore>,
     endpoint: Arc<Endpoint>,
     clock: Arc<Standing>,
+    waiting: Arc<Waiting>,
+    letters: Arc<Letters>,
 }
 
 impl World {
     fn new() -> Self {
         let (store, endpoint) = (Arc::new(MemoryStore::default()), Arc::new(Endpoint::default()));
-        let clock = Arc::new(Standing::default());
+        let (clock, waiting) = (Arc::new(Standing::default()), Arc::new(Waiting::default()));
+        let letters = Arc::new(Letters::default());
         let context = Context {
             configuration: Arc::clone(&store) as _,
             topics: Arc::clone(&store) as _,
             subscriptions: Arc::clone(&store) as _,
             deliveries: Arc::clone(&store) as _,
             handshakes: Arc::clone(&endpoint) as _,
+            poison: Arc::clone(&waiting) as _,
+            receiver: Arc::clone(&waiting) as _,
+            sender: Arc::clone(&waiting) as _,
+            parked: Arc::clone(&waiting) as _,
+            parking: Arc::clone(&waiting) as _,
+            states: Arc::clone(&waiting) as _,
+            healths: Arc::clone(&store) as _,
+            dead_letters: Arc::clone(&letters) as _,
+            redrives: Arc::clone(&letters) as _,
+            meter: Arc::clone(&waiting) as _,
             clock: Arc::clone(&clock) as _,
             dice: Arc::new(Counting::default()),
             settings: Settings {
@@ -50,9 +70,10 @@ impl World {
                 publish_url: "https://publish.example".to_owned(),
                 manage_url: "https://manage.example".to_owned(),
                 configuration_kept_for: KEPT_FOR,
+                retry_shards: 4,
             },
         };
-        Self { context, store, endpoint, clock }
+        Self { context, store, endpoint, clock, waiting, letters }
     }
 
     /// With the topic `demo` and its event subscription `s-1`.
@@ -334,6 +355,10 @@ async fn requests_that_lead_nowhere() {
         ("POST /topics", 405, "MethodNotAllowed", "POST is not allowed here; allowed are GET"),
         ("POST /topics/demo", 405, "MethodNotAllowed", "allowed are PUT, GET, PATCH, DELETE"),
         ("GET /topics/demo/listKeys", 405, "MethodNotAllowed", "allowed are POST"),
+        ("GET /poison/", 404, "ResourceNotFound", "There is nothing at '/poison/'"),
+        ("GET /poison/a/b", 404, "ResourceNotFound", "/poison and /parked"),
+        ("DELETE /poison/m-1", 405, "MethodNotAllowed", "allowed are GET"),
+        ("GET /parked:release", 405, "MethodNotAllowed", "allowed are POST"),
     ];
     for (line, status, want_code, rule) in table {
         let reply = world.call(line).await;

@@ -79,7 +79,7 @@ async fn send_back(context: &Context, due: Vec<Parked>) -> usize {
             remove(context, &parked).await;
             return true;
         }
-        tracing::error!(delivery.id = %parked.id, "a parked delivery was not sent back; next minute");
+        tracing::warn!(delivery.id = %parked.id, "a parked delivery was not sent back; next minute");
         false
     }));
     all.await.into_iter().filter(|sent| *sent).count()

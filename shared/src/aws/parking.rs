@@ -3,14 +3,17 @@
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
 use futures::future::try_join_all;
+use uuid::Uuid;
 
 use super::{
     port_error,
-    table::{Table, document, number, text},
+    table::{Item, Table, document, number, text},
 };
 use crate::{
     delivery::parking::Parked,
-    ports::{ParkingLot, PortError, WakeCursor},
+    ports::{ParkedDeliveries, ParkedPlace, ParkedSome, ParkingLot, PortError, WakeCursor},
+    telemetry::chain,
+    time::Timestamp,
 };
 
 /// A minute's deliveries are spread over so many partition keys: each takes 1,000 writes in a
@@ -22,6 +25,9 @@ const KEPT_S: i64 = 14 * 24 * 60 * 60;
 
 /// Where wake notes how far it has come.
 const CURSOR_PK: &str = "WAKE";
+
+/// What the partition keys of parked deliveries begin with.
+const PK_PREFIX: &str = "PARKED#";
 
 /// Parked deliveries in the state table.
 #[derive(Clone, Debug)]
@@ -50,10 +56,7 @@ impl ParkingTable {
             .send();
         let mut found = Vec::new();
         while let Some(item) = pages.next().await {
-            let item = item.map_err(|error| port_error(CALL, error))?;
-            let body = item.get("body").and_then(|body| body.as_s().ok()).cloned();
-            let body = body.ok_or_else(|| PortError::new(CALL, "a parked item has no body"))?;
-            found.push(Parked { body, ..document::<Parked>(&item)?.0 });
+            found.extend(parked(&item.map_err(|error| port_error(CALL, error))?));
         }
         Ok(found)
     }
@@ -97,6 +100,46 @@ impl ParkingLot for ParkingTable {
     }
 }
 
+/// The items lie under the minutes they are due in, up to 80,000 of them with eight keys each: to
+/// look through all is one scan of the table, which holds the states of failing deliveries too.
+#[async_trait]
+impl ParkedDeliveries for ParkingTable {
+    async fn behind(&self, place: Option<&ParkedPlace>) -> Result<ParkedSome, PortError> {
+        const CALL: &str = "dynamodb:Scan";
+        let mut scan = self
+            .table
+            .client
+            .scan()
+            .table_name(&self.table.name)
+            .consistent_read(true)
+            .filter_expression("begins_with(pk, :prefix)")
+            .expression_attribute_values(":prefix", text(PK_PREFIX));
+        if let Some(ParkedPlace { partition, sort }) = place {
+            scan = scan
+                .exclusive_start_key("pk", text(partition))
+                .exclusive_start_key("sk", text(sort));
+        }
+        let scanned = scan.send().await.map_err(|error| port_error(CALL, error))?;
+        let found =
+            scanned.items().iter().filter_map(|item| Some((place_of(item)?, parked(item)?)));
+        let next = scanned.last_evaluated_key.as_ref().and_then(place_of);
+        Ok(ParkedSome { found: found.collect(), next })
+    }
+
+    async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
+        let get = self
+            .table
+            .client
+            .get_item()
+            .table_name(&self.table.name)
+            .key("pk", text(minute_pk(minute, id.as_u128() % SHARDS)))
+            .key("sk", text(id.to_string()))
+            .consistent_read(true);
+        let got = get.send().await.map_err(|error| port_error("dynamodb:GetItem", error))?;
+        Ok(got.item.as_ref().and_then(parked))
+    }
+}
+
 #[async_trait]
 impl WakeCursor for ParkingTable {
     async fn load(&self) -> Result<Option<i64>, PortError> {
@@ -118,10 +161,84 @@ impl WakeCursor for ParkingTable {
     }
 }
 
+/// An item's key.
+fn place_of(item: &Item) -> Option<ParkedPlace> {
+    let key = |name: &str| item.get(name)?.as_s().ok().cloned();
+    Some(ParkedPlace { partition: key("pk")?, sort: key("sk")? })
+}
+
+/// The parked delivery of an item. Nobody can mend one that is not as [`ParkingTable`] writes it, and
+/// the others of its minute must not wait for that: what its key says, and the first retry queue, do
+/// for its message. dispatch finds out whether that is sound.
+fn parked(item: &Item) -> Option<Parked> {
+    let place = place_of(item)?;
+    let Some(body) = item.get("body").and_then(|body| body.as_s().ok()).cloned() else {
+        tracing::error!(partition = place.partition, id = place.sort, "a parked item has no body");
+        return None;
+    };
+    match document::<Parked>(item) {
+        Ok((parked, _)) => Some(Parked { body, ..parked }),
+        Err(error) => {
+            tracing::error!(
+                partition = place.partition,
+                id = place.sort,
+                error = %chain(&error),
+                "a parked item can't be read; its message goes on",
+            );
+            let minute = place.partition.strip_prefix(PK_PREFIX)?.split('#').next()?;
+            let due = Timestamp::from_millis(minute.parse::<i64>().ok()?.checked_mul(60_000)?);
+            let id: Uuid = place.sort.parse().ok()?;
+            Some(Parked { id, due, shard: 0, group: "unreadable".to_owned(), body })
+        }
+    }
+}
+
 fn parked_pk(parked: &Parked) -> String {
     minute_pk(parked.due_minute(), parked.id.as_u128() % SHARDS)
 }
 
 fn minute_pk(minute: i64, shard: u128) -> String {
-    format!("PARKED#{minute}#{shard}")
+    format!("{PK_PREFIX}{minute}#{shard}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: Uuid = Uuid::from_u128(9);
+
+    fn item(attributes: &[(&str, &str)]) -> Item {
+        let key = [("pk", "PARKED#3#1".to_owned()), ("sk", ID.to_string())];
+        let key = key.into_iter().map(|(name, value)| (name.to_owned(), text(value)));
+        let others = attributes.iter().map(|(name, value)| ((*name).to_owned(), text(*value)));
+        let mut item: Item = key.chain(others).collect();
+        item.insert("revision".to_owned(), number(1));
+        item
+    }
+
+    #[test]
+    fn one_item_that_is_not_as_it_should_be_holds_up_no_other() {
+        let sound = format!(r#"{{"id":"{ID}","due":180500,"shard":2,"group":"t/s"}}"#);
+        let found = |millis, shard, group: &str| Parked {
+            id: ID,
+            due: Timestamp::from_millis(millis),
+            shard,
+            group: group.to_owned(),
+            body: "b".to_owned(),
+        };
+        let table = [
+            (vec![("document", sound.as_str()), ("body", "b")], Some(found(180_500, 2, "t/s"))),
+            (vec![("document", "{}"), ("body", "b")], Some(found(180_000, 0, "unreadable"))),
+            (vec![("body", "b")], Some(found(180_000, 0, "unreadable"))),
+            (vec![("document", sound.as_str())], None),
+            (vec![], None),
+        ];
+        for (attributes, want) in table {
+            assert_eq!(parked(&item(&attributes)), want, "{attributes:?}");
+        }
+        // Removing it takes the same key.
+        let unreadable = parked(&item(&[("body", "b")])).expect("its message");
+        assert_eq!(unreadable.due_minute(), 3);
+        assert_eq!(parked_pk(&unreadable), "PARKED#3#1");
+    }
 }

@@ -1,5 +1,7 @@
 //! Queues in SQS.
 
+mod poison;
+
 use std::collections::HashSet;
 
 use async_trait::async_trait;
@@ -33,6 +35,8 @@ pub struct QueueUrls {
     pub dead_letter: String,
     /// The fan-out queue.
     pub fan_out: String,
+    /// The redrive queue.
+    pub redrive: String,
     /// The poison queue.
     pub poison: String,
 }
@@ -52,6 +56,7 @@ impl QueueUrls {
             retry,
             dead_letter: url("GRIDPOST_DEAD_LETTER_QUEUE_URL")?,
             fan_out: url("GRIDPOST_FAN_OUT_QUEUE_URL")?,
+            redrive: url("GRIDPOST_REDRIVE_QUEUE_URL")?,
             poison: url("GRIDPOST_POISON_QUEUE_URL")?,
         })
     }
@@ -62,6 +67,7 @@ impl QueueUrls {
             Queue::Retry(shard) => self.retry.get(shard)?,
             Queue::DeadLetter => &self.dead_letter,
             Queue::FanOut => &self.fan_out,
+            Queue::Redrive => &self.redrive,
             Queue::Poison => &self.poison,
         };
         Some(url.as_str()).filter(|url| !url.is_empty())
@@ -126,6 +132,30 @@ impl SqsQueues {
                 (0..count).map(|_| Err(PortError::new(CALL, &error.reason))).collect()
             }
         }
+    }
+}
+
+impl SqsQueues {
+    /// The sum of counters that SQS keeps of a queue.
+    async fn counts(&self, queue: Queue, names: &[QueueAttributeName]) -> Result<u64, PortError> {
+        const CALL: &str = "sqs:GetQueueAttributes";
+        let asked = self
+            .client
+            .get_queue_attributes()
+            .queue_url(self.url(CALL, queue)?)
+            .set_attribute_names(Some(names.to_vec()))
+            .send()
+            .await;
+        let asked = asked.map_err(|error| {
+            let code = error.code().unwrap_or("no code").to_owned();
+            tracing::debug!(code, "queue attributes could not be read");
+            port_error(CALL, error)
+        })?;
+        let count = |name: &QueueAttributeName| -> Option<u64> {
+            asked.attributes().and_then(|all| all.get(name))?.parse().ok()
+        };
+        let sum = names.iter().map(count).sum::<Option<u64>>();
+        sum.ok_or_else(|| PortError::new(CALL, "the answer lacks a number that was asked for"))
     }
 }
 
@@ -208,24 +238,7 @@ impl QueueReceiver for SqsQueues {
     }
 
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
-        const CALL: &str = "sqs:GetQueueAttributes";
-        let hidden = QueueAttributeName::ApproximateNumberOfMessagesNotVisible;
-        let asked = self
-            .client
-            .get_queue_attributes()
-            .queue_url(self.url(CALL, queue)?)
-            .attribute_names(hidden.clone())
-            .send()
-            .await;
-        let asked = asked.map_err(|error| {
-            let code = error.code().unwrap_or("no code").to_owned();
-            tracing::debug!(code, "queue attributes could not be read");
-            port_error(CALL, error)
-        })?;
-        let value = asked.attributes().and_then(|all| all.get(&hidden));
-        value
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| PortError::new(CALL, "the answer has no number of hidden messages"))
+        self.counts(queue, &[QueueAttributeName::ApproximateNumberOfMessagesNotVisible]).await
     }
 }
 

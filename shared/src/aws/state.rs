@@ -4,7 +4,10 @@
 use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::{Client, types::ReturnValue};
+use aws_sdk_dynamodb::{
+    Client,
+    types::{ReturnValue, Select},
+};
 use uuid::Uuid;
 
 use super::{
@@ -105,6 +108,29 @@ impl WaitingDeliveries for StateTable {
             found.push(DeliveryState { revision, ..state });
         }
         Ok(found)
+    }
+
+    async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
+        const CALL: &str = "dynamodb:Query";
+        let mut pages = self
+            .table
+            .client
+            .query()
+            .table_name(&self.table.name)
+            .index_name(WAITING_INDEX)
+            .select(Select::Count)
+            .key_condition_expression("#for = :uid")
+            .expression_attribute_names("#for", WAITING_FOR)
+            .expression_attribute_values(":uid", text(uid.to_string()))
+            .into_paginator()
+            .send();
+        let mut count = 0;
+        while count < most {
+            let Some(page) = pages.next().await else { break };
+            let page = page.map_err(|error| port_error(CALL, error))?;
+            count += usize::try_from(page.count()).unwrap_or(0);
+        }
+        Ok(count)
     }
 }
 

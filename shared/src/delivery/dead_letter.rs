@@ -3,20 +3,24 @@
 //! Source: Event Grid, "Message delivery and retry", section "Dead-letter events", and "Manage
 //! event delivery".
 
+pub mod place;
+pub mod stored;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Attempts, Delivery, profile::ProfileName, retry::EndReason};
+use super::{Attempts, DecodeError, Delivery, profile::ProfileName, retry::EndReason};
 use crate::{
     event::custom,
     subscription::{
         DeadLetterDestination, DeliveryAttribute, DeliverySchema, EventSubscription,
-        attributes::shown_values,
+        SubscriptionKey, attributes::shown_values,
     },
     time::Timestamp,
     topic::{self, InputSchemaMapping},
 };
+pub use stored::{Labels, Origin};
 
 /// An ended delivery on its way to its dead-letter destination, as it travels in the queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,6 +71,16 @@ pub fn shown_attributes(
 }
 
 impl Ended {
+    /// Reads the queue form.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the text is no ended delivery, or its delivery is none that can be read.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+        let ended: Self = serde_json::from_str(text).map_err(DecodeError::NotEnded)?;
+        Ok(Self { delivery: ended.delivery.checked()?, ..ended })
+    }
+
     /// The records of its events, as JSON texts. What the publisher wrote stays as it was written.
     pub fn records(&self) -> Vec<String> {
         let events = self.delivery.events().iter().enumerate();
@@ -125,6 +139,9 @@ impl Ended {
         if let Some(at) = last_at {
             add("lastDeliveryAttemptTime", json!(at.to_iso_8601()));
         }
+        if let Some(redriven) = self.delivery.redriven {
+            add(stored::REDRIVE_COUNT, json!(redriven.times));
+        }
         members
     }
 
@@ -141,21 +158,38 @@ impl Ended {
         if let Some(at) = last_at {
             properties.insert("deliveryattemptutc".to_owned(), json!(at.to_iso_8601()));
         }
+        if let Some(redriven) = self.delivery.redriven {
+            let name = stored::REDRIVE_COUNT.to_ascii_lowercase();
+            properties.insert(name, json!(redriven.times));
+        }
         Value::Object(properties)
     }
 
     /// What all records of one object share.
     pub fn folder(&self) -> Folder {
-        let (topic, name) = (&self.delivery.subscription.topic, &self.delivery.subscription.name);
+        let (key, destination) = (&self.delivery.subscription, &self.destination);
+        let origin = Origin { subscription: key.clone(), schema: self.schema };
         Folder {
-            bucket: self.destination.bucket.clone(),
-            path: match self.profile {
-                ProfileName::Basic | ProfileName::Basic2021 => {
-                    format!("{}{}", self.destination.prefix, name.to_ascii_uppercase())
-                }
-                ProfileName::Namespace => format!("{}{topic}/{name}", self.destination.prefix),
-            },
+            bucket: destination.bucket.clone(),
+            path: folder_path(destination, key, self.profile),
+            labels: origin.labels(),
         }
+    }
+}
+
+/// What the names of an event subscription's dead letters begin with, without a slash at its end.
+/// Event subscriptions of the same name share it, for it does not say the topic.
+pub fn folder_path(
+    destination: &DeadLetterDestination,
+    subscription: &SubscriptionKey,
+    profile: ProfileName,
+) -> String {
+    let (prefix, SubscriptionKey { topic, name }) = (&destination.prefix, subscription);
+    match profile {
+        ProfileName::Basic | ProfileName::Basic2021 => {
+            format!("{prefix}{}", name.to_ascii_uppercase())
+        }
+        ProfileName::Namespace => format!("{prefix}{topic}/{name}"),
     }
 }
 
@@ -179,6 +213,7 @@ fn sentence(reason: EndReason) -> &'static str {
         EndReason::MaxDeliveryAttemptsExceeded => "Maximum delivery attempts was exceeded.",
         EndReason::TimeToLiveExceeded => "Event time to live was exceeded.",
         EndReason::SubscriptionDeleted => "Event subscription was deleted.",
+        EndReason::CanceledByOperator => "Delivery was canceled by an operator.",
         _ => "Undeliverable due to client error",
     }
 }
@@ -190,6 +225,8 @@ pub struct Folder {
     pub bucket: String,
     /// What comes before the date, without a slash at its end.
     pub path: String,
+    /// What the object says of itself beside its records, see [`Origin`].
+    pub labels: Labels,
 }
 
 impl Folder {
@@ -208,7 +245,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::{delivery::outcome::Outcome, subscription::SubscriptionKey};
+    use crate::delivery::outcome::Outcome;
 
     fn ended(
         schema: DeliverySchema,

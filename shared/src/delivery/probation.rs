@@ -165,7 +165,7 @@ pub fn admit(
         };
     };
     if now < wait.until {
-        return if policy == ProbationPolicy::EventGrid && ends_events(wait, rules) {
+        return if meets_its_end(wait, rules, policy) {
             Admission::End
         } else {
             Admission::Wait { until: wait.until + LOOK_AGAIN.mul_f64(dice) }
@@ -181,15 +181,70 @@ pub fn admit(
     }
 }
 
+/// What a health comes to, for its operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Condition {
+    /// Attempts are made.
+    Healthy,
+    /// A success has just ended a wait: attempts are let through, twice as many each second.
+    Recovering,
+    /// A failed attempt has put the event subscription on probation.
+    Probation,
+    /// Ten failures in a row, or failed probes since, delay delivery.
+    DelayedDelivery,
+}
+
+/// What becomes of an event that comes now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Effect {
+    /// It is attempted.
+    Attempted,
+    /// It waits, or is the probe when the wait is over.
+    Waits,
+    /// It ends at once, with outcome `Probation`.
+    Ends,
+}
+
+impl Health {
+    /// What it comes to at `now`.
+    pub fn condition(&self, now: Timestamp) -> Condition {
+        let recovers = |at: Timestamp| now.since(at).as_secs() < ADMISSION_DOUBLINGS;
+        match self.wait {
+            Some(_) if self.delayed_waits > 0 => Condition::DelayedDelivery,
+            Some(_) => Condition::Probation,
+            None if self.recovered_at.is_some_and(recovers) => Condition::Recovering,
+            None => Condition::Healthy,
+        }
+    }
+
+    /// What becomes of an event that comes at `now`.
+    pub fn effect(&self, rules: Rules<'_>, policy: ProbationPolicy, now: Timestamp) -> Effect {
+        match self.wait {
+            None => Effect::Attempted,
+            Some(wait) if now < wait.until && meets_its_end(wait, rules, policy) => Effect::Ends,
+            Some(_) => Effect::Waits,
+        }
+    }
+
+    /// The health without what stands in the way of attempts, as after a success at `now`; `None`
+    /// when nothing does.
+    pub fn reset(&self, now: Timestamp) -> Option<Self> {
+        let began_at = self.wait.map_or(now, |wait| wait.since.max(now));
+        after_success(self, began_at, now)
+    }
+}
+
 /// How many deliveries may go in each second, so long after a recovery.
 fn admission_limit(since_recovery: Duration) -> u64 {
     let seconds = since_recovery.as_secs();
     if seconds >= ADMISSION_DOUBLINGS { u64::MAX } else { 1 << seconds }
 }
 
-/// Whether events that meet this wait end: its cause is a client error that is not retried.
-fn ends_events(wait: Wait, rules: Rules<'_>) -> bool {
-    matches!(wait.outcome, Outcome::Unauthorized | Outcome::Forbidden | Outcome::NotFound)
+/// Whether events that meet this wait end: its cause is a client error that is not retried, and the
+/// event subscription has not asked to wait.
+fn meets_its_end(wait: Wait, rules: Rules<'_>, policy: ProbationPolicy) -> bool {
+    policy == ProbationPolicy::EventGrid
+        && matches!(wait.outcome, Outcome::Unauthorized | Outcome::Forbidden | Outcome::NotFound)
         && rules.policy.rule(rules.profile, rules.kind, wait.status, wait.outcome) == Rule::End
 }
 
@@ -430,5 +485,49 @@ mod tests {
             let health = after(&Health::default(), failed(1, 0, status(code)));
             assert_eq!(admitted(&health, 1, 2) == Admission::End, ends, "{code}");
         }
+    }
+
+    #[test]
+    fn condition_table() {
+        let health = Health::default();
+        let busy = after(&health, failed(1, 0, status(429)));
+        let refused = after(&health, failed(1, 0, status(401)));
+        let delayed = (0..10)
+            .fold(health.clone(), |health, number| after(&health, failed(number, 0, status(500))));
+        let recovered = busy.reset(at(4)).expect("a wait to end");
+        let (basic, waits) = (ProbationPolicy::EventGrid, ProbationPolicy::Delay);
+        let table = [
+            ("nothing known", &health, basic, 0, Condition::Healthy, Effect::Attempted),
+            ("busy", &busy, basic, 9, Condition::Probation, Effect::Waits),
+            ("busy, to be probed", &busy, basic, 10, Condition::Probation, Effect::Waits),
+            ("refused", &refused, basic, 9, Condition::Probation, Effect::Ends),
+            ("refused, waits", &refused, waits, 9, Condition::Probation, Effect::Waits),
+            ("refused, probed", &refused, basic, 300, Condition::Probation, Effect::Waits),
+            ("ten failures", &delayed, basic, 9, Condition::DelayedDelivery, Effect::Waits),
+            ("reset", &recovered, basic, 13, Condition::Recovering, Effect::Attempted),
+            ("long ago", &recovered, basic, 14, Condition::Healthy, Effect::Attempted),
+        ];
+        let policy = RetryPolicy::default_of(ProfileName::Basic);
+        let rules =
+            Rules { profile: ProfileName::Basic, kind: EndpointKind::Webhook, policy: &policy };
+        for (row, health, probation, seconds, condition, effect) in table {
+            assert_eq!(health.condition(at(seconds)), condition, "{row}");
+            assert_eq!(health.effect(rules, probation, at(seconds)), effect, "{row}");
+        }
+    }
+
+    #[test]
+    fn a_reset_leaves_nothing_in_the_way() {
+        assert_eq!(Health::default().reset(at(1)), None, "nothing to write");
+        // The clock that wrote the wait may be ahead of this one.
+        let busy = after(&Health::default(), failed(1, 100, status(429)));
+        for now in [at(99), at(105), at(500)] {
+            let reset = busy.reset(now).expect("a wait to end");
+            assert_eq!((reset.wait, reset.probe, reset.failures_in_row), (None, None, 0));
+            assert_eq!((reset.revision, reset.counted), (busy.revision, busy.counted));
+            assert_eq!(admitted(&reset, 200, 7), Admission::Attempt);
+        }
+        let failing = after(&Health::default(), failed(1, 0, status(500)));
+        assert_eq!(failing.reset(at(1)).map(|health| health.failures_in_row), Some(0));
     }
 }

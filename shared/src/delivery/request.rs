@@ -10,6 +10,7 @@ use crate::{
     ports::Request,
     subscription::{DeliverySchema, Endpoint, EventSubscription, attributes, signing},
     time::Timestamp,
+    trace::{TRACE_PARENT, TraceParent},
 };
 
 /// Builds the request for deliveries that go out together. They have had the same number of
@@ -47,7 +48,20 @@ pub fn build(
     }
     let events = deliveries.iter().flat_map(|delivery| delivery.events()).map(|event| event.get());
     let attributes = attributes::headers(&subscription.delivery_attributes, events);
+    let is_own = |(name, _): &(String, _)| name.eq_ignore_ascii_case(TRACE_PARENT);
+    if let Some(trace_parent) = trace_parent(deliveries)
+        && !attributes.iter().any(is_own)
+    {
+        headers.push((TRACE_PARENT, trace_parent.to_string()));
+    }
     Request { url: url.clone(), headers, attributes, body }
+}
+
+/// The trace that all deliveries of a request belong to; one header can't speak for two.
+fn trace_parent(deliveries: &[&Delivery]) -> Option<TraceParent> {
+    let (first, others) = deliveries.split_first()?;
+    let same = |other: &&Delivery| other.traceparent == first.traceparent;
+    first.traceparent.filter(|_| others.iter().all(same))
 }
 
 /// What names a request to its receiver: the delivery's id or, where several deliveries go out
@@ -178,5 +192,30 @@ mod tests {
         let claimed = delivery(3, r#"{"id":"3"}"#).into_claimed();
         let request = build(&subscription, &[&claimed], 0, "o", Timestamp::from_millis(0));
         assert_eq!(request.attributes, [("X-Id".to_owned(), Secret::new("3"))]);
+    }
+
+    #[test]
+    fn a_request_carries_the_trace_of_all_its_deliveries() {
+        let mut subscription = subscription("s");
+        let trace = |end: &str| {
+            TraceParent::parse(&format!("00-{}-b7ad6b71692033{end}-01", "a".repeat(32)))
+        };
+        let of = |id, trace_parent| delivery(id, "{}").traced(trace_parent);
+        let (one, two, none) = (of(1, trace("31")), of(2, trace("32")), of(3, None));
+        let built = |subscription: &EventSubscription, deliveries: &[&Delivery]| {
+            let request = build(subscription, deliveries, 0, "o", Timestamp::from_millis(0));
+            header(&request, TRACE_PARENT).map(str::to_owned)
+        };
+        let want = trace("31").map(|trace| trace.to_string());
+        assert_eq!(built(&subscription, &[&one]), want);
+        assert_eq!(built(&subscription, &[&one, &of(4, trace("31"))]), want);
+        for others in [[&one, &two], [&one, &none], [&none, &one], [&none, &none]] {
+            assert_eq!(built(&subscription, &others), None);
+        }
+        // A header of the user's own stands alone.
+        let value = AttributeValue::Static { value: "own".to_owned() };
+        let own = DeliveryAttribute { name: "TraceParent".to_owned(), value };
+        subscription.delivery_attributes = vec![own];
+        assert_eq!(built(&subscription, &[&one]), None);
     }
 }

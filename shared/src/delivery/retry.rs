@@ -52,9 +52,30 @@ pub enum Decision {
     Retry {
         /// Not before this time.
         due: Timestamp,
+        /// What asks for that wait.
+        because: Because,
     },
     /// No further attempt.
     End(EndReason),
+}
+
+/// What decides when an attempt is made again: the longest of what asks to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Because {
+    /// The next step of the schedule.
+    Schedule,
+    /// The least wait that the rule of its outcome asks for.
+    LeastWait,
+    /// `Retry-After` of the response.
+    RetryAfter,
+    /// The endpoint's probation or delayed delivery.
+    EndpointWaits,
+}
+
+impl std::fmt::Display for Because {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, formatter)
+    }
 }
 
 /// Why a delivery ended undelivered (`deadLetterReason`, and the reason of a drop).
@@ -80,6 +101,8 @@ pub enum EndReason {
     UndeliverableDueToProbationCausedByClientError,
     /// Its event subscription no longer exists.
     SubscriptionDeleted,
+    /// Somebody canceled it while it was parked.
+    CanceledByOperator,
     /// Its events, too large for a message, are gone from the payload bucket: somebody removed them.
     PayloadMissing,
 }
@@ -124,10 +147,15 @@ pub fn decide(rules: Rules<'_>, failure: Failure, dice: f64) -> Decision {
     let asked = retry_after
         .map_or(Duration::ZERO, |wait| wait.min(failure.expires_at.since(failure.ended_at)));
     let least = Duration::from_secs(u64::from(min_s)).max(asked);
-    let due = (failure.first_attempt_at + Duration::from_secs(step_s))
-        .max(failure.ended_at + least)
-        .max(failure.not_before.unwrap_or_default());
-    Decision::Retry { due: due + jitter(due.since(failure.ended_at), dice) }
+    let step = (failure.first_attempt_at + Duration::from_secs(step_s), Because::Schedule);
+    let of_rule =
+        if asked >= least && !asked.is_zero() { Because::RetryAfter } else { Because::LeastWait };
+    let endpoint = (failure.not_before.unwrap_or_default(), Because::EndpointWaits);
+    let longer = |one: (Timestamp, Because), other: (Timestamp, Because)| {
+        if other.0 > one.0 { other } else { one }
+    };
+    let (due, because) = longer(longer(step, (failure.ended_at + least, of_rule)), endpoint);
+    Decision::Retry { due: due + jitter(due.since(failure.ended_at), dice), because }
 }
 
 /// A small positive delay on top of a wait, so that what failed together does not return together.
@@ -153,20 +181,22 @@ mod tests {
     fn decide_table() {
         use Outcome::{Busy, NotFound, ServerError, TimedOut};
         let at = |seconds: u64| Timestamp::default() + Duration::from_secs(seconds);
-        let retry = |seconds| Decision::Retry { due: at(seconds) };
+        let retry = |seconds, because| Decision::Retry { due: at(seconds), because };
+        let (step, least) = (Because::Schedule, Because::LeastWait);
+        let (asked, waits) = (Because::RetryAfter, Because::EndpointWaits);
         let end = Decision::End;
         let status = |status| Answer::of_status(status, None);
         let after = |code, wait| Answer::of_status(code, Some(Duration::from_secs(wait)));
         let none = Answer::without_status;
         let table = [
             // (row, attempts, ended at s, not before s, answer, dice, decision)
-            ("first failure, first step", 1, 0, 0, status(500), 0.0, retry(10)),
-            ("a step passed over is skipped", 2, 45, 0, status(500), 0.0, retry(60)),
-            ("the status minimum beats the step", 1, 0, 0, status(404), 0.0, retry(300)),
-            ("the step beats the status minimum", 4, 60, 0, status(503), 0.0, retry(300)),
-            ("probation beats both", 2, 10, 700, status(429), 0.0, retry(700)),
-            ("Retry-After raises the minimum", 1, 0, 0, after(503, 90), 0.0, retry(90)),
-            ("Retry-After never lowers it", 1, 0, 0, after(503, 1), 0.0, retry(30)),
+            ("first failure, first step", 1, 0, 0, status(500), 0.0, retry(10, step)),
+            ("a step passed over is skipped", 2, 45, 0, status(500), 0.0, retry(60, step)),
+            ("the status minimum beats the step", 1, 0, 0, status(404), 0.0, retry(300, least)),
+            ("the step beats the status minimum", 4, 60, 0, status(503), 0.0, retry(300, step)),
+            ("probation beats both", 2, 10, 700, status(429), 0.0, retry(700, waits)),
+            ("Retry-After raises the minimum", 1, 0, 0, after(503, 90), 0.0, retry(90, asked)),
+            ("Retry-After never lowers it", 1, 0, 0, after(503, 1), 0.0, retry(30, least)),
             (
                 "Retry-After ends at time-to-live",
                 1,
@@ -174,11 +204,11 @@ mod tests {
                 0,
                 after(503, 9_000_000),
                 0.0,
-                retry(86_400),
+                retry(86_400, asked),
             ),
-            ("jitter is a tenth of the wait", 1, 0, 0, status(404), 1.0, retry(330)),
-            ("jitter stops at five minutes", 6, 3_600, 0, status(500), 1.0, retry(11_100)),
-            ("no response, the step after it", 1, 30, 0, none(TimedOut), 0.0, retry(60)),
+            ("jitter is a tenth of the wait", 1, 0, 0, status(404), 1.0, retry(330, least)),
+            ("jitter stops at five minutes", 6, 3_600, 0, status(500), 1.0, retry(11_100, step)),
+            ("no response, the step after it", 1, 30, 0, none(TimedOut), 0.0, retry(60, step)),
             (
                 "attempts spent",
                 9,

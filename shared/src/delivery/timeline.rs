@@ -106,7 +106,7 @@ pub fn play(question: &Question<'_>) -> Timeline {
             expires_at: retry::expires_at(question.rules.policy, start),
         };
         match retry::decide(question.rules, failure, question.dice) {
-            Decision::Retry { due } => now = due,
+            Decision::Retry { due, .. } => now = due,
             Decision::End(reason) => break End::Undelivered(reason),
         }
     };

@@ -16,6 +16,7 @@ use super::{
     reader::{self, Object, Shape},
     required, string,
 };
+use crate::trace::{TRACE_PARENT, TraceParent};
 
 /// Longest name of an extension attribute, in characters.
 const EXTENSION_NAME_MAX: usize = 20;
@@ -51,6 +52,7 @@ struct Attributes<'a> {
     data_schema: Option<&'a RawValue>,
     data: Option<&'a RawValue>,
     data_base64: Option<&'a RawValue>,
+    trace_parent: Option<TraceParent>,
 }
 
 impl<'a> Attributes<'a> {
@@ -71,6 +73,9 @@ impl<'a> Attributes<'a> {
                 "data_base64" => &mut sorted.data_base64,
                 _ => {
                     check_extension(&name, value)?;
+                    if name == TRACE_PARENT {
+                        sorted.trace_parent = trace_parent(value);
+                    }
                     if let Some(name) = extensions.replace(name) {
                         return Err(Violation::new(&name, GIVEN_TWICE));
                     }
@@ -97,6 +102,11 @@ fn check_extension(name: &str, value: &RawValue) -> Result<(), Violation> {
     }
 }
 
+/// The trace that an extension attribute names: a string without escapes.
+fn trace_parent(value: &RawValue) -> Option<TraceParent> {
+    TraceParent::parse(value.get().strip_prefix('"')?.strip_suffix('"')?)
+}
+
 fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
     let text = object.text;
     let given = Attributes::sort(object.members)?;
@@ -118,7 +128,7 @@ fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
         subject: optional(given.subject, "subject")?.unwrap_or_default(),
         data_version: Cow::Borrowed(""),
         text,
-        form: Form::CloudEvents,
+        form: Form::CloudEvents { trace_parent: given.trace_parent },
     })
 }
 

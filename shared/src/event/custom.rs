@@ -187,7 +187,7 @@ pub fn enveloped(
     match read(mapping).or_else(|| read(None)) {
         Some(event) => match &event.form {
             Form::Custom { event_time } => to_event_grid(&event, event_time),
-            Form::EventGrid(_) | Form::CloudEvents => event.text.to_owned(),
+            Form::EventGrid(_) | Form::CloudEvents { .. } => event.text.to_owned(),
         },
         None => text.to_owned(),
     }

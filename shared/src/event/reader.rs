@@ -56,7 +56,7 @@ pub(super) fn read<'a, T>(
 }
 
 /// The text of a JSON string; `None` for another value and for half of a surrogate pair.
-pub(super) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
+pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
 }
 
@@ -163,6 +163,18 @@ fn name(first: Option<u8>) -> &'static str {
         Some(_) => "something that is not JSON",
     }
 }
+
+/// The members of a JSON object in the order they stand in it. A value's text is part of the object's.
+///
+/// # Errors
+///
+/// It is no JSON object.
+pub(crate) fn members(object: &str) -> Result<Vec<Member<'_>>, serde_json::Error> {
+    serde_json::from_str::<Members<'_>>(object).map(|members| members.0)
+}
+
+/// The name and the value of an object's member.
+pub(crate) type Member<'a> = (Cow<'a, str>, &'a RawValue);
 
 /// The members of one object in their order, duplicates included.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);

@@ -17,6 +17,7 @@ use super::pack::{Acceptance, Body, Packed, Parcel, Place, Recipient};
 use crate::{
     subscription::{Batching, DeliverySchema, SubscriptionKey},
     time::Timestamp,
+    trace::TraceParent,
 };
 
 /// The version of both forms.
@@ -134,6 +135,8 @@ struct Stored<'s> {
     v: u8,
     id: Uuid,
     time: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace_parent: Option<TraceParent>,
     recipients: Vec<StoredRecipient>,
     #[serde(borrow)]
     event_grid: Vec<StoredEvent<'s>>,
@@ -160,6 +163,8 @@ struct StoredRecipient {
 struct StoredEvent<'s> {
     #[serde(default, skip_serializing_if = "str::is_empty")]
     data_version: Cow<'s, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace_parent: Option<TraceParent>,
     #[serde(borrow)]
     event: &'s RawValue,
 }
@@ -167,7 +172,8 @@ struct StoredEvent<'s> {
 impl<'s> StoredEvent<'s> {
     fn of(body: &'s Body) -> Self {
         let event = serde_json::from_str(&body.text).expect("made of texts that were read as JSON");
-        Self { data_version: Cow::Borrowed(&body.data_version), event }
+        let trace_parent = body.trace_parent;
+        Self { data_version: Cow::Borrowed(&body.data_version), trace_parent, event }
     }
 }
 
@@ -184,6 +190,7 @@ pub fn encode(packed: &Packed<'_>) -> Vec<u8> {
         v: VERSION,
         id: packed.acceptance.id,
         time: packed.acceptance.time,
+        trace_parent: packed.acceptance.trace_parent,
         recipients: packed.recipients.iter().map(recipient).collect(),
         event_grid: events(&packed.event_grid),
         cloud_events: events(&packed.cloud_events),
@@ -226,10 +233,12 @@ pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>
     };
     let recipients = stored.recipients.iter().map(recipient).collect::<Result<_, _>>()?;
     let body = |event: &StoredEvent<'_>| {
-        Body::new(event.event.get().to_owned(), event.data_version.clone().into_owned())
+        let data_version = event.data_version.clone().into_owned();
+        Body::new(event.event.get().to_owned(), data_version, event.trace_parent)
     };
     let bodies = |schema| of_schema(schema).iter().map(body).collect();
-    let acceptance = Acceptance { id: stored.id, time: stored.time };
+    let Stored { id, time, trace_parent, .. } = stored;
+    let acceptance = Acceptance { id, time, trace_parent };
     Ok(Packed::new(acceptance, recipients, bodies, message_bytes_max))
 }
 

@@ -12,6 +12,7 @@ use crate::{
     event::ParsedEvent,
     subscription::{Batching, DeliverySchema, SubscriptionKey},
     time::Timestamp,
+    trace::{TRACE_PARENT_CHARS, TraceParent},
 };
 
 /// What a queue message keeps free for what a delivery gains on its way: the snapshot of its
@@ -29,6 +30,8 @@ pub struct Acceptance {
     pub id: Uuid,
     /// When it was accepted.
     pub time: Timestamp,
+    /// The trace that its request names.
+    pub trace_parent: Option<TraceParent>,
 }
 
 /// An event subscription that gets events of a publish: what packing needs of it.
@@ -209,6 +212,18 @@ impl<'m> Packed<'m> {
             first.unwrap_or_default(),
             events,
         )
+        .traced(self.trace_parent(parcel))
+    }
+
+    /// The trace of a delivery: the request's or, where that names none, the one that all of its
+    /// events name.
+    fn trace_parent(&self, parcel: &Parcel<'_>) -> Option<TraceParent> {
+        let bodies = self.bodies(parcel.recipient.schema);
+        let mut named = parcel.events.iter().map(|position| bodies[*position].trace_parent);
+        self.acceptance.trace_parent.or_else(|| {
+            let first = named.next()??;
+            named.all(|other| other == Some(first)).then_some(first)
+        })
     }
 
     pub(super) fn bodies(&self, schema: DeliverySchema) -> &[Body] {
@@ -226,6 +241,8 @@ pub(super) struct Body {
     pub(super) text: String,
     /// For the request's header; empty for CloudEvents.
     pub(super) data_version: String,
+    /// The trace that it names itself.
+    pub(super) trace_parent: Option<TraceParent>,
     /// What the text takes in a queue message.
     encoded_bytes: usize,
     /// What the data version takes in it, where the event is the first one.
@@ -233,12 +250,17 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn new(text: String, data_version: String) -> Self {
+    pub(super) fn new(
+        text: String,
+        data_version: String,
+        trace_parent: Option<TraceParent>,
+    ) -> Self {
         Self {
             encoded_bytes: encoded_bytes(&text),
             data_version_bytes: data_version_bytes(&data_version),
             text,
             data_version,
+            trace_parent,
         }
     }
 }
@@ -270,7 +292,7 @@ fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema)
         let in_header = schema != DeliverySchema::CloudEventSchemaV1_0
             && event.data_version.len() <= DATA_VERSION_HEADER_BYTES_MAX;
         let data_version = if in_header { event.data_version.to_string() } else { String::new() };
-        Body::new(event.in_schema(schema), data_version)
+        Body::new(event.in_schema(schema), data_version, event.trace_parent())
     };
     events.iter().map(body).collect()
 }
@@ -296,6 +318,9 @@ fn data_version_bytes(data_version: &str) -> usize {
     r#""dataVersion":,"#.len() + queue_text(json).len()
 }
 
+/// What a trace takes in a delivery's queue form.
+const TRACE_BYTES: usize = r#","traceparent":"""#.len() + TRACE_PARENT_CHARS;
+
 /// The deliveries of one event subscription.
 struct Parcels<'p> {
     packed: &'p Packed<'p>,
@@ -320,6 +345,9 @@ impl<'p> Iterator for Parcels<'p> {
         let mut request_bytes = BRACKETS + first.text.len();
         let mut encoded_bytes =
             self.envelope_bytes + first.data_version_bytes + first.encoded_bytes;
+        if self.packed.acceptance.trace_parent.or(first.trace_parent).is_some() {
+            encoded_bytes += TRACE_BYTES;
+        }
         let fits = |position: &&usize| {
             let body = &self.bodies[**position];
             let request = request_bytes + COMMA + body.text.len();

@@ -47,7 +47,7 @@ pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<Value, Pub
 }
 
 /// One part of the filter, what it found, and why that is not wanted.
-fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Refusal<'_>) -> Value {
+pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Refusal<'_>) -> Value {
     let case = if filter.is_subject_case_sensitive { "" } else { " (in any case)" };
     let part = |name: &str, found: &str, rule: String| {
         let message = format!("{} {rule}", shown(found));

@@ -37,9 +37,9 @@ async fn main() -> anyhow::Result<()> {
     let world = World::on(Ground::up(&folder).await?).await?;
     let mut failed = None;
     println!(
-        "| run | events | duplicates | dead letters twice | processes killed | outages | restarts | calls | disturbed | s |"
+        "| run | events | duplicates | dead letters twice | ends too many | processes killed | outages | restarts | calls | disturbed | s |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for seed in arguments.seed..arguments.seed + arguments.runs {
         let plan = Plan { seed, deliveries: arguments.deliveries };
         match chaos::run(&world, plan).await {
@@ -55,9 +55,9 @@ async fn main() -> anyhow::Result<()> {
 }
 
 fn row(seed: u64, found: &Found) -> String {
-    let Found { tally, damage, requests: (calls, disturbed), took } = found;
+    let Found { tally, damage, ends_too_many, requests: (calls, disturbed), took } = found;
     format!(
-        "| {seed} | {} | {} | {} | {} | {} | {} | {calls} | {disturbed} | {:.0} |",
+        "| {seed} | {} | {} | {} | {ends_too_many} | {} | {} | {} | {calls} | {disturbed} | {:.0} |",
         tally.delivered + tally.dead_lettered,
         tally.duplicates,
         tally.duplicate_dead_letters,

@@ -7,13 +7,17 @@ pub mod crash;
 pub mod dead_letters;
 pub mod handshakes;
 pub mod infrastructure;
+pub mod operating;
 pub mod probation;
 pub mod publishing;
 pub mod receivers;
+pub mod redrive;
 pub mod refusals;
 pub mod resources;
 pub mod retrying;
 pub mod terraform;
+pub mod upgrade;
+pub mod waiting;
 
 use super::driver::{Case, Phase};
 
@@ -43,7 +47,16 @@ pub fn all() -> Vec<Case> {
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_cloud_events_schema),
         case!(Together, dead_letters::a_large_event_is_sent_and_dead_lettered_whole),
         case!(Together, dead_letters::without_a_destination_events_are_dropped_and_logged),
+        case!(Together, redrive::dead_letters_are_seen_sent_again_and_purged),
+        case!(Together, redrive::somebody_is_told_of_dead_letters),
         case!(Together, terraform::a_subscription_of_the_module_lives_and_goes),
+        case!(Together, waiting::poison_is_seen_sent_back_and_purged),
+        case!(Together, waiting::parked_deliveries_are_released_and_canceled),
+        case!(Together, operating::attempts_are_logged_with_their_trace),
+        case!(Together, operating::metrics_are_those_of_the_table),
+        case!(Together, operating::a_delivery_is_shown_and_resent),
+        case!(Together, operating::an_event_is_explained),
+        case!(Together, operating::an_endpoints_health_is_told_and_reset),
         case!(Together, clients::azures_sdk_sends_every_kind_of_event_by_key_and_token),
         case!(Together, clients::azures_sdk_raises_its_classes_for_every_client),
         case!(Together, clients::cloud_events_come_in_binary_and_structured_form),
@@ -65,8 +78,11 @@ pub fn all() -> Vec<Case> {
         case!(Together, handshakes::both_handshakes_are_made_before_any_event),
         case!(Together, handshakes::an_endpoint_that_gives_no_proof_is_refused),
         case!(Disturbing, crash::killed_functions_lose_nothing),
+        case!(Disturbing, redrive::an_outage_is_recovered_from),
+        case!(Disturbing, infrastructure::permissions_are_enforced),
         case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
         case!(Alone, chaos::nothing_is_lost),
+        case!(Alone, upgrade::a_new_version_loses_nothing),
         case!(Last, infrastructure::destroy_leaves_nothing),
     ]
 }

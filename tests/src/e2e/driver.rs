@@ -1,6 +1,6 @@
 //! Runs the cases on one stack and prints in the manner of Rust's own test harness.
 //!
-//! Cases are independent and wait most of their time, so all of a [`Phase`] run at once.
+//! Cases are independent and wait most of their time, so nearly all of a [`Phase`] run at once.
 
 use std::env;
 use std::fmt::Write as _;
@@ -35,14 +35,14 @@ pub struct Case {
     pub run: fn(Arc<World>) -> BoxFuture<'static, anyhow::Result<()>>,
 }
 
-/// Cases of one phase run at once, phase after phase.
+/// Phase after phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// It disturbs nobody.
     Together,
     /// It kills functions, or busies the emulator: nothing that is timed may run beside it.
     Disturbing,
-    /// It restarts the emulator.
+    /// It restarts the emulator, or changes the deployment: one after the other.
     Alone,
     /// It takes the deployment away.
     Last,
@@ -173,8 +173,11 @@ async fn run(temporary: &Path, chosen: &[Case]) -> Failures {
     };
     let mut failed = Vec::new();
     for phase in [Phase::Together, Phase::Disturbing, Phase::Alone, Phase::Last] {
-        let cases = chosen.iter().filter(|case| case.phase == phase);
-        failed.extend(run_at_once(&world, cases).await);
+        let cases: Vec<_> = chosen.iter().filter(|case| case.phase == phase).collect();
+        let at_once = if phase == Phase::Alone { 1 } else { cases.len().max(1) };
+        for cases in cases.chunks(at_once) {
+            failed.extend(run_at_once(&world, cases).await);
+        }
     }
     if let Err(err) = world.ground.down().await {
         failed.push(("taking the stack down", err));
@@ -186,9 +189,9 @@ async fn raise(temporary: &Path) -> anyhow::Result<World> {
     World::on(Ground::up(temporary).await?).await
 }
 
-async fn run_at_once<'a>(world: &Arc<World>, cases: impl Iterator<Item = &'a Case>) -> Failures {
+async fn run_at_once(world: &Arc<World>, cases: &[&Case]) -> Failures {
     let mut running = JoinSet::new();
-    for case in cases.copied() {
+    for case in cases.iter().map(|case| **case) {
         let world = Arc::clone(world);
         running.spawn(async move { (case.name, Instant::now(), outcome(case, world).await) });
     }

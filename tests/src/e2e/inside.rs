@@ -1,4 +1,5 @@
-//! A look behind the scenes that a user has too: objects in S3, logs, processes of functions.
+//! A look behind the scenes that a user has too: objects in S3, messages in queues, logs, processes of
+//! functions.
 
 use std::fs;
 use std::time::Duration;
@@ -26,20 +27,95 @@ pub struct Object {
     pub content_type: String,
 }
 
-/// The emulator's S3.
-pub fn s3(emulator_url: &str) -> Client {
-    // The emulator takes any.
-    let credentials = Credentials::builder()
+/// The emulator's own, which may do everything there.
+fn credentials() -> Credentials {
+    Credentials::builder()
         .access_key_id("test")
         .secret_access_key("test")
         .provider_name("end-to-end tests")
+        .build()
+}
+
+/// The emulator's SQS.
+pub fn sqs(emulator_url: &str) -> aws_sdk_sqs::Client {
+    let config = aws_sdk_sqs::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new(REGION))
+        .endpoint_url(emulator_url)
+        .credentials_provider(credentials())
         .build();
+    aws_sdk_sqs::Client::from_conf(config)
+}
+
+/// The bodies of all messages in all queues, hidden and delayed ones included.
+///
+/// # Errors
+///
+/// When the emulator does not tell them.
+pub async fn queued_bodies(
+    http: &reqwest::Client,
+    emulator_url: &str,
+) -> anyhow::Result<Vec<String>> {
+    fn strings(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::String(text) => found.push(text.clone()),
+            Value::Array(all) => all.iter().for_each(|one| strings(one, found)),
+            Value::Object(all) => all.values().for_each(|one| strings(one, found)),
+            _ => {}
+        }
+    }
+    let url = format!("{emulator_url}/_ministack/sqs/messages");
+    let told: Value = http.get(url).send().await?.error_for_status()?.json().await?;
+    let mut found = Vec::new();
+    strings(&told, &mut found);
+    Ok(found)
+}
+
+/// What the policy of the tests' own is called in a function's role.
+const POLICY: &str = "end-to-end-tests";
+
+/// Asks IAM to put or delete a policy of the tests' own in the role of a function.
+///
+/// # Errors
+///
+/// When it refuses.
+pub async fn iam(
+    http: &reqwest::Client,
+    emulator_url: &str,
+    action: &str,
+    function: &str,
+    more: &[(&str, &str)],
+) -> anyhow::Result<()> {
+    let role = format!("{function}-{REGION}");
+    let own = [("Action", action), ("Version", "2010-05-08"), ("RoleName", &role)];
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(own.iter().chain(&[("PolicyName", POLICY)]).chain(more))
+        .finish();
+    let request = http
+        .post(emulator_url)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("authorization", unsigned("iam"));
+    let answer = request.body(form).send().await?;
+    answer.error_for_status().with_context(|| format!("{action} of {role}"))?;
+    Ok(())
+}
+
+/// What the emulator takes for a signature of its own credentials.
+fn unsigned(service: &str) -> String {
+    format!(
+        "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/{service}/aws4_request, \
+         SignedHeaders=host, Signature=0"
+    )
+}
+
+/// The emulator's S3.
+pub fn s3(emulator_url: &str) -> Client {
     let config = aws_sdk_s3::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(REGION))
         .endpoint_url(emulator_url)
         .force_path_style(true)
-        .credentials_provider(credentials)
+        .credentials_provider(credentials())
         .build();
     Client::from_conf(config)
 }
@@ -114,12 +190,13 @@ pub async fn log_lines(
     http: &reqwest::Client,
     emulator_url: &str,
     function: &str,
-    text: &str,
+    (since_ms, text): (i64, &str),
 ) -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut token = Value::Null;
     loop {
-        let mut ask = json!({"logGroupName": format!("/aws/lambda/{function}")});
+        let mut ask =
+            json!({"logGroupName": format!("/aws/lambda/{function}"), "startTime": since_ms});
         if !token.is_null() {
             ask["nextToken"] = token;
         }
@@ -127,13 +204,7 @@ pub async fn log_lines(
             .post(emulator_url)
             .header("x-amz-target", "Logs_20140328.FilterLogEvents")
             .header("content-type", "application/x-amz-json-1.1")
-            .header(
-                "authorization",
-                format!(
-                    "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/logs/aws4_request, \
-                 SignedHeaders=host, Signature=0"
-                ),
-            )
+            .header("authorization", unsigned("logs"))
             .body(ask.to_string())
             .send()
             .await?;

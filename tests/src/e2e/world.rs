@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use clap::Parser;
+use gridpost_cli::arguments::{Arguments, Command};
+use gridpost_cli::commands::audit;
 use gridpost_cli::failure::Refusal;
 use gridpost_cli::manage_api::ManageApi;
 use gridpost_cli::wall_clock;
@@ -12,6 +15,9 @@ use super::ground::Ground;
 use super::inside::{self, Object};
 use super::python::{self, SampleReceiver};
 use super::receiver::{Endpoint, Receiver, Reply};
+
+/// The account that the emulator's credentials are of.
+const ACCOUNT: &str = "000000000000";
 
 /// Event Grid's own schema.
 pub const EVENT_GRID: &str = "EventGridSchema";
@@ -37,8 +43,11 @@ pub struct World {
     /// A plain HTTP client.
     pub http: reqwest::Client,
     s3: aws_sdk_s3::Client,
+    sqs: aws_sdk_sqs::Client,
     /// Tells this run's topics from those of an earlier run on a stack that was kept.
     run: String,
+    /// When this run began: the emulator gives out only the first lines of a log that is long.
+    began_ms: i64,
 }
 
 impl World {
@@ -52,9 +61,11 @@ impl World {
         let http =
             reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?;
         let s3 = inside::s3(&ground.connection.emulator_url);
+        let sqs = inside::sqs(&ground.connection.emulator_url);
         let receiver = Receiver::start().await?;
         let run = wall_clock::random_id()[..6].to_owned();
-        Ok(Self { ground, api, receiver, http, s3, run })
+        let began_ms = wall_clock::now_ms();
+        Ok(Self { ground, api, receiver, http, s3, sqs, run, began_ms })
     }
 
     /// Creates a topic of the case's own.
@@ -106,6 +117,24 @@ impl World {
         Ok(stored.into_iter().map(|(_, _, text)| text).collect())
     }
 
+    /// What `gridpost audit` finds of a topic, looking again for so many seconds while it does not balance.
+    ///
+    /// # Errors
+    ///
+    /// When it can't look.
+    pub async fn audit(&self, topic: &str, wait_s: u64) -> anyhow::Result<Value> {
+        let home = self.ground.home().root().display().to_string();
+        let wait = wait_s.to_string();
+        let words =
+            ["gridpost", "audit", "--home", &home, "--topic", topic, "--wait", wait.as_str()];
+        let Arguments { command: Command::Audit(arguments), target, .. } =
+            Arguments::try_parse_from(words)?
+        else {
+            anyhow::bail!("another command")
+        };
+        Ok(audit::look_until(&arguments, &target).await?.document())
+    }
+
     /// The lines of a function's log that contain `text`.
     ///
     /// # Errors
@@ -113,7 +142,60 @@ impl World {
     /// When the log cannot be read.
     pub async fn log_lines(&self, function: &str, text: &str) -> anyhow::Result<Vec<String>> {
         let emulator = &self.ground.connection.emulator_url;
-        inside::log_lines(&self.http, emulator, &format!("gridpost-{function}"), text).await
+        inside::log_lines(
+            &self.http,
+            emulator,
+            &format!("gridpost-{function}"),
+            (self.began_ms, text),
+        )
+        .await
+    }
+
+    /// Sends a message to a queue of the deployment, as nobody but its functions should.
+    ///
+    /// # Errors
+    ///
+    /// When the queue does not take it.
+    pub async fn send_to(&self, queue: &str, body: &str) -> anyhow::Result<()> {
+        let emulator = &self.ground.connection.emulator_url;
+        let url = format!("{emulator}/{ACCOUNT}/gridpost-{queue}");
+        self.sqs.send_message().queue_url(url).message_body(body).send().await?;
+        Ok(())
+    }
+
+    /// Denies an action to the role of a function, whatever else it is allowed.
+    ///
+    /// # Errors
+    ///
+    /// When IAM refuses.
+    pub async fn deny(&self, function: &str, action: &str) -> anyhow::Result<()> {
+        let policy = json!({"Version": "2012-10-17",
+            "Statement": [{"Effect": "Deny", "Action": action, "Resource": "*"}]});
+        let policy = policy.to_string();
+        self.iam("PutRolePolicy", function, &[("PolicyDocument", &policy)]).await
+    }
+
+    /// Takes back what was denied.
+    ///
+    /// # Errors
+    ///
+    /// When IAM refuses.
+    pub async fn deny_no_more(&self, function: &str) -> anyhow::Result<()> {
+        self.iam("DeleteRolePolicy", function, &[]).await
+    }
+
+    async fn iam(&self, action: &str, function: &str, more: &[(&str, &str)]) -> anyhow::Result<()> {
+        let emulator = &self.ground.connection.emulator_url;
+        inside::iam(&self.http, emulator, action, &format!("gridpost-{function}"), more).await
+    }
+
+    /// The bodies of all messages in all queues.
+    ///
+    /// # Errors
+    ///
+    /// When the emulator does not tell them.
+    pub async fn queued_bodies(&self) -> anyhow::Result<Vec<String>> {
+        inside::queued_bodies(&self.http, &self.ground.connection.emulator_url).await
     }
 
     /// Sends with Azure's SDK; gives what came of each send.

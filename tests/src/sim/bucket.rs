@@ -8,6 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use gridpost::{
+    delivery::dead_letter::Labels,
     ports::{Bucket, BucketError, Clock, PortError},
     subscription::SubscriptionKey,
     time::Timestamp,
@@ -61,7 +62,13 @@ pub fn subscription_of(subject: &str) -> Option<SubscriptionKey> {
 
 #[async_trait]
 impl Bucket for Buckets {
-    async fn put(&self, bucket: &str, key: &str, body: Vec<u8>) -> Result<(), BucketError> {
+    async fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        _: &Labels,
+        body: Vec<u8>,
+    ) -> Result<(), BucketError> {
         if self.missing.contains(bucket) {
             return Err(BucketError::NotFound);
         }

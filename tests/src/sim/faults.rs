@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use gridpost::{
-    delivery::{parking::Parked, probation::Health, state::DeliveryState},
+    delivery::{dead_letter::Labels, parking::Parked, probation::Health, state::DeliveryState},
     ports::{
         Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
         EndpointHealths, Outgoing, ParkingLot, Payloads, PortError, Queue, QueueReceiver,
@@ -348,10 +348,16 @@ impl Configuration for Faulty<Tables> {
 
 #[async_trait]
 impl Bucket for Faulty<Buckets> {
-    async fn put(&self, bucket: &str, key: &str, body: Vec<u8>) -> Result<(), BucketError> {
+    async fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        labels: &Labels,
+        body: Vec<u8>,
+    ) -> Result<(), BucketError> {
         let mut answer = Ok(());
         let effect = async {
-            answer = self.inner.put(bucket, key, body).await;
+            answer = self.inner.put(bucket, key, labels, body).await;
             Ok(())
         };
         self.call(About::InHand, effect).await?;

@@ -26,6 +26,8 @@ use gridpost_dispatch::{Settings, health::HealthBook, in_flight::InFlight};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::metric_line;
+
 use super::{
     bucket::Buckets,
     clock::VirtualClock,
@@ -128,6 +130,10 @@ impl Meter for CountingMeter {
         self.unwritten.count(metric, dimensions, by);
     }
 
+    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
+        self.unwritten.measure(metric, dimensions, took);
+    }
+
     fn count_events(
         &self,
         metric: &'static str,
@@ -144,6 +150,9 @@ impl Meter for CountingMeter {
     fn flush(&self, now: Timestamp) {
         let mut history = self.history.lock().expect("no panic while held");
         for line in self.unwritten.lines(now).lines() {
+            if let Err(wrong) = metric_line::check(line) {
+                history.violation(now, wrong);
+            }
             history.ledger.read(line, Timestamp::from_millis(0));
         }
     }
@@ -350,6 +359,7 @@ impl World {
             authorization: gridpost_ingest::Authorization::Keys,
             payloads: self.faulty(instance, &self.payloads),
             queue_message_bytes_max: self.scenario.queues.message_bytes_max,
+            latency_metrics: true,
             inline_fan_out: self.scenario.inline_fan_out,
             piece_deliveries_max: self.scenario.piece_deliveries_max,
         }
@@ -388,6 +398,8 @@ impl World {
                 retry_shards: self.scenario.queues.retry_shards,
                 retry_in_flight_limit: self.scenario.retry_in_flight_limit,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
+                log_successful_attempts: false,
+                latency_metrics: true,
                 origin: "gridpost.example".to_owned(),
             },
         }
@@ -403,6 +415,7 @@ impl World {
             bucket: self.faulty(instance, &self.buckets),
             payloads: self.faulty(instance, &self.payloads),
             meter: CountingMeter::of(&self.history),
+            notifier: None,
             give_up_after: GIVE_UP_AFTER,
         }
     }

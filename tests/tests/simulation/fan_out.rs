@@ -68,3 +68,23 @@ fn a_fan_out_that_dies_again_and_again_is_finished() {
     arrived(&remains, 300);
     assert!(remains.history.resent.len() > 100, "it died now and then");
 }
+
+#[test]
+fn a_fan_out_whose_calls_fail_is_made_or_not_accepted() {
+    let mut scenario =
+        Scenario { inline_fan_out: 0, piece_deliveries_max: 1, ..Scenario::default() }.with(
+            "orders",
+            ProfileName::Basic,
+            None,
+            |_| {},
+        );
+    for publish in 0..100 {
+        scenario = scenario.publish("orders", publish * 1_000, &[10; 3]);
+    }
+    scenario.plan.fails_before = 0.2;
+    let remains = lived(&scenario);
+    // A call and its repetition fail one time in 25: then the publisher is told so, or a piece comes
+    // back.
+    assert_eq!(remains.history.promised.len(), 300);
+    assert!(remains.history.publishes.len() > 100, "some were stored and not accepted");
+}

@@ -266,6 +266,7 @@ fn document(account: &Account) -> Value {
         |reasons: &BTreeMap<String, u64>| json!({"total": total(reasons), "byReason": reasons});
     json!({
         "matched": account.matched,
+        "redriven": account.redriven,
         "delivered": account.delivered,
         "deadLettered": by_reason(&account.dead_lettered),
         "dropped": by_reason(&account.dropped),
@@ -282,6 +283,7 @@ fn table(totals: &BTreeMap<&SubscriptionKey, Account>) -> String {
     let head = [
         "EVENT SUBSCRIPTION",
         "MATCHED",
+        "REDRIVEN",
         "DELIVERED",
         "DEAD-LETTERED",
         "DROPPED",
@@ -293,6 +295,7 @@ fn table(totals: &BTreeMap<&SubscriptionKey, Account>) -> String {
         [
             key.to_string(),
             account.matched.to_string(),
+            account.redriven.to_string(),
             account.delivered.to_string(),
             total(&account.dead_lettered).to_string(),
             total(&account.dropped).to_string(),
@@ -398,8 +401,8 @@ mod tests {
         let text = audit.text();
         for part in [
             "TOPIC  ACCEPTED  UNMATCHED\nshop   12        2",
-            "EVENT SUBSCRIPTION  MATCHED  DELIVERED  DEAD-LETTERED  DROPPED  WAITING  DIFFERENCE",
-            "shop/a              10       7          2              0        1        0",
+            "EVENT SUBSCRIPTION  MATCHED  REDRIVEN  DELIVERED  DEAD-LETTERED  DROPPED  WAITING  DIFFERENCE",
+            "shop/a              10       0         7          2              0        1        0",
             "shop/a: dead-lettered 2 for TimeToLiveExceeded",
             "1 in the poison queue",
             "the poison queue is not empty",

@@ -41,17 +41,24 @@ use crate::{
 };
 
 /// 15 s into minute 100.
-const NOW: Timestamp = Timestamp::from_millis(100 * 60_000 + 15_000);
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(100 * 60_000 + 15_000);
 
-/// All ports of a deployment with one event subscription, whose endpoint answers 200.
-struct World {
-    subscription: EventSubscription,
+/// All ports of a deployment with one event subscription, whose endpoint answers 200 unless told
+/// otherwise.
+pub(crate) struct World {
+    pub(crate) subscription: EventSubscription,
+    pub(crate) status: u16,
+    pub(crate) logs_successful_attempts: bool,
+    pub(crate) measures_latency: bool,
+    pub(crate) measured: Mutex<Vec<String>>,
+    /// The state of whatever delivery is asked for.
+    pub(crate) state: Option<DeliveryState>,
     now: Mutex<Timestamp>,
     /// How long a count takes.
     count_takes: Duration,
     counting_fails: AtomicBool,
     counts: Mutex<BTreeMap<i64, u64>>,
-    health: Mutex<Health>,
+    pub(crate) health: Mutex<Health>,
     health_writes: AtomicU64,
     payload_reads: AtomicU64,
     /// The bodies of requests.
@@ -61,9 +68,14 @@ struct World {
 }
 
 impl World {
-    fn new(rate: Option<u32>) -> Self {
+    pub(crate) fn new(rate: Option<u32>) -> Self {
         Self {
             subscription: subscription(rate),
+            status: 200,
+            logs_successful_attempts: false,
+            state: None,
+            measures_latency: false,
+            measured: Mutex::default(),
             now: Mutex::new(NOW),
             count_takes: Duration::ZERO,
             counting_fails: AtomicBool::default(),
@@ -101,7 +113,7 @@ impl World {
         counts.iter().map(|(minute, count)| (*minute, *count)).collect()
     }
 
-    fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.requests.lock().expect("no panic while held").len()
     }
 
@@ -117,7 +129,7 @@ impl World {
     }
 
     /// Hands these records to dispatch; the ids of those that are kept.
-    async fn receive(self: &Arc<Self>, records: Vec<Record>) -> Vec<String> {
+    pub(crate) async fn receive(self: &Arc<Self>, records: Vec<Record>) -> Vec<String> {
         let deadline = NOW + Duration::from_secs(200);
         let mut kept = handle(&context(self), records, deadline).await;
         kept.sort();
@@ -170,19 +182,21 @@ fn context(world: &Arc<World>) -> Context {
             retry_shards: 1,
             retry_in_flight_limit: 60_000,
             dead_letter_delay_s: 300,
+            log_successful_attempts: world.logs_successful_attempts,
+            latency_metrics: world.measures_latency,
             origin: "example.com".to_owned(),
         },
     }
 }
 
-fn delivery(number: u128) -> Delivery {
+pub(crate) fn delivery(number: u128) -> Delivery {
     let subscription = subscription(None);
     let event = RawValue::from_string(format!(r#"{{"id":"{number}"}}"#)).expect("JSON");
     let (key, uid) = (subscription.key, subscription.uid);
     Delivery::new(Uuid::from_u128(number), key, uid, NOW, String::new(), vec![event])
 }
 
-fn record(queue: Queue, delivery: &Delivery) -> Record {
+pub(crate) fn record(queue: Queue, delivery: &Delivery) -> Record {
     let id = delivery.id.as_u128().to_string();
     Record {
         message_id: id.clone(),
@@ -321,6 +335,12 @@ impl Meter for World {
 
     fn count_events(&self, _: &'static str, _: &[(&'static str, &str)], _: Timestamp, _: u64) {}
 
+    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
+        let values: Vec<_> = dimensions.iter().map(|(_, value)| *value).collect();
+        let line = format!("{metric} {} {}", values.join("/"), took.as_millis());
+        self.measured.lock().expect("no panic while held").push(line);
+    }
+
     fn flush(&self, _: Timestamp) {}
 }
 
@@ -345,7 +365,7 @@ impl EndpointClient for World {
     async fn attempt(&self, request: Request) -> Attempted {
         let body = String::from_utf8(request.body).expect("JSON is text");
         self.requests.lock().expect("no panic while held").push(body);
-        Attempted::Answered(Answer::of_status(200, None))
+        Attempted::Answered(Answer::of_status(self.status, None))
     }
 }
 
@@ -379,11 +399,13 @@ impl QueueReceiver for World {
 #[async_trait]
 impl DeliveryStates for World {
     async fn load(&self, _: Uuid) -> Result<Option<DeliveryState>, PortError> {
-        Ok(None)
+        Ok(self.state.clone())
     }
 
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
-        panic!("a delivery that only waits has no state: {state:?}")
+        let has_one = self.status != 200 || self.state.is_some();
+        assert!(has_one, "a delivery that only waits has no state: {state:?}");
+        Ok(Saved::Written)
     }
 }
 

@@ -138,6 +138,10 @@ impl Meter for Counted {
         self.0.lock().expect("no panic while held").push(line);
     }
 
+    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
+        self.count(metric, dimensions, took.as_millis() as u64);
+    }
+
     fn count_events(
         &self,
         metric: &'static str,
@@ -199,6 +203,7 @@ impl World {
             meter: Arc::clone(&meter) as _,
             authorization: Authorization::Keys,
             queue_message_bytes_max: 262_144,
+            latency_metrics: false,
             inline_fan_out: 10_000,
             piece_deliveries_max: 5_000,
         };
@@ -360,6 +365,20 @@ async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
             "PublishSuccessCount Topic=orders 2"
         ],
     );
+}
+
+#[tokio::test]
+async fn a_publishers_trace_goes_with_its_deliveries() {
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (given, want) in [(trace, Some(trace)), ("00-no-trace-01", None), ("", None)] {
+        let world = World::new(stored(), Queued::default());
+        let request = with(request(&events(2, 1)), "traceparent", given);
+        assert_eq!(world.publish(&request).await.status_code, 200);
+        for delivery in world.queue.deliveries() {
+            let found = delivery.traceparent.map(|trace| trace.to_string());
+            assert_eq!(found.as_deref(), want, "{given}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,18 @@
-//! Deliveries of an event subscription that have failed and not ended.
+//! Deliveries of an event subscription that have failed: those that have not ended as a list, and one
+//! by itself with every attempt.
 
 use gridpost::{
-    delivery::state::{DeliveryState, Standing},
-    subscription::SubscriptionKey,
+    delivery::{
+        outcome::Outcome,
+        probation::Health,
+        retry::{self, Because},
+        state::{DeliveryState, Past, Standing},
+    },
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
 };
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{Answer, subscriptions};
 use crate::{Context, Reply, page::Page};
@@ -19,6 +27,87 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     let (base, id, name) = (&context.settings.manage_url, topic.id(), &key.name);
     let url = format!("{base}{id}/eventSubscriptions/{name}/deliveries");
     Ok(Reply::ok(page.write(&url, found.collect())))
+}
+
+/// One of them, or one that has ended lately, with its attempts and what comes next.
+pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
+    let (_, subscription) = subscriptions::existing(context, key).await?;
+    let state = existing(context, &subscription, id).await?;
+    let health = context.healths.load(key, subscription.uid).await?;
+    let mut document = document(&state);
+    document["attempts"] = attempts(&state);
+    if let Standing::Waiting { due } = state.standing {
+        document["next"] = next(&state, &subscription, &health, due, context.clock.now());
+    }
+    Ok(Reply::ok(document))
+}
+
+/// The state of a delivery of that event subscription.
+///
+/// # Errors
+///
+/// 404 when it has none.
+pub(super) async fn existing(
+    context: &Context,
+    subscription: &EventSubscription,
+    id: Uuid,
+) -> Result<DeliveryState, Reply> {
+    let found = context.states.load(id).await?;
+    let own = found.filter(|state| state.subscription_uid == subscription.uid);
+    own.ok_or_else(|| Reply::no_delivery(&id.to_string()))
+}
+
+/// Its attempts as far as they are known one by one. A success is none of those that are counted.
+fn attempts(state: &DeliveryState) -> Value {
+    let succeeded = state.past.last().is_some_and(|past| past.outcome == Outcome::Delivered);
+    let made = state.attempts.made as usize + usize::from(succeeded);
+    let before = made.saturating_sub(state.past.len());
+    let attempt = |(index, past): (usize, &Past)| {
+        let mut attempt = json!({
+            "attempt": before + index + 1,
+            "startTime": past.at.to_iso_8601(),
+            "durationInMs": past.took_ms,
+            "outcome": past.outcome,
+        });
+        if let Some(status) = past.status {
+            attempt["httpStatusCode"] = json!(status);
+        }
+        if let Some(because) = past.because {
+            attempt["waitBecause"] = json!(because);
+        }
+        attempt
+    };
+    state.past.iter().enumerate().map(attempt).collect()
+}
+
+/// What follows, when, and what asked for that wait.
+fn next(
+    state: &DeliveryState,
+    subscription: &EventSubscription,
+    health: &Health,
+    due: Timestamp,
+    now: Timestamp,
+) -> Value {
+    let expires_at = retry::expires_at(&subscription.retry_policy, state.publish_time);
+    let mut next = json!({
+        "attempt": state.attempts.made + 1,
+        "notBefore": due.to_iso_8601(),
+        "expires": expires_at.to_iso_8601(),
+    });
+    if let Some(resend) = state.resend {
+        next["because"] = json!("Resend");
+        next["resendTime"] = json!(resend.at.to_iso_8601());
+        return next;
+    }
+    if let Some(because) = state.past.last().and_then(|past| past.because) {
+        next["because"] = json!(because);
+    }
+    // What others met since then may make it wait longer.
+    if let Some(wait) = health.wait.filter(|wait| wait.until > due.max(now)) {
+        next["because"] = json!(Because::EndpointWaits);
+        next["endpointWaitsUntil"] = json!(wait.until.to_iso_8601());
+    }
+    next
 }
 
 /// A delivery in the words of a dead letter, as far as that has them.

@@ -1,9 +1,10 @@
 //! Event subscriptions of a topic.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost::{
+    document::{Object, Problems},
     endpoint::handshake::{self, Handshake, Question, WAIT_MAX, ask},
     ports::Saved,
     publish,
@@ -71,6 +72,25 @@ pub(super) async fn test(context: &Context, topic: &str, document: &Value) -> An
     };
     let tested = publish::sample::test(&topic, &filter, sample.events);
     tested.map(Reply::ok).map_err(|refused| {
+        Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
+    })
+}
+
+/// Says of an event which event subscriptions of the topic want it, and why the others do not.
+pub(super) async fn explain(context: &Context, topic: &str, input: &Value) -> Answer {
+    let mut problems = Problems::default();
+    let event = Object::root(input, &mut problems).and_then(|mut root| {
+        let event = root.required("event", "an event as it would be published", &mut problems);
+        root.finish(&mut problems);
+        event
+    });
+    let event = problems.or(event)?;
+    let topic = topics::existing(context, topic).await?;
+    let mut all = context.configuration.subscriptions(&topic.name).await?;
+    all.sort_by(|one, other| one.key.name.cmp(&other.key.name));
+    let all: Vec<_> = all.into_iter().map(Arc::new).collect();
+    let explained = publish::explain::explain(&topic, &all, event, context.clock.now());
+    explained.map(Reply::ok).map_err(|refused| {
         Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
     })
 }

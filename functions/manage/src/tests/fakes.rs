@@ -1,6 +1,9 @@
 //! The world of the tests: a store that behaves like the table, an endpoint that answers, a clock
 //! that stands, dice that count.
 
+pub(super) mod dead_letters;
+pub(super) mod waiting;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -12,11 +15,11 @@ use std::{
 
 use async_trait::async_trait;
 use gridpost::{
-    delivery::state::DeliveryState,
+    delivery::{probation::Health, state::DeliveryState},
     ports::{
-        Clock, Configuration, DELETED_AT_ONCE_MAX, Dice, HandshakeClient, HandshakeError,
-        HandshakeRequest, HandshakeResponse, PortError, Saved, SubscriptionStore, TopicStore,
-        WaitingDeliveries,
+        Clock, Configuration, DELETED_AT_ONCE_MAX, Dice, EndpointHealths, HandshakeClient,
+        HandshakeError, HandshakeRequest, HandshakeResponse, PortError, Saved, SubscriptionStore,
+        TopicStore, WaitingDeliveries,
     },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -34,6 +37,7 @@ pub(super) struct Tables {
     pub(super) topics: BTreeMap<String, Topic>,
     pub(super) subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
     pub(super) waiting: Vec<DeliveryState>,
+    pub(super) healths: BTreeMap<Uuid, Health>,
 }
 
 /// What somebody else does to the tables.
@@ -182,6 +186,37 @@ impl WaitingDeliveries for MemoryStore {
             found.sort_by_key(|state| state.place());
             found.into_iter().take(most).cloned().collect()
         })
+    }
+
+    async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
+        Ok(self.waiting(uid, None, most).await?.len())
+    }
+}
+
+#[async_trait]
+impl EndpointHealths for MemoryStore {
+    async fn load(&self, _: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
+        self.read(|tables| tables.healths.get(&uid).cloned().unwrap_or_default())
+    }
+
+    async fn save(
+        &self,
+        _: &SubscriptionKey,
+        uid: Uuid,
+        health: &Health,
+    ) -> Result<Saved, PortError> {
+        self.call()?;
+        let interference = self.interference.lock().expect("no panic").pop_front();
+        let mut tables = self.tables.lock().expect("no panic");
+        if let Some(interference) = interference {
+            interference(&mut tables);
+        }
+        if tables.healths.get(&uid).map_or(0, |stored| stored.revision) != health.revision {
+            return Ok(Saved::Conflict);
+        }
+        let revision = health.revision + 1;
+        tables.healths.insert(uid, Health { revision, ..health.clone() });
+        Ok(Saved::Written)
     }
 }
 

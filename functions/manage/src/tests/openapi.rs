@@ -72,8 +72,13 @@ async fn its_routes_are_those_of_the_handler() {
     for path in paths {
         for method in METHODS.map(str::to_uppercase) {
             let world = World::with_subscription().await;
+            world.waiting.lay("m-1", "rubbish", None, None);
+            let waiting = super::deliveries::waiting(&world, 7);
+            let id = waiting.id.to_string();
+            world.waiting.states.lock().expect("no panic").insert(waiting.id, waiting);
+            let id = if path.contains("/deliveries/") { &id } else { "m-1" };
             let place = path.replace("{topic}", "demo").replace("{name}", "s-1");
-            let reply = world.call(&format!("{method} {place}")).await;
+            let reply = world.call(&format!("{method} {}", place.replace("{id}", id))).await;
             let is_known = reply.status != 405 && reply.status != 404;
             let line = format!("{method} {path}");
             assert_eq!(is_known, documented.contains(&line), "{line}: {reply:?}");
@@ -131,6 +136,7 @@ async fn documents_have_the_form_that_it_says() {
         "id": "1", "eventType": "T", "subject": "", "eventTime": "2026-01-01T00:00:00Z", "data": {},
     });
     let sample = json!({"name": "s-1", "events": [event]});
+    let event = json!({"event": sample["events"][0]});
     let overlap = json!({"overlapInSeconds": 5});
     let topic = json!({"properties": {"disableLocalAuth": true}});
     let key = json!({"keyName": "key1"});
@@ -148,6 +154,7 @@ async fn documents_have_the_form_that_it_says() {
         ("GET /topics/demo/eventSubscriptions/s-1/deliveries", None, "DeliveryList"),
         ("POST /topics/demo/eventSubscriptions/s-1/getFullUrl", None, "FullUrl"),
         ("POST /topics/demo/eventSubscriptions:test", Some(("TestInput", &sample)), "TestResult"),
+        ("POST /topics/demo/explain", Some(("ExplainInput", &event)), "Explained"),
         (
             "POST /topics/demo/eventSubscriptions/s-1/getDeliveryAttributes",
             None,
@@ -179,6 +186,88 @@ async fn documents_have_the_form_that_it_says() {
         document["properties"]["retryPolicy"] = policy;
         assert!(!refused.is_valid(&document), "{document}");
         assert_eq!(world.send(S1, document).await.status, 400);
+    }
+}
+
+/// The same for what waits.
+#[tokio::test(start_paused = true)]
+async fn what_waits_has_the_form_that_it_says() {
+    let world = World::new();
+    let delivery = super::poison::delivery(1);
+    world.waiting.lay("m-1", &delivery.encode(), Some("gridpost-retry-1"), None);
+    world.waiting.lay("m-2", "rubbish", None, Some("poison:dispatch"));
+    for id in 1..=3 {
+        let body = if id == 3 { "rubbish".to_owned() } else { delivery.encode() };
+        let (id, due, group) =
+            (uuid::Uuid::from_u128(id), super::fakes::NOW, "demo/s-1".to_owned());
+        world.waiting.put(gridpost::delivery::parking::Parked { id, due, shard: 0, group, body });
+    }
+    let all = json!({"all": true});
+    let ids = json!({"ids": ["m-2", "m-9"], "to": "retry"});
+    let topic = json!({"topic": "demo", "ids": [uuid::Uuid::from_u128(1)]});
+    let table = [
+        ("GET /poison", None, "PoisonList"),
+        ("GET /poison/m-1", None, "PoisonShown"),
+        ("GET /poison/m-2", None, "PoisonShown"),
+        ("POST /poison:resend", Some(("ResendInput", &all)), "Handled"),
+        ("POST /poison:resend", Some(("ResendInput", &ids)), "Handled"),
+        ("POST /poison:purge", Some(("PurgeInput", &all)), "Handled"),
+        ("GET /parked", None, "ParkedList"),
+        ("GET /parked?$top=1", None, "ParkedList"),
+        ("POST /parked:release", Some(("ParkedInput", &topic)), "ParkedHandled"),
+        ("POST /parked:cancel", Some(("ParkedInput", &all)), "ParkedHandled"),
+    ];
+    for (line, sent, answered) in table {
+        if let Some((name, document)) = sent {
+            assert_valid(name, document);
+        }
+        let document = sent.map_or_else(|| json!({}), |(_, document)| document.clone());
+        let reply = world.send(line, document).await;
+        assert_eq!(reply.status, 200, "{line}: {reply:?}");
+        assert_valid(answered, body(&reply));
+    }
+    for input in [json!({}), json!({"all": true, "ids": ["m"]}), json!({"ids": []})] {
+        assert!(!schema("PurgeInput").is_valid(&input), "{input}");
+        assert_eq!(world.send("POST /poison:purge", input).await.status, 400);
+    }
+}
+
+/// The same for dead letters and redrives.
+#[tokio::test(start_paused = true)]
+async fn dead_letters_have_the_form_that_it_says() {
+    let world = super::dead_letters::filled().await;
+    world.letters.store(20, 1, &["7".to_owned()]);
+    let id = super::fakes::dead_letters::Letters::id(3, 3, 1);
+    let s = "/topics/demo/eventSubscriptions/s-1";
+    let reason = json!({"reason": "TimeToLiveExceeded", "from": "2026-01-01T00:00:00Z"});
+    let redrive = json!({"target": {"eventSubscription": "s-1"}, "dryRun": true, "eventType": "A"});
+    let table = [
+        (format!("GET {s}/deadLetters"), None, "DeadLetterList"),
+        (format!("GET {s}/deadLetters?$top=1"), None, "DeadLetterList"),
+        (format!("GET {s}/deadLetters:count"), None, "DeadLetterCount"),
+        (format!("GET {s}/deadLetters/{id}"), None, "DeadLetterShown"),
+        (
+            format!("POST {s}/deadLetters:purge"),
+            Some(("PurgeDeadLettersInput", &reason)),
+            "DeadLettersPurged",
+        ),
+        (format!("POST {s}/deadLetters:redrive"), Some(("RedriveInput", &redrive)), "Redrive"),
+        (format!("GET {s}/redrives"), None, "RedriveList"),
+    ];
+    for (line, sent, answered) in table {
+        if let Some((name, document)) = sent {
+            assert_valid(name, document);
+        }
+        let document = sent.map_or_else(|| json!({}), |(_, document)| document.clone());
+        let reply = world.send(&line, document).await;
+        assert!(matches!(reply.status, 200 | 201), "{line}: {reply:?}");
+        assert_valid(answered, body(&reply));
+    }
+    let jobs = world.call(&format!("GET {s}/redrives")).await;
+    let job = body(&jobs)["value"][0]["id"].as_str().expect("an id");
+    for line in ["GET {}", "POST {}/cancel", "POST {}/resume"] {
+        let line = line.replace("{}", &format!("{s}/redrives/{job}"));
+        assert_valid("Redrive", body(&world.call(&line).await));
     }
 }
 

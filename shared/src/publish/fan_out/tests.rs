@@ -18,7 +18,12 @@ use crate::{
 const ROOMY: usize = 1_048_576;
 
 fn acceptance() -> Acceptance {
-    Acceptance { id: Uuid::from_u128(7), time: Timestamp::from_millis(1_795_248_000_123) }
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    Acceptance {
+        id: Uuid::from_u128(7),
+        time: Timestamp::from_millis(1_795_248_000_123),
+        trace_parent: crate::trace::TraceParent::parse(trace),
+    }
 }
 
 /// A body with events of types `T0`, `T1`, `T2`, `T0`…

@@ -34,8 +34,11 @@ fn batched(max_events: u32, preferred_kilobytes: u32) -> Option<Batching> {
     Some(Batching { max_events, preferred_kilobytes })
 }
 
-const ACCEPTANCE: Acceptance =
-    Acceptance { id: Uuid::from_u128(1), time: Timestamp::from_millis(1_795_248_000_123) };
+const ACCEPTANCE: Acceptance = Acceptance {
+    id: Uuid::from_u128(1),
+    time: Timestamp::from_millis(1_795_248_000_123),
+    trace_parent: None,
+};
 
 fn pack_all(
     body: &str,
@@ -293,5 +296,54 @@ proptest! {
                 prop_assert_eq!(read.events().len(), count);
             }
         }
+    }
+}
+
+/// A trace that no other number has.
+fn trace(number: u8) -> TraceParent {
+    let text = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b71692033{number:02x}-01");
+    TraceParent::parse(&text).expect("a trace")
+}
+
+#[test]
+fn trace_table() {
+    let event = |trace_parent: Option<TraceParent>| {
+        let mut event = json!({"specversion": "1.0", "id": "1", "source": "/s", "type": "T"});
+        if let Some(trace_parent) = trace_parent {
+            event["traceparent"] = json!(trace_parent);
+        }
+        event
+    };
+    let (none, one, two) = (None, Some(trace(1)), Some(trace(2)));
+    // What the request names, what its events name, what the delivery has.
+    let table = [
+        ("nobody names one", none, vec![none, none], none),
+        ("the request", one, vec![none, none], one),
+        ("the request before the events", one, vec![two, two], one),
+        ("all events the same", none, vec![two, two], two),
+        ("events of two traces", none, vec![one, two], none),
+        ("not all events", none, vec![one, none], none),
+        ("not all events, turned", none, vec![none, one], none),
+    ];
+    for (row, request, events, want) in table {
+        let body = Value::from_iter(events.into_iter().map(event)).to_string();
+        let events = cloud_events::parse(body.as_bytes()).expect("events");
+        let of_batches = EventSubscription {
+            delivery_schema: DeliverySchema::CloudEventSchemaV1_0,
+            batching: batched(10, 64),
+            ..subscription("s")
+        };
+        let subscriptions = [Arc::new(of_batches)];
+        let matcher = Matcher::new(InputSchema::CloudEventSchemaV1_0, &subscriptions);
+        let matched = matcher.match_events(&events, ACCEPTANCE.time);
+        let acceptance = Acceptance { trace_parent: request, ..ACCEPTANCE };
+        let packed = pack(&matched.matches, &events, acceptance, ROOMY);
+        let parcels = parcels(&packed);
+        assert_eq!(parcels.len(), 1, "{row}");
+        let text = packed.encode(&parcels[0]);
+        let read = Delivery::decode(&text).expect("a delivery");
+        assert_eq!(read.traceparent, want, "{row}");
+        assert!(text.len() <= parcels[0].encoded_bytes, "{row}: more than was foreseen");
+        assert_eq!(packed.delivery(&parcels[0]).encode(), text, "{row}");
     }
 }

@@ -1,9 +1,6 @@
 //! What was published is balanced against what became of it.
 
 use anyhow::{Context, ensure};
-use clap::Parser;
-use gridpost_cli::arguments::{Arguments, Command};
-use gridpost_cli::commands::audit;
 use serde_json::{Value, json};
 
 use crate::e2e::receiver::Reply;
@@ -41,7 +38,7 @@ pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::
     topic.publish(&events).await?;
     endpoints[0].wait_for(EVENTS, SOON).await?;
     // Dead letters take their time; the audit looks until they are there.
-    let audit = audit(world, &["--topic", &topic.name, "--wait", "90"]).await?;
+    let audit = world.audit(&topic.name, 90).await?;
     ensure!(audit["verdict"] == "balances" && audit["endsTooMany"] == 0, "{audit:#}");
     ensure!(audit["topics"][0]["accepted"] == EVENTS, "{audit:#}");
     let all = json!({"matched": EVENTS, "total": EVENTS});
@@ -81,18 +78,6 @@ async fn waiting_deliveries_are_listed(world: &World, topic: &str) -> anyhow::Re
     world.api.each_delivery(topic, "drops", |_| others += 1).await?;
     ensure!(others == 0, "what has ended does not wait");
     Ok(())
-}
-
-/// What `gridpost audit` finds.
-async fn audit(world: &World, flags: &[&str]) -> anyhow::Result<Value> {
-    let home = world.ground.home().root().display().to_string();
-    let words = ["gridpost", "audit", "--home", &home].into_iter().chain(flags.iter().copied());
-    let Arguments { command: Command::Audit(arguments), target, .. } =
-        Arguments::try_parse_from(words)?
-    else {
-        anyhow::bail!("another command")
-    };
-    Ok(audit::look_until(&arguments, &target).await?.document())
 }
 
 fn account<'a>(audit: &'a Value, name: &str) -> Option<&'a Value> {

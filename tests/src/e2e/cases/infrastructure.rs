@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-use crate::e2e::world::World;
+use crate::e2e::world::{World, refusal};
 
 const MISREPORTS: &str = include_str!("../../../../infra/tests/emulator-misreports.json");
 
@@ -27,6 +27,23 @@ pub async fn a_second_plan_shows_only_the_listed_misreports(world: &World) -> an
         seen.entry(change.resource_type).or_default().extend(change.attributes);
     }
     ensure!(seen == listed, "a second plan shows {seen:#?}, listed is {listed:#?}");
+    Ok(())
+}
+
+/// The functions of this stack may do what their roles allow and nothing else, so that every other
+/// case shows that the policies suffice: what a role is denied, its function can't do.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn permissions_are_enforced(world: &World) -> anyhow::Result<()> {
+    world.api.poison(1).await?;
+    world.deny("manage", "sqs:ReceiveMessage").await?;
+    let refused = refusal(world.api.poison(1).await);
+    world.deny_no_more("manage").await?;
+    let refused = refused.context("the queue was read without the permission")?;
+    ensure!(refused.status == 503 && refused.message.contains("sqs:ReceiveMessage"), "{refused}");
+    world.api.poison(1).await.context("with the permission back")?;
     Ok(())
 }
 

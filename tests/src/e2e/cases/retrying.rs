@@ -112,7 +112,8 @@ pub async fn a_late_success_cancels_the_retry(world: &World) -> anyhow::Result<(
     let attempts = endpoint.deliveries();
     ensure!(attempts.len() == 1, "a second request after the success:\n{}", describe(&attempts));
     ensure!(attempts[0].answered == Some(200), "the connection was not kept open for 35 s");
-    let noted = world.log_lines("dispatch", "a late success took it out of retry").await?;
+    let noted =
+        world.log_lines("dispatch", "attempt succeeded late and is taken out of retry").await?;
     ensure!(!noted.is_empty(), "the late success was not noticed");
     // The endpoint is healthy again: what is new goes at once.
     let published = Instant::now();

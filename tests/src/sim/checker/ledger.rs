@@ -1,8 +1,8 @@
 //! The ledger balances: what the functions wrote of their counts is what happened.
 //!
-//! A count is written when its function has settled all that it had in hand. Of a disturbed delivery
-//! an end may be counted more than once, because it happened more than once; or never, because its
-//! function died between noting the end and writing the count. All others count exactly.
+//! A count is written before its end is noted, and before its message goes. So of a disturbed delivery an
+//! end may be counted more than once, because it happened more than once, and never not at all. All
+//! others count exactly, but for a late success that meets the next attempt's: both may count.
 
 use std::collections::BTreeMap;
 
@@ -42,6 +42,10 @@ pub(super) fn check(check: &mut Check<'_>) {
         if !is_within(&account, bounds) {
             let Bounds { least, most, .. } = bounds;
             check.fail(format!("{row:?}: counted {account:?}, not {least:?} to {most:?}"));
+        }
+        if account.difference() > 0 {
+            let difference = account.difference();
+            check.fail(format!("{row:?}: the ledger misses {difference} events: {account:?}"));
         }
         if check.remains.calm && account.difference() != 0 {
             let difference = account.difference();

@@ -1,0 +1,211 @@
+//! What dispatch logged of attempts and ends: read out of its lines in CloudWatch Logs, or in the local
+//! stack's.
+
+use serde_json::{Value, json};
+
+use crate::aws_api::{AwsApi, Service, if_found};
+use crate::failure::Misuse;
+use crate::target::Target;
+
+/// Every line about a delivery contains it.
+const OF_A_DELIVERY: &str = "\"delivery.id\"";
+
+/// What the messages of lines about an attempt begin with.
+const ATTEMPT: &str = "attempt ";
+
+/// The log of a deployment's dispatch.
+#[derive(Clone, Debug)]
+pub struct AttemptLog {
+    logs: AwsApi,
+    group: String,
+}
+
+/// A line about a delivery.
+#[derive(Clone, Debug)]
+pub struct AttemptLine {
+    /// The log's own id of it: the same each time it is read.
+    pub id: String,
+    /// When it was logged, in milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// The line.
+    pub line: Value,
+}
+
+impl AttemptLog {
+    /// The log of the deployment of that name prefix.
+    ///
+    /// # Errors
+    ///
+    /// When signing needs a region or credentials that are not there.
+    pub async fn connect(target: &Target) -> anyhow::Result<Self> {
+        let logs = AwsApi::connect(Service::Logs, target).await?;
+        Ok(Self { logs, group: format!("/aws/lambda/{}-dispatch", target.name_prefix()) })
+    }
+
+    /// The lines from `since_ms` on that contain a text, in their order; without one all that are
+    /// about a delivery.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such log, or it can't be read.
+    pub async fn read(
+        &self,
+        since_ms: i64,
+        text: Option<&str>,
+    ) -> anyhow::Result<Vec<AttemptLine>> {
+        let pattern = text.map_or_else(|| OF_A_DELIVERY.to_owned(), quoted);
+        let mut ask = json!({
+            "logGroupName": self.group, "startTime": since_ms, "filterPattern": pattern,
+        });
+        let mut found = Vec::new();
+        loop {
+            let page = self.logs.call("FilterLogEvents", &ask).await;
+            let page = if_found(page)?.ok_or_else(|| {
+                Misuse(format!(
+                    "there is no log group {}: give the deployment's --name-prefix \
+                     (GRIDPOST_NAME_PREFIX), and its region by --manage-url or AWS_REGION",
+                    self.group
+                ))
+            })?;
+            let events = page["events"].as_array().into_iter().flatten();
+            found.extend(events.filter_map(AttemptLine::of));
+            match page["nextToken"].as_str() {
+                Some(token) => ask["nextToken"] = json!(token),
+                None => break,
+            }
+        }
+        found.sort_by_key(|line| line.at_ms);
+        Ok(found)
+    }
+}
+
+/// A text as one term of a filter pattern.
+///
+/// Source: Amazon CloudWatch Logs user guide, "Filter pattern syntax". A term can't have a quotation
+/// mark; it is shortened to what stands before one, and the lines are looked at afterwards.
+fn quoted(text: &str) -> String {
+    let plain = text.split(['"', '\\']).next().unwrap_or_default();
+    if plain.is_empty() { OF_A_DELIVERY.to_owned() } else { format!("\"{plain}\"") }
+}
+
+impl AttemptLine {
+    /// An event of the log, if it is about a delivery.
+    fn of(event: &Value) -> Option<Self> {
+        let line: Value = serde_json::from_str(event["message"].as_str()?).ok()?;
+        line["delivery.id"].as_str()?;
+        let id = match event["eventId"].as_str() {
+            Some(id) => id.to_owned(),
+            None => line.to_string(),
+        };
+        Some(Self { id, at_ms: event["timestamp"].as_i64()?, line })
+    }
+
+    /// A text of it.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.line[name].as_str()
+    }
+
+    /// Whether it is about an attempt, and not about an end or something else.
+    pub fn is_attempt(&self) -> bool {
+        self.text("message").is_some_and(|message| message.starts_with(ATTEMPT))
+    }
+
+    /// Whether it is about how a delivery ended undelivered.
+    pub fn is_end(&self) -> bool {
+        !self.is_attempt() && self.text("reason").is_some()
+    }
+
+    /// Whether its delivery carries an event of that id.
+    pub fn has_event(&self, id: &str) -> bool {
+        let ids = self.text("event_ids").and_then(|ids| serde_json::from_str(ids).ok());
+        let ids: Vec<String> = ids.unwrap_or_default();
+        ids.iter().any(|one| one == id)
+    }
+
+    /// Its event subscription: the topic and the name.
+    pub fn subscription(&self) -> Option<(&str, &str)> {
+        self.text("subscription")?.split_once('/')
+    }
+
+    /// What was met, what follows and when, in words.
+    pub fn told(&self) -> String {
+        let number = |name: &str| self.line[name].as_u64();
+        let mut text = self.text("outcome").unwrap_or("-").to_owned();
+        if let Some(status) = number("status") {
+            text.push_str(&format!(" ({status})"));
+        }
+        if let Some(took) = number("duration_ms") {
+            text.push_str(&format!(" after {took} ms"));
+        }
+        match (self.text("decision"), self.text("due"), self.text("reason")) {
+            (Some("Retry"), Some(due), _) => {
+                text.push_str(&format!("; again at {due}"));
+                if let Some(because) = self.text("because") {
+                    text.push_str(&format!(", {}", because_of(because)));
+                }
+            }
+            (_, _, Some(reason)) => text.push_str(&format!("; ends: {reason}")),
+            _ => {}
+        }
+        text
+    }
+}
+
+/// What asked for a wait, in words.
+pub fn because_of(because: &str) -> &str {
+    match because {
+        "Schedule" => "the next step of its schedule",
+        "LeastWait" => "the least wait of its outcome",
+        "RetryAfter" => "which its Retry-After asks for",
+        "EndpointWaits" => "when the endpoint's probation or delayed delivery ends",
+        "Resend" => "because somebody asked for it",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(line: &Value) -> Option<AttemptLine> {
+        AttemptLine::of(&json!({"eventId": "1", "timestamp": 5, "message": line.to_string()}))
+    }
+
+    #[test]
+    fn lines_are_told_in_words() {
+        let failed = json!({
+            "message": "attempt failed", "delivery.id": "d", "subscription": "orders/billing",
+            "outcome": "Busy", "status": 503, "duration_ms": 41, "decision": "Retry", "due": "D",
+            "because": "LeastWait", "event_ids": "[\"e-1\",\"e \\\"2\\\"\"]",
+        });
+        let read = line(&failed).expect("a line");
+        assert_eq!(
+            read.told(),
+            "Busy (503) after 41 ms; again at D, the least wait of its outcome"
+        );
+        assert!(read.is_attempt() && !read.is_end());
+        assert!(read.has_event("e-1") && read.has_event("e \"2\"") && !read.has_event("e"));
+        assert_eq!(read.subscription(), Some(("orders", "billing")));
+        let dropped = json!({
+            "message": "events dropped", "delivery.id": "d", "outcome": "BadRequest",
+            "reason": "UndeliverableDueToHttpBadRequest",
+        });
+        let read = line(&dropped).expect("a line");
+        assert_eq!(read.told(), "BadRequest; ends: UndeliverableDueToHttpBadRequest");
+        assert!(read.is_end() && !read.has_event("e-1"));
+        assert!(line(&json!({"message": "dead letters written"})).is_none());
+        assert!(AttemptLine::of(&json!({"message": "START RequestId: 1"})).is_none());
+    }
+
+    #[test]
+    fn patterns_are_one_term() {
+        for (text, want) in [
+            ("order-1", "\"order-1\""),
+            ("a b", "\"a b\""),
+            ("a\"b", "\"a\""),
+            ("\"", OF_A_DELIVERY),
+        ] {
+            assert_eq!(quoted(text), want, "{text}");
+        }
+    }
+}

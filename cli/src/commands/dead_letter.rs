@@ -1,0 +1,352 @@
+//! `gridpost dead-letter`: dead letters seen, sent again or removed.
+
+mod redrive;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::document::TimeToLive;
+use crate::failure::Misuse;
+use crate::manage_api::ManageApi;
+use crate::manage_api::dead_letters::LetterChoice;
+use crate::output::{self, Output, text_at};
+use crate::target::TargetArguments;
+use crate::wall_clock;
+
+/// What to do with dead letters.
+#[derive(Subcommand, Debug)]
+pub enum DeadLetterCommand {
+    /// List dead letters, without their events
+    List {
+        /// Which ones
+        #[command(flatten)]
+        filter: Filter,
+
+        /// At most so many
+        #[arg(long, value_name = "COUNT", default_value_t = 100)]
+        top: usize,
+    },
+    /// Count dead letters by reason and event type
+    Count(Filter),
+    /// Show one dead letter with its event
+    Show {
+        /// Its id (`dead-letter list` prints it)
+        id: String,
+
+        /// Whose it is
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Send dead letters again, by a job that runs on AWS; shows how far it has come
+    Redrive(Box<redrive::RedriveArguments>),
+    /// List redrive jobs, the newest first
+    Redrives(Whose),
+    /// Stop a redrive job; `dead-letter redrive --resume` has it go on
+    Cancel {
+        /// The job's id (`dead-letter redrives` prints it)
+        id: String,
+
+        /// Whose dead letters it sends
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Delete dead letters for good, object by object
+    Purge {
+        /// Which ones
+        #[command(flatten)]
+        filter: Filter,
+
+        /// Confirm that they are given up
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// An event subscription.
+#[derive(Args, Debug)]
+pub struct Whose {
+    /// Topic of the event subscription
+    #[arg(long, value_name = "NAME")]
+    topic: String,
+
+    /// The event subscription
+    #[arg(long, value_name = "NAME")]
+    subscription: String,
+}
+
+/// Which dead letters.
+#[derive(Args, Debug)]
+pub struct Filter {
+    /// Only those of this topic [default: all topics]
+    #[arg(long, value_name = "NAME")]
+    topic: Option<String>,
+
+    /// Only those of this event subscription of the topic
+    #[arg(long, value_name = "NAME", requires = "topic")]
+    subscription: Option<String>,
+
+    /// Which of them
+    #[command(flatten)]
+    chosen: Chosen,
+}
+
+/// Which dead letters of an event subscription.
+#[derive(Args, Debug)]
+pub struct Chosen {
+    /// Written at this time or later, such as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+
+    /// Written at this time or before
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+
+    /// Written since so long: 90m, 24h, 7d
+    #[arg(long, value_name = "TIME", conflicts_with = "from")]
+    since: Option<TimeToLive>,
+
+    /// With this reason, such as TimeToLiveExceeded
+    #[arg(long, value_name = "REASON")]
+    reason: Option<String>,
+
+    /// Of this event type
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<String>,
+}
+
+impl Chosen {
+    fn choice(&self) -> LetterChoice {
+        let since = self.since.map(|since| {
+            let back = Duration::from_secs(u64::from(since.minutes) * 60);
+            wall_clock::rfc3339(wall_clock::now() - back)
+        });
+        LetterChoice {
+            from: self.from.clone().or(since),
+            to: self.to.clone(),
+            reason: self.reason.clone(),
+            event_type: self.event_type.clone(),
+        }
+    }
+}
+
+/// Runs `gridpost dead-letter`.
+///
+/// # Errors
+///
+/// A refusal by the server, a misuse, a transport failure, or a job that did not come to its end.
+pub async fn run(
+    command: DeadLetterCommand,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    if let DeadLetterCommand::Purge { yes: false, .. } = &command {
+        let message = "purging deletes these dead letters for good; say --yes if that is meant";
+        return Err(Misuse(message.to_owned()).into());
+    }
+    let api = target.resolve()?.manage_api().await?;
+    match command {
+        DeadLetterCommand::List { filter, top } => {
+            let found = found(&api, &filter, top).await?;
+            output.print(&json!({ "value": found }), |_| list(&found));
+        }
+        DeadLetterCommand::Count(filter) => {
+            let counted = count(&api, &filter).await?;
+            output.print(&counted, count_text);
+        }
+        DeadLetterCommand::Show { id, whose: Whose { topic, subscription } } => {
+            output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
+        }
+        DeadLetterCommand::Redrive(arguments) => redrive::run(&arguments, &api, output).await?,
+        DeadLetterCommand::Redrives(Whose { topic, subscription }) => {
+            let jobs = api.redrives(&topic, &subscription).await?;
+            output.print(&json!({ "value": jobs }), |_| redrive::list(&jobs));
+        }
+        DeadLetterCommand::Cancel { id, whose: Whose { topic, subscription } } => {
+            let job = api.change_redrive(&topic, &subscription, &id, "cancel").await?;
+            output.print(&job, redrive::summary);
+        }
+        DeadLetterCommand::Purge { filter, .. } => {
+            output.print(&purge(&api, &filter).await?, purged_text);
+        }
+    }
+    Ok(())
+}
+
+/// The event subscriptions that the filter names, of those that have their dead letters stored.
+async fn whose(
+    api: &ManageApi,
+    topic: Option<&str>,
+    subscription: Option<&str>,
+) -> anyhow::Result<Vec<Whose>> {
+    if let (Some(topic), Some(subscription)) = (topic, subscription) {
+        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
+        return Ok(vec![Whose { topic, subscription }]);
+    }
+    let topics = match topic {
+        Some(topic) => vec![api.topic(topic).await?],
+        None => api.topics().await?,
+    };
+    let mut found = Vec::new();
+    for topic in &topics {
+        let topic = text_at(topic, "/name");
+        for one in api.subscriptions(topic).await? {
+            if one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object) {
+                let subscription = text_at(&one, "/name").to_owned();
+                found.push(Whose { topic: topic.to_owned(), subscription });
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<Whose>> {
+    whose(api, filter.topic.as_deref(), filter.subscription.as_deref()).await
+}
+
+async fn found(api: &ManageApi, filter: &Filter, top: usize) -> anyhow::Result<Vec<Value>> {
+    let choice = filter.chosen.choice();
+    let mut found = Vec::new();
+    for Whose { topic, subscription } in of(api, filter).await? {
+        let most = top.saturating_sub(found.len());
+        for mut one in api.dead_letters(&topic, &subscription, &choice, most).await? {
+            one["topic"] = json!(topic);
+            one["eventSubscription"] = json!(subscription);
+            found.push(one);
+        }
+    }
+    Ok(found)
+}
+
+async fn count(api: &ManageApi, filter: &Filter) -> anyhow::Result<Value> {
+    let choice = filter.chosen.choice();
+    let (mut events, mut unreadable) = (0, 0);
+    let mut sums: [BTreeMap<String, u64>; 3] = Default::default();
+    for Whose { topic, subscription } in of(api, filter).await? {
+        let take = |answer: &Value| {
+            let of_this = answer["events"].as_u64().unwrap_or(0);
+            events += of_this;
+            unreadable += answer["unreadable"].as_u64().unwrap_or(0);
+            *sums[0].entry(format!("{topic}/{subscription}")).or_default() += of_this;
+            for (sum, member) in sums[1..].iter_mut().zip(["byReason", "byEventType"]) {
+                for (name, count) in answer[member].as_object().into_iter().flatten() {
+                    *sum.entry(name.clone()).or_default() += count.as_u64().unwrap_or(0);
+                }
+            }
+        };
+        api.count_dead_letters(&topic, &subscription, &choice, take).await?;
+    }
+    let [by_subscription, by_reason, by_type] = sums;
+    Ok(json!({
+        "events": events, "byEventSubscription": by_subscription, "byReason": by_reason,
+        "byEventType": by_type, "unreadable": unreadable,
+    }))
+}
+
+async fn purge(api: &ManageApi, filter: &Filter) -> anyhow::Result<Value> {
+    let choice = filter.chosen.choice();
+    let members = ["purgedEvents", "purgedObjects", "leftEvents"];
+    let mut sums = members.map(|_| 0);
+    for Whose { topic, subscription } in of(api, filter).await? {
+        let take = |answer: &Value| {
+            for (sum, member) in sums.iter_mut().zip(members) {
+                *sum += answer[member].as_u64().unwrap_or(0);
+            }
+        };
+        api.purge_dead_letters(&topic, &subscription, &choice, take).await?;
+    }
+    Ok(members.into_iter().zip(sums).map(|(name, sum)| (name.to_owned(), json!(sum))).collect())
+}
+
+fn purged_text(purged: &Value) -> String {
+    let [events, objects, left] =
+        ["purgedEvents", "purgedObjects", "leftEvents"].map(|name| purged[name].as_u64());
+    let mut text =
+        format!("{} dead letters in {} objects deleted", events.unwrap_or(0), objects.unwrap_or(0));
+    if let Some(left) = left.filter(|left| *left > 0) {
+        text.push_str(&format!(
+            "\n{left} stay: their objects hold dead letters too that were not chosen"
+        ));
+    }
+    text
+}
+
+fn count_text(counted: &Value) -> String {
+    let mut text = format!("{} dead letters", counted["events"].as_u64().unwrap_or(0));
+    for member in ["byEventSubscription", "byReason", "byEventType"] {
+        let counts = counted[member].as_object().into_iter().flatten();
+        let rows: Vec<_> = counts.map(|(name, count)| [name.clone(), count.to_string()]).collect();
+        if !rows.is_empty() {
+            text.push_str(&format!("\n\n{}", output::columns(&rows)));
+        }
+    }
+    match counted["unreadable"].as_u64() {
+        None | Some(0) => text,
+        Some(count) => format!("{text}\n\n{count} more objects or records can't be read"),
+    }
+}
+
+fn list(found: &[Value]) -> String {
+    if found.is_empty() {
+        return "no such dead letter".to_owned();
+    }
+    let head = ["ID", "WHOSE", "WRITTEN", "EVENT", "TYPE", "ATTEMPTS", "REDRIVES", "REASON"];
+    let row = |one: &Value| {
+        let at = |pointer| text_at(one, pointer).to_owned();
+        let number = |member: &str| {
+            one[member].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string())
+        };
+        let whose = format!("{}/{}", at("/topic"), at("/eventSubscription"));
+        let reason = one["problem"].as_str().map(str::to_owned);
+        let reason = reason.unwrap_or_else(|| at("/deadLetterReason"));
+        let (attempts, redrives) = (number("deliveryAttempts"), number("redriveCount"));
+        let (written, id) = (at("/writtenTime"), at("/id"));
+        [id, whose, written, at("/eventId"), at("/eventType"), attempts, redrives, reason]
+    };
+    let rows = std::iter::once(head.map(str::to_owned)).chain(found.iter().map(row));
+    output::columns(&rows.collect::<Vec<_>>())
+}
+
+fn describe(letter: &Value) -> String {
+    let mut head = letter.clone();
+    let event = head.as_object_mut().and_then(|head| head.remove("event"));
+    let event = event.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+    let event = output::indented(&event).unwrap_or(event);
+    format!("{}\n\n{event}", output::pretty(&head)).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_counts_read_well() {
+        let letter = json!({"id": "2026-1-1-0-u-0", "topic": "t", "eventSubscription": "s",
+            "writtenTime": "W", "eventId": "7", "eventType": "T", "deliveryAttempts": 3,
+            "redriveCount": 1, "deadLetterReason": "R"});
+        let problem =
+            json!({"id": "i", "topic": "t", "eventSubscription": "s", "problem": "no JSON"});
+        let text = list(&[letter, problem]);
+        let rows: Vec<Vec<_>> =
+            text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["2026-1-1-0-u-0", "t/s", "W", "7", "T", "3", "1", "R"]);
+        assert_eq!(rows[1], ["i", "t/s", "-", "-", "-", "-", "-", "no", "JSON"]);
+        let counted =
+            json!({"events": 5, "byReason": {"R": 5}, "byEventType": {}, "unreadable": 2});
+        let want = "5 dead letters\n\nR  5\n\n2 more objects or records can't be read";
+        assert_eq!(count_text(&counted), want);
+    }
+
+    #[test]
+    fn a_purge_says_what_it_left() {
+        let purged = json!({"purgedEvents": 4, "purgedObjects": 2, "leftEvents": 0});
+        assert_eq!(purged_text(&purged), "4 dead letters in 2 objects deleted");
+        let left = json!({"purgedEvents": 4, "purgedObjects": 2, "leftEvents": 1});
+        assert!(
+            purged_text(&left)
+                .ends_with("1 stay: their objects hold dead letters too that were not chosen")
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! `gridpost dead-letter redrive`: begins jobs and follows them. The work is done on AWS, so whatever
+//! becomes of this command, a job goes on.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{Chosen, Whose, whose};
+use crate::failure::{Misuse, Refusal};
+use crate::manage_api::ManageApi;
+use crate::output::{self, Output, text_at};
+use crate::progress::{Progress, Step};
+
+/// Between two looks at a job.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Looks in a row that may fail: a connection may be gone for a while, and the job does not mind.
+const FAILED_LOOKS_MAX: u32 = 30;
+
+/// Which dead letters, where to, and how fast.
+#[derive(Args, Debug)]
+pub struct RedriveArguments {
+    /// Topic whose dead letters are sent again
+    #[arg(long, value_name = "NAME")]
+    topic: String,
+
+    /// Event subscription of the topic [default: each that has dead letters stored]
+    #[arg(long, value_name = "NAME")]
+    subscription: Option<String>,
+
+    #[command(flatten)]
+    chosen: Chosen,
+
+    /// Send them to this event subscription instead of their own
+    #[arg(long, value_name = "NAME", requires = "subscription")]
+    to_subscription: Option<String>,
+
+    /// Topic of that event subscription [default: the same]
+    #[arg(long, value_name = "NAME", requires = "to_subscription")]
+    to_topic: Option<String>,
+
+    /// At most so many events in a second, 1 to 1000
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    rate: u32,
+
+    /// Leave out what was sent again so often, 1 to 100: the loop guard
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    max_redrives: u32,
+
+    /// Send also what an earlier job has sent
+    #[arg(long)]
+    again: bool,
+
+    /// Count what would be sent, and send nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Begin, and do not wait for the end
+    #[arg(long)]
+    detach: bool,
+
+    /// Have this job go on where it was canceled or failed
+    #[arg(long, value_name = "ID", requires = "subscription",
+        conflicts_with_all = ["from", "to", "since", "reason", "event_type", "to_subscription", "again", "dry_run"])]
+    resume: Option<String>,
+
+    /// Follow this job, which runs already
+    #[arg(long, value_name = "ID", requires = "subscription",
+        conflicts_with_all = ["from", "to", "since", "reason", "event_type", "to_subscription", "again", "dry_run", "detach", "resume"])]
+    follow: Option<String>,
+}
+
+impl RedriveArguments {
+    fn document(&self) -> Value {
+        let mut document = self.chosen.choice().document();
+        document["eventsPerSecond"] = json!(self.rate);
+        document["maxRedrives"] = json!(self.max_redrives);
+        document["sendAgain"] = json!(self.again);
+        document["dryRun"] = json!(self.dry_run);
+        if let Some(name) = &self.to_subscription {
+            document["target"] = json!({"eventSubscription": name, "topic": self.to_topic});
+        }
+        document
+    }
+}
+
+/// Runs `gridpost dead-letter redrive`.
+///
+/// # Errors
+///
+/// A refusal by the server, a transport failure, or a job that failed or was canceled.
+pub(super) async fn run(
+    arguments: &RedriveArguments,
+    api: &ManageApi,
+    output: Output,
+) -> anyhow::Result<()> {
+    let progress = Progress::on_stderr();
+    let whose = whose(api, Some(&arguments.topic), arguments.subscription.as_deref()).await?;
+    if whose.is_empty() {
+        let message = format!(
+            "no event subscription of the topic {} has a dead-letter destination",
+            arguments.topic
+        );
+        return Err(Misuse(message).into());
+    }
+    let mut jobs = Vec::new();
+    for one in &whose {
+        jobs.push(begin(arguments, api, one, &progress).await?);
+    }
+    if !arguments.detach {
+        for (job, one) in jobs.iter_mut().zip(&whose) {
+            *job = follow(api, one, job, &progress).await?;
+        }
+    }
+    output.print(&json!({ "value": jobs }), |_| {
+        jobs.iter().map(summary).collect::<Vec<_>>().join("\n")
+    });
+    let open = |job: &&Value| !matches!(text_at(job, "/status"), "Completed" | "Running");
+    let left = jobs.iter().filter(open).count();
+    anyhow::ensure!(left == 0, "{left} of {} redrives did not come to their end", jobs.len());
+    Ok(())
+}
+
+/// Begins a job, or finds the one that is meant.
+async fn begin(
+    arguments: &RedriveArguments,
+    api: &ManageApi,
+    of: &Whose,
+    progress: &Progress,
+) -> anyhow::Result<Value> {
+    let Whose { topic, subscription } = of;
+    if let Some(id) = &arguments.resume {
+        return api.change_redrive(topic, subscription, id, "resume").await;
+    }
+    if let Some(id) = &arguments.follow {
+        return api.redrive_job(topic, subscription, id).await;
+    }
+    match api.redrive(topic, subscription, &arguments.document()).await {
+        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 409) => {
+            let jobs = api.redrives(topic, subscription).await?;
+            let runs = |job: &Value| job["status"] == "Running" && job["dryRun"] == false;
+            let Some(job) = jobs.into_iter().find(runs) else { return Err(error) };
+            progress.line(&format!(
+                "! {topic}/{subscription}: the redrive {} runs already, as it was begun: following that one",
+                text_at(&job, "/id")
+            ));
+            Ok(job)
+        }
+        begun => begun,
+    }
+}
+
+/// Shows a job's progress until it is over.
+async fn follow(
+    api: &ManageApi,
+    of: &Whose,
+    job: &Value,
+    progress: &Progress,
+) -> anyhow::Result<Value> {
+    let Whose { topic, subscription } = of;
+    let id = text_at(job, "/id");
+    let step = progress.step(&format!(
+        "redrive {id} of {topic}/{subscription} runs on AWS, whatever becomes of this command"
+    ));
+    let (mut job, mut failed, mut has_total) = (job.clone(), 0, false);
+    while job["status"] == "Running" {
+        show(&step, &job, &mut has_total);
+        sleep(LOOK_AGAIN).await;
+        match api.redrive_job(topic, subscription, id).await {
+            Ok(read) => (job, failed) = (read, 0),
+            Err(error) if failed == FAILED_LOOKS_MAX => return Err(error),
+            Err(_) => failed += 1,
+        }
+    }
+    show(&step, &job, &mut has_total);
+    let verb = match (text_at(&job, "/status"), job["dryRun"] == true) {
+        ("Completed", true) => "counted",
+        ("Completed", false) => "redriven",
+        (_, _) => "stopped",
+    };
+    step.done(&format!("{topic}/{subscription} {verb}"));
+    Ok(job)
+}
+
+fn show(step: &Step, job: &Value, has_total: &mut bool) {
+    let counted = job["counted"].as_u64().unwrap_or(0);
+    if job["phase"] == "Counting" {
+        step.detail(&format!("{counted} events counted"));
+        return;
+    }
+    if !std::mem::replace(has_total, true) {
+        step.total(counted);
+    }
+    let problem = job["problem"].as_str().unwrap_or_default();
+    step.reach(job["redriven"].as_u64().unwrap_or(0), problem);
+}
+
+/// A job in a line or a few.
+pub(super) fn summary(job: &Value) -> String {
+    let number = |pointer: &str| job.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let whose = format!("{}/{}", text_at(job, "/topic"), text_at(job, "/eventSubscription"));
+    let target =
+        format!("{}/{}", text_at(job, "/target/topic"), text_at(job, "/target/eventSubscription"));
+    let (id, status, counted) = (text_at(job, "/id"), text_at(job, "/status"), number("/counted"));
+    let mut text = match job["dryRun"] == true {
+        true => format!("{status}: a redrive of {whose} would send {counted} events to {target}"),
+        false => {
+            let sent = number("/redriven");
+            format!(
+                "{status}: redrive {id} has sent {sent} of {counted} events of {whose} to {target}"
+            )
+        }
+    };
+    for (member, what) in [
+        ("redrivenTooOften", "sent again too often before (--max-redrives)"),
+        ("sentBefore", "sent by an earlier redrive (--again)"),
+        ("otherSchema", "delivered in another schema than that event subscription's"),
+        ("unreadable", "that nobody can read"),
+    ] {
+        let count = number(&format!("/leftOut/{member}"));
+        if count > 0 {
+            text.push_str(&format!("\n  left out: {count} {what}"));
+        }
+    }
+    if let Some(problem) = job["problem"].as_str() {
+        text.push_str(&format!("\n  {problem}"));
+    }
+    if matches!(status, "Canceled" | "Failed") {
+        text.push_str(&format!(
+            "\n  to go on: gridpost dead-letter redrive --topic {} --subscription {} --resume {id}",
+            text_at(job, "/topic"),
+            text_at(job, "/eventSubscription")
+        ));
+    }
+    text
+}
+
+pub(super) fn list(jobs: &[Value]) -> String {
+    if jobs.is_empty() {
+        return "no redrive".to_owned();
+    }
+    let head = ["ID", "BEGUN", "STATUS", "TO", "SENT", "OF"].map(str::to_owned);
+    let row = |job: &Value| {
+        let at = |pointer| text_at(job, pointer).to_owned();
+        let to = format!("{}/{}", at("/target/topic"), at("/target/eventSubscription"));
+        let status = match job["dryRun"] == true {
+            true => format!("{} (dry run)", at("/status")),
+            false => at("/status"),
+        };
+        let [sent, counted] = ["redriven", "counted"].map(|name| job[name].to_string());
+        [at("/id"), at("/createdTime"), status, to, sent, counted]
+    };
+    let rows = std::iter::once(head).chain(jobs.iter().map(row));
+    output::columns(&rows.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_says_what_was_left_out_and_what_to_do() {
+        let job = |status: &str, dry_run: bool| {
+            json!({"id": "j", "topic": "t", "eventSubscription": "s", "status": status,
+                "target": {"topic": "t", "eventSubscription": "u"}, "dryRun": dry_run,
+                "counted": 9, "redriven": 4, "leftOut": {"sentBefore": 2}, "problem": "p"})
+        };
+        let canceled = summary(&job("Canceled", false));
+        let lines: Vec<_> = canceled.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "Canceled: redrive j has sent 4 of 9 events of t/s to t/u",
+                "  left out: 2 sent by an earlier redrive (--again)",
+                "  p",
+                "  to go on: gridpost dead-letter redrive --topic t --subscription s --resume j",
+            ]
+        );
+        let dry = summary(&job("Completed", true));
+        assert!(dry.starts_with("Completed: a redrive of t/s would send 9 events to t/u"), "{dry}");
+        assert!(list(&[job("Completed", true)]).contains("Completed (dry run)"));
+    }
+}

@@ -1,0 +1,176 @@
+//! `gridpost parked`: deliveries whose long wait a table holds, seen, released or canceled.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::manage_api::waiting::ParkedChoice;
+use crate::output::{self, Output, text_at};
+use crate::target::TargetArguments;
+
+/// What to do with parked deliveries.
+#[derive(Subcommand, Debug)]
+pub enum ParkedCommand {
+    /// List parked deliveries, without their events
+    List(Filter),
+    /// Have parked deliveries attempted now, as far as their endpoint is not on probation
+    Release(Change),
+    /// End parked deliveries: they become dead letters, or are dropped where there is no destination
+    Cancel(Change),
+}
+
+/// Whose deliveries.
+#[derive(Args, Debug)]
+pub struct Filter {
+    /// Only those of this topic
+    #[arg(long)]
+    topic: Option<String>,
+
+    /// Only those of the event subscription of this name
+    #[arg(long, value_name = "NAME")]
+    subscription: Option<String>,
+}
+
+/// Which deliveries are to be changed.
+#[derive(Args, Debug)]
+pub struct Change {
+    /// Ids of deliveries (`parked list` prints them)
+    #[arg(value_name = "ID", num_args = 1..=100,
+        required_unless_present_any = ["topic", "subscription", "all"])]
+    ids: Vec<String>,
+
+    #[command(flatten)]
+    filter: Filter,
+
+    /// All parked deliveries of the deployment
+    #[arg(long, conflicts_with_all = ["ids", "topic", "subscription"])]
+    all: bool,
+}
+
+impl Change {
+    fn choice(self) -> ParkedChoice {
+        ParkedChoice { ids: self.ids, ..self.filter.choice() }
+    }
+}
+
+impl Filter {
+    fn choice(self) -> ParkedChoice {
+        ParkedChoice { ids: Vec::new(), topic: self.topic, subscription: self.subscription }
+    }
+}
+
+/// Runs `gridpost parked`.
+///
+/// # Errors
+///
+/// A refusal by the server, a transport failure, or deliveries that were not handled.
+pub async fn run(
+    command: ParkedCommand,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let api = target.resolve()?.manage_api().await?;
+    match command {
+        ParkedCommand::List(filter) => {
+            let found = api.parked(&filter.choice()).await?;
+            output.print(&json!({ "value": found }), |_| list(&found));
+            Ok(())
+        }
+        ParkedCommand::Release(change) => {
+            let choice = change.choice();
+            report(output, &choice, api.release_parked(&choice).await?, "Released")
+        }
+        ParkedCommand::Cancel(change) => {
+            let choice = change.choice();
+            report(output, &choice, api.cancel_parked(&choice).await?, "Canceled")
+        }
+    }
+}
+
+/// Prints what became of each; one that was not handled, or not found, makes the command fail.
+fn report(
+    output: Output,
+    choice: &ParkedChoice,
+    mut done: Vec<Value>,
+    good: &str,
+) -> anyhow::Result<()> {
+    let is_found = |id: &&String| done.iter().any(|one| one["id"].as_str() == Some(id.as_str()));
+    let missing: Vec<_> = choice.ids.iter().filter(|id| !is_found(id)).collect();
+    let missing = missing.into_iter().map(|id| {
+        let message = "it is not parked: it has ended, or waits in a queue";
+        json!({"id": id, "result": "NotFound", "message": message})
+    });
+    done.extend(missing.collect::<Vec<_>>());
+    let left = done.iter().filter(|one| one["result"] != good).count();
+    output.print(&json!({ "value": done }), |_| results(&done));
+    anyhow::ensure!(left == 0, "{left} of {} deliveries were not handled", done.len());
+    Ok(())
+}
+
+fn results(done: &[Value]) -> String {
+    if done.is_empty() {
+        return "no such delivery is parked".to_owned();
+    }
+    let row = |one: &Value| {
+        ["/id", "/result", "/message"].map(|pointer| match one.pointer(pointer) {
+            Some(Value::String(text)) => text.clone(),
+            _ => String::new(),
+        })
+    };
+    output::columns(&done.iter().map(row).collect::<Vec<_>>())
+}
+
+fn list(found: &[Value]) -> String {
+    if found.is_empty() {
+        return "no such delivery is parked".to_owned();
+    }
+    let mut found: Vec<_> = found.iter().collect();
+    found.sort_by_key(|&one| text_at(one, "/due"));
+    let head = ["DUE", "ID", "WHOSE", "EVENTS", "ATTEMPTS", "LAST OUTCOME"].map(str::to_owned);
+    let row = |one: &Value| {
+        let at = |pointer| text_at(one, pointer).to_owned();
+        let number = |member: &str| {
+            one[member].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string())
+        };
+        let whose = format!("{}/{}", at("/topic"), at("/eventSubscription"));
+        let outcome = one["problem"].as_str().map(str::to_owned);
+        let outcome = outcome.unwrap_or_else(|| at("/lastDeliveryOutcome"));
+        [at("/due"), at("/id"), whose, number("events"), number("deliveryAttempts"), outcome]
+    };
+    let rows = std::iter::once(head).chain(found.into_iter().map(row));
+    output::columns(&rows.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_first_stands_first() {
+        let one = |id: &str, due: &str| {
+            json!({"id": id, "due": due, "topic": "t",
+            "eventSubscription": "s", "events": 1, "deliveryAttempts": 2, "lastDeliveryOutcome": "Busy"})
+        };
+        let text = list(&[one("late", "2026-01-02"), one("soon", "2026-01-01")]);
+        let lines: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "2026-01-01  soon  t/s    1       2         Busy",
+                "2026-01-02  late  t/s    1       2         Busy",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_not_found_makes_the_command_fail() {
+        let done = vec![json!({"id": "a", "result": "Released"})];
+        let choice = |ids: &[&str]| ParkedChoice {
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            ..ParkedChoice::default()
+        };
+        let output = Output::new(true);
+        assert!(report(output, &choice(&["a"]), done.clone(), "Released").is_ok());
+        let left = report(output, &choice(&["a", "b"]), done, "Released").expect_err("left");
+        assert_eq!(left.to_string(), "1 of 2 deliveries were not handled");
+    }
+}

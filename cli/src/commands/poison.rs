@@ -1,0 +1,227 @@
+//! `gridpost poison`: what our own code could not settle, seen, sent back or removed.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::failure::Misuse;
+use crate::manage_api::ManageApi;
+use crate::output::{self, Output, text_at};
+use crate::target::TargetArguments;
+
+/// Requests of one command that sends all of them back, or removes them: a message that comes back at
+/// once must not be sent for ever.
+const ROUNDS_MAX: usize = 1_000;
+
+/// What to do with the poison queue.
+#[derive(Subcommand, Debug)]
+pub enum PoisonCommand {
+    /// List what is in the poison queue, without what the messages carry
+    List {
+        /// At most so many messages
+        #[arg(long, value_name = "COUNT", default_value_t = 100,
+            value_parser = clap::value_parser!(u32).range(1..=100))]
+        top: u32,
+    },
+    /// Show one message with its body, which holds the events
+    Show {
+        /// Its id (`poison list` prints it)
+        id: String,
+    },
+    /// Send messages back to the queue where they belong
+    Resend {
+        /// Which messages
+        #[command(flatten)]
+        chosen: Chosen,
+
+        /// Where to send messages that cannot be read: `retry` for deliveries, `dead-letter` for ended
+        /// ones, `fan-out` for pieces of publishes
+        #[arg(long, value_name = "QUEUE", value_parser = ["retry", "dead-letter", "fan-out"], conflicts_with = "all")]
+        to: Option<String>,
+    },
+    /// Remove messages for good: their events are counted and logged as dropped
+    Purge {
+        /// Which messages
+        #[command(flatten)]
+        chosen: Chosen,
+
+        /// Confirm that the events are given up
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Which messages.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub struct Chosen {
+    /// Ids of messages (`poison list` prints them)
+    #[arg(value_name = "ID", num_args = 1..=100)]
+    ids: Vec<String>,
+
+    /// All messages
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs `gridpost poison`.
+///
+/// # Errors
+///
+/// A refusal by the server, a misuse, a transport failure, or messages that were not handled.
+pub async fn run(
+    command: PoisonCommand,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    if let PoisonCommand::Purge { yes: false, .. } = &command {
+        let message =
+            "purging gives the events of these messages up for good; say --yes if that is meant";
+        return Err(Misuse(message.to_owned()).into());
+    }
+    let api = target.resolve()?.manage_api().await?;
+    match command {
+        PoisonCommand::List { top } => output.print(&api.poison(top).await?, list),
+        PoisonCommand::Show { id } => output.print(&api.poison_message(&id).await?, describe),
+        PoisonCommand::Resend { chosen, to } => {
+            let to = to.as_deref();
+            let done = handle(&api, &chosen, async |api, ids| api.resend_poison(ids, to).await);
+            report(output, done.await?, "Resent")?;
+        }
+        PoisonCommand::Purge { chosen, .. } => {
+            let done = handle(&api, &chosen, async |api, ids| api.purge_poison(ids).await);
+            report(output, done.await?, "Purged")?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks as long as there is more and the last request got something out of the queue.
+async fn handle(
+    api: &ManageApi,
+    chosen: &Chosen,
+    ask: impl AsyncFn(&ManageApi, &[String]) -> anyhow::Result<Value>,
+) -> anyhow::Result<Vec<Value>> {
+    let mut done: Vec<Value> = Vec::new();
+    for _ in 0..ROUNDS_MAX {
+        let answer = ask(api, &chosen.ids).await?;
+        let value = answer["value"].as_array().cloned().unwrap_or_default();
+        let removed = value.iter().any(|one| one["isRemoved"] == true);
+        // What is not removed is there in the next round too: it is told of once.
+        let is_new = |one: &Value| !done.iter().any(|told| told["id"] == one["id"]);
+        let new: Vec<_> = value.into_iter().filter(is_new).collect();
+        done.extend(new);
+        if !chosen.all || !removed || answer["isComplete"] == true {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Prints what became of each; one that was not handled makes the command fail.
+fn report(output: Output, done: Vec<Value>, good: &str) -> anyhow::Result<()> {
+    let left = done.iter().filter(|one| one["result"] != good).count();
+    output.print(&json!({ "value": done }), |_| results(&done));
+    anyhow::ensure!(left == 0, "{left} of {} messages were not handled", done.len());
+    Ok(())
+}
+
+fn results(done: &[Value]) -> String {
+    if done.is_empty() {
+        return "the poison queue is empty".to_owned();
+    }
+    let row = |one: &Value| {
+        let more =
+            match (one["to"].as_str(), one["droppedEvents"].as_u64(), one["message"].as_str()) {
+                (Some(queue), ..) if one["isRemoved"] == false => {
+                    format!("to {queue}, and not removed here: it may come twice")
+                }
+                (Some(queue), ..) => format!("to {queue}"),
+                (_, Some(events), _) => format!("{events} events dropped"),
+                (.., message) => message.unwrap_or_default().to_owned(),
+            };
+        [text_at(one, "/id").to_owned(), text_at(one, "/result").to_owned(), more]
+    };
+    output::columns(&done.iter().map(row).collect::<Vec<_>>())
+}
+
+fn list(document: &Value) -> String {
+    let messages = document["value"].as_array().cloned().unwrap_or_default();
+    let mut text = match messages.is_empty() {
+        true => "no message that is not hidden in the poison queue".to_owned(),
+        false => {
+            let head = ["ID", "KIND", "FROM", "SENT", "EVENTS", "WHOSE"].map(str::to_owned);
+            let rows = std::iter::once(head).chain(messages.iter().map(row));
+            output::columns(&rows.collect::<Vec<_>>())
+        }
+    };
+    let count = document["approximateCount"].as_u64().unwrap_or(0);
+    if document["isComplete"] != true || count > messages.len() as u64 {
+        text.push_str(&format!(
+            "\nSQS counts about {count}. It hands out in no order, and hides for a minute what somebody else \
+             looks at: list again to see others."
+        ));
+    }
+    text
+}
+
+fn row(message: &Value) -> [String; 6] {
+    let at = |pointer| text_at(message, pointer).to_owned();
+    let from = match message["movedBy"].as_str() {
+        Some(by) => format!("{} (by {by})", text_at(message, "/fromQueue")),
+        None => "unknown".to_owned(),
+    };
+    let whose = match message["delivery"].is_object() {
+        true => format!("{}/{}", at("/delivery/topic"), at("/delivery/eventSubscription")),
+        false => at("/problem"),
+    };
+    let events = message["delivery"]["events"].as_u64();
+    let events = events.map_or_else(|| "-".to_owned(), |events| events.to_string());
+    [at("/id"), at("/kind"), from, at("/sentTime"), events, whose]
+}
+
+fn describe(message: &Value) -> String {
+    let mut head = message.clone();
+    let body = head.as_object_mut().and_then(|head| head.remove("body"));
+    let body = body.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+    let body = output::indented(&body).unwrap_or(body);
+    let cut = match message["isBodyCut"] == true {
+        true => "\n… (the rest is not shown)",
+        false => "",
+    };
+    format!("{}\n\n{body}{cut}", output::pretty(&head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_say_what_they_may_have_missed() {
+        let message = json!({"id": "m-1", "kind": "Delivery", "movedBy": "SQS", "fromQueue": "q",
+            "sentTime": "2026-01-01T00:00:00.000Z",
+            "delivery": {"topic": "t", "eventSubscription": "s", "events": 2}});
+        let missed = "SQS counts about";
+        let table = [
+            (json!({"value": [message], "approximateCount": 1, "isComplete": true}), "t/s", false),
+            (json!({"value": [message], "approximateCount": 9, "isComplete": true}), "t/s", true),
+            (json!({"value": [message], "approximateCount": 1, "isComplete": false}), "t/s", true),
+            (json!({"value": [], "approximateCount": 0, "isComplete": true}), "no message", false),
+            (json!({"value": [], "approximateCount": 2, "isComplete": true}), "no message", true),
+        ];
+        for (document, has, misses) in table {
+            let text = list(&document);
+            assert_eq!((text.contains(has), text.contains(missed)), (true, misses), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_handled_makes_the_command_fail() {
+        let one =
+            |result: &str| json!({"id": "m", "result": result, "isRemoved": result == "Resent"});
+        let output = Output::new(true);
+        assert!(report(output, vec![one("Resent")], "Resent").is_ok());
+        assert!(report(output, vec![], "Resent").is_ok());
+        let left = report(output, vec![one("Resent"), one("Refused")], "Resent").expect_err("left");
+        assert_eq!(left.to_string(), "1 of 2 messages were not handled");
+    }
+}

@@ -1,0 +1,182 @@
+//! `gridpost tail`: attempts as they are made, and deliveries as they end.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::attempt_lines::{AttemptLine, AttemptLog};
+use crate::document::TimeToLive;
+use crate::output::{self, Output};
+use crate::target::TargetArguments;
+use crate::wall_clock;
+
+/// Between two looks: FilterLogEvents takes five calls in a second for a whole account.
+const POLL: Duration = Duration::from_secs(2);
+
+/// How far back each look goes: lines of another instance may be found some time after they were
+/// logged.
+const OVERLAP_MS: i64 = 60_000;
+
+/// What to follow.
+#[derive(Args, Debug)]
+pub struct TailArguments {
+    /// Only deliveries of this topic
+    #[arg(long, value_name = "TOPIC")]
+    topic: Option<String>,
+
+    /// Only those of this event subscription of the topic
+    #[arg(long, value_name = "NAME", requires = "topic")]
+    name: Option<String>,
+
+    /// Only attempts that met this, such as Busy; may be given several times
+    #[arg(long, value_name = "OUTCOME")]
+    outcome: Vec<String>,
+
+    /// Only attempts that failed, and deliveries that ended undelivered
+    #[arg(long, conflicts_with = "outcome")]
+    failed: bool,
+
+    /// Begin so long ago: 10m, 2h
+    #[arg(long, value_name = "TIME")]
+    since: Option<TimeToLive>,
+}
+
+impl TailArguments {
+    fn wants(&self, line: &AttemptLine) -> bool {
+        let (topic, name) = line.subscription().unwrap_or_default();
+        let outcome = line.text("outcome").unwrap_or_default();
+        (line.is_attempt() || line.is_end())
+            && self.topic.as_ref().is_none_or(|wanted| wanted == topic)
+            && self.name.as_ref().is_none_or(|wanted| wanted == name)
+            && (self.outcome.is_empty() || self.outcome.iter().any(|wanted| wanted == outcome))
+            && !(self.failed && outcome == "Delivered")
+    }
+}
+
+/// Runs `gridpost tail`, until it is stopped.
+///
+/// # Errors
+///
+/// When the log can't be read.
+pub async fn run(
+    arguments: TailArguments,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let target = target.resolve()?;
+    let log = AttemptLog::connect(&target).await?;
+    let back_ms = arguments.since.map_or(0, |since| i64::from(since.minutes) * 60_000);
+    let began_ms = wall_clock::now_ms() - back_ms;
+    let mut seen = Seen { began_ms, newest_ms: began_ms, ids: HashSet::new() };
+    loop {
+        for line in seen.fresh(log.read(seen.next_from(), None).await?) {
+            if arguments.wants(&line) {
+                output::line(&match output.is_json() {
+                    true => line.line.to_string(),
+                    false => told(&line),
+                });
+            }
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// What has been printed, or passed over, already.
+struct Seen {
+    began_ms: i64,
+    newest_ms: i64,
+    ids: HashSet<String>,
+}
+
+impl Seen {
+    /// From where on the next look reads.
+    fn next_from(&self) -> i64 {
+        (self.newest_ms - OVERLAP_MS).max(self.began_ms)
+    }
+
+    /// Those that were not there before; what no later look reads is forgotten.
+    fn fresh(&mut self, lines: Vec<AttemptLine>) -> Vec<AttemptLine> {
+        let ids = lines.iter().map(|line| line.id.clone()).collect();
+        let before = std::mem::replace(&mut self.ids, ids);
+        let newest = lines.iter().map(|line| line.at_ms).max();
+        self.newest_ms = self.newest_ms.max(newest.unwrap_or(self.newest_ms));
+        lines.into_iter().filter(|line| !before.contains(&line.id)).collect()
+    }
+}
+
+/// One line: when, whose, which, what.
+fn told(line: &AttemptLine) -> String {
+    let text = |name| line.text(name).unwrap_or("-");
+    let attempt = match line.line["attempt"].as_u64() {
+        Some(number) => format!("#{number}"),
+        None => "end".to_owned(),
+    };
+    let mut told = format!(
+        "{}  {}  {}  {attempt}  {}",
+        text("timestamp"),
+        text("subscription"),
+        text("delivery.id"),
+        line.told()
+    );
+    if let Some(events) = line.line["events"].as_u64().filter(|events| *events > 1) {
+        told.push_str(&format!("  ({events} events)"));
+    }
+    if let Value::String(trace) = &line.line["traceparent"] {
+        told.push_str(&format!("  {trace}"));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(id: &str, at_ms: i64, outcome: &str) -> AttemptLine {
+        let line = json!({"message": "attempt failed", "timestamp": "T", "delivery.id": "d",
+            "subscription": "orders/billing", "outcome": outcome, "attempt": 1, "events": 2});
+        AttemptLine { id: id.to_owned(), at_ms, line }
+    }
+
+    fn arguments() -> TailArguments {
+        TailArguments { topic: None, name: None, outcome: Vec::new(), failed: false, since: None }
+    }
+
+    #[test]
+    fn filter_table() {
+        let text = |text: &str| Some(text.to_owned());
+        let table = [
+            (arguments(), true, true),
+            (TailArguments { topic: text("orders"), ..arguments() }, true, true),
+            (TailArguments { topic: text("order"), ..arguments() }, false, false),
+            (TailArguments { name: text("billing"), ..arguments() }, true, true),
+            (TailArguments { name: text("audit"), ..arguments() }, false, false),
+            (TailArguments { outcome: vec!["Busy".to_owned()], ..arguments() }, true, false),
+            (TailArguments { failed: true, ..arguments() }, true, false),
+        ];
+        for (arguments, busy, delivered) in table {
+            let wants = |outcome| arguments.wants(&line("1", 1, outcome));
+            assert_eq!((wants("Busy"), wants("Delivered")), (busy, delivered), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_printed_once() {
+        let mut seen = Seen { began_ms: 1_000, newest_ms: 1_000, ids: HashSet::new() };
+        let ids = |lines: Vec<AttemptLine>| lines.into_iter().map(|it| it.id).collect::<Vec<_>>();
+        let [a, b, c] =
+            [("a", 1_000), ("b", 200_000), ("c", 190_000)].map(|(id, at)| line(id, at, "Busy"));
+        assert_eq!(ids(seen.fresh(vec![a.clone()])), ["a"]);
+        assert_eq!(
+            (ids(seen.fresh(vec![a, b.clone()])), seen.next_from()),
+            (vec!["b".into()], 140_000)
+        );
+        // One of another instance, found late.
+        assert_eq!(ids(seen.fresh(vec![c, b])), ["c"]);
+        assert!(told(&line("1", 1, "Busy")).ends_with("#1  Busy  (2 events)"));
+    }
+}

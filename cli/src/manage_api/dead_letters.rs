@@ -1,0 +1,202 @@
+//! Dead letters of event subscriptions, and jobs that send them again.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{ManageApi, PAGES_MAX, path_segment, subscription_path};
+
+/// Which dead letters.
+#[derive(Clone, Debug, Default)]
+pub struct LetterChoice {
+    /// Written at this time or later, RFC 3339.
+    pub from: Option<String>,
+    /// Written at this time or before.
+    pub to: Option<String>,
+    /// With this reason.
+    pub reason: Option<String>,
+    /// Of this event type.
+    pub event_type: Option<String>,
+}
+
+impl LetterChoice {
+    fn parts(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let Self { from, to, reason, event_type } = self;
+        let all = [("from", from), ("to", to), ("reason", reason), ("eventType", event_type)];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)))
+    }
+
+    /// The members of a request's document.
+    pub fn document(&self) -> Value {
+        self.parts().map(|(name, value)| (name.to_owned(), json!(value))).collect()
+    }
+
+    /// The query of a list.
+    fn query(&self) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.parts());
+        match query.finish() {
+            none if none.is_empty() => none,
+            query => format!("?{query}"),
+        }
+    }
+}
+
+impl ManageApi {
+    /// The first `most` dead letters of an event subscription.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`](crate::failure::Refusal), or a transport failure. So for every request below.
+    pub async fn dead_letters(
+        &self,
+        topic: &str,
+        name: &str,
+        choice: &LetterChoice,
+        most: usize,
+    ) -> anyhow::Result<Vec<Value>> {
+        let path = format!("{}/deadLetters{}", subscription_path(topic, name)?, choice.query());
+        let mut found = Vec::new();
+        let mut next = Some(format!("{}{path}", self.base_url));
+        while let Some(url) = next.filter(|_| found.len() < most) {
+            let page = self.send(Method::GET, &url, None).await?.document;
+            found.extend(page["value"].as_array().into_iter().flatten().cloned());
+            next = page["nextLink"].as_str().map(|link| self.resolve(link)).transpose()?;
+        }
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// Counts dead letters; takes the answer of each request.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub async fn count_dead_letters(
+        &self,
+        topic: &str,
+        name: &str,
+        choice: &LetterChoice,
+        take: impl FnMut(&Value),
+    ) -> anyhow::Result<()> {
+        let path = subscription_path(topic, name)?;
+        let path = format!("{path}/deadLetters:count{}", choice.query());
+        self.repeat(Method::GET, &path, None, take).await
+    }
+
+    /// Deletes objects all of whose dead letters are chosen; takes the answer of each request.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub async fn purge_dead_letters(
+        &self,
+        topic: &str,
+        name: &str,
+        choice: &LetterChoice,
+        take: impl FnMut(&Value),
+    ) -> anyhow::Result<()> {
+        let path = format!("{}/deadLetters:purge", subscription_path(topic, name)?);
+        let mut document = choice.document();
+        if document == json!({}) {
+            document["all"] = json!(true);
+        }
+        self.repeat(Method::POST, &path, Some(&document), take).await
+    }
+
+    /// Repeats a request as long as its answer names the place where it goes on.
+    async fn repeat(
+        &self,
+        method: Method,
+        path: &str,
+        document: Option<&Value>,
+        mut take: impl FnMut(&Value),
+    ) -> anyhow::Result<()> {
+        let mut next = format!("{}{path}", self.base_url);
+        for _ in 0..PAGES_MAX {
+            let answer = self.send(method.clone(), &next, document).await?.document;
+            take(&answer);
+            match answer["nextLink"].as_str() {
+                Some(link) => next = self.resolve(link)?,
+                None => return Ok(()),
+            }
+        }
+        anyhow::bail!("{path} did not end within {PAGES_MAX} requests; repeat it to go on")
+    }
+
+    /// One dead letter with its event.
+    ///
+    /// # Errors
+    ///
+    /// 404 when there is none.
+    pub async fn dead_letter(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/deadLetters/{}", subscription_path(topic, name)?, path_segment(id)?);
+        Ok(self.call(Method::GET, &path, None).await?.document)
+    }
+
+    /// Begins a redrive.
+    ///
+    /// # Errors
+    ///
+    /// 409 when one is running.
+    pub async fn redrive(&self, topic: &str, name: &str, input: &Value) -> anyhow::Result<Value> {
+        let path = format!("{}/deadLetters:redrive", subscription_path(topic, name)?);
+        Ok(self.call(Method::POST, &path, Some(input)).await?.document)
+    }
+
+    /// Every redrive of an event subscription, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub async fn redrives(&self, topic: &str, name: &str) -> anyhow::Result<Vec<Value>> {
+        self.list(&format!("{}/redrives", subscription_path(topic, name)?)).await
+    }
+
+    /// One redrive.
+    ///
+    /// # Errors
+    ///
+    /// 404 when there is none.
+    pub async fn redrive_job(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
+        let path = format!("{}/redrives/{}", subscription_path(topic, name)?, path_segment(id)?);
+        Ok(self.call(Method::GET, &path, None).await?.document)
+    }
+
+    /// Stops a redrive (`cancel`), or has it go on (`resume`).
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub async fn change_redrive(
+        &self,
+        topic: &str,
+        name: &str,
+        id: &str,
+        action: &str,
+    ) -> anyhow::Result<Value> {
+        let path = subscription_path(topic, name)?;
+        let path = format!("{path}/redrives/{}/{action}", path_segment(id)?);
+        Ok(self.call(Method::POST, &path, None).await?.document)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_a_query_and_a_document() {
+        let text = |text: &str| Some(text.to_owned());
+        let one = LetterChoice { reason: text("a b"), ..LetterChoice::default() };
+        let two = LetterChoice { from: text("T:1"), event_type: text("x"), ..one.clone() };
+        let all = json!({"from": "T:1", "reason": "a b", "eventType": "x"});
+        let table = [
+            (LetterChoice::default(), json!({}), ""),
+            (one, json!({"reason": "a b"}), "?reason=a+b"),
+            (two, all, "?from=T%3A1&reason=a+b&eventType=x"),
+        ];
+        for (choice, document, query) in table {
+            assert_eq!((choice.document(), choice.query()), (document, query.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+# One look at the deployment: what comes in, what becomes of it, what waits, what the functions do.
+
+locals {
+  # Written out in shared/src/telemetry.rs too.
+  metric_namespace = "Gridpost"
+
+  # Searches show the topics and event subscriptions that there are when somebody looks.
+  of_topics        = "{${local.metric_namespace},Topic}"
+  of_subscriptions = "{${local.metric_namespace},Topic,EventSubscriptionName}"
+  by_error         = "{${local.metric_namespace},Error,Topic,EventSubscriptionName}"
+  by_dead_letter   = "{${local.metric_namespace},DeadLetterReason,Topic,EventSubscriptionName}"
+  by_drop          = "{${local.metric_namespace},DropReason,Topic,EventSubscriptionName}"
+
+  search = {
+    for name, of in {
+      PublishSuccessCount               = local.of_topics
+      UnmatchedEventCount               = local.of_topics
+      PublishSuccessLatencyInMs         = local.of_topics
+      MatchedEventCount                 = local.of_subscriptions
+      DeliverySuccessCount              = local.of_subscriptions
+      RedrivenEventCount                = local.of_subscriptions
+      DestinationProcessingDurationInMs = local.of_subscriptions
+      DeliveryLatencyInMs               = local.of_subscriptions
+      DeliveryAttemptFailCount          = local.by_error
+      ProbationCount                    = local.by_error
+      DeadLetteredCount                 = local.by_dead_letter
+      DroppedEventCount                 = local.by_drop
+      PublishFailCount                  = "{${local.metric_namespace},ErrorType,Error}"
+    } :
+    name => "SEARCH('${of} MetricName=\"${name}\"', '${endswith(name, "InMs") ? "Average" : "Sum"}', 60)"
+  }
+
+  queue_metric = {
+    for name in ["ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"] :
+    name => concat(
+      [for queue in concat([local.dispatch_queue_name, local.dead_letter_queue_name, local.fan_out_queue_name, local.redrive_queue_name, local.poison_queue_name], local.retry_queue_names) :
+      ["AWS/SQS", name, "QueueName", queue]]
+    )
+  }
+
+  dashboard_graphs = [
+    { title = "Events accepted, by topic", stat = "Sum", metrics = [[{ expression = local.search["PublishSuccessCount"] }]] },
+    { title = "Publishes refused, by error", stat = "Sum", metrics = [[{ expression = local.search["PublishFailCount"] }]] },
+    { title = "Events matched; unmatched by topic", stat = "Sum", metrics = [[{ expression = local.search["MatchedEventCount"] }], [{ expression = local.search["UnmatchedEventCount"] }]] },
+    { title = "Events delivered", stat = "Sum", metrics = [[{ expression = local.search["DeliverySuccessCount"] }]] },
+    { title = "Failed attempts, by error", stat = "Sum", metrics = [[{ expression = local.search["DeliveryAttemptFailCount"] }]] },
+    { title = "Waits of endpoints that began", stat = "Sum", metrics = [[{ expression = local.search["ProbationCount"] }]] },
+    { title = "Dead letters, by reason; sent again", stat = "Sum", metrics = [[{ expression = local.search["DeadLetteredCount"] }], [{ expression = local.search["RedrivenEventCount"] }]] },
+    { title = "Events dropped, by reason", stat = "Sum", metrics = [[{ expression = local.search["DroppedEventCount"] }]] },
+    { title = "Milliseconds of attempts (latency_metrics)", stat = "Average", metrics = [[{ expression = local.search["DestinationProcessingDurationInMs"] }]] },
+    { title = "Milliseconds from publish to delivery (latency_metrics)", stat = "Average", metrics = [[{ expression = local.search["DeliveryLatencyInMs"] }]] },
+    { title = "Milliseconds of publishes (latency_metrics)", stat = "Average", metrics = [[{ expression = local.search["PublishSuccessLatencyInMs"] }]] },
+    { title = "Age of the oldest message, seconds", stat = "Maximum", metrics = local.queue_metric["ApproximateAgeOfOldestMessage"] },
+    { title = "Messages that are ready", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesVisible"] },
+    { title = "Deliveries that wait, hidden (the wall is at 120,000 for each queue)", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesNotVisible"] },
+    { title = "Deliveries that wait for their second attempt", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesDelayed"] },
+    { title = "Waits parked; visibility changes refused; unreadable messages", stat = "Sum", metrics = [[local.metric_namespace, "ParkedCount"], [local.metric_namespace, "HideFailCount"], [local.metric_namespace, "PoisonCount"]] },
+    { title = "Errors of functions", stat = "Sum", metrics = [for name in keys(local.memory_mb) : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]] },
+    { title = "Throttled invocations", stat = "Sum", metrics = [for name in keys(local.memory_mb) : ["AWS/Lambda", "Throttles", "FunctionName", "${var.name_prefix}-${name}"]] },
+  ]
+}
+
+resource "aws_cloudwatch_dashboard" "this" {
+  dashboard_name = var.name_prefix
+
+  dashboard_body = jsonencode({
+    widgets = [
+      for index, graph in local.dashboard_graphs : {
+        type   = "metric"
+        x      = 8 * (index % 3)
+        y      = 6 * floor(index / 3)
+        width  = 8
+        height = 6
+        properties = {
+          region  = var.region
+          view    = "timeSeries"
+          title   = graph.title
+          stat    = graph.stat
+          period  = 60
+          metrics = graph.metrics
+        }
+      }
+    ]
+  })
+}

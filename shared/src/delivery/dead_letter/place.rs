@@ -1,0 +1,189 @@
+//! Where dead letters lie: names of objects by hour, and how to pass over those of other hours.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use crate::time::Timestamp;
+
+/// A dead letter's place among those of its event subscription: its object, and its position there.
+/// As text, its id: `2026-11-21-8-{uuid}-0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Year, month, day and hour (UTC) in which the object was written.
+    hour: [u16; 4],
+    /// The object's own id.
+    object: Uuid,
+    /// The record's position in the object, from 0.
+    pub index: usize,
+}
+
+impl Place {
+    /// The first dead letter of the object of that name; `None` for a name that no dead-letter
+    /// object of the folder has.
+    pub fn first_of(folder: &str, name: &str) -> Option<Self> {
+        let rest = name.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".json")?;
+        let parts: Vec<_> = rest.split('/').collect();
+        let [hour @ .., object] = parts.as_slice() else { return None };
+        let place = Self { hour: numbers(hour)?, object: object.parse().ok()?, index: 0 };
+        (place.name(folder) == name).then_some(place)
+    }
+
+    /// The same object, at that position.
+    #[must_use]
+    pub fn at(self, index: usize) -> Self {
+        Self { index, ..self }
+    }
+
+    /// The name of the object.
+    pub fn name(&self, folder: &str) -> String {
+        format!("{}.json", self.before(folder))
+    }
+
+    /// A text that stands before the object's name and behind all names before it: a list that is to
+    /// begin with this object begins behind that.
+    pub fn before(&self, folder: &str) -> String {
+        let [year, month, day, hour] = self.hour;
+        format!("{folder}/{year}/{month}/{day}/{hour}/{}", self.object)
+    }
+
+    /// Reads an id.
+    pub fn parse(id: &str) -> Option<Self> {
+        let parts: Vec<_> = id.split('-').collect();
+        let [hour @ .., a, b, c, d, e, index] = parts.as_slice() else { return None };
+        let object = [*a, *b, *c, *d, *e].join("-").parse().ok()?;
+        let place = Self { hour: numbers(hour)?, object, index: index.parse().ok()? };
+        (place.to_string() == id).then_some(place)
+    }
+
+    /// Whether it stands before another place in the order in which a list gives them.
+    pub fn is_before(&self, other: &Self) -> bool {
+        (self.name(""), self.index) < (other.name(""), other.index)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [year, month, day, hour] = self.hour;
+        write!(formatter, "{year}-{month}-{day}-{hour}-{}-{}", self.object, self.index)
+    }
+}
+
+fn numbers(parts: &[&str]) -> Option<[u16; 4]> {
+    let numbers: Vec<u16> = parts.iter().map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    numbers.try_into().ok()
+}
+
+/// Hours, the first and the last one of them included.
+#[derive(Clone, Copy, Debug)]
+pub struct Hours {
+    first: [u16; 4],
+    last: [u16; 4],
+}
+
+impl Hours {
+    /// The hours in which an object was written between these times. An object may be written a
+    /// moment after its name was made, so one hour more is looked at.
+    pub fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Self {
+        const HOUR_MS: i64 = 3_600_000;
+        let from = from.map_or(Timestamp::from_millis(0), |from| {
+            Timestamp::from_millis(from.as_millis().saturating_sub(HOUR_MS).max(0))
+        });
+        Self { first: parts(from), last: parts(to.unwrap_or(Timestamp::MAX)) }
+    }
+
+    /// `None` for an object of these hours; else behind which text the next of them may be: all
+    /// names up to there are of a year, month, day or hour that is none of these.
+    pub fn pass_over(&self, folder: &str, place: &Place) -> Option<String> {
+        let is_out = |parts: &usize| {
+            let of = &place.hour[..*parts];
+            of < &self.first[..*parts] || of > &self.last[..*parts]
+        };
+        let parts = (1..=4).find(is_out)?;
+        let out: Vec<_> = place.hour[..parts].iter().map(u16::to_string).collect();
+        // Behind the slash comes the zero: all that begins with this and a slash is before it.
+        Some(format!("{folder}/{}0", out.join("/")))
+    }
+
+    /// What the names of all objects of these hours begin with.
+    pub fn prefix(&self, folder: &str) -> String {
+        let same = self.first.iter().zip(&self.last).take_while(|(first, last)| first == last);
+        let same: String = same.map(|(part, _)| format!("{part}/")).collect();
+        format!("{folder}/{same}")
+    }
+}
+
+fn parts(at: Timestamp) -> [u16; 4] {
+    let at = at.utc();
+    let year = u16::try_from(at.year()).unwrap_or(u16::MAX);
+    [year, u8::from(at.month()).into(), at.day().into(), at.hour().into()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OBJECT: &str = "00000000-0000-0000-0000-00000000000a";
+
+    fn name(hour: &str) -> String {
+        format!("p/S/{hour}/{OBJECT}.json")
+    }
+
+    fn at(text: &str) -> Timestamp {
+        Timestamp::parse_rfc_3339(text).expect(text)
+    }
+
+    #[test]
+    fn a_place_has_a_name_and_an_id() {
+        let name = name("2026/1/21/8");
+        let place = Place::first_of("p/S", &name).expect("a place").at(12);
+        assert_eq!(place.to_string(), format!("2026-1-21-8-{OBJECT}-12"));
+        assert_eq!(Place::parse(&place.to_string()), Some(place));
+        assert_eq!(place.name("p/S"), name);
+        assert!(*place.before("p/S") < *name);
+        for other in ["", "1", "p/S/2026/01/21/8/x.json", &format!("{name}x"), &name[1..]] {
+            assert_eq!(Place::first_of("p/S", other), None, "{other}");
+        }
+        for other in ["2026-01-21-8-00000000-0000-0000-0000-00000000000a-0", "--", "a", OBJECT] {
+            assert_eq!(Place::parse(other), None, "{other}");
+        }
+        assert!(place.is_before(&place.at(13)) && !place.is_before(&place));
+        assert!(
+            !place.is_before(&Place::first_of("p/S", &self::name("2026/1/10/8")).expect("one"))
+        );
+    }
+
+    #[test]
+    fn other_hours_are_passed_over_a_year_a_month_a_day_an_hour_at_a_time() {
+        let (from, to) = (at("2026-02-03T10:30:00Z"), at("2026-10-20T05:00:00Z"));
+        let hours = Hours::between(Some(from), Some(to));
+        let table = [
+            ("2025/12/31/23", Some("p/S/20250")),
+            ("2027/1/1/0", Some("p/S/20270")),
+            ("2026/1/31/23", Some("p/S/2026/10")),
+            ("2026/11/1/0", Some("p/S/2026/110")),
+            ("2026/2/2/23", Some("p/S/2026/2/20")),
+            ("2026/2/3/8", Some("p/S/2026/2/3/80")),
+            ("2026/2/3/9", None),
+            ("2026/2/3/10", None),
+            ("2026/10/20/5", None),
+            ("2026/10/20/6", Some("p/S/2026/10/20/60")),
+            ("2026/10/21/0", Some("p/S/2026/10/210")),
+            ("2026/9/30/7", None),
+        ];
+        for (hour, want) in table {
+            let place = Place::first_of("p/S", &name(hour)).expect(hour);
+            let passed = hours.pass_over("p/S", &place);
+            assert_eq!(passed.as_deref(), want, "{hour}");
+            // What is passed over are the names up to there, this one included.
+            assert!(passed.is_none_or(|passed| passed > name(hour)), "{hour}");
+        }
+        assert_eq!(hours.prefix("p/S"), "p/S/2026/");
+        assert_eq!(Hours::between(None, None).prefix("p/S"), "p/S/");
+        let place = Place::first_of("p/S", &name("2026/2/3/9")).expect("a place");
+        assert_eq!(Hours::between(None, None).pass_over("p/S", &place), None);
+        let one =
+            Hours::between(Some(at("2026-02-03T10:30:00Z")), Some(at("2026-02-03T10:59:00Z")));
+        assert_eq!(one.prefix("p/S"), "p/S/2026/2/3/");
+    }
+}

@@ -1,0 +1,203 @@
+use super::*;
+use crate::trace::TraceParent;
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
+
+fn key(name: &str) -> SubscriptionKey {
+    SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() }
+}
+
+fn job(id: u128) -> Job {
+    Job {
+        id: Uuid::from_u128(id),
+        subscription: key("s"),
+        bucket: "b".to_owned(),
+        folder: "S".to_owned(),
+        wanted: Wanted { to: Some(NOW), ..Wanted::default() },
+        to: key("s"),
+        to_uid: Uuid::from_u128(7),
+        schema: DeliverySchema::EventGridSchema,
+        events_per_second: 100,
+        max_redrives: 3,
+        send_again: false,
+        dry_run: false,
+        created_at: NOW,
+        updated_at: NOW,
+        status: Status::Running,
+        phase: Phase::Counting,
+        next: None,
+        counts: Counts::default(),
+        total: None,
+        problem: None,
+        lease: None,
+        revision: 0,
+    }
+}
+
+fn place(index: usize) -> Place {
+    let name = format!("S/2026/11/21/8/{}.json", Uuid::from_u128(9));
+    Place::first_of("S", &name).expect("a place").at(index)
+}
+
+fn found(index: usize) -> Found {
+    let letter = Letter {
+        event: r#"{"id":"1","n":1.50}"#.to_owned(),
+        event_id: "1".to_owned(),
+        event_type: "T".to_owned(),
+        data_version: "2".to_owned(),
+        trace_parent: TraceParent::parse(TRACE),
+        reason: "TimeToLiveExceeded".to_owned(),
+        attempts: 2,
+        last_outcome: None,
+        last_status: None,
+        published_at: Timestamp::from_millis(5),
+        last_attempt_at: None,
+        redriven: 0,
+    };
+    let schema = DeliverySchema::EventGridSchema;
+    Found { place: place(index), written_at: NOW, schema, letter }
+}
+
+#[test]
+fn verdict_table() {
+    let written = |millis: i64| Timestamp::from_millis(NOW.as_millis() + millis);
+    let wanted = |change: &dyn Fn(&mut Wanted)| {
+        let mut job = job(1);
+        change(&mut job.wanted);
+        job
+    };
+    let redriven = |times| {
+        let mut found = found(0);
+        found.letter.redriven = times;
+        found
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let other = Found { schema: DeliverySchema::CloudEventSchemaV1_0, ..found(0) };
+    let table = [
+        ("plain", job(1), found(0), Verdict::Send),
+        ("at the end", job(1), Found { written_at: written(0), ..found(0) }, Verdict::Send),
+        ("too late", job(1), Found { written_at: written(1), ..found(0) }, Verdict::NotWanted),
+        ("too early", wanted(&|w| w.from = Some(written(1))), found(0), Verdict::NotWanted),
+        ("at the start", wanted(&|w| w.from = Some(NOW)), found(0), Verdict::Send),
+        ("reason", wanted(&|w| w.reason = text("TimeToLiveExceeded")), found(0), Verdict::Send),
+        ("other reason", wanted(&|w| w.reason = text("x")), found(0), Verdict::NotWanted),
+        ("type", wanted(&|w| w.event_type = text("T")), found(0), Verdict::Send),
+        ("other type", wanted(&|w| w.event_type = text("t")), found(0), Verdict::NotWanted),
+        ("redriven", job(1), redriven(2), Verdict::Send),
+        ("redriven too often", job(1), redriven(3), Verdict::RedrivenTooOften),
+        ("other schema", job(1), other, Verdict::OtherSchema),
+    ];
+    for (row, job, found, want) in table {
+        assert_eq!(job.verdict(&found, &[]), want, "{row}");
+    }
+}
+
+#[test]
+fn what_a_job_has_sent_no_other_one_sends_again() {
+    let sending = |next: Option<usize>| Job {
+        phase: Phase::Sending,
+        status: Status::Canceled,
+        next: next.map(place),
+        ..job(2)
+    };
+    let completed = || Job { status: Status::Completed, ..sending(None) };
+    let filtered = |reason: &str| {
+        let wanted = Wanted { reason: Some(reason.to_owned()), ..Wanted::default() };
+        Job { wanted, ..completed() }
+    };
+    let elsewhere = Job { to_uid: Uuid::from_u128(8), ..completed() };
+    let table = [
+        ("none", vec![], Verdict::Send),
+        ("it was here", vec![sending(Some(6))], Verdict::SentBefore),
+        ("it was not", vec![sending(Some(5))], Verdict::Send),
+        ("it has sent nothing", vec![sending(None)], Verdict::Send),
+        ("it only counted", vec![Job { next: Some(place(9)), ..job(2) }], Verdict::Send),
+        ("completed", vec![completed()], Verdict::SentBefore),
+        ("a dry run", vec![Job { dry_run: true, ..completed() }], Verdict::Send),
+        ("of others", vec![filtered("x")], Verdict::Send),
+        ("of these", vec![filtered("x"), filtered("TimeToLiveExceeded")], Verdict::SentBefore),
+        ("to somebody else", vec![elsewhere], Verdict::Send),
+        ("itself", vec![Job { id: Uuid::from_u128(1), ..completed() }], Verdict::Send),
+    ];
+    for (row, earlier, want) in table {
+        assert_eq!(job(1).verdict(&found(5), &earlier), want, "{row}");
+        let again = Job { send_again: true, ..job(1) };
+        assert_eq!(again.verdict(&found(5), &earlier), Verdict::Send, "{row}");
+    }
+}
+
+#[test]
+fn phases_follow_each_other() {
+    let mut counted = Job { next: Some(place(3)), ..job(1) };
+    counted.note(Verdict::Send);
+    counted.note(Verdict::RedrivenTooOften);
+    counted.note(Verdict::NotWanted);
+    let mut dry = Job { dry_run: true, ..counted.clone() };
+    dry.end_phase();
+    assert_eq!((dry.status, dry.total, dry.counts.sent), (Status::Completed, Some(1), 1));
+    counted.end_phase();
+    assert_eq!((counted.status, counted.phase), (Status::Running, Phase::Sending));
+    assert_eq!((counted.total, counted.counts, counted.next), (Some(1), Counts::default(), None));
+    counted.note(Verdict::Send);
+    counted.end_phase();
+    assert_eq!((counted.status, counted.counts.sent), (Status::Completed, 1));
+}
+
+#[test]
+fn a_redriven_delivery_is_fresh_and_has_the_events_own_data() {
+    let mut found = found(0);
+    found.letter.redriven = 2;
+    let delivery = job(1).delivery(&found, NOW).expect("JSON");
+    assert_eq!(delivery.events()[0].get(), r#"{"id":"1","n":1.50}"#);
+    assert_eq!(delivery.publish_time, Timestamp::from_millis(5));
+    assert_eq!(delivery.lives_from(), NOW);
+    assert_eq!(delivery.traceparent, TraceParent::parse(TRACE));
+    assert_eq!(delivery.redriven, Some(Redriven { times: 3, at: NOW }));
+    assert!(delivery.attempts.is_empty() && delivery.due.is_none());
+    let read = Delivery::decode(&delivery.encode()).expect("a delivery");
+    assert_eq!((read.redriven, read.id), (delivery.redriven, delivery.id));
+    // The same letter of the same job, whenever: the same delivery.
+    let id = |job: Job, index| {
+        job.delivery(&super::Found { place: place(index), ..found.clone() }, NOW).expect("JSON").id
+    };
+    assert_eq!(id(job(1), 0), delivery.id);
+    assert_ne!(id(job(1), 1), delivery.id);
+    assert_ne!(id(job(2), 0), delivery.id);
+}
+
+#[test]
+fn pace_table() {
+    for (events_per_second, batch, millis) in
+        [(1, 1, 1_000), (5, 2, 400), (100, 50, 500), (1_000, 100, 100)]
+    {
+        let job = Job { events_per_second, ..job(1) };
+        assert_eq!(job.batch_events_max(), batch, "{events_per_second}");
+        assert_eq!(job.pace(batch).as_millis(), millis, "{events_per_second}");
+    }
+}
+
+#[test]
+fn a_job_and_its_tick_are_stored_and_read() {
+    let lease = Some(Lease { holder: "m/1".to_owned(), until: NOW });
+    let job = Job { next: Some(place(3)), lease, total: Some(9), ..job(1) };
+    let json = serde_json::to_string(&job).expect("JSON");
+    assert_eq!(serde_json::from_str::<Job>(&json).expect("a job"), job);
+    let tick = Tick::of(&job);
+    assert_eq!(Tick::decode(&tick.encode()), Some(tick.clone()));
+    for other in ["", "{}", &tick.encode().replace("\"v\":1", "\"v\":2")] {
+        assert_eq!(Tick::decode(other), None, "{other}");
+    }
+}
+
+#[test]
+fn a_worker_keeps_its_place_and_takes_over_whether_it_goes_on() {
+    let lease = |holder: &str| Some(Lease { holder: holder.to_owned(), until: NOW });
+    let mut own = Job { next: Some(place(3)), lease: lease("a"), revision: 4, ..job(1) };
+    let stored = Job { status: Status::Canceled, lease: lease("a"), revision: 5, ..job(1) };
+    assert!(own.take_over(&stored));
+    assert_eq!((own.status, own.next, own.revision), (Status::Canceled, Some(place(3)), 5));
+    assert!(!own.take_over(&Job { lease: lease("b"), ..job(1) }));
+    assert!(!own.take_over(&job(1)));
+}

@@ -1,0 +1,225 @@
+//! Dead letters are looked at, sent again and removed.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use gridpost_cli::arguments::{Arguments, Command};
+use gridpost_cli::commands::dead_letter;
+use gridpost_cli::manage_api::dead_letters::LetterChoice;
+use gridpost_cli::output::Output;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::e2e::inside;
+use crate::e2e::receiver::{Endpoint, Reply};
+use crate::e2e::world::{EVENT_GRID, SOON, Topic, World};
+
+const POLL: Duration = Duration::from_millis(500);
+
+/// Events of the small case.
+const FEW: usize = 24;
+
+/// Events of the outage.
+const MANY: usize = 2_000;
+
+/// The event subscription of both.
+const NAME: &str = "billing";
+
+/// Dead letters are listed, counted, shown with their events, sent again by the command line once and
+/// not twice, and purged; the ledger closes.
+///
+/// # Errors
+///
+/// When it is not so. So for every case.
+pub async fn dead_letters_are_seen_sent_again_and_purged(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("redrive", EVENT_GRID).await?;
+    let endpoint = refused(world, &topic, FEW, 6).await?;
+    let all = LetterChoice::default();
+    let listed = world.api.dead_letters(&topic.name, NAME, &all, 10).await?;
+    let id = listed.first().and_then(|one| one["id"].as_str()).context("no id")?;
+    let shown = world.api.dead_letter(&topic.name, NAME, id).await?;
+    let event: Value = serde_json::from_str(shown["event"].as_str().unwrap_or_default())?;
+    ensure!(event["id"] == shown["eventId"] && event["deadLetterReason"].is_null(), "{shown}");
+    let reason = Some("UndeliverableDueToHttpBadRequest".to_owned());
+    let other = LetterChoice { event_type: Some("none".to_owned()), ..all.clone() };
+    ensure!(
+        count(world, &topic, &LetterChoice { reason, ..all.clone() }).await? == FEW,
+        "by reason"
+    );
+    ensure!(count(world, &topic, &other).await? == 0, "by type");
+
+    endpoint.answer(&[Reply::prompt(200)]);
+    let arrived = endpoint.deliveries().len();
+    redrive(world, &topic, &["--dry-run"]).await?;
+    ensure!(endpoint.deliveries().len() == arrived, "a dry run sends nothing");
+    redrive(world, &topic, &["--rate", "50"]).await?;
+    all_arrive(&endpoint, arrived, FEW).await?;
+    let again = redrive_jobs(world, &topic, &["--rate", "50"]).await?;
+    ensure!(again["leftOut"]["sentBefore"] == FEW && again["redriven"] == 0, "{again:#}");
+    let audit = world.audit(&topic.name, 90).await?;
+    ensure!(audit["verdict"] == "balances", "{audit:#}");
+    let account = &audit["eventSubscriptions"][0];
+    ensure!(account["redriven"] == FEW && account["delivered"] == FEW, "{account:#}");
+
+    let mut purged = 0;
+    let take = |answer: &Value| purged += answer["purgedEvents"].as_u64().unwrap_or(0);
+    world.api.purge_dead_letters(&topic.name, NAME, &all, take).await?;
+    ensure!(purged == FEW as u64, "{purged} were purged");
+    ensure!(count(world, &topic, &all).await? == 0, "purged ones are gone");
+    Ok(())
+}
+
+/// An endpoint is down and comes back: 2,000 dead letters are sent again. Meanwhile the function that
+/// does it is killed, and the job is canceled and resumed. Everything arrives, and twice at most what
+/// was in flight when it was killed; the ledger closes.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
+    const RATE: usize = 100;
+    let topic = world.topic("outage", EVENT_GRID).await?;
+    let endpoint = refused(world, &topic, MANY, 500).await?;
+    endpoint.answer(&[Reply::prompt(200)]);
+    let before = endpoint.deliveries().len();
+    let asked = json!({"eventsPerSecond": RATE});
+    let begun = world.api.redrive(&topic.name, NAME, &asked).await?;
+    let id = begun["id"].as_str().context("no id")?.to_owned();
+
+    let is_under_way = |job: &Value| job["redriven"].as_u64().is_some_and(|sent| sent >= 300);
+    wait_for(world, &topic, &id, is_under_way).await?;
+    let killed = inside::kill(world.ground.home(), "gridpost-dead-letter");
+    ensure!(killed > 0, "no process of dead-letter was there");
+    wait_for(world, &topic, &id, |job| job["redriven"].as_u64() >= Some(800)).await?;
+    let canceled = world.api.change_redrive(&topic.name, NAME, &id, "cancel").await?;
+    ensure!(canceled["status"] == "Canceled", "{canceled:#}");
+    sleep(Duration::from_secs(5)).await;
+    let still = world.api.redrive_job(&topic.name, NAME, &id).await?;
+    ensure!(still["redriven"].as_u64() < Some(MANY as u64), "it did not stop: {still:#}");
+    world.api.change_redrive(&topic.name, NAME, &id, "resume").await?;
+    let done = wait_for(world, &topic, &id, |job| job["status"] == "Completed").await?;
+    ensure!(done["redriven"] == MANY && done["counted"] == MANY, "{done:#}");
+
+    all_arrive(&endpoint, before, MANY).await?;
+    let arrived: usize = endpoint.deliveries()[before..].iter().map(|it| it.ids().len()).sum();
+    ensure!(arrived <= MANY + RATE / 2, "{arrived} arrived: more than a batch came twice");
+    let audit = world.audit(&topic.name, 120).await?;
+    ensure!(audit["verdict"] == "balances", "{audit:#}");
+    Ok(())
+}
+
+/// The topic of the local stack that is told of dead letters is told whose, where, how many and why.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn somebody_is_told_of_dead_letters(world: &World) -> anyhow::Result<()> {
+    const TOLD: &str = "dead-letters";
+    let topic = world.topic("told", EVENT_GRID).await?;
+    let subject = format!("/topics/{}/eventSubscriptions/{NAME}", topic.name);
+    world.api.put_topic(TOLD, &json!({})).await?;
+    let endpoint = world.receiver.endpoint("told", &[Reply::prompt(200)]);
+    let document = json!({"properties": {
+        "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": endpoint.url()}},
+        "filter": {"subjectEndsWith": subject},
+    }});
+    world.api.put_subscription(TOLD, &topic.name, &document).await?;
+    refused(world, &topic, 5, 5).await?;
+    let arrived = endpoint.wait_for(1, 2 * SOON).await?;
+    let event = arrived[0].events().into_iter().next().context("no event")?;
+    let object = event["data"]["objectName"].as_str().context("no object")?;
+    ensure!(object.starts_with(&format!("{}BILLING/", topic.prefix())), "{event:#}");
+    ensure!(event["eventType"] == "Gridpost.DeadLettersWritten", "{event:#}");
+    ensure!(event["data"]["eventCount"] == 5, "{event:#}");
+    ensure!(
+        event["data"]["reasons"] == json!({"UndeliverableDueToHttpBadRequest": 5}),
+        "{event:#}"
+    );
+    Ok(())
+}
+
+/// Publishes events to an endpoint that answers 400, and waits for their dead letters.
+async fn refused(
+    world: &World,
+    topic: &Topic<'_>,
+    events: usize,
+    batch: usize,
+) -> anyhow::Result<Endpoint> {
+    let properties = json!({
+        "deadLetterDestination": topic.dead_letter_destination(),
+        "destination": {"maxEventsPerBatch": batch, "preferredBatchSizeInKilobytes": 1_024},
+    });
+    let endpoint = topic.subscribe(NAME, &[Reply::prompt(400)], properties).await?;
+    let all: Vec<_> = (0..events).map(|index| topic.plain_event(&format!("e-{index}"))).collect();
+    for some in all.chunks(batch) {
+        topic.publish(some).await?;
+    }
+    let end = Instant::now() + Duration::from_secs(120);
+    while count(world, topic, &LetterChoice::default()).await? < events {
+        ensure!(Instant::now() < end, "not all dead letters were written in two minutes");
+        sleep(POLL).await;
+    }
+    Ok(endpoint)
+}
+
+async fn count(world: &World, topic: &Topic<'_>, choice: &LetterChoice) -> anyhow::Result<usize> {
+    let mut events = 0;
+    let take = |answer: &Value| events += answer["events"].as_u64().unwrap_or(0);
+    world.api.count_dead_letters(&topic.name, NAME, choice, take).await?;
+    Ok(usize::try_from(events)?)
+}
+
+/// Waits until so many different events have come in requests from that one on.
+async fn all_arrive(endpoint: &Endpoint, first: usize, events: usize) -> anyhow::Result<()> {
+    let end = Instant::now() + Duration::from_secs(240);
+    loop {
+        let arrivals = endpoint.deliveries();
+        let ids: BTreeSet<_> = arrivals.iter().skip(first).flat_map(|it| it.ids()).collect();
+        if ids.len() == events {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "{} of {events} events arrived in four minutes", ids.len());
+        sleep(2 * POLL).await;
+    }
+}
+
+/// Runs `gridpost dead-letter redrive` to its end.
+async fn redrive(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Result<()> {
+    let home = world.ground.home().root().display().to_string();
+    let words = ["gridpost", "--home", &home, "--json", "dead-letter", "redrive"].into_iter();
+    let words = words.chain(["--topic", topic.name.as_str(), "--subscription", NAME]);
+    let Arguments { command: Command::DeadLetter(command), target, json, .. } =
+        Arguments::try_parse_from(words.chain(flags.iter().copied()))?
+    else {
+        anyhow::bail!("another command")
+    };
+    dead_letter::run(command, &target, Output::new(json)).await
+}
+
+/// The same; the job that it began.
+async fn redrive_jobs(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Result<Value> {
+    redrive(world, topic, flags).await?;
+    let jobs = world.api.redrives(&topic.name, NAME).await?;
+    jobs.into_iter().next().context("no job is listed")
+}
+
+/// Looks at a job until it is as it should be.
+async fn wait_for(
+    world: &World,
+    topic: &Topic<'_>,
+    id: &str,
+    is_it: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Value> {
+    // A function that was killed holds its job for the rest of its invocation.
+    let end = Instant::now() + Duration::from_secs(300);
+    loop {
+        let job = world.api.redrive_job(&topic.name, NAME, id).await?;
+        if is_it(&job) {
+            return Ok(job);
+        }
+        ensure!(Instant::now() < end, "it did not come so far in five minutes: {job:#}");
+        sleep(POLL).await;
+    }
+}

@@ -1,0 +1,55 @@
+//! Upgrades: a new version is rolled out while events flow.
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use gridpost_cli::arguments::{Arguments, Command};
+use gridpost_cli::commands::prober;
+use gridpost_cli::local::terraform::Terraform;
+use gridpost_cli::progress::Progress;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::e2e::world::World;
+
+/// `gridpost prober` finds every event while Terraform rolls a version of the functions out, and the
+/// one before it back.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
+    let home = world.ground.home().root().display().to_string();
+    let words = ["gridpost", "prober", "--home", &home, "--rate", "20", "--for", "10m"];
+    let Arguments { command: Command::Prober(arguments), target, .. } =
+        Arguments::try_parse_from(words)?
+    else {
+        anyhow::bail!("another command")
+    };
+    let target = target.resolve()?;
+    let (rolled, stop) = oneshot::channel();
+    let rolling = async {
+        let before = world.ground.terraform.clone();
+        // Every function has this setting; a changed one is a version.
+        let after = before.clone().with_variable("config_cache_ms", json!(1_500));
+        let rolled_out = roll_out(&after).await.context("forward");
+        let rolled_back = roll_out(&before).await.context("back");
+        // The prober that ended early has told why.
+        let _ = rolled.send(());
+        rolled_out.and(rolled_back)
+    };
+    let stopped = async { drop(stop.await) };
+    let probing = prober::probe(&arguments, &target, Progress::silent(), stopped);
+    let (rolled, probed) = tokio::join!(rolling, probing);
+    rolled?;
+    let probe = probed?;
+    println!("upgrade: {}", probe.text().replace('\n', "; "));
+    ensure!(probe.accepted() > 50, "too little was published: {}", probe.text());
+    ensure!(probe.missing() == 0, "events are missing: {}", probe.text());
+    Ok(())
+}
+
+async fn roll_out(terraform: &Terraform) -> anyhow::Result<()> {
+    let progress = Progress::silent();
+    terraform.prepare(&progress.step("terraform plan")).await?;
+    terraform.apply(&progress.step("terraform apply")).await.map(drop)
+}

@@ -1,0 +1,193 @@
+//! What waits for an operator: the poison queue and parked deliveries.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use gridpost::delivery::{
+    Attempts, Delivery, dead_letter::Ended, profile::ProfileName, retry::EndReason,
+};
+use gridpost::subscription::{DeadLetterDestination, DeliverySchema};
+use gridpost_cli::manage_api::waiting::ParkedChoice;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::e2e::receiver::{Reply, describe};
+use crate::e2e::world::{EVENT_GRID, SOON, Topic, World};
+
+const POLL: Duration = Duration::from_millis(500);
+
+/// What dispatch cannot read goes to the poison queue, is listed there with where it was, is sent back
+/// by name alone, and purged; what can be read goes back to where it belongs and is delivered, or
+/// written as a dead letter.
+///
+/// # Errors
+///
+/// When it is not so. So for every case.
+pub async fn poison_is_seen_sent_back_and_purged(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("poison", EVENT_GRID).await?;
+    let policy = json!({"retryPolicy": {"schedule": [3_600]}});
+    let replies = [Reply::prompt(500), Reply::prompt(200)];
+    let endpoint = topic.subscribe("all", &replies, policy).await?;
+    topic.publish(&[topic.plain_event("first")]).await?;
+    endpoint.wait_for(1, SOON).await?;
+    let copy = copy_of_queued(world, &topic).await?;
+    world.send_to("poison", &copy.encode()).await?;
+    world.send_to("poison", &json!(ended(world, &topic, &copy)).to_string()).await?;
+    let rubbish = format!("rubbish of {}", topic.name);
+    world.send_to("dispatch", &rubbish).await?;
+
+    let is_delivery =
+        |one: &Value| one["kind"] == "Delivery" && one["delivery"]["id"] == json!(copy.id);
+    let delivery = wait_for(world, "the delivery", is_delivery).await?;
+    let is_ended = |one: &Value| {
+        one["kind"] == "EndedDelivery" && one["delivery"]["topic"] == json!(topic.name)
+    };
+    let ended = wait_for(world, "the ended delivery", is_ended).await?;
+    let is_rubbish = |queue: &'static str| {
+        move |one: &Value| one["kind"] == "Unreadable" && one["fromQueue"] == queue
+    };
+    let unreadable = wait_for(world, "the rubbish", is_rubbish("dispatch")).await?;
+    let shown = world.api.poison_message(&unreadable).await?;
+    ensure!(shown["body"] == json!(rubbish) && shown["movedBy"] == "Gridpost", "{shown}");
+
+    let done = world.api.resend_poison(&[delivery, ended, unreadable.clone()], None).await?;
+    let mut results: Vec<_> =
+        done["value"].as_array().into_iter().flatten().map(|one| one["result"].clone()).collect();
+    results.sort_by_key(Value::to_string);
+    ensure!(results == ["Refused", "Resent", "Resent"], "{done}");
+    let attempts = endpoint.wait_for(2, 2 * SOON).await?;
+    ensure!(attempts[1].ids() == ["first"], "{}", describe(&attempts));
+    let objects = world.dead_letters(&topic.prefix(), 1).await?;
+    let record = &objects[0].records[0];
+    ensure!(record["deadLetterReason"] == "TimeToLiveExceeded", "{record}");
+
+    let done = world.api.resend_poison(&[unreadable], Some("retry")).await?;
+    ensure!(done["value"][0]["to"] == "retry-0", "{done}");
+    let again = wait_for(world, "the rubbish again", is_rubbish("retry-0")).await?;
+    let done = world.api.purge_poison(std::slice::from_ref(&again)).await?;
+    ensure!(done["value"][0]["result"] == "Purged", "{done}");
+    let left = world.api.poison(100).await?;
+    ensure!(!left.to_string().contains(&again), "it was purged and is there: {left}");
+    let logged = world.log_lines("manage", &again).await?;
+    ensure!(logged.iter().any(|line| line.contains("PurgedByOperator")), "{logged:?}");
+    Ok(())
+}
+
+/// The delivery of this topic that waits for its retry, under another id and as if never attempted.
+async fn copy_of_queued(world: &World, topic: &Topic<'_>) -> anyhow::Result<Delivery> {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let bodies = world.queued_bodies().await?;
+        let deliveries = bodies.iter().filter_map(|body| Delivery::decode(body).ok());
+        let mut of_topic = deliveries.filter(|it| it.subscription.topic == topic.name);
+        if let Some(found) = of_topic.next() {
+            return Ok(under(found, 1));
+        }
+        ensure!(Instant::now() < deadline, "the failed delivery is in no queue");
+        sleep(POLL).await;
+    }
+}
+
+/// Another delivery of the same events, that nobody has attempted.
+fn under(mut delivery: Delivery, id: u128) -> Delivery {
+    delivery.id = Uuid::from_u128(delivery.id.as_u128() ^ id);
+    (delivery.due, delivery.attempts) = (None, Attempts::default());
+    delivery
+}
+
+fn ended(world: &World, topic: &Topic<'_>, delivery: &Delivery) -> Ended {
+    let bucket = world.ground.connection.dead_letter_bucket.clone();
+    Ended {
+        delivery: under(delivery.clone(), 2),
+        reason: EndReason::TimeToLiveExceeded,
+        at: delivery.publish_time,
+        destination: DeadLetterDestination { bucket, prefix: topic.prefix() },
+        schema: DeliverySchema::EventGridSchema,
+        mapping: None,
+        profile: ProfileName::Basic,
+        attributes: Vec::new(),
+    }
+}
+
+/// Waits for a poison message that is as wanted, and gives its id.
+async fn wait_for(
+    world: &World,
+    what: &str,
+    is_it: impl Fn(&Value) -> bool,
+) -> anyhow::Result<String> {
+    let deadline = Instant::now() + 2 * SOON;
+    loop {
+        let listed = world.api.poison(100).await?;
+        let found = listed["value"].as_array().into_iter().flatten().find(|one| is_it(one));
+        if let Some(found) = found {
+            return Ok(found["id"].as_str().context("a message has an id")?.to_owned());
+        }
+        ensure!(Instant::now() < deadline, "{what} is not in the poison queue: {listed}");
+        sleep(POLL).await;
+    }
+}
+
+/// A wait of an hour is parked (the stack parks every long one), listed, and ended before its time in
+/// both ways: released it is attempted, canceled it becomes a dead letter.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn parked_deliveries_are_released_and_canceled(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("parked", EVENT_GRID).await?;
+    let failing = [Reply::prompt(500), Reply::prompt(500), Reply::prompt(200)];
+    let properties = json!({
+        "retryPolicy": {"schedule": [1, 3_600]},
+        "deadLetterDestination": topic.dead_letter_destination(),
+    });
+    let released = topic.subscribe("released", &failing, properties.clone()).await?;
+    let canceled = topic.subscribe("canceled", &failing, properties).await?;
+    topic.publish(&[topic.plain_event("waits")]).await?;
+
+    let of = |subscription: Option<&str>| ParkedChoice {
+        topic: Some(topic.name.clone()),
+        subscription: subscription.map(str::to_owned),
+        ..ParkedChoice::default()
+    };
+    let parked = wait_for_parked(world, &of(None), 2).await?;
+    ensure!(
+        parked.iter().all(|one| one["deliveryAttempts"] == 2 && one["events"] == 1),
+        "{parked:?}"
+    );
+    let done = world.api.release_parked(&of(Some("released"))).await?;
+    ensure!(done.len() == 1 && done[0]["result"] == "Released", "{done:?}");
+    let attempts = released.wait_for(3, SOON).await?;
+    ensure!(attempts[2].header("aeg-delivery-count") == "2", "{}", describe(&attempts));
+
+    let left = wait_for_parked(world, &of(None), 1).await?;
+    let id = left[0]["id"].as_str().context("a delivery has an id")?.to_owned();
+    ensure!(left[0]["eventSubscription"] == "canceled", "{left:?}");
+    let choice = ParkedChoice { ids: vec![id], ..ParkedChoice::default() };
+    let done = world.api.cancel_parked(&choice).await?;
+    ensure!(done.len() == 1 && done[0]["result"] == "Canceled", "{done:?}");
+    let objects = world.dead_letters(&topic.prefix(), 1).await?;
+    let record = &objects[0].records[0];
+    ensure!(record["deadLetterReason"] == "CanceledByOperator", "{record}");
+    ensure!(record["deliveryAttempts"] == 2 && record["id"] == "waits", "{record}");
+    ensure!(world.api.parked(&of(None)).await?.is_empty(), "something is still parked");
+    let attempts = canceled.deliveries();
+    ensure!(attempts.len() == 2, "attempted after it was canceled:\n{}", describe(&attempts));
+    Ok(())
+}
+
+async fn wait_for_parked(
+    world: &World,
+    choice: &ParkedChoice,
+    count: usize,
+) -> anyhow::Result<Vec<Value>> {
+    let deadline = Instant::now() + 2 * SOON;
+    loop {
+        let parked = world.api.parked(choice).await?;
+        if parked.len() == count {
+            return Ok(parked);
+        }
+        ensure!(Instant::now() < deadline, "{count} deliveries should be parked: {parked:?}");
+        sleep(POLL).await;
+    }
+}
