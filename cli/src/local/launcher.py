@@ -5,9 +5,17 @@ private settings are turned to what suits that, and a busy local stack; when a l
 has them, it runs as it is, only slower, or without permissions.
 """
 
+import contextlib
+import fcntl
+import json
 import os
+import queue
+import select
 import socketserver
 import sys
+import termios
+import threading
+import time
 
 os.setsid()
 
@@ -15,13 +23,72 @@ os.setsid()
 socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 
 try:
-    from ministack.core.lambda_runtime import Worker
+    from ministack.core.lambda_runtime import ProvidedWorker
 
-    # Seconds: wait for a first log line, quiet that ends the log, whole wait.
-    assert len(Worker._drain_stderr_bounded.__defaults__) == 3
-    Worker._drain_stderr_bounded.__defaults__ = (0.002, 0.001, 0.25)
-except (ImportError, AttributeError, AssertionError, TypeError) as missing:
+    # The emulator waits a while for what an invocation logs. What its reader brings later is shown with the
+    # next invocation of that process, or never: the ledger would miss it. But what a function has written
+    # before its response is in its pipe by then, so all of that is read, and nothing is waited for.
+    reading = threading.Lock()
+
+    def pump(_worker, stream, lines):
+        ready = select.poll()
+        ready.register(stream, select.POLLIN)
+        begun = b""
+        while not stream.closed:
+            ready.poll()
+            with reading:
+                read = os.read(stream.fileno(), 65_536)
+                *ended, begun = (begun + read).split(b"\n")
+                if not read:
+                    ended.append(begun)
+                    stream.close()
+                for line in filter(None, ended):
+                    if lines.full():
+                        with contextlib.suppress(queue.Empty):
+                            lines.get_nowait()
+                    lines.put_nowait(line.decode(errors="replace").rstrip("\r"))
+
+    def is_read(stream):
+        with reading:
+            return stream.closed or fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4)) == bytes(4)
+
+    def drain(worker, *_, **__):
+        process, last_look = worker._proc, time.monotonic() + 5
+        while process and not is_read(process.stdout) and time.monotonic() < last_look:
+            time.sleep(0.0005)
+        return worker._drain_stderr()
+
+    assert callable(ProvidedWorker._pump_output) and callable(ProvidedWorker._drain_stderr)
+    assert callable(ProvidedWorker._drain_stderr_bounded)
+    ProvidedWorker._pump_output = pump
+    ProvidedWorker._drain_stderr_bounded = drain
+except (ImportError, AttributeError, AssertionError) as missing:
     print(f"emulator runs untuned: {missing!r}", file=sys.stderr)
+
+try:
+    from ministack.services import cloudwatch_logs
+
+    # It gives the first ten thousand lines and says nothing of the rest, where AWS gives pages.
+    first_of_log = cloudwatch_logs._filter_log_events
+    LINES_AT_ONCE = 10_000
+
+    def page_of_log(asked):
+        since, given = map(int, asked.get("nextToken", "0:0").split(":"))
+        answer = first_of_log({**asked, "startTime": since} if since else asked)
+        status, headers, body = answer
+        if status != 200:
+            return answer
+        found = json.loads(body)
+        lines = found["events"]
+        found["events"] = lines[given:]
+        if len(lines) >= LINES_AT_ONCE and found["events"]:
+            last = lines[-1]["timestamp"]
+            found["nextToken"] = f"{last}:{sum(line['timestamp'] == last for line in lines)}"
+        return status, headers, json.dumps(found).encode()
+
+    cloudwatch_logs._filter_log_events = page_of_log
+except (ImportError, AttributeError) as missing:
+    print(f"emulator shows the first lines of a log alone: {missing!r}", file=sys.stderr)
 
 try:
     from ministack.core import iam_actions, iam_evaluator
