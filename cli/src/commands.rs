@@ -25,7 +25,20 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
+use clap::Args;
 use serde_json::Value;
+
+/// An event subscription.
+#[derive(Args, Debug)]
+pub struct Whose {
+    /// Topic of the event subscription
+    #[arg(long, value_name = "NAME")]
+    topic: String,
+
+    /// The event subscription
+    #[arg(long, alias = "name", value_name = "NAME")]
+    subscription: String,
+}
 
 /// Reads a file, or standard input when it is called `-`.
 fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {

@@ -51,9 +51,9 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "delivery",
         &[
-            "delivery list --topic orders --name billing --outcome Busy",
-            "delivery show 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic orders --name billing",
-            "delivery resend 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic orders --name billing",
+            "delivery list --topic orders --subscription billing --outcome Busy",
+            "delivery show 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic orders --subscription billing",
+            "delivery resend 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic orders --subscription billing",
         ],
     ),
     (

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use crate::commands::Whose;
 use crate::document::TimeToLive;
 use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
@@ -65,18 +66,6 @@ pub enum DeadLetterCommand {
     },
 }
 
-/// An event subscription.
-#[derive(Args, Debug)]
-pub struct Whose {
-    /// Topic of the event subscription
-    #[arg(long, value_name = "NAME")]
-    topic: String,
-
-    /// The event subscription
-    #[arg(long, value_name = "NAME")]
-    subscription: String,
-}
-
 /// Which dead letters.
 #[derive(Args, Debug)]
 pub struct Filter {
@@ -115,6 +104,10 @@ pub struct Chosen {
     /// Of this event type
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
+
+    /// Of the event with this id
+    #[arg(long, value_name = "ID")]
+    event_id: Option<String>,
 }
 
 impl Chosen {
@@ -128,6 +121,7 @@ impl Chosen {
             to: self.to.clone(),
             reason: self.reason.clone(),
             event_type: self.event_type.clone(),
+            event_id: self.event_id.clone(),
         }
     }
 }

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::attempt_lines::because_of;
+use crate::commands::Whose;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
 
@@ -24,18 +25,6 @@ pub enum DeliveryCommand {
     Show(OneArguments),
     /// Have a waiting one attempted now, whatever its wait and its endpoint's health
     Resend(OneArguments),
-}
-
-/// Of which event subscription.
-#[derive(Args, Debug)]
-pub struct Whose {
-    /// The topic
-    #[arg(long)]
-    topic: String,
-
-    /// The event subscription
-    #[arg(long)]
-    name: String,
 }
 
 /// Which delivery.
@@ -60,7 +49,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let api = target.resolve()?.manage_api().await?;
     match command {
-        DeliveryCommand::List { of: Whose { topic, name }, outcome } => {
+        DeliveryCommand::List { of: Whose { topic, subscription }, outcome } => {
             let mut found = Vec::new();
             let take = |delivery: &Value| {
                 let last = delivery["lastDeliveryOutcome"].as_str();
@@ -68,14 +57,14 @@ pub async fn run(
                     found.push(delivery.clone());
                 }
             };
-            api.each_delivery(&topic, &name, take).await?;
+            api.each_delivery(&topic, &subscription, take).await?;
             output.print(&json!({ "value": found }), |_| list(&found));
         }
-        DeliveryCommand::Show(OneArguments { id, of: Whose { topic, name } }) => {
-            output.print(&api.delivery(&topic, &name, &id).await?, describe);
+        DeliveryCommand::Show(OneArguments { id, of: Whose { topic, subscription } }) => {
+            output.print(&api.delivery(&topic, &subscription, &id).await?, describe);
         }
-        DeliveryCommand::Resend(OneArguments { id, of: Whose { topic, name } }) => {
-            let done = api.resend(&topic, &name, &id).await?;
+        DeliveryCommand::Resend(OneArguments { id, of: Whose { topic, subscription } }) => {
+            let done = api.resend(&topic, &subscription, &id).await?;
             output.print(&done, |done| match text_at(done, "/result") {
                 "Requested" => {
                     let by = text_at(done, "/expectedBy");

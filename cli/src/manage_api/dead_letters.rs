@@ -16,13 +16,16 @@ pub struct LetterChoice {
     pub reason: Option<String>,
     /// Of this event type.
     pub event_type: Option<String>,
+    /// Of the event with this id.
+    pub event_id: Option<String>,
 }
 
 impl LetterChoice {
     fn parts(&self) -> impl Iterator<Item = (&'static str, &String)> {
-        let Self { from, to, reason, event_type } = self;
-        let all = [("from", from), ("to", to), ("reason", reason), ("eventType", event_type)];
-        all.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)))
+        let Self { from, to, reason, event_type, event_id } = self;
+        let times = [("from", from), ("to", to)];
+        let texts = [("reason", reason), ("eventType", event_type), ("eventId", event_id)];
+        times.into_iter().chain(texts).filter_map(|(name, value)| Some((name, value.as_ref()?)))
     }
 
     /// The members of a request's document.

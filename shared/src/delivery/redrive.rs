@@ -42,6 +42,8 @@ pub struct Wanted {
     pub reason: Option<String>,
     /// Of this event type.
     pub event_type: Option<String>,
+    /// Of the event with this id.
+    pub event_id: Option<String>,
 }
 
 impl Wanted {
@@ -55,6 +57,11 @@ impl Wanted {
         Hours::between(self.from, self.to)
     }
 
+    /// Whether a letter that can't be read may be meant: nothing chooses by what it says.
+    pub fn has_unreadable(&self) -> bool {
+        self.reason.is_none() && self.event_type.is_none() && self.event_id.is_none()
+    }
+
     /// Whether an object was written at a time that is meant.
     pub fn has_time(&self, written_at: Timestamp) -> bool {
         self.from.is_none_or(|from| from <= written_at) && self.to.is_none_or(|to| written_at <= to)
@@ -65,7 +72,9 @@ impl Wanted {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
-        is(&self.reason, &letter.reason) && is(&self.event_type, &letter.event_type)
+        is(&self.reason, &letter.reason)
+            && is(&self.event_type, &letter.event_type)
+            && is(&self.event_id, &letter.event_id)
     }
 }
 

@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Chosen, Whose, whose};
+use super::{Chosen, whose};
+use crate::commands::Whose;
 use crate::failure::{Misuse, Refusal};
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
@@ -63,12 +64,12 @@ pub struct RedriveArguments {
 
     /// Have this job go on where it was canceled or failed
     #[arg(long, value_name = "ID", requires = "subscription",
-        conflicts_with_all = ["from", "to", "since", "reason", "event_type", "to_subscription", "again", "dry_run"])]
+        conflicts_with_all = ["from", "to", "since", "reason", "event_type", "event_id", "to_subscription", "again", "dry_run"])]
     resume: Option<String>,
 
     /// Follow this job, which runs already
     #[arg(long, value_name = "ID", requires = "subscription",
-        conflicts_with_all = ["from", "to", "since", "reason", "event_type", "to_subscription", "again", "dry_run", "detach", "resume"])]
+        conflicts_with_all = ["from", "to", "since", "reason", "event_type", "event_id", "to_subscription", "again", "dry_run", "detach", "resume"])]
     follow: Option<String>,
 }
 

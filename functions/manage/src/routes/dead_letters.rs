@@ -29,10 +29,11 @@ const FROM: &str = "from";
 const TO: &str = "to";
 const REASON: &str = "reason";
 const EVENT_TYPE: &str = "eventType";
+const EVENT_ID: &str = "eventId";
 
 /// What the query of a list or a count may have.
 pub(super) const LIST: Form = Form {
-    filters: &[FROM, TO, REASON, EVENT_TYPE],
+    filters: &[FROM, TO, REASON, EVENT_TYPE, EVENT_ID],
     is_token: Some(|text| Place::parse(text).is_some()),
 };
 
@@ -180,7 +181,7 @@ pub(super) async fn purge(
         let is_all = root.flag("all", &mut problems);
         if is_all != wanted.is_all() {
             let rule =
-                "must be true where neither from, to, reason nor eventType choose, and only there";
+                "must be true where neither from, to, reason, eventType nor eventId choose, and only there";
             problems.add(Code::InvalidValue, "all", rule);
         }
         root.finish(&mut problems);
@@ -199,7 +200,7 @@ pub(super) async fn purge(
     while let Some(item) = look.next().await? {
         let is_meant = match &item.found {
             Ok(one) => wanted.has(&one.letter),
-            Err(_) => wanted.reason.is_none() && wanted.event_type.is_none(),
+            Err(_) => wanted.has_unreadable(),
         };
         *(if is_meant { &mut meant } else { &mut others }) += 1;
         if !item.is_last {
@@ -245,7 +246,8 @@ fn wanted_by(page: &Page) -> Result<Wanted, Reply> {
     let mut time = |name| page.filter(name).and_then(|text| time_of(text, name, &mut problems));
     let (from, to) = (time(FROM), time(TO));
     let text = |name| page.filter(name).map(str::to_owned);
-    let wanted = Wanted { from, to, reason: text(REASON), event_type: text(EVENT_TYPE) };
+    let (reason, event_type, event_id) = (text(REASON), text(EVENT_TYPE), text(EVENT_ID));
+    let wanted = Wanted { from, to, reason, event_type, event_id };
     problems.or(Some(wanted)).map_err(Reply::from_query)
 }
 
@@ -255,7 +257,8 @@ pub(super) fn wanted_of(root: &mut Object<'_>, problems: &mut Problems) -> Wante
     let to = root.text(TO, problems).and_then(|text| time_of(text, TO, problems));
     let reason = root.text(REASON, problems).map(str::to_owned);
     let event_type = root.text(EVENT_TYPE, problems).map(str::to_owned);
-    Wanted { from, to, reason, event_type }
+    let event_id = root.text(EVENT_ID, problems).map(str::to_owned);
+    Wanted { from, to, reason, event_type, event_id }
 }
 
 fn time_of(text: &str, name: &str, problems: &mut Problems) -> Option<Timestamp> {

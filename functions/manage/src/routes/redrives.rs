@@ -78,6 +78,7 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
     if context.redrives.save(&job).await? == Saved::Conflict {
         return Err(PortError::new("writing a redrive", "its id is taken").into());
     }
+    give_way(context, &job).await?;
     tick(context, &job).await?;
     tracing::info!(subscription = %key, redrive = %job.id, to = %job.to, "redrive begun");
     Ok(Reply::created(document(&job)))
@@ -143,6 +144,20 @@ fn refuse_second(jobs: &[Job], key: &SubscriptionKey, but: Option<Uuid>) -> Resu
     }
 }
 
+/// Ends a job that was just stored, where another one was begun at the same time: neither could see the
+/// other before. Both may end so, and both are refused: one that is asked for again will run.
+async fn give_way(context: &Context, job: &Job) -> Result<(), Reply> {
+    if job.dry_run {
+        return Ok(());
+    }
+    let key = &job.subscription;
+    let refused = refuse_second(&context.redrives.jobs(key).await?, key, Some(job.id));
+    if refused.is_err() {
+        cancel(context, key, &job.id.to_string()).await?;
+    }
+    refused
+}
+
 /// Has the job worked at.
 async fn tick(context: &Context, job: &Job) -> Result<(), PortError> {
     let (body, group) = (Tick::of(job).encode(), job.subscription.to_string());
@@ -196,6 +211,7 @@ pub(super) async fn resume(context: &Context, key: &SubscriptionKey, id: &str) -
         Ok(())
     });
     let job = resumed.await?;
+    give_way(context, &job).await?;
     tick(context, &job).await?;
     Ok(Reply::ok(document(&job)))
 }
@@ -272,6 +288,7 @@ fn document(job: &Job) -> Value {
     set("to", job.wanted.to.map(|at| at.to_iso_8601()));
     set("reason", job.wanted.reason.clone());
     set("eventType", job.wanted.event_type.clone());
+    set("eventId", job.wanted.event_id.clone());
     set("problem", job.problem.clone());
     document
 }

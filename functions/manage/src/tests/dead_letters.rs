@@ -75,6 +75,7 @@ async fn every_dead_letter_is_on_one_page() {
         ("?$top=3&api-version=1".to_owned(), everything),
         ("?reason=TimeToLiveExceeded&$top=1".to_owned(), (0..6).collect()),
         ("?eventType=A".to_owned(), (0..14).step_by(2).collect()),
+        ("?eventId=7&$top=1".to_owned(), vec![7]),
         (format!("?from={two}"), (0..6).collect()),
         (format!("?to={four}&$top=2"), (8..14).collect()),
         (format!("?from={four}&to={two}&eventType=B"), vec![5, 7, 9]),

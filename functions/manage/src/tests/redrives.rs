@@ -87,6 +87,23 @@ async fn two_jobs_do_not_run_at_once_and_dry_runs_do_not_matter() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_jobs_begun_at_once_one_runs_at_most() {
+    let world = filled().await;
+    let redrive = format!("POST {S}/deadLetters:redrive");
+    assert_eq!(world.send(&redrive, json!({})).await.status, 201);
+    let rival = only_job(&world);
+    world.letters.jobs.lock().expect("no panic").clear();
+    *world.letters.rival.lock().expect("no panic") = Some(rival.clone());
+    let second = world.send(&redrive, json!({})).await;
+    assert_eq!((second.status, code(&second)), (409, "Conflict"));
+    assert!(message(&second).contains(&rival.id.to_string()), "{second:?}");
+    let jobs = world.letters.jobs.lock().expect("no panic").clone();
+    let of = |status: Status| jobs.values().filter(|job| job.status == status).count();
+    assert_eq!((of(Status::Running), of(Status::Canceled)), (1, 1));
+    assert_eq!(ticks(&world), [Tick::of(&rival)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_is_stopped_and_goes_on() {
     let world = filled().await;
     assert_eq!(world.send(&format!("POST {S}/deadLetters:redrive"), json!({})).await.status, 201);

@@ -84,6 +84,8 @@ fn verdict_table() {
         ("reason", wanted(&|w| w.reason = text("TimeToLiveExceeded")), found(0), Verdict::Send),
         ("other reason", wanted(&|w| w.reason = text("x")), found(0), Verdict::NotWanted),
         ("type", wanted(&|w| w.event_type = text("T")), found(0), Verdict::Send),
+        ("event", wanted(&|w| w.event_id = text("1")), found(0), Verdict::Send),
+        ("other event", wanted(&|w| w.event_id = text("2")), found(0), Verdict::NotWanted),
         ("other type", wanted(&|w| w.event_type = text("t")), found(0), Verdict::NotWanted),
         ("redriven", job(1), redriven(2), Verdict::Send),
         ("redriven too often", job(1), redriven(3), Verdict::RedrivenTooOften),

@@ -27,6 +27,8 @@ type Object = (Vec<u8>, Option<Origin>, Timestamp);
 pub(crate) struct Letters {
     pub(crate) objects: Mutex<BTreeMap<String, Object>>,
     pub(crate) jobs: Mutex<BTreeMap<Uuid, Job>>,
+    /// A job that somebody else stores just before the next one is stored.
+    pub(crate) rival: Mutex<Option<Job>>,
     /// Names of objects in the order they were read.
     pub(crate) read: Mutex<Vec<String>>,
     /// Whether there is no bucket.
@@ -124,6 +126,9 @@ impl Redrives for Letters {
 
     async fn save(&self, job: &Job) -> Result<Saved, PortError> {
         let mut jobs = open(&self.jobs);
+        if let Some(rival) = open(&self.rival).take() {
+            jobs.insert(rival.id, rival);
+        }
         if jobs.get(&job.id).map_or(0, |stored| stored.revision) != job.revision {
             return Ok(Saved::Conflict);
         }
