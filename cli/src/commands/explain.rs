@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use crate::commands::{delivery, read_document};
 use crate::document::TimeToLive;
 use crate::failure::Refusal;
 use crate::manage_api::ManageApi;
+use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
 use crate::wall_clock;
@@ -27,7 +29,7 @@ pub struct ExplainArguments {
     topic: String,
 
     /// The event as it was published: says which event subscriptions do not want it, and why (`-`:
-    /// standard input)
+    /// standard input). Not needed where it is in a dead letter
     #[arg(long, value_name = "FILE")]
     event: Option<PathBuf>,
 
@@ -46,6 +48,30 @@ struct Found {
     lines: Vec<AttemptLine>,
 }
 
+impl Found {
+    /// Its attempts, how it ended, and what comes next.
+    fn told(&self) -> String {
+        let (mut text, lines): (_, Vec<_>) = match &self.state {
+            Some(state) => (
+                delivery::describe(state).trim_end().to_owned(),
+                self.lines.iter().filter(|line| line.is_end()).collect(),
+            ),
+            None => (format!("delivery {}", self.id), self.lines.iter().collect()),
+        };
+        for line in lines {
+            let at = line.text("timestamp").unwrap_or("-");
+            text.push_str(&format!("\n  {at}  {}", line.told()));
+        }
+        text
+    }
+
+    /// Whether it ended undelivered, as far as is known.
+    fn has_ended(&self) -> bool {
+        self.lines.iter().any(AttemptLine::is_end)
+            || self.state.as_ref().is_some_and(|state| state["standing"] == "Ended")
+    }
+}
+
 /// Runs `gridpost explain`.
 ///
 /// # Errors
@@ -58,19 +84,50 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let target = target.resolve()?;
     let api = target.manage_api().await?;
-    let verdicts = match &arguments.event {
-        Some(file) => Some(api.explain(&arguments.topic, &one_event(read_document(file)?)).await?),
-        None => None,
-    };
     let log = AttemptLog::connect(&target).await?;
     let since_ms = wall_clock::now_ms() - i64::from(arguments.since.minutes) * 60_000;
     let lines = log.read(since_ms, Some(&arguments.id)).await?;
     let deliveries = deliveries(&api, &arguments, lines).await?;
+    let verdicts = match &arguments.event {
+        Some(file) => Some(api.explain(&arguments.topic, &one_event(read_document(file)?)).await?),
+        None => verdicts_on_dead_letter(&api, &arguments, &deliveries).await?,
+    };
     let subscriptions = api.subscriptions(&arguments.topic).await?;
     let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name").to_owned()).collect();
-    let document = document(&arguments, verdicts.as_ref(), &deliveries);
-    output.print(&document, |_| text(&arguments, verdicts.as_ref(), &deliveries, &names));
+    let holding = holding_back(&api, &arguments.topic, &names, &deliveries).await?;
+    let told = Told { arguments, verdicts, deliveries, names, holding };
+    output.print(&told.document(), |_| told.text());
     Ok(())
+}
+
+/// All that is to be told.
+struct Told {
+    arguments: ExplainArguments,
+    verdicts: Option<Value>,
+    deliveries: Vec<Found>,
+    /// All event subscriptions of the topic.
+    names: Vec<String>,
+    /// Event subscriptions of which no delivery is known and whose endpoints get nothing at present, with
+    /// these endpoints' healths.
+    holding: Vec<(String, Value)>,
+}
+
+/// Event subscriptions of which no delivery is known and whose endpoints get nothing at present: what was
+/// held back before its first attempt is in no log and has no state.
+async fn holding_back(
+    api: &ManageApi,
+    topic: &str,
+    names: &[String],
+    deliveries: &[Found],
+) -> anyhow::Result<Vec<(String, Value)>> {
+    let mut found = Vec::new();
+    for name in names.iter().filter(|name| !deliveries.iter().any(|it| it.name == **name)) {
+        // 404: it was deleted just now.
+        let health = unless(404, api.health(topic, name).await)?;
+        let health = health.filter(|health| health["newEvents"] == "Waits");
+        found.extend(health.map(|health| (name.clone(), health)));
+    }
+    Ok(found)
 }
 
 /// The event of a file, which may be a publish with it alone.
@@ -89,16 +146,51 @@ async fn deliveries(
 ) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
     for ((name, id), lines) in by_delivery(arguments, lines) {
-        let state = match api.delivery(&arguments.topic, &name, &id).await {
-            Ok(state) => Some(state),
-            Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 404) => {
-                None
-            }
-            Err(error) => return Err(error),
-        };
+        let state = unless(404, api.delivery(&arguments.topic, &name, &id).await)?;
         found.push(Found { id, name, state, lines });
     }
     Ok(found)
+}
+
+/// What event subscriptions make of the event as a dead letter has it, where one does, and has it in
+/// the schema in which it was published.
+async fn verdicts_on_dead_letter(
+    api: &ManageApi,
+    arguments: &ExplainArguments,
+    deliveries: &[Found],
+) -> anyhow::Result<Option<Value>> {
+    let since = Duration::from_secs(u64::from(arguments.since.minutes) * 60);
+    let names: BTreeSet<_> =
+        deliveries.iter().filter(|found| found.has_ended()).map(|found| &found.name).collect();
+    let choice = LetterChoice {
+        from: Some(wall_clock::rfc3339(wall_clock::now() - since)),
+        event_id: Some(arguments.id.clone()),
+        ..LetterChoice::default()
+    };
+    for name in names {
+        // Without a dead-letter destination, what ended was dropped.
+        let found = unless(409, api.dead_letters(&arguments.topic, name, &choice, 1).await)?;
+        let found = found.unwrap_or_default();
+        let Some(id) = found.first().and_then(|letter| letter["id"].as_str()) else { continue };
+        let letter = api.dead_letter(&arguments.topic, name, id).await?;
+        let event = letter["event"].as_str().unwrap_or_default();
+        let Ok(event) = serde_json::from_str::<Value>(event) else { continue };
+        // 400: it was converted for this event subscription.
+        if let Some(verdicts) = unless(400, api.explain(&arguments.topic, &event).await)? {
+            return Ok(Some(verdicts));
+        }
+    }
+    Ok(None)
+}
+
+/// What was answered; none when it was refused with that status.
+fn unless<T>(status: u16, answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    match answer {
+        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == status) => {
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
 }
 
 /// Lines about the event by event subscription and delivery.
@@ -121,52 +213,52 @@ fn by_delivery(
     found
 }
 
-fn document(arguments: &ExplainArguments, verdicts: Option<&Value>, deliveries: &[Found]) -> Value {
-    let delivery = |found: &Found| {
-        let lines: Vec<_> = found.lines.iter().map(|line| &line.line).collect();
+impl Told {
+    fn document(&self) -> Value {
+        let delivery = |found: &Found| {
+            let lines: Vec<_> = found.lines.iter().map(|line| &line.line).collect();
+            json!({
+                "id": found.id, "eventSubscription": found.name, "state": found.state, "log": lines,
+            })
+        };
+        let holding =
+            |(name, health): &(String, Value)| json!({"eventSubscription": name, "health": health});
         json!({
-            "id": found.id, "eventSubscription": found.name, "state": found.state, "log": lines,
+            "event": self.arguments.id,
+            "topic": self.arguments.topic,
+            "verdicts": self.verdicts.as_ref().map(|verdicts| &verdicts["value"]),
+            "deliveries": self.deliveries.iter().map(delivery).collect::<Value>(),
+            "holdingBack": self.holding.iter().map(holding).collect::<Value>(),
         })
-    };
-    json!({
-        "event": arguments.id,
-        "topic": arguments.topic,
-        "verdicts": verdicts.map(|verdicts| &verdicts["value"]),
-        "deliveries": deliveries.iter().map(delivery).collect::<Value>(),
-    })
-}
+    }
 
-fn text(
-    arguments: &ExplainArguments,
-    verdicts: Option<&Value>,
-    deliveries: &[Found],
-    names: &[String],
-) -> String {
-    let mut text = format!("event {} of topic {}\n\n", arguments.id, arguments.topic);
-    match verdicts {
-        Some(verdicts) => text.push_str(&verdict_table(verdicts)),
-        None => text.push_str(&without_verdicts(arguments, deliveries, names)),
-    }
-    for found in deliveries {
-        text.push_str(&format!("\n\n{}: ", found.name));
-        match &found.state {
-            Some(state) => text.push_str(&delivery::describe(state)),
-            None => {
-                text.push_str(&format!("delivery {}", found.id));
-                for line in &found.lines {
-                    let at = line.text("timestamp").unwrap_or("-");
-                    text.push_str(&format!("\n  {at}  {}", line.told()));
-                }
-            }
+    fn text(&self) -> String {
+        let Self { arguments, verdicts, deliveries, names, holding } = self;
+        let mut text = format!("event {} of topic {}\n\n", arguments.id, arguments.topic);
+        match verdicts {
+            Some(verdicts) => text.push_str(&verdict_table(verdicts)),
+            None => text.push_str(&without_verdicts(arguments, deliveries, names)),
         }
+        for found in deliveries {
+            text.push_str(&format!("\n\n{}: {}", found.name, found.told()));
+        }
+        for (name, health) in holding {
+            let at = |pointer| text_at(health, pointer);
+            text.push_str(&format!(
+                "\n\n{name}: attempts nothing until {} ({}, {}). If it wants the event, the event waits.",
+                at("/until"),
+                at("/state"),
+                at("/cause/outcome"),
+            ));
+        }
+        if deliveries.is_empty() {
+            text.push_str(&format!(
+                "\n\nNo attempt for it is in the logs of the last {}. {NO_LINES}",
+                minutes(arguments.since.minutes)
+            ));
+        }
+        text
     }
-    if deliveries.is_empty() {
-        text.push_str(&format!(
-            "\n\nNo attempt for it is in the logs of the last {}. {NO_LINES}",
-            minutes(arguments.since.minutes)
-        ));
-    }
-    text
 }
 
 const NO_LINES: &str = "\
@@ -219,8 +311,8 @@ fn without_verdicts(
         false => names.join(", "),
     };
     format!(
-        "matched, by what was logged:  {}\nnothing was logged of:        {}\n(give the event by --event \
-         FILE to see which event subscriptions of {} do not want it, and why)",
+        "matched, by what was logged:  {}\nnothing was logged of:        {}\n(no dead letter has \
+         the event: give it by --event FILE to see which event subscriptions of {} do not want it, and why)",
         list(matched.into_iter().collect()),
         list(others),
         arguments.topic
@@ -269,17 +361,40 @@ mod tests {
             state: None,
             lines: vec![line("orders/billing", "d-1", "[\"e-1\"]")],
         };
-        let told = text(&arguments(), None, std::slice::from_ref(&found), &names);
-        for part in ["logged:  billing", "of:        audit", "delivery d-1\n  T  Busy (503)"] {
-            assert!(told.contains(part), "{part} is not in\n{told}");
+        let mut told = Told {
+            arguments: arguments(),
+            verdicts: None,
+            deliveries: vec![found],
+            names: names.into(),
+            holding: vec![(
+                "audit".to_owned(),
+                json!({"state": "Probation", "until": "U", "cause": {"outcome": "Busy"}}),
+            )],
+        };
+        let text = told.text();
+        for part in [
+            "logged:  billing",
+            "of:        audit",
+            "delivery d-1\n  T  Busy (503)",
+            "audit: attempts nothing until U (Probation, Busy)",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        let verdicts = json!({"value": [
+        let state = json!({"id": "d-1", "standing": "Ended", "events": 1, "publishTime": "P"});
+        told.deliveries[0].state = Some(state);
+        let end = json!({"message": "events dropped", "timestamp": "E", "reason": "R"});
+        let lines = &mut told.deliveries[0].lines;
+        lines.push(AttemptLine { id: "2".to_owned(), at_ms: 2, line: end });
+        let text = told.text();
+        assert!(text.contains("events published at P\n  E  -; ends: R"), "{text}");
+        told.verdicts = Some(json!({"value": [
             {"eventSubscription": "audit", "matches": false, "state": "Expired", "refusedBy": [
                 {"path": "filter.subjectBeginsWith", "message": "no", "found": "s"},
                 {"path": "filter.advancedFilters[0]", "message": "M", "isThere": false}]},
             {"eventSubscription": "billing", "matches": true, "state": "Active", "refusedBy": []},
-        ]});
-        let told = text(&arguments(), Some(&verdicts), &[], &names);
+        ]}));
+        (told.deliveries, told.holding) = (Vec::new(), Vec::new());
+        let text = told.text();
         for part in [
             "audit               no       it is Expired",
             "filter.subjectBeginsWith: no (found \"s\")",
@@ -287,7 +402,7 @@ mod tests {
             "billing             yes",
             "the last 24 hours",
         ] {
-            assert!(told.contains(part), "{part} is not in\n{told}");
+            assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert_eq!(one_event(json!([{"id": 1}])), json!({"id": 1}));
     }

@@ -155,6 +155,7 @@ pub async fn run(
     let content_type = arguments.content_type.as_deref().unwrap_or(schema.content_type(&body));
     let url = events_url(&arguments.topic, &topic, &target)?;
     let key = key(&arguments, &target).await?;
+    let events = arguments.file.is_some().then(|| count(&body)).flatten();
     let request = http_client::for_url(&url)?.post(&url).header("content-type", content_type);
     let answer = request.header("aeg-sas-key", key).body(body).send().await;
     let answer = answer.with_context(|| format!("POST {url} got no answer"))?;
@@ -163,12 +164,24 @@ pub async fn run(
         return Err(Refusal::from_answer(status, &answer.text().await.unwrap_or_default()).into());
     }
     let id = arguments.file.is_none().then_some(id);
-    let document = json!({"topic": arguments.topic, "url": url, "status": status, "id": id});
-    output.print(&document, |_| match &id {
-        Some(id) => format!("published event {id} to {}", arguments.topic),
-        None => format!("published to {}", arguments.topic),
+    let topic = &arguments.topic;
+    let document =
+        json!({"topic": topic, "url": url, "status": status, "id": id, "events": events});
+    output.print(&document, |_| match (&id, events) {
+        (Some(id), _) => format!("published event {id} to {topic}"),
+        (None, Some(1)) => format!("published 1 event to {topic}"),
+        (None, Some(events)) => format!("published {events} events to {topic}"),
+        (None, None) => format!("published to {topic}"),
     });
     Ok(())
+}
+
+/// How many events a body has; none where it is no JSON, which a binary publish need not be.
+fn count(body: &[u8]) -> Option<usize> {
+    match serde_json::from_slice(body).ok()? {
+        Value::Array(events) => Some(events.len()),
+        _ => Some(1),
+    }
 }
 
 /// The topic's document; an empty one when only the publish API is known and a raw body is sent.
@@ -241,6 +254,15 @@ mod tests {
             (CloudEvents, "\n [", "application/cloudevents-batch+json; charset=utf-8"),
         ] {
             assert_eq!(schema.content_type(body.as_bytes()), want, "{schema:?} {body}");
+        }
+    }
+
+    #[test]
+    fn events_are_counted_where_they_can_be() {
+        for (body, want) in
+            [("[]", Some(0)), ("[{}, {}]", Some(2)), (" {\"a\": [1, 2]}", Some(1)), ("<a/>", None)]
+        {
+            assert_eq!(count(body.as_bytes()), want, "{body}");
         }
     }
 
