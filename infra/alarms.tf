@@ -86,8 +86,7 @@ resource "aws_cloudwatch_metric_alarm" "wake" {
   alarm_actions       = var.alarm_topic_arns
 }
 
-# The functions' metrics have a form without dimensions, because alarms can't search. It has the namespace for itself: two deployments
-# in one region and account share these alarms.
+# The functions' metrics have a form without dimensions, because alarms can't search.
 resource "aws_cloudwatch_metric_alarm" "dead_letters" {
   alarm_name          = "${var.name_prefix}-dead-letters"
   alarm_description   = "Events ended undelivered and were written as dead letters. DeadLetteredCount by DeadLetterReason says why and whose; the records in the bucket say what the endpoints answered. gridpost subscription health says what is wrong with an endpoint. Repair it, then send the dead letters again. Where dead letters are everyday, raise alarm_dead_letters."

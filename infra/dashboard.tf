@@ -1,8 +1,9 @@
 # One look at the deployment: what comes in, what becomes of it, what waits, what the functions do.
 
 locals {
-  # Written out in shared/src/telemetry.rs too.
-  metric_namespace = "Gridpost"
+  # Each deployment of an account and region has its own: alarms look at metrics without dimensions. The default name is written out in
+  # shared/src/telemetry.rs too.
+  metric_namespace = var.name_prefix == "gridpost" ? "Gridpost" : "Gridpost/${var.name_prefix}"
 
   # Searches show the topics and event subscriptions that there are when somebody looks.
   of_topics        = "{${local.metric_namespace},Topic}"

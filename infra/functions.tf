@@ -11,6 +11,7 @@ locals {
 
   common_environment = merge(
     { GRIDPOST_LOG = var.log_level },
+    var.name_prefix == "gridpost" ? {} : { GRIDPOST_METRIC_NAMESPACE = local.metric_namespace },
     local.emulated ? { AWS_ENDPOINT_URL = var.aws_endpoint_url } : {},
   )
 

@@ -334,4 +334,13 @@ run "the_longest_names_fit" {
     condition     = length(join("", concat(keys(module.dispatch.environment), values(module.dispatch.environment)))) < 4000
     error_message = "dispatch's environment leaves no room for networks"
   }
+
+  assert {
+    condition = (
+      module.dispatch.environment["GRIDPOST_METRIC_NAMESPACE"] == "Gridpost/abcdefghijklmnopqrst"
+      && aws_cloudwatch_metric_alarm.dropped.namespace == "Gridpost/abcdefghijklmnopqrst"
+      && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "{Gridpost/abcdefghijklmnopqrst,Topic}")
+    )
+    error_message = "two deployments of one account and region share metrics and alarms"
+  }
 }

@@ -17,7 +17,9 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use crate::{config, ports::Meter, subscription::SubscriptionKey, time::Timestamp};
+use crate::{
+    config, config::SettingError, ports::Meter, subscription::SubscriptionKey, time::Timestamp,
+};
 
 /// Names of the counters, which are Event Grid's.
 pub mod metric {
@@ -84,7 +86,8 @@ pub mod metric {
     };
 }
 
-/// The CloudWatch namespace of all metrics.
+/// The CloudWatch namespace of all metrics, where `GRIDPOST_METRIC_NAMESPACE` names no other one: each
+/// deployment of an account and region has its own.
 pub const NAMESPACE: &str = "Gridpost";
 
 /// Starts logging: JSON lines, filtered by `GRIDPOST_LOG` (default `info`), which is a level, or levels
@@ -118,8 +121,10 @@ pub fn of(key: &SubscriptionKey) -> [(&'static str, &str); 2] {
 }
 
 /// Counts in memory and writes one line for each counter when an invocation ends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EmbeddedMeter {
+    /// CloudWatch's.
+    namespace: String,
     /// In the order of [`Counter::cmp_to`]: one that is there is found without an allocation.
     counters: Mutex<Vec<Counter>>,
 }
@@ -203,7 +208,23 @@ impl Meter for EmbeddedMeter {
     }
 }
 
+impl Default for EmbeddedMeter {
+    fn default() -> Self {
+        Self { namespace: NAMESPACE.to_owned(), counters: Mutex::default() }
+    }
+}
+
 impl EmbeddedMeter {
+    /// A meter for the namespace that `GRIDPOST_METRIC_NAMESPACE` names (default [`NAMESPACE`]).
+    ///
+    /// # Errors
+    ///
+    /// The variable is set and is no text.
+    pub fn from_env() -> Result<Self, SettingError> {
+        let namespace = config::parsed_or("GRIDPOST_METRIC_NAMESPACE", NAMESPACE.to_owned())?;
+        Ok(Self { namespace, ..Self::default() })
+    }
+
     fn counters(&self) -> MutexGuard<'_, Vec<Counter>> {
         self.counters.lock().expect("no panic while held")
     }
@@ -233,7 +254,7 @@ impl EmbeddedMeter {
         let counters = mem::take(&mut *self.counters());
         let mut text = Vec::new();
         for counter in &counters {
-            let line = Line { now, counter };
+            let line = Line { namespace: &self.namespace, now, counter };
             serde_json::to_writer(&mut text, &line).expect("a line has only string keys");
             text.push(b'\n');
         }
@@ -245,6 +266,7 @@ impl EmbeddedMeter {
 ///
 /// Source: Amazon CloudWatch user guide, "Embedded metric format specification".
 struct Line<'a> {
+    namespace: &'a str,
     now: Timestamp,
     counter: &'a Counter,
 }
@@ -276,7 +298,7 @@ impl Serialize for Line<'_> {
         let Counter { metric, hour, dimensions, amount } = self.counter;
         let mut line = serializer.serialize_map(None)?;
         let directive = Directive {
-            namespace: NAMESPACE,
+            namespace: self.namespace,
             dimensions: dimension_sets(dimensions),
             metrics: [Metric { name: metric, unit: amount.unit() }],
         };

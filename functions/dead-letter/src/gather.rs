@@ -82,7 +82,7 @@ async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> V
             Vec::new()
         }
         Err(error) => {
-            tracing::error!(delivery.id = %id, error = %chain(&error), "a payload could not be read");
+            tracing::warn!(delivery.id = %id, error = %chain(&error), "a payload could not be read");
             let now = context.clock.now();
             let kept = refused(context, (record, ended), now).await;
             if kept.is_none() {
@@ -122,16 +122,18 @@ async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -
             let all: Vec<_> = ended.iter().map(|(_, ended)| ended).collect();
             let written = Written { id, folder: &folder, key: &key, ended: &all };
             if let Err(error) = tell(context, written).await {
-                tracing::error!(
-                    bucket = folder.bucket,
-                    key,
-                    error = %chain(&error),
-                    "nobody could be told of dead letters; it is tried again until they are too old",
-                );
+                let (bucket, error) = (&folder.bucket, chain(&error));
                 let is_old = |(_, ended): &(Record, Ended)| is_given_up(context, ended, now);
                 if !ended.iter().all(is_old) {
+                    tracing::warn!(
+                        bucket,
+                        key,
+                        error,
+                        "nobody was told of dead letters; it is tried again"
+                    );
                     return hide_all(context, ended, now).await;
                 }
+                tracing::error!(bucket, key, error, "nobody will be told of dead letters");
             }
             for (_, ended) in &ended {
                 let reason = ended.reason.to_string();
@@ -252,7 +254,7 @@ async fn poison(context: &Context, record: Record, error: &DecodeError) -> Optio
             None
         }
         Err(error) => {
-            tracing::error!(error = %chain(&error), "not moved to the poison queue; it comes back");
+            tracing::warn!(error = %chain(&error), "not moved to the poison queue; it comes back");
             Some(record.message_id)
         }
     }

@@ -34,7 +34,7 @@ use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 async fn main() -> Result<(), Error> {
     start_logging();
     let clients = Clients::from_env()?;
-    let meter = Arc::new(EmbeddedMeter::default());
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
     let urls = QueueUrls::from_env()?;
     let redrive_queue = name_in(&urls.redrive).to_owned();
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));

@@ -140,7 +140,7 @@ async fn tend(context: &Context, record: &Record, tick: &Tick, deadline: Timesta
         Ok(Ok(job)) => job,
         Ok(Err(then)) => return then,
         Err(error) => {
-            tracing::error!(redrive = %tick.redrive, error = %chain(&error), "a redrive was not begun");
+            tracing::warn!(redrive = %tick.redrive, error = %chain(&error), "a redrive was not begun");
             return Then::GoOn(FAILED_WAIT_S);
         }
     };
@@ -362,7 +362,7 @@ impl Worker<'_> {
                 Then::Done
             }
             Err(Stop::Failed(error)) => {
-                tracing::error!(redrive = %id, error = %chain(&error), "a redrive was interrupted and goes on");
+                tracing::warn!(redrive = %id, error = %chain(&error), "a redrive was interrupted and goes on");
                 // What the batch in hand had come to is not known: the job goes on where it was noted.
                 return self
                     .note_problem(format!("{} failed; it is tried again", error.call))

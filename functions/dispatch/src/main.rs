@@ -33,7 +33,7 @@ use serde::Serialize;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     start_logging();
-    let meter = Arc::new(EmbeddedMeter::default());
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
     let urls = QueueUrls::from_env()?;
     let context = context(urls.clone(), Arc::clone(&meter)).await?;
     let (context, urls, meter) = (&context, &urls, &meter);

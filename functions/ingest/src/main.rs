@@ -28,7 +28,7 @@ use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     start_logging();
-    let meter = Arc::new(EmbeddedMeter::default());
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
     let context = context(Arc::clone(&meter)).await?;
     let (context, meter) = (&context, &meter);
     // Without the runtime's own span for each invocation: no line of ours shows it.

@@ -41,7 +41,7 @@ async fn main() -> Result<(), Error> {
     let redrives = Arc::new(RedriveTable::new(clients.dynamodb(), state_table.clone()));
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table));
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
-    let meter = Arc::new(EmbeddedMeter::default());
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
     let clock = Arc::new(SystemClock);
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock) as _)?;
     let context = Context {
