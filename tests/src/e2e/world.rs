@@ -10,6 +10,7 @@ use gridpost_cli::failure::Refusal;
 use gridpost_cli::manage_api::ManageApi;
 use gridpost_cli::wall_clock;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::ground::Ground;
 use super::inside::{self, Object};
@@ -133,6 +134,28 @@ impl World {
             anyhow::bail!("another command")
         };
         Ok(audit::look_until(&arguments, &target).await?.document())
+    }
+
+    /// The health of an event subscription's endpoint, as soon as it is so.
+    ///
+    /// # Errors
+    ///
+    /// When it is not so [`SOON`].
+    pub async fn health_when(
+        &self,
+        topic: &str,
+        name: &str,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let health = self.api.health(topic, name).await?;
+            if is_so(&health) {
+                return Ok(health);
+            }
+            ensure!(Instant::now() < deadline, "not within {SOON:?}: {health:#}");
+            sleep(Duration::from_millis(500)).await;
+        }
     }
 
     /// The lines of a function's log that contain `text`.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::e2e::receiver::{Arrival, Reply, describe};
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World};
+use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, World};
 use crate::metric_line;
 
 const POLL: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ pub async fn an_endpoints_health_is_told_and_reset(world: &World) -> anyhow::Res
     let is_seen = |health: &Value| {
         health["state"] == "Probation" && health["waitingDeliveries"]["count"] == 1
     };
-    let health = health_when(world, &topic, is_seen).await?;
+    let health = world.health_when(&topic.name, "all", is_seen).await?;
     let cause = json!({"outcome": "NotFound", "httpStatusCode": 404});
     ensure!(health["cause"] == cause && health["newEvents"] == "Waits", "{health}");
     ensure!(health["failuresInRow"] == 1 && health["until"].is_string(), "{health}");
@@ -225,21 +225,4 @@ async fn attempt_lines(world: &World, whose: &str) -> anyhow::Result<Vec<Value>>
         lines.filter(|line| line["subscription"] == whose && line["attempt"].is_u64()).collect();
     lines.sort_by_key(|line| line["attempt"].as_u64());
     Ok(lines)
-}
-
-/// The health of the topic's event subscription `all`, as soon as it is so.
-async fn health_when(
-    world: &World,
-    topic: &Topic<'_>,
-    is_so: impl Fn(&Value) -> bool,
-) -> anyhow::Result<Value> {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let health = world.api.health(&topic.name, "all").await?;
-        if is_so(&health) {
-            return Ok(health);
-        }
-        ensure!(Instant::now() < deadline, "not within {SOON:?}: {health}");
-        sleep(POLL).await;
-    }
 }
