@@ -1,6 +1,28 @@
 # dispatch: attempts deliveries and carries out what follows. The one function that calls endpoints of strangers, so its role is
-# worth as little as can be: its own queues, items and payloads, no way to the dead letters, no way to change
-# configuration.
+# worth as little as can be: its own queues, items and payloads, the AWS resources that were named, no way to the dead letters, no
+# way to change configuration.
+
+locals {
+  # The clients of five services make a program larger and its start slower; who sends to webhooks alone does not pay for them.
+  dispatch_program = length(var.resource_destinations) == 0 ? "dispatch" : "dispatch-resources"
+
+  # What delivering to an AWS resource takes, by the service in its ARN.
+  resource_actions = {
+    events  = { sid = "DeliverToEventBuses", action = "events:PutEvents" }
+    kinesis = { sid = "DeliverToStreams", action = "kinesis:PutRecords" }
+    lambda  = { sid = "DeliverToFunctions", action = "lambda:InvokeFunction" }
+    # PublishBatch asks for sns:Publish too; an emulator may ask for a permission of its name.
+    sns = { sid = "DeliverToTopics", action = "sns:Publish" }
+    sqs = { sid = "DeliverToQueues", action = "sqs:SendMessage" }
+  }
+  resource_statements = [
+    for service, grant in local.resource_actions : {
+      sid       = grant.sid
+      actions   = concat([grant.action], local.emulated && service == "sns" ? ["sns:PublishBatch"] : [])
+      resources = [for arn in var.resource_destinations : arn if split(":", arn)[2] == service]
+    } if anytrue([for arn in var.resource_destinations : split(":", arn)[2] == service])
+  ]
+}
 
 module "dispatch" {
   source = "./modules/function"
@@ -8,7 +30,7 @@ module "dispatch" {
   name               = "${var.name_prefix}-dispatch"
   region             = var.region
   description        = "Gridpost: attempts deliveries, retries them, ends them"
-  zip_file           = "${local.functions_dir}/dispatch/bootstrap.zip"
+  zip_file           = "${local.functions_dir}/${local.dispatch_program}/bootstrap.zip"
   architecture       = var.architecture
   memory_mb          = local.memory_mb["dispatch"]
   timeout_seconds    = local.timeout_seconds["dispatch"]
@@ -56,7 +78,7 @@ module "dispatch" {
       actions   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
-  ], local.payload_read_statements)
+  ], local.payload_read_statements, local.resource_statements)
 }
 
 # Two limits of concurrency, so that retries of failing endpoints never take the place of first attempts.

@@ -24,6 +24,7 @@ module "manage" {
     GRIDPOST_CONFIG_CACHE_MS           = tostring(var.config_cache_ms)
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
     GRIDPOST_ENDPOINT_ALLOWED_PORTS    = join(",", var.endpoint_allowed_ports)
+    GRIDPOST_RESOURCE_DESTINATIONS     = join(",", var.resource_destinations)
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
     GRIDPOST_PUBLISH_URL               = local.publish_url
     GRIDPOST_MANAGE_URL                = local.manage_url

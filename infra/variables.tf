@@ -337,6 +337,34 @@ variable "endpoint_allowed_ports" {
   }
 }
 
+variable "resource_destinations" {
+  description = "AWS resources that event subscriptions may deliver to, beside webhooks: ARNs of Lambda functions (or their aliases), SQS queues, SNS topics, Kinesis data streams and EventBridge event buses in the deployment's region; * stands for any characters in the last part, as in arn:aws:sqs:eu-central-1:123456789012:orders-*. dispatch is granted the one action of each service on exactly these; an event subscription with another one is refused. Resources of other accounts must allow dispatch's role in their own policies. With any, the larger program dispatch-resources is deployed in the place of dispatch."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition = alltrue([
+      for arn in var.resource_destinations : can(regex(
+        "^arn:aws[a-z-]*:(lambda:[a-z0-9-]+:[0-9]{12}:function:|sqs:[a-z0-9-]+:[0-9]{12}:|sns:[a-z0-9-]+:[0-9]{12}:|kinesis:[a-z0-9-]+:[0-9]{12}:stream/|events:[a-z0-9-]+:[0-9]{12}:event-bus/)[A-Za-z0-9_.*:/$-]+$",
+        arn,
+      ))
+    ])
+    error_message = "resource_destinations must be ARNs of Lambda functions (…:function:NAME), SQS queues, SNS topics, Kinesis streams (…:stream/NAME) and event buses (…:event-bus/NAME) with service, region and account written out, got ${jsonencode(var.resource_destinations)}."
+  }
+
+  validation {
+    condition     = alltrue([for arn in var.resource_destinations : try(split(":", arn)[3], "") == var.region])
+    error_message = "resource_destinations must be in the deployment's region, ${var.region}, got ${jsonencode(var.resource_destinations)}."
+  }
+
+  validation {
+    # manage gets them in its environment, which has 4 KB in all (Lambda).
+    condition     = length(join("\",\"", var.resource_destinations)) <= 2000
+    error_message = "resource_destinations must have at most 2000 characters together, got ${length(join("\",\"", var.resource_destinations))}: use patterns with *."
+  }
+}
+
 variable "validation_origin" {
   description = "Host name by which endpoints are asked for consent to CloudEvents (WebHook-Request-Origin), and that requests carry. The default is the only one that the trigger of Azure Functions answers."
   type        = string

@@ -135,6 +135,8 @@ mod tests {
             "subscription update --topic demo --name s1 --labels a,b --json",
             "subscription update --topic demo --name s1 --file patch.json --if-match \"abc\"",
             "subscription delete --topic demo --name s1 --if-match \"abc\"",
+            "subscription create --topic demo --name s1 --resource arn:aws:sqs:eu-central-1:123456789012:q \
+             --message-group-id g",
             "subscription create --topic demo --name s1 --endpoint https://e --header A=b --sign \
              --secret-header S=t --dynamic-header D=data.k",
             "subscription secrets --topic demo --name s1 --rotate --overlap 60",
@@ -229,6 +231,10 @@ mod tests {
         for line in [
             "subscription create --topic demo --name s1",
             "subscription create --topic demo --name s1 --endpoint http://e --file s1.json",
+            "subscription create --topic demo --name s1 --resource arn:aws:s3:::b",
+            "subscription create --topic demo --name s1 --endpoint http://e --message-group-id g",
+            "subscription create --topic demo --name s1 --endpoint http://e \
+             --resource arn:aws:sqs:eu-central-1:123456789012:q",
             "subscription create --topic demo --name s1 --endpoint http://e --ttl 30s",
             "subscription create --topic demo --name s1 --endpoint http://e --dead-letter-prefix p",
             "subscription test --topic demo --events events.json",

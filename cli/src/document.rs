@@ -3,7 +3,10 @@
 use std::str::FromStr;
 
 use clap::Args;
-use gridpost::{delivery::profile::ProfileName, subscription::resource::retry::write_duration};
+use gridpost::{
+    delivery::profile::ProfileName,
+    subscription::{Arn, ResourceKind, arn::NotAnArn, resource::retry::write_duration},
+};
 use serde_json::{Map, Value, json};
 
 /// An event time-to-live in whole minutes. Its range is for the server to judge.
@@ -40,12 +43,49 @@ impl FromStr for TimeToLive {
     }
 }
 
+/// An AWS resource by its ARN, which says of which kind it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceArgument {
+    kind: ResourceKind,
+    arn: Arn,
+}
+
+fn resource(given: &str) -> Result<ResourceArgument, String> {
+    let arn: Arn = given.parse().map_err(|error: NotAnArn| error.to_string())?;
+    let kind = ResourceKind::ALL.into_iter().map(|(_, kind)| kind).find(|kind| kind.is_of(&arn));
+    kind.map(|kind| ResourceArgument { kind, arn }).ok_or_else(|| {
+        let forms = ResourceKind::ALL.map(|(_, kind)| kind.rules().arn_form);
+        format!("write the ARN of one of these: {}", forms.join("; "))
+    })
+}
+
 /// Flags that describe an event subscription. What is not given is left to the server's defaults.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SubscriptionFlags {
     /// URL that receives the events
-    #[arg(long, value_name = "URL", required_unless_present = "file", conflicts_with = "file")]
+    #[arg(long, value_name = "URL", required_unless_present_any = ["file", "resource"], conflicts_with_all = ["file", "resource"])]
     pub endpoint: Option<String>,
+
+    /// AWS resource that receives the events: a Lambda function, SQS queue, SNS topic, Kinesis stream or
+    /// EventBridge event bus
+    #[arg(long, value_name = "ARN", value_parser = resource, conflicts_with = "file")]
+    pub resource: Option<ResourceArgument>,
+
+    /// Message group of a FIFO queue or topic
+    #[arg(long, value_name = "TEXT", requires = "resource", conflicts_with_all = ["endpoint", "message_group_path"])]
+    pub message_group_id: Option<String>,
+
+    /// Where the message group stands in the event, as in data.customer
+    #[arg(long, value_name = "PATH", requires = "resource", conflicts_with = "endpoint")]
+    pub message_group_path: Option<String>,
+
+    /// Partition key of a Kinesis stream's records (default: the event's id)
+    #[arg(long, value_name = "TEXT", requires = "resource", conflicts_with_all = ["endpoint", "partition_key_path"])]
+    pub partition_key: Option<String>,
+
+    /// Where the partition key stands in the event
+    #[arg(long, value_name = "PATH", requires = "resource", conflicts_with = "endpoint")]
+    pub partition_key_path: Option<String>,
 
     /// Schema in which events are delivered: EventGridSchema, CloudEventSchemaV1_0, CustomInputSchema
     #[arg(long, value_name = "SCHEMA", conflicts_with = "file")]
@@ -135,7 +175,19 @@ impl SubscriptionFlags {
     /// The document that these flags describe, for a topic with that delivery profile.
     pub fn to_document(&self, profile: ProfileName) -> Value {
         let mut properties = Map::new();
+        let key = |fixed: &Option<String>, path: &Option<String>| {
+            let path = path
+                .as_ref()
+                .map(|path| json!({"type": "Dynamic", "properties": {"sourceField": path}}));
+            path.or_else(|| {
+                Some(json!({"type": "Static", "properties": {"value": fixed.as_ref()?}}))
+            })
+        };
+        let resource = self.resource.as_ref();
         let destination = members([
+            ("resourceId", resource.map(|resource| json!(resource.arn.to_string()))),
+            ("messageGroupId", key(&self.message_group_id, &self.message_group_path)),
+            ("partitionKey", key(&self.partition_key, &self.partition_key_path)),
             ("endpointUrl", self.endpoint.as_ref().map(|url| json!(url))),
             ("maxEventsPerBatch", self.max_events_per_batch.map(|count| json!(count))),
             ("preferredBatchSizeInKilobytes", self.preferred_batch_kb.map(|size| json!(size))),
@@ -143,7 +195,10 @@ impl SubscriptionFlags {
         ]);
         properties.insert(
             "destination".to_owned(),
-            json!({"endpointType": "WebHook", "properties": destination}),
+            json!({
+                "endpointType": resource.map_or("WebHook", |resource| resource.kind.name()),
+                "properties": destination,
+            }),
         );
         let (types, advanced) = (&self.included_event_types, &self.advanced_filters);
         let filter = members([
@@ -217,6 +272,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_resources_arn_says_what_it_is() {
+        let queue = "arn:aws:sqs:eu-central-1:123456789012:orders.fifo";
+        let flags = SubscriptionFlags {
+            resource: Some(resource(queue).expect("a queue")),
+            message_group_path: Some("data.customer".to_owned()),
+            ..SubscriptionFlags::default()
+        };
+        let want = json!({"endpointType": "SqsQueue", "properties": {
+            "resourceId": queue,
+            "messageGroupId": {"type": "Dynamic", "properties": {"sourceField": "data.customer"}},
+        }});
+        let document = flags.to_document(ProfileName::Basic);
+        assert_eq!(document["properties"]["destination"], want);
+        for (given, kind) in [
+            ("arn:aws:lambda:r:123456789012:function:f:live", "LambdaFunction"),
+            ("arn:aws:sns:r:123456789012:t", "SnsTopic"),
+            ("arn:aws:kinesis:r:123456789012:stream/s", "KinesisStream"),
+            ("arn:aws:events:r:123456789012:event-bus/b", "EventBridgeBus"),
+        ] {
+            assert_eq!(resource(given).map(|it| it.kind.name()), Ok(kind), "{given}");
+        }
+        for given in
+            ["https://e", "arn:aws:s3:r:123456789012:b", "arn:aws:kinesis:r:123456789012:s"]
+        {
+            assert!(resource(given).is_err(), "{given}");
+        }
+    }
+
+    #[test]
     fn time_to_live_is_read_in_minutes() {
         for (given, want) in
             [("30m", Some(30)), ("45", Some(45)), ("24h", Some(1_440)), ("1d", Some(1_440))]
@@ -256,6 +340,7 @@ mod tests {
             secret_headers: vec![("X-S".into(), "s".into())],
             dynamic_headers: vec![("X-D".into(), "data.k".into())],
             sign: true,
+            ..SubscriptionFlags::default()
         };
         let want = json!({"properties": {
             "destination": {"endpointType": "WebHook", "properties": {

@@ -236,3 +236,30 @@ run "refuses_more_headers_than_a_delivery_carries" {
 
   expect_failures = [var.secret_headers]
 }
+
+run "a_document_of_an_aws_resource_is_written_as_it_stands" {
+  command = plan
+
+  module {
+    source = "./modules/event-subscription"
+  }
+
+  variables {
+    document = {
+      properties = {
+        destination = {
+          endpointType = "SqsQueue"
+          properties = {
+            resourceId     = "arn:aws:sqs:eu-central-1:123456789012:orders.fifo"
+            messageGroupId = { type = "Dynamic", properties = { sourceField = "data.customer" } }
+          }
+        }
+      }
+    }
+  }
+
+  assert {
+    condition     = jsondecode(aws_lambda_invocation.document.input).document == var.document
+    error_message = "written ${nonsensitive(aws_lambda_invocation.document.input)}"
+  }
+}

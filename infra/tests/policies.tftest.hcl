@@ -122,6 +122,70 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_confi
   }
 }
 
+run "dispatch_may_do_one_thing_with_exactly_the_resources_that_are_named" {
+  command = plan
+
+  variables {
+    resource_destinations = [
+      "arn:aws:sqs:eu-central-1:123456789012:orders-*",
+      "arn:aws:lambda:eu-central-1:123456789012:function:f:live",
+      "arn:aws:sqs:eu-central-1:210987654321:theirs.fifo",
+      "arn:aws:sns:eu-central-1:123456789012:t",
+      "arn:aws:kinesis:eu-central-1:123456789012:stream/s",
+      "arn:aws:events:eu-central-1:123456789012:event-bus/b",
+    ]
+  }
+
+  assert {
+    condition = [
+      for statement in jsondecode(module.dispatch.policy).Statement : statement if startswith(statement.Sid, "DeliverTo")
+      ] == [
+      {
+        Sid      = "DeliverToEventBuses", Effect = "Allow", Action = ["events:PutEvents"]
+        Resource = ["arn:aws:events:eu-central-1:123456789012:event-bus/b"]
+      },
+      {
+        Sid      = "DeliverToStreams", Effect = "Allow", Action = ["kinesis:PutRecords"]
+        Resource = ["arn:aws:kinesis:eu-central-1:123456789012:stream/s"]
+      },
+      {
+        Sid      = "DeliverToFunctions", Effect = "Allow", Action = ["lambda:InvokeFunction"]
+        Resource = ["arn:aws:lambda:eu-central-1:123456789012:function:f:live"]
+      },
+      {
+        Sid      = "DeliverToTopics", Effect = "Allow", Action = ["sns:Publish"]
+        Resource = ["arn:aws:sns:eu-central-1:123456789012:t"]
+      },
+      {
+        Sid = "DeliverToQueues", Effect = "Allow", Action = ["sqs:SendMessage"]
+        Resource = [
+          "arn:aws:sqs:eu-central-1:123456789012:orders-*", "arn:aws:sqs:eu-central-1:210987654321:theirs.fifo",
+        ]
+      },
+    ]
+    error_message = "dispatch's policy is ${module.dispatch.policy}"
+  }
+
+  assert {
+    condition     = endswith(local.dispatch_program, "dispatch-resources")
+    error_message = "dispatch runs ${local.dispatch_program}"
+  }
+
+  assert {
+    condition     = startswith(module.manage.environment["GRIDPOST_RESOURCE_DESTINATIONS"], "arn:aws:sqs:eu-central-1:123456789012:orders-*,arn:aws:lambda:")
+    error_message = "manage knows of ${module.manage.environment["GRIDPOST_RESOURCE_DESTINATIONS"]}"
+  }
+}
+
+run "without_resources_the_small_program_is_deployed" {
+  command = plan
+
+  assert {
+    condition     = local.dispatch_program == "dispatch" && module.manage.environment["GRIDPOST_RESOURCE_DESTINATIONS"] == ""
+    error_message = "dispatch runs ${local.dispatch_program}"
+  }
+}
+
 run "dead_letter_writes_dead_letters_and_sends_them_again" {
   command = plan
 

@@ -148,6 +148,46 @@ run "refuses_what_has_another_form" {
   ]
 }
 
+run "refuses_a_resource_that_is_none" {
+  command = plan
+
+  variables {
+    resource_destinations = ["arn:aws:s3:::bucket"]
+  }
+
+  expect_failures = [var.resource_destinations]
+}
+
+run "refuses_every_resource_of_an_account_and_kinds_at_once" {
+  command = plan
+
+  variables {
+    resource_destinations = ["arn:aws:*:eu-central-1:123456789012:q"]
+  }
+
+  expect_failures = [var.resource_destinations]
+}
+
+run "refuses_a_resource_in_another_region" {
+  command = plan
+
+  variables {
+    resource_destinations = ["arn:aws:sqs:us-east-1:123456789012:q"]
+  }
+
+  expect_failures = [var.resource_destinations]
+}
+
+run "refuses_more_resources_than_an_environment_holds" {
+  command = plan
+
+  variables {
+    resource_destinations = [for number in range(50) : "arn:aws:sqs:eu-central-1:123456789012:queue-${number}"]
+  }
+
+  expect_failures = [var.resource_destinations]
+}
+
 run "refuses_a_port_above_the_last" {
   command = plan
 

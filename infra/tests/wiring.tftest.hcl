@@ -390,6 +390,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_CONFIG_CACHE_MS           = "2000"
       GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
       GRIDPOST_ENDPOINT_ALLOWED_PORTS    = "80,443,1024-65535"
+      GRIDPOST_RESOURCE_DESTINATIONS     = ""
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
       GRIDPOST_PUBLISH_URL               = "https://publish1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_URL                = "https://manage1.execute-api.eu-central-1.amazonaws.com"

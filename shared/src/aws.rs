@@ -60,6 +60,11 @@ impl Clients {
         Ok(Self { config: config.build() })
     }
 
+    /// What clients of other services are made with.
+    pub fn config(&self) -> &SdkConfig {
+        &self.config
+    }
+
     /// A client of SQS.
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
         aws_sdk_sqs::Client::new(&self.config)

@@ -2,7 +2,10 @@
 
 use std::{env, fmt::Display, str::FromStr, time::Duration};
 
-use crate::endpoint::guard::{Allowed, AllowedNetworks, AllowedPorts};
+use crate::{
+    endpoint::guard::{Allowed, AllowedNetworks, AllowedPorts},
+    subscription::arn::{AllowedResources, ArnPatterns},
+};
 
 /// A setting that is missing or can't be read. The function then refuses to start.
 #[derive(Debug, thiserror::Error)]
@@ -58,8 +61,8 @@ pub fn configuration_kept_for() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
 }
 
-/// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS` and
-/// `GRIDPOST_ENDPOINT_ALLOWED_PORTS` (both comma separated).
+/// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS`,
+/// `GRIDPOST_ENDPOINT_ALLOWED_PORTS` and `GRIDPOST_RESOURCE_DESTINATIONS` (all comma separated).
 ///
 /// # Errors
 ///
@@ -68,5 +71,9 @@ pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
     Ok(Allowed {
         networks: parsed_or("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", AllowedNetworks::default())?,
         ports: parsed_or("GRIDPOST_ENDPOINT_ALLOWED_PORTS", AllowedPorts::default())?,
+        resources: AllowedResources {
+            region: env::var("AWS_REGION").unwrap_or_default(),
+            patterns: parsed_or("GRIDPOST_RESOURCE_DESTINATIONS", ArnPatterns::default())?,
+        },
     })
 }

@@ -1,17 +1,23 @@
 //! Deliveries: the events of one request to one event subscription, from packing to their end.
 //!
-//! A delivery ends or is retried as a whole. Its modules decide what becomes of it, as plain
+//! A delivery to a webhook ends or is retried as a whole. Its modules decide what becomes of it, as plain
 //! functions over plain data: [`outcome`] names what an attempt met, [`profile`] and [`policy`] are
 //! the rules as tables, [`retry`] is the only chooser of retry or end, [`probation`] says whether
 //! the endpoint may be asked at all, [`rate`] how often, [`batch`] joins what waits together,
 //! [`dead_letter`] is the record of what ended undelivered, [`claim`] keeps apart what is too large
 //! for a message, [`poison`] tells what could not be settled, [`redrive`] sends dead letters again.
+//!
+//! AWS services answer for each event. There [`resource_request`] takes the place of [`request`],
+//! [`resource_outcome`] says what their answers mean, and [`partial`] parts the events that were delivered
+//! ([`event_set`]) from those that go on.
 
 pub mod batch;
 pub mod claim;
 pub mod dead_letter;
+pub mod event_set;
 pub mod outcome;
 pub mod parking;
+pub mod partial;
 pub mod poison;
 pub mod policy;
 pub mod probation;
@@ -19,16 +25,22 @@ pub mod profile;
 pub mod rate;
 pub mod redrive;
 pub mod request;
+pub mod resource_outcome;
+pub mod resource_request;
 pub mod retry;
 pub mod state;
 pub mod timeline;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{ports::Queue, subscription::SubscriptionKey, time::Timestamp, trace::TraceParent};
 use claim::Claim;
+use event_set::EventSet;
 use outcome::Outcome;
 
 /// The version of the queue form that carries its events.
@@ -37,6 +49,12 @@ const VERSION: u8 = 1;
 /// The version of the queue form whose events lie in the payload bucket: a function that does not
 /// know of it must not take it for a delivery without events.
 const VERSION_CLAIMED: u8 = 2;
+
+/// Ids of events in one log line, at most.
+const IDS_MAX: usize = 100;
+
+/// Bytes of these ids together, at most.
+const IDS_BYTES_MAX: usize = 4_096;
 
 /// One delivery, as it travels in an SQS message.
 ///
@@ -71,6 +89,9 @@ pub struct Delivery {
     /// The publisher's trace, where it named one: requests carry it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceParent>,
+    /// Which of its events are done with: delivered, or ended on their own. The state may know of more.
+    #[serde(default, skip_serializing_if = "EventSet::is_empty")]
+    pub done: EventSet,
     /// The events in the subscription's delivery schema, 1 to 5,000; none where they are claimed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     events: Vec<Box<RawValue>>,
@@ -169,6 +190,7 @@ impl Delivery {
             attempts: Attempts::default(),
             data_version,
             traceparent: None,
+            done: EventSet::default(),
             events,
             claim: None,
             claimed: Vec::new(),
@@ -204,9 +226,63 @@ impl Delivery {
         self.claimed = events;
     }
 
-    /// The events in hand: none where they still lie in the payload bucket.
+    /// The events in hand, those that are done with included: none where they still lie in the payload
+    /// bucket.
     pub fn events(&self) -> &[Box<RawValue>] {
         if self.is_claimed() { &self.claimed } else { &self.events }
+    }
+
+    /// The events in hand that are not done with, each with its position.
+    pub fn left(&self) -> impl Iterator<Item = (usize, &RawValue)> + Clone {
+        let events = self.events().iter().enumerate().map(|(at, event)| (at, &**event));
+        events.filter(|(position, _)| !self.done.has(*position))
+    }
+
+    /// The ids of the events in hand that are not done with as a JSON array, as many as fit a log line.
+    /// Events of a publisher's own schema have none that is known here.
+    pub fn event_ids(&self) -> String {
+        #[derive(Deserialize)]
+        struct Named<'e> {
+            #[serde(borrow)]
+            id: Cow<'e, str>,
+        }
+        let mut bytes = 0;
+        let ids = self.left().take(IDS_MAX);
+        let ids = ids.filter_map(|(_, event)| serde_json::from_str::<Named<'_>>(event.get()).ok());
+        let ids = ids.map(|named| named.id).take_while(|id| {
+            bytes += id.len();
+            bytes <= IDS_BYTES_MAX
+        });
+        serde_json::json!(ids.collect::<Vec<_>>()).to_string()
+    }
+
+    /// The delivery with some of its events alone: all others are done with. Events that lie in the payload
+    /// bucket would be let go with them, so a part of those carries its events itself, under an id that
+    /// follows from the delivery's and from which they are.
+    #[must_use]
+    pub fn part(&self, of: &EventSet) -> Self {
+        if !self.is_claimed() {
+            let others = (0..self.events.len()).filter(|position| !of.has(*position));
+            return Self { done: others.collect(), ..self.clone() };
+        }
+        let events = self.left().filter(|(position, _)| of.has(*position));
+        let mut hash = Sha256::new();
+        hash.update(self.id.as_bytes());
+        hash.update(String::from(of.clone()));
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.finalize()[..16]);
+        Self {
+            v: VERSION,
+            id: uuid::Builder::from_custom_bytes(bytes).into_uuid(),
+            events: events.map(|(_, event)| event.to_owned()).collect(),
+            claim: None,
+            claimed: Vec::new(),
+            done: EventSet::default(),
+            subscription: self.subscription.clone(),
+            attempts: self.attempts.clone(),
+            data_version: self.data_version.clone(),
+            ..*self
+        }
     }
 
     /// From when its time-to-live counts: the publish, or its redrive.
@@ -214,9 +290,10 @@ impl Delivery {
         self.redriven.map_or(self.publish_time, |redriven| redriven.at)
     }
 
-    /// How many events it carries, in hand or not.
+    /// How many events it carries that are not done with, in hand or not.
     pub fn event_count(&self) -> usize {
-        self.claim.map_or(self.events.len(), |claim| claim.events as usize)
+        let all = self.claim.map_or(self.events.len(), |claim| claim.events as usize);
+        all.saturating_sub(self.done.len())
     }
 
     /// The same delivery, not to be attempted before `due`.
@@ -280,9 +357,9 @@ impl Delivery {
         Queue::Retry(usize::try_from(shard).unwrap_or(0))
     }
 
-    /// The bytes of the events in hand, without what stands between them.
+    /// The bytes of the events in hand that are not done with, without what stands between them.
     pub fn events_bytes(&self) -> usize {
-        self.events().iter().map(|event| event.get().len()).sum()
+        self.left().map(|(_, event)| event.get().len()).sum()
     }
 }
 

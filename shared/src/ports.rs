@@ -4,6 +4,7 @@
 //! virtual time. No SDK type appears here.
 
 mod dead_letters;
+mod resources;
 
 use std::{fmt, time::Duration};
 
@@ -22,6 +23,7 @@ use crate::{
 };
 
 pub use dead_letters::{DeadLetters, Listed, Redrives};
+pub use resources::ResourceClient;
 
 /// The time.
 pub trait Clock: Send + Sync {

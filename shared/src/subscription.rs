@@ -1,6 +1,8 @@
 //! Event subscriptions: filter, endpoint, retry policy and dead-letter destination under one topic.
 
+pub mod arn;
 pub mod attributes;
+pub mod aws;
 pub mod filter;
 pub mod resource;
 pub mod signing;
@@ -12,12 +14,14 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    delivery::{policy::RetryPolicy, probation::ProbationPolicy},
+    delivery::{policy::RetryPolicy, probation::ProbationPolicy, profile::EndpointKind},
     secret::Secret,
     time::Timestamp,
 };
 
+pub use arn::Arn;
 pub use attributes::DeliveryAttribute;
+pub use aws::{KeySource, Resource, ResourceKind};
 pub use filter::Filter;
 pub use signing::Signing;
 pub use validation::Validation;
@@ -57,6 +61,18 @@ pub enum Endpoint {
         /// The whole URL. Its query may carry a key, so it never prints.
         url: Secret,
     },
+    /// An AWS resource.
+    Resource(Resource),
+}
+
+impl Endpoint {
+    /// Which column of the status table holds for it.
+    pub fn kind(&self) -> EndpointKind {
+        match self {
+            Self::WebHook { .. } => EndpointKind::Webhook,
+            Self::Resource(_) => EndpointKind::Resource,
+        }
+    }
 }
 
 /// How many events one request may carry.
@@ -157,9 +173,13 @@ pub struct EventSubscription {
 }
 
 impl EventSubscription {
-    /// The batching in force.
+    /// The batching in force. Services that answer for each entry of a call take as many as fit it.
     pub fn batching(&self) -> Batching {
-        self.batching.unwrap_or(Batching::OFF)
+        let own = match &self.endpoint {
+            Endpoint::WebHook { .. } => None,
+            Endpoint::Resource(resource) => resource.own_batching(),
+        };
+        own.or(self.batching).unwrap_or(Batching::OFF)
     }
 
     /// Whether it has passed its expiration.

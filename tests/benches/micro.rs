@@ -18,6 +18,7 @@ use gridpost::{
         matching::Matcher,
         pack::{Acceptance, pack},
     },
+    secret::Secret,
     subscription::{DeadLetterDestination, DeliverySchema, EventSubscription, Signing},
     time::Timestamp,
     topic::InputSchema,
@@ -139,9 +140,12 @@ fn dispatch(criterion: &mut Criterion) {
             BenchmarkId::new("request", events),
             &delivery,
             |bench, delivery| {
-                let origin = "eventgrid.azure.net";
+                let (origin, url) =
+                    ("eventgrid.azure.net", Secret::new("https://example.com/hook"));
                 bench.iter(|| {
-                    request::build(&subscription, &[black_box(delivery)], 0, origin, NOW).body.len()
+                    request::build(&subscription, &url, &[black_box(delivery)], 0, origin, NOW)
+                        .body
+                        .len()
                 });
             },
         );

@@ -15,4 +15,5 @@ pub mod inside;
 pub mod python;
 pub mod receiver;
 pub mod schedule;
+pub mod services;
 pub mod world;

@@ -38,10 +38,35 @@ impl Mutation {
 const EXPAND: &str = "functions/ingest/src/expand.rs";
 const PREPARE: &str = "functions/dispatch/src/prepare.rs";
 const SETTLE: &str = "functions/dispatch/src/settle.rs";
+const RESOURCES: &str = "functions/dispatch/src/resources.rs";
 const RETRY: &str = "shared/src/delivery/retry.rs";
 
 /// All of them.
 pub const ALL: &[Mutation] = &[
+    Mutation {
+        name: "whole batch again though part of it was delivered",
+        file: RESOURCES,
+        old: "    work.delivery.done.add_all(&parted.done());\n",
+        new: "",
+    },
+    Mutation {
+        name: "state forgets which events of a batch are done with",
+        file: PREPARE,
+        old: "            done: self.delivery.done.clone(),\n",
+        new: "            done: Default::default(),\n",
+    },
+    Mutation {
+        name: "refused part of a batch counts as delivered",
+        file: RESOURCES,
+        old: "        end_part(context, &work, *answer, events, times.0).await?;\n",
+        new: "        let _ = (answer, events);\n",
+    },
+    Mutation {
+        name: "part of a batch delivered and not counted",
+        file: RESOURCES,
+        old: "        settle::count_part(context, &work, delivered.len());\n",
+        new: "",
+    },
     Mutation {
         name: "delete before send",
         file: SETTLE,

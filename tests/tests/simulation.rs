@@ -15,8 +15,12 @@ use std::{
     time::Duration,
 };
 
-use gridpost::time::Timestamp;
-use gridpost_tests::sim::{checker, history::DeadLetter, scenario, world};
+use gridpost::{delivery::outcome::Outcome, time::Timestamp};
+use gridpost_tests::sim::{
+    checker,
+    history::{DeadLetter, Met, Request},
+    scenario, world,
+};
 use uuid::Uuid;
 
 /// Seeds of one run.
@@ -126,6 +130,9 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "several deliveries in one request",
         "several events in one delivery",
         "a second attempt of a batch",
+        "a call of which a part was delivered",
+        "a call of which a part ended and a part was retried",
+        "a resource that answered too late",
         // Settings.
         "profile Basic",
         "profile Basic2021",
@@ -167,11 +174,15 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
             note(format!("outcome {}", answer.outcome));
             answer.retry_after.iter().for_each(|_| note("Retry-After".to_owned()));
         }
+        let met = |status| request.met.iter().any(|met| met.answer.status == Some(status));
         let facts = [
             (request.heard_late.is_some(), "a late success"),
             (request.deliveries.len() > 1, "several deliveries in one request"),
             (request.events > request.deliveries.len(), "several events in one delivery"),
             (request.events > 1 && request.number > 1, "a second attempt of a batch"),
+            (met(200) && met(503), "a call of which a part was delivered"),
+            (met(413) && met(503), "a call of which a part ended and a part was retried"),
+            (is_late(request), "a resource that answered too late"),
         ];
         for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
             note(what.to_owned());
@@ -208,6 +219,11 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
     for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
         note(what.to_owned());
     }
+}
+
+fn is_late(request: &Request) -> bool {
+    let timed_out = |met: &Met| met.answer.outcome == Outcome::TimedOut;
+    request.heard.is_some() && request.met.iter().any(timed_out)
 }
 
 fn was_expanded_again(remains: &world::Remains) -> bool {

@@ -276,6 +276,18 @@ fn command(program: &Path, folder: &Path, data: &Path, name: &str) -> Command {
     command
 }
 
+/// The account that the emulator's credentials are of.
+pub const ACCOUNT: &str = "000000000000";
+
+/// AWS resources that a local stack may deliver to: those whose names begin with `local-`.
+const RESOURCES: [(&str, &str); 5] = [
+    ("events", "event-bus/"),
+    ("kinesis", "stream/"),
+    ("lambda", "function:"),
+    ("sns", ""),
+    ("sqs", ""),
+];
+
 /// The variables of `infra/` for a local stack: the emulator instead of AWS, endpoints on this machine
 /// allowed, and waits that exist for cost or protection shortened.
 fn variables(emulator_url: &str, functions_folder: &Path) -> Value {
@@ -286,6 +298,10 @@ fn variables(emulator_url: &str, functions_folder: &Path) -> Value {
         "aws_endpoint_url": emulator_url,
         "manage_authorization": "NONE",
         "endpoint_allowed_networks": ["127.0.0.0/8", "::1/128"],
+        "resource_destinations": RESOURCES.map(|resource| {
+            let (service, resource) = resource;
+            format!("arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}local-*")
+        }),
         "dispatch_timeout_seconds": 90,
         // An emulator takes seconds for what SQS takes at once.
         "inline_fan_out": 100,

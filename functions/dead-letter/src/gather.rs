@@ -206,12 +206,19 @@ fn refused_wait(receives: u32, give_up_after: Duration) -> Duration {
     if index < last { wait } else { wait.max(give_up_after / RECEIVES_MAX) }
 }
 
-/// The same deliveries make the same object: a batch that is handed over twice is stored once.
+/// The same deliveries make the same object: a batch that is handed over twice is stored once. Parts of
+/// one delivery that ended apart are told by what else of it was done with.
 fn object_id(ended: &[(Record, Ended)]) -> Uuid {
-    let mut ids: Vec<_> = ended.iter().map(|(_, ended)| ended.delivery.id).collect();
-    ids.sort_unstable();
+    let part = |(_, ended): &(Record, Ended)| {
+        (ended.delivery.id, String::from(ended.delivery.done.clone()))
+    };
+    let mut parts: Vec<_> = ended.iter().map(part).collect();
+    parts.sort_unstable();
     let mut hash = Sha256::new();
-    ids.iter().for_each(|id| hash.update(id.as_bytes()));
+    for (id, done) in &parts {
+        hash.update(id.as_bytes());
+        hash.update(done);
+    }
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
@@ -224,6 +231,7 @@ fn drop_events(context: &Context, ended: &Ended, reason: &str) {
         subscription = %ended.delivery.subscription,
         bucket = ended.destination.bucket,
         events = ended.delivery.event_count(),
+        event_ids = ended.delivery.event_ids(),
         ended_by = %ended.reason,
         reason,
         "events dropped instead of dead-lettered",

@@ -11,6 +11,7 @@ use gridpost::{
         state::Past,
     },
     ports::Attempted,
+    subscription::Endpoint,
     telemetry::{chain, metric, of},
     time::Timestamp,
 };
@@ -20,7 +21,7 @@ use crate::{
     late::Late,
     prepare::Work,
     record::{Record, Settled},
-    settle,
+    resources, settle,
 };
 
 /// What one request came to.
@@ -36,11 +37,15 @@ pub struct Made {
 pub async fn attempt(context: &Context, works: Vec<Work>) -> Made {
     let Some(first) = works.first() else { return Made { settled: Vec::new(), late: None } };
     let subscription = Arc::clone(&first.subscription);
+    let url = match &subscription.endpoint {
+        Endpoint::WebHook { url } => url,
+        Endpoint::Resource(_) => return resources::attempt(context, works).await,
+    };
     let deliveries: Vec<_> = works.iter().map(|work| &work.delivery).collect();
     let made_before = first.delivery.attempts.made;
     let origin = &context.settings.origin;
     let began_at = context.clock.now();
-    let request = request::build(&subscription, &deliveries, made_before, origin, began_at);
+    let request = request::build(&subscription, url, &deliveries, made_before, origin, began_at);
     let (answer, late) = match context.client.attempt(request).await {
         Attempted::Answered(answer) => (answer, None),
         Attempted::TimedOut { late } => (Answer::without_status(Outcome::TimedOut), Some(late)),
@@ -63,16 +68,7 @@ pub async fn attempt(context: &Context, works: Vec<Work>) -> Made {
     let settled = works.into_iter().map(|work| async move {
         let record = work.record.clone();
         let settled = match answer.outcome {
-            Outcome::Delivered => {
-                if context.settings.log_successful_attempts || work.delivery.attempts.made > 0 {
-                    attempt_log::succeeded(&work, answer, times);
-                }
-                let mut work = work;
-                if work.revision > 0 {
-                    Past::of(answer, times, None).add_to(&mut work.past);
-                }
-                settle::delivered(context, work).await
-            }
+            Outcome::Delivered => deliver(context, work, answer, times).await,
             _ => fail(context, work, answer, times, not_before).await,
         };
         (record, settled)
@@ -80,8 +76,24 @@ pub async fn attempt(context: &Context, works: Vec<Work>) -> Made {
     Made { settled: futures::future::join_all(settled).await, late }
 }
 
+/// Settles a delivery whose events were all delivered.
+pub(crate) async fn deliver(
+    context: &Context,
+    mut work: Work,
+    answer: Answer,
+    times: (Timestamp, Timestamp),
+) -> Settled {
+    if context.settings.log_successful_attempts || work.delivery.attempts.made > 0 {
+        attempt_log::succeeded(&work, answer, times);
+    }
+    if work.revision > 0 {
+        Past::of(answer, times, None).add_to(&mut work.past);
+    }
+    settle::delivered(context, work).await
+}
+
 /// Notes how long the request took and, where it delivered, how long ago its events were published.
-fn measure(
+pub(crate) fn measure(
     context: &Context,
     works: &[Work],
     answer: Answer,
@@ -115,7 +127,8 @@ pub async fn succeed(context: &Context, works: &[Work], began_at: Timestamp, now
     }
 }
 
-async fn fail(
+/// Decides about a delivery that failed, and settles it.
+pub(crate) async fn fail(
     context: &Context,
     mut work: Work,
     answer: Answer,
@@ -150,7 +163,7 @@ async fn fail(
 ///
 /// Where many attempts fail at once, some may find the health written by others every time. They go
 /// on with what their own outcome asks for: the delivery's state is what must not be missing.
-async fn note_failure(
+pub(crate) async fn note_failure(
     context: &Context,
     works: &[Work],
     answer: Answer,

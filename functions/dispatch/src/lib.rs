@@ -5,7 +5,9 @@
 //! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
 //! [`attempt_log`] tells of each attempt, [`health`] keeps what is known of endpoints, [`rate`] keeps to what they allow, [`late`] hears
 //! responses that come after 30 s, [`payload`] fetches what was too large for a message, [`in_flight`]
-//! watches how full the queues are.
+//! watches how full the queues are. [`resources`] attempts deliveries to AWS resources, through a port of
+//! their own: this crate has no client of theirs, `gridpost-dispatch-resources` has. Both programs are
+//! [`run`].
 
 pub mod attempt;
 pub mod attempt_log;
@@ -17,6 +19,8 @@ pub mod payload;
 pub mod prepare;
 pub mod rate;
 pub mod record;
+pub mod resources;
+pub mod run;
 pub mod settle;
 
 use std::sync::Arc;
@@ -26,7 +30,7 @@ use gridpost::{
     delivery::probation::Durations,
     ports::{
         Clock, Configuration, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads,
-        QueueReceiver, QueueSender, RequestRates,
+        QueueReceiver, QueueSender, RequestRates, ResourceClient,
     },
 };
 
@@ -59,6 +63,8 @@ pub struct Context {
     pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
     /// Sends requests to endpoints.
     pub client: Arc<dyn EndpointClient>,
+    /// Sends events to AWS resources.
+    pub resources: Arc<dyn ResourceClient>,
     /// Counts.
     pub meter: Arc<dyn Meter>,
     /// The deployment's settings.

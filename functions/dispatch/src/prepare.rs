@@ -9,7 +9,6 @@ use gridpost::{
         outcome::Outcome,
         parking::LAST_SECOND,
         probation::{self, Admission},
-        profile::EndpointKind,
         rate::Turn,
         retry::{self, EndReason, Rules},
         state::{DeliveryState, Past, Standing},
@@ -55,7 +54,7 @@ impl Work {
     pub fn rules(&self) -> Rules<'_> {
         Rules {
             profile: self.topic.topic.delivery_profile,
-            kind: EndpointKind::Webhook,
+            kind: self.subscription.endpoint.kind(),
             policy: &self.subscription.retry_policy,
         }
     }
@@ -73,6 +72,7 @@ impl Work {
             subscription_uid: self.delivery.subscription_uid,
             publish_time: self.delivery.publish_time,
             events: u32::try_from(self.delivery.event_count()).unwrap_or(u32::MAX),
+            done: self.delivery.done.clone(),
             attempts: self.delivery.attempts.clone(),
             standing,
             past: self.past.clone(),
@@ -95,6 +95,7 @@ impl Work {
         self.revision = state.revision;
         self.is_asked_for = state.resend.is_some();
         self.past.clone_from(&state.past);
+        self.delivery.done.add_all(&state.done);
         if state.attempts.made >= self.delivery.attempts.made {
             self.delivery.attempts = state.attempts.clone();
         }

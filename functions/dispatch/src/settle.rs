@@ -22,9 +22,7 @@ use gridpost::{
 };
 
 use crate::{
-    Context,
-    attempt_log::event_ids,
-    payload,
+    Context, payload,
     prepare::Work,
     record::{Fate, Record, Settled},
 };
@@ -113,6 +111,11 @@ async fn follow_stored(context: &Context, mut work: Work) -> Settled {
         ));
     };
     work.learn(&state);
+    let waits = matches!(state.standing, Standing::Waiting { .. });
+    if waits && work.delivery.event_count() == 0 {
+        // The other copy has delivered what this one has not: together nothing is left.
+        return delivered(context, work).await;
+    }
     follow(context, work, state.standing).await
 }
 
@@ -131,44 +134,79 @@ pub async fn follow(context: &Context, work: Work, standing: Standing) -> Settle
 }
 
 async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Timestamp) -> Settled {
-    match work.destination() {
-        Some(destination) => {
-            let ended = Ended {
-                delivery: work.delivery.clone(),
-                reason,
-                at,
-                destination: destination.clone(),
-                schema: work.subscription.delivery_schema,
-                mapping: mapping(&work),
-                profile: work.topic.topic.delivery_profile,
-                attributes: shown_attributes(
-                    &work.delivery,
-                    &work.subscription,
-                    work.topic.topic.delivery_profile,
-                ),
-            };
-            let body = serde_json::to_string(&ended)
-                .map_err(|error| PortError::new("writing a dead letter", error))?;
-            let delay_s = context.settings.dead_letter_delay_s;
-            send(context, Queue::DeadLetter, &work, queue_text(body), delay_s).await?;
-            tracing::warn!(
-                delivery.id = %work.delivery.id,
-                subscription = %work.subscription.key,
-                attempts = work.delivery.attempts.made,
-                outcome = work.delivery.attempts.last_outcome.map(tracing::field::display),
-                status = work.delivery.attempts.last_status,
-                %reason,
-                events = work.delivery.event_count(),
-                event_ids = event_ids(&work.delivery),
-                publish_time = %work.delivery.publish_time.to_iso_8601(),
-                traceparent = work.delivery.traceparent.map(tracing::field::display),
-                "ended undelivered, goes to its dead-letter destination",
-            );
-        }
-        None => drop_events(context, &work.delivery, reason).await,
-    }
+    bury(context, &work, reason, at).await?;
     note_end(context, work.state(Standing::Ended)).await;
     Ok(Fate::Delete)
+}
+
+/// Ends some events of a delivery before the others. Nothing says yet that they have ended: whoever
+/// comes here again ends them again.
+///
+/// # Errors
+///
+/// Their dead letter could not be sent.
+pub async fn end_part(context: &Context, part: &Work, reason: EndReason) -> Result<(), PortError> {
+    bury(context, part, reason, context.clock.now()).await?;
+    context.meter.flush(context.clock.now());
+    Ok(())
+}
+
+/// Counts events that were delivered before the others of their delivery. It is counted first, as in
+/// [`mark_delivered`].
+pub fn count_part(context: &Context, work: &Work, events: usize) {
+    let delivery = &work.delivery;
+    let (key, at) = (&delivery.subscription, delivery.publish_time);
+    count_delivered(context, key, at, events as u64);
+    context.meter.flush(context.clock.now());
+}
+
+/// Sends what ended to its dead-letter destination, or drops it where there is none.
+async fn bury(
+    context: &Context,
+    work: &Work,
+    reason: EndReason,
+    at: Timestamp,
+) -> Result<(), PortError> {
+    if work.delivery.event_count() == 0 {
+        // What another copy has not done, this one has.
+        return Ok(());
+    }
+    let Some(destination) = work.destination() else {
+        drop_events(context, &work.delivery, reason).await;
+        return Ok(());
+    };
+    let ended = Ended {
+        delivery: work.delivery.clone(),
+        reason,
+        at,
+        destination: destination.clone(),
+        schema: work.subscription.delivery_schema,
+        mapping: mapping(work),
+        profile: work.topic.topic.delivery_profile,
+        attributes: shown_attributes(
+            &work.delivery,
+            &work.subscription,
+            work.topic.topic.delivery_profile,
+        ),
+    };
+    let body = serde_json::to_string(&ended)
+        .map_err(|error| PortError::new("writing a dead letter", error))?;
+    let delay_s = context.settings.dead_letter_delay_s;
+    send(context, Queue::DeadLetter, work, queue_text(body), delay_s).await?;
+    tracing::warn!(
+        delivery.id = %work.delivery.id,
+        subscription = %work.subscription.key,
+        attempts = work.delivery.attempts.made,
+        outcome = work.delivery.attempts.last_outcome.map(tracing::field::display),
+        status = work.delivery.attempts.last_status,
+        %reason,
+        events = work.delivery.event_count(),
+        event_ids = work.delivery.event_ids(),
+        publish_time = %work.delivery.publish_time.to_iso_8601(),
+        traceparent = work.delivery.traceparent.map(tracing::field::display),
+        "ended undelivered, goes to its dead-letter destination",
+    );
+    Ok(())
 }
 
 /// Marks a delivery as ended. Best effort: without it a late copy of the message ends a second time,
@@ -217,7 +255,7 @@ async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) 
         outcome = delivery.attempts.last_outcome.map(tracing::field::display),
         status = delivery.attempts.last_status,
         %reason,
-        event_ids = event_ids(delivery),
+        event_ids = delivery.event_ids(),
         publish_time = %delivery.publish_time.to_iso_8601(),
         traceparent = delivery.traceparent.map(tracing::field::display),
         "events dropped",

@@ -410,6 +410,7 @@ fn first_state(delivery: &Delivery, standing: Standing) -> DeliveryState {
         subscription_uid: delivery.subscription_uid,
         publish_time: delivery.publish_time,
         events: u32::try_from(delivery.event_count()).unwrap_or(u32::MAX),
+        done: delivery.done.clone(),
         attempts: delivery.attempts.clone(),
         standing,
         past: Vec::new(),

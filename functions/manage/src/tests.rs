@@ -11,12 +11,17 @@ mod parked;
 mod poison;
 mod redrives;
 mod refusals;
+mod resources;
 mod terraform;
 mod validation;
 
 use std::{sync::Arc, time::Duration};
 
-use gridpost::{endpoint::guard::Allowed, subscription::SubscriptionKey, topic::Topic};
+use gridpost::{
+    endpoint::guard::Allowed,
+    subscription::{SubscriptionKey, arn::AllowedResources},
+    topic::Topic,
+};
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -64,6 +69,10 @@ impl World {
             settings: Settings {
                 allowed: Allowed {
                     networks: "127.0.0.0/8".parse().expect("a network"),
+                    resources: AllowedResources {
+                        region: "eu-central-1".to_owned(),
+                        patterns: "arn:aws:sqs:*:123456789012:orders*".parse().expect("patterns"),
+                    },
                     ..Allowed::default()
                 },
                 validation_origin: "eventgrid.azure.net".to_owned(),

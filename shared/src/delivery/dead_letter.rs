@@ -83,7 +83,7 @@ impl Ended {
 
     /// The records of its events, as JSON texts. What the publisher wrote stays as it was written.
     pub fn records(&self) -> Vec<String> {
-        let events = self.delivery.events().iter().enumerate();
+        let events = self.delivery.left();
         events.map(|(index, event)| self.record(index, event.get())).collect()
     }
 

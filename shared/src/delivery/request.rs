@@ -8,22 +8,23 @@ use sha2::{Digest, Sha256};
 use super::Delivery;
 use crate::{
     ports::Request,
-    subscription::{DeliverySchema, Endpoint, EventSubscription, attributes, signing},
+    secret::Secret,
+    subscription::{DeliverySchema, EventSubscription, attributes, signing},
     time::Timestamp,
     trace::{TRACE_PARENT, TraceParent},
 };
 
 /// Builds the request for deliveries that go out together. They have had the same number of
 /// attempts, so one `aeg-delivery-count` speaks for all. `origin` is what CloudEvents receivers were
-/// asked to consent to.
+/// asked to consent to, `url` the subscription's endpoint.
 pub fn build(
     subscription: &EventSubscription,
+    url: &Secret,
     deliveries: &[&Delivery],
     attempts_made: u32,
     origin: &str,
     now: Timestamp,
 ) -> Request {
-    let Endpoint::WebHook { url } = &subscription.endpoint;
     let schema = subscription.delivery_schema;
     // Batching decides the form, not the number of events: a receiver gets one form for ever.
     let array = schema != DeliverySchema::CloudEventSchemaV1_0 || subscription.batching.is_some();
@@ -46,7 +47,8 @@ pub fn build(
         headers.push(("webhook-id", id));
         headers.push(("webhook-timestamp", signing::seconds(now).to_string()));
     }
-    let events = deliveries.iter().flat_map(|delivery| delivery.events()).map(|event| event.get());
+    let events = deliveries.iter().flat_map(|delivery| delivery.left());
+    let events = events.map(|(_, event)| event.get());
     let attributes = attributes::headers(&subscription.delivery_attributes, events);
     let is_own = |(name, _): &(String, _)| name.eq_ignore_ascii_case(TRACE_PARENT);
     if let Some(trace_parent) = trace_parent(deliveries)
@@ -58,7 +60,7 @@ pub fn build(
 }
 
 /// The trace that all deliveries of a request belong to; one header can't speak for two.
-fn trace_parent(deliveries: &[&Delivery]) -> Option<TraceParent> {
+pub(super) fn trace_parent(deliveries: &[&Delivery]) -> Option<TraceParent> {
     let (first, others) = deliveries.split_first()?;
     let same = |other: &&Delivery| other.traceparent == first.traceparent;
     first.traceparent.filter(|_| others.iter().all(same))
@@ -81,7 +83,7 @@ fn webhook_id(deliveries: &[&Delivery]) -> String {
     uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
-fn content_type(schema: DeliverySchema, array: bool) -> &'static str {
+pub(super) fn content_type(schema: DeliverySchema, array: bool) -> &'static str {
     match (schema, array) {
         (DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema, _) => {
             "application/json; charset=utf-8"
@@ -96,8 +98,8 @@ fn content_type(schema: DeliverySchema, array: bool) -> &'static str {
 }
 
 /// The events as they are, joined by commas. The payload is copied, never parsed.
-fn body(deliveries: &[&Delivery], array: bool) -> Vec<u8> {
-    let events = || deliveries.iter().flat_map(|delivery| delivery.events());
+pub(super) fn body(deliveries: &[&Delivery], array: bool) -> Vec<u8> {
+    let events = || deliveries.iter().flat_map(|delivery| delivery.left()).map(|(_, event)| event);
     let bytes: usize = events().map(|event| event.get().len() + 1).sum();
     let mut body = Vec::with_capacity(bytes + 2);
     if array {
@@ -123,7 +125,6 @@ mod tests {
     use super::*;
     use crate::{
         publish::fixtures::subscription,
-        secret::Secret,
         subscription::{DeliveryAttribute, Signing, attributes::AttributeValue},
     };
 
@@ -132,6 +133,10 @@ mod tests {
         let events = vec![RawValue::from_string(event.to_owned()).expect("JSON")];
         let at = Timestamp::from_millis(1);
         Delivery::new(Uuid::from_u128(id), key, Uuid::nil(), at, String::new(), events)
+    }
+
+    fn url() -> Secret {
+        Secret::new("https://example.com/hook")
     }
 
     fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
@@ -146,8 +151,9 @@ mod tests {
         subscription.signing = Some(signing.clone());
         let (one, two) = (delivery(1, r#"{"id":"1"}"#), delivery(2, r#"{"id":"2"}"#));
         let at = Timestamp::from_millis;
-        let build =
-            |deliveries: &[&Delivery], made, now| build(&subscription, deliveries, made, "o", now);
+        let build = |deliveries: &[&Delivery], made, now| {
+            build(&subscription, &url(), deliveries, made, "o", now)
+        };
         let first = build(&[&one], 0, at(5_000));
         let again = build(&[&one], 3, at(65_000));
         assert_eq!(header(&first, "webhook-id"), Some(one.id.to_string().as_str()));
@@ -169,7 +175,7 @@ mod tests {
     fn a_plain_request_has_neither_signature_nor_attributes() {
         let subscription = subscription("s");
         let request =
-            build(&subscription, &[&delivery(1, "{}")], 0, "o", Timestamp::from_millis(0));
+            build(&subscription, &url(), &[&delivery(1, "{}")], 0, "o", Timestamp::from_millis(0));
         assert_eq!((header(&request, "webhook-id"), request.attributes.len()), (None, 0));
     }
 
@@ -186,11 +192,11 @@ mod tests {
             delivery(2, r#"{"id":"2","data":{"t":5}}"#),
         ];
         let both: Vec<_> = deliveries.iter().collect();
-        let request = build(&subscription, &both, 0, "o", Timestamp::from_millis(0));
+        let request = build(&subscription, &url(), &both, 0, "o", Timestamp::from_millis(0));
         assert_eq!(request.attributes, [("X-T".to_owned(), Secret::new("5"))]);
         // Events that had lain in the payload bucket have them as well.
         let claimed = delivery(3, r#"{"id":"3"}"#).into_claimed();
-        let request = build(&subscription, &[&claimed], 0, "o", Timestamp::from_millis(0));
+        let request = build(&subscription, &url(), &[&claimed], 0, "o", Timestamp::from_millis(0));
         assert_eq!(request.attributes, [("X-Id".to_owned(), Secret::new("3"))]);
     }
 
@@ -203,7 +209,8 @@ mod tests {
         let of = |id, trace_parent| delivery(id, "{}").traced(trace_parent);
         let (one, two, none) = (of(1, trace("31")), of(2, trace("32")), of(3, None));
         let built = |subscription: &EventSubscription, deliveries: &[&Delivery]| {
-            let request = build(subscription, deliveries, 0, "o", Timestamp::from_millis(0));
+            let request =
+                build(subscription, &url(), deliveries, 0, "o", Timestamp::from_millis(0));
             header(&request, TRACE_PARENT).map(str::to_owned)
         };
         let want = trace("31").map(|trace| trace.to_string());

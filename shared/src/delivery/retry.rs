@@ -115,7 +115,7 @@ impl std::fmt::Display for EndReason {
 
 impl EndReason {
     /// The reason for an outcome that is not retried.
-    fn not_retried(outcome: Outcome) -> Self {
+    pub fn not_retried(outcome: Outcome) -> Self {
         match outcome {
             Outcome::BadRequest => Self::UndeliverableDueToHttpBadRequest,
             Outcome::PayloadTooLarge => Self::UndeliverableDueToHttpPayloadTooLarge,

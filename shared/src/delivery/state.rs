@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{
     Attempts,
+    event_set::EventSet,
     outcome::{Answer, Outcome},
     retry::{Because, EndReason},
 };
@@ -31,9 +32,12 @@ pub struct DeliveryState {
     pub subscription_uid: Uuid,
     /// When the publish was accepted.
     pub publish_time: Timestamp,
-    /// How many events it carries.
+    /// How many events it carries that are not done with.
     #[serde(default)]
     pub events: u32,
+    /// Which of its events are done with: delivered, or ended on their own.
+    #[serde(default, skip_serializing_if = "EventSet::is_empty")]
+    pub done: EventSet,
     /// The attempts made.
     pub attempts: Attempts,
     /// Where it stands.

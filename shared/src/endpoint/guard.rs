@@ -18,6 +18,7 @@ use url::{Host, Url};
 
 mod special;
 
+use crate::subscription::arn::AllowedResources;
 use special::is_public;
 
 /// What a deployment allows of endpoints: the default is the public internet by https.
@@ -27,6 +28,8 @@ pub struct Allowed {
     pub networks: AllowedNetworks,
     /// Ports.
     pub ports: AllowedPorts,
+    /// AWS resources.
+    pub resources: AllowedResources,
 }
 
 /// Networks that a deployment allows besides the public internet. Plain `http` is allowed only to

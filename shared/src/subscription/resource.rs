@@ -32,7 +32,8 @@ use crate::{
     topic::{InputSchema, Kind, Topic},
 };
 
-use destination::Webhook;
+use destination::Destination;
+pub(crate) use destination::aws::{PARTITION_KEY_CHARS_MAX, is_group};
 
 pub use patch::read_patch;
 pub use write::{base_url, delivery_attributes, full_url, write};
@@ -264,9 +265,14 @@ fn settings(
         properties.choice("probationPolicy", policies, Some("EventGrid"), problems);
     let labels = labels(&mut properties, problems);
     let expires_at = expires_at(&mut properties, context, problems);
+    let signing_path = properties.path_of("signing");
     let is_signed = signing::read(&mut properties, problems);
     properties.finish(problems);
-    let Webhook { endpoint, batching, delivery_attributes } = destination?;
+    let Destination { endpoint, batching, delivery_attributes } = destination?;
+    if is_signed && matches!(endpoint, Endpoint::Resource(_)) {
+        let rule = "belongs to WebHook: AWS itself signs the calls to its resources";
+        problems.add(Code::InvalidValue, signing_path, rule);
+    }
     Some(Settings {
         endpoint,
         batching,

@@ -16,12 +16,15 @@ use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock},
     task::JoinHandle,
     time::{Instant, sleep},
 };
+
+use crate::e2e::inside;
 
 /// A service that the functions call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,9 +138,21 @@ impl Weather {
     }
 }
 
+/// What one call is answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// That status and body; the emulator hears nothing of it.
+    Refused(u16, String),
+    /// What the emulator says, but of a batch of messages the one whose body has this text is refused for
+    /// the service's own failure, and does not reach the emulator.
+    WithoutEntry(String),
+}
+
 #[derive(Debug)]
 struct Shared {
     emulator_url: String,
+    /// Answers by a text in the request's body, each given once.
+    once: Mutex<Vec<(String, Answer)>>,
     http: reqwest::Client,
     weather: Mutex<Weather>,
     gate: Arc<RwLock<()>>,
@@ -165,6 +180,7 @@ impl Proxy {
         let dice = fastrand::Rng::with_seed(seed);
         let shared = Arc::new(Shared {
             emulator_url: emulator_url.trim_end_matches('/').to_owned(),
+            once: Mutex::default(),
             http: reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?,
             weather: Mutex::new(Weather { dice, calm: false, outage: None }),
             gate: Arc::default(),
@@ -183,6 +199,12 @@ impl Proxy {
     /// Everything passes from now on.
     pub fn calm(&self) {
         self.weather(|weather| weather.calm = true);
+    }
+
+    /// Answers so the next call of `SendMessageBatch` to the queue of that name.
+    pub fn answer_once(&self, queue: &str, answer: Answer) {
+        let mut once = self.shared.once.lock().expect("no panic while held");
+        once.push((format!("/{queue}\""), answer));
     }
 
     /// All calls of a service fail for so long.
@@ -241,6 +263,12 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let service = Service::of(&parts.headers);
+    if let Some(answer) = told(&parts, &body, &shared) {
+        return match answer {
+            Answer::Refused(status, text) => said(service, (status, &text)),
+            Answer::WithoutEntry(text) => without_entry(&shared, parts, &body, &text).await,
+        };
+    }
     let fate = shared.weather.lock().expect("no panic while held").fate(service);
     shared.calls.fetch_add(1, Ordering::Relaxed);
     if fate != Fate::Passes {
@@ -258,6 +286,43 @@ async fn answer(
         Fate::Cut => anyhow::bail!("cut"),
         _ => Ok(answered),
     }
+}
+
+/// What was told for this call, if it is one of that kind.
+fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<Answer> {
+    let target = parts.headers.get("x-amz-target")?.to_str().ok()?;
+    let body = std::str::from_utf8(body).ok().filter(|_| target == "AmazonSQS.SendMessageBatch")?;
+    let mut once = shared.once.lock().expect("no panic while held");
+    let position = once.iter().position(|(queue, _)| body.contains(queue))?;
+    Some(once.remove(position).1)
+}
+
+/// Sends a batch on without one of its messages, which the answer then calls failed.
+async fn without_entry(
+    shared: &Shared,
+    mut parts: http::request::Parts,
+    body: &[u8],
+    text: &str,
+) -> anyhow::Result<Response<Full<Bytes>>> {
+    let mut batch: Value = serde_json::from_slice(body)?;
+    let entries = batch["Entries"].as_array_mut().context("a batch")?;
+    let is_it = |entry: &Value| entry.to_string().contains(text);
+    let failed: Vec<_> = entries.extract_if(.., |entry| is_it(entry)).collect();
+    for signed in ["content-length", "x-amz-content-sha256", "x-amz-security-token"] {
+        parts.headers.remove(signed);
+    }
+    // What it was signed for has changed.
+    parts.headers.insert(header::AUTHORIZATION, inside::unsigned("sqs").parse()?);
+    let answer = forward(shared, parts, Bytes::from(batch.to_string())).await?;
+    let (mut head, body) = answer.into_parts();
+    let mut told: Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
+    let mut all = told["Failed"].as_array().cloned().unwrap_or_default();
+    all.extend(failed.iter().map(|entry| {
+        json!({"Id": entry["Id"], "SenderFault": false, "Code": "InternalError", "Message": "injected"})
+    }));
+    told["Failed"] = Value::Array(all);
+    head.headers.remove(header::CONTENT_LENGTH);
+    Ok(Response::from_parts(head, Full::new(Bytes::from(told.to_string()))))
 }
 
 async fn forward(

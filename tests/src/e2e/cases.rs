@@ -1,6 +1,7 @@
 //! All cases, grouped by what they are about.
 
 pub mod audit;
+pub mod aws_resources;
 pub mod chaos;
 pub mod clients;
 pub mod crash;
@@ -43,6 +44,13 @@ pub fn all() -> Vec<Case> {
         case!(Together, retrying::an_own_schedule_is_kept),
         case!(Together, audit::a_ledger_balances_over_every_kind_of_end),
         case!(Together, retrying::the_last_attempt_ends_delivery),
+        case!(Together, aws_resources::a_queue_gets_messages),
+        case!(Together, aws_resources::a_fifo_queue_gets_groups),
+        case!(Together, aws_resources::a_topic_gets_messages),
+        case!(Together, aws_resources::a_stream_gets_records),
+        case!(Together, aws_resources::a_bus_gets_events),
+        case!(Together, aws_resources::a_function_is_invoked),
+        case!(Together, aws_resources::an_arn_outside_the_allowance_is_refused),
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_event_grid_schema),
         case!(Together, dead_letters::a_bad_request_becomes_a_dead_letter_in_cloud_events_schema),
         case!(Together, dead_letters::a_large_event_is_sent_and_dead_lettered_whole),
@@ -81,6 +89,7 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, redrive::an_outage_is_recovered_from),
         case!(Disturbing, infrastructure::permissions_are_enforced),
         case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
+        case!(Alone, aws_resources::throttled_calls_and_parts_of_batches_come_again),
         case!(Alone, chaos::nothing_is_lost),
         case!(Alone, upgrade::a_new_version_loses_nothing),
         case!(Last, infrastructure::destroy_leaves_nothing),

@@ -86,7 +86,7 @@ pub async fn iam(
     function: &str,
     more: &[(&str, &str)],
 ) -> anyhow::Result<()> {
-    let role = format!("{function}-{REGION}");
+    let role = role(function);
     let own = [("Action", action), ("Version", "2010-05-08"), ("RoleName", &role)];
     let form = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(own.iter().chain(&[("PolicyName", POLICY)]).chain(more))
@@ -100,8 +100,13 @@ pub async fn iam(
     Ok(())
 }
 
+/// The name of a function's role.
+pub fn role(function: &str) -> String {
+    format!("{function}-{REGION}")
+}
+
 /// What the emulator takes for a signature of its own credentials.
-fn unsigned(service: &str) -> String {
+pub fn unsigned(service: &str) -> String {
     format!(
         "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/{service}/aws4_request, \
          SignedHeaders=host, Signature=0"

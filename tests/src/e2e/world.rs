@@ -7,6 +7,7 @@ use clap::Parser;
 use gridpost_cli::arguments::{Arguments, Command};
 use gridpost_cli::commands::audit;
 use gridpost_cli::failure::Refusal;
+pub use gridpost_cli::local::terraform::ACCOUNT;
 use gridpost_cli::manage_api::ManageApi;
 use gridpost_cli::wall_clock;
 use serde_json::{Value, json};
@@ -16,9 +17,6 @@ use super::ground::Ground;
 use super::inside::{self, Object};
 use super::python::{self, SampleReceiver};
 use super::receiver::{Endpoint, Receiver, Reply};
-
-/// The account that the emulator's credentials are of.
-const ACCOUNT: &str = "000000000000";
 
 /// Event Grid's own schema.
 pub const EVENT_GRID: &str = "EventGridSchema";
@@ -67,6 +65,16 @@ impl World {
         let run = wall_clock::random_id()[..6].to_owned();
         let began_ms = wall_clock::now_ms();
         Ok(Self { ground, api, receiver, http, s3, sqs, run, began_ms })
+    }
+
+    /// What tells the names of this run from those of an earlier one.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// The emulator's SQS.
+    pub fn sqs(&self) -> &aws_sdk_sqs::Client {
+        &self.sqs
     }
 
     /// Creates a topic of the case's own.
@@ -164,14 +172,17 @@ impl World {
     ///
     /// When the log cannot be read.
     pub async fn log_lines(&self, function: &str, text: &str) -> anyhow::Result<Vec<String>> {
+        self.lines_of(&format!("gridpost-{function}"), text).await
+    }
+
+    /// The lines of any function's log that contain `text`.
+    ///
+    /// # Errors
+    ///
+    /// When the log cannot be read.
+    pub async fn lines_of(&self, function: &str, text: &str) -> anyhow::Result<Vec<String>> {
         let emulator = &self.ground.connection.emulator_url;
-        inside::log_lines(
-            &self.http,
-            emulator,
-            &format!("gridpost-{function}"),
-            (self.began_ms, text),
-        )
-        .await
+        inside::log_lines(&self.http, emulator, function, (self.began_ms, text)).await
     }
 
     /// Sends a message to a queue of the deployment, as nobody but its functions should.

@@ -5,6 +5,7 @@
 //! happens once can be told from something that happened but was not noted. What holds even then:
 //! it ends, no attempt comes before it is due, none in a wait, none beyond its limits.
 
+mod events;
 mod health;
 mod ledger;
 pub mod model;
@@ -16,7 +17,11 @@ use std::{
 };
 
 use gridpost::{
-    delivery::{claim, outcome::Outcome, state::Standing},
+    delivery::{
+        claim,
+        outcome::{Answer, Outcome},
+        state::Standing,
+    },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
@@ -103,6 +108,18 @@ impl<'a> Check<'a> {
 
     fn requests_of(&self, delivery: Uuid) -> Vec<&'a Request> {
         self.requests.get(&delivery).cloned().unwrap_or_default()
+    }
+
+    /// What the sender of a request learned of a delivery in it.
+    fn heard(&self, made: &Request, delivery: Uuid) -> Option<(Timestamp, Answer)> {
+        let (at, answer) = made.heard?;
+        let met = made.met.iter().filter(|met| met.delivery == delivery);
+        let met: Vec<_> = met.map(|met| met.answer).collect();
+        if met.is_empty() {
+            return Some((at, answer));
+        }
+        let (topic, subscription) = self.owners[&made.subscription];
+        Some((at, model::decisive(topic, subscription, &met)))
     }
 
     fn promises_kept(&mut self) {
@@ -229,7 +246,7 @@ impl<'a> Check<'a> {
         let expires_at = self.expires_at(delivery);
         let firsts: Vec<_> = earlier.iter().filter(|made| made.number == 1).collect();
         let dues = earlier.iter().filter(|made| made.number == number - 1).filter_map(|before| {
-            let (ended_at, answer) = before.heard?;
+            let (ended_at, answer) = self.heard(before, delivery)?;
             let due = |first: &&&Request| {
                 let times = (first.began_at, ended_at, expires_at);
                 model::due(topic, subscription, times, answer)
@@ -253,6 +270,9 @@ impl<'a> Check<'a> {
     fn ends(&mut self, delivery: Uuid, requests: &[&Request]) {
         let history = &self.remains.history;
         let accepted = &history.accepted[&delivery];
+        if requests.iter().any(|made| !made.met.is_empty()) {
+            return events::check(self, delivery, requests);
+        }
         let heard = |made: &&&Request| {
             made.heard.filter(|(_, answer)| answer.outcome == Outcome::Delivered)
         };

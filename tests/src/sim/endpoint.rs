@@ -1,4 +1,6 @@
-//! Receivers: they answer by script, slowly, late, or not at all.
+//! Receivers: they answer by script, slowly, late, or not at all. Those of AWS are in [`resource`].
+
+mod resource;
 
 use std::{
     collections::BTreeMap,
@@ -101,6 +103,13 @@ pub enum Script {
         /// With what.
         status: u16,
     },
+    /// A resource refuses so often an event, with one of those, and takes the others.
+    Partly {
+        /// How often.
+        rate: f64,
+        /// One of them.
+        answers: Vec<Answer>,
+    },
     /// Answers after 0 to so many seconds, with that status.
     Slow {
         /// The longest.
@@ -119,7 +128,7 @@ pub struct Endpoints {
 }
 
 /// What is read of an event.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Event {
     id: String,
     #[serde(default)]
@@ -139,6 +148,12 @@ fn events(body: &[u8]) -> serde_json::Result<Vec<Event>> {
         Ok(Event { bytes: text.get().len(), ..event })
     };
     texts.into_iter().map(read).collect()
+}
+
+/// Whether a picky endpoint refuses an event.
+fn is_picked(event: &Event, one_in: u64) -> bool {
+    let sum: u64 = event.id.bytes().map(u64::from).sum();
+    (sum + event.id.len() as u64).is_multiple_of(one_in)
 }
 
 impl Endpoints {
@@ -188,6 +203,7 @@ impl Endpoints {
             answered: reaction.answer.map(|answer| (now + reaction.after, answer)),
             heard: None,
             heard_late: None,
+            met: Vec::new(),
         });
         Ok((history.requests.len() - 1, reaction))
     }
@@ -203,7 +219,7 @@ impl Endpoints {
         let success = || Reaction::status(200).after(quick());
         let before = || history.requests.iter().filter(|made| made.subscription == *subscription);
         match self.scripts.get(subscription) {
-            None => success(),
+            None | Some(Script::Partly { .. }) => success(),
             Some(Script::Answers(answers)) => answers[before().count().min(answers.len() - 1)],
             Some(Script::Outage { windows, reaction }) => {
                 let second = now.since(BEGINNING).as_secs();
@@ -226,10 +242,7 @@ impl Endpoints {
                 Reaction { after: quick(), answer: Some(answer) }
             }
             Some(Script::Picky { one_in, status }) => {
-                let sum = |event: &Event| event.id.bytes().map(u64::from).sum::<u64>();
-                let refused =
-                    |event: &Event| (sum(event) + event.id.len() as u64).is_multiple_of(*one_in);
-                if events.iter().any(refused) {
+                if events.iter().any(|event| is_picked(event, *one_in)) {
                     Reaction::status(*status).after(quick())
                 } else {
                     success()

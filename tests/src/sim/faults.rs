@@ -11,13 +11,16 @@ use std::{
 
 use async_trait::async_trait;
 use gridpost::{
-    delivery::{dead_letter::Labels, parking::Parked, probation::Health, state::DeliveryState},
+    delivery::{
+        dead_letter::Labels, outcome::Answer, parking::Parked, probation::Health,
+        resource_request::Entry, state::DeliveryState,
+    },
     ports::{
         Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
         EndpointHealths, Outgoing, ParkingLot, Payloads, PortError, Queue, QueueReceiver,
-        QueueSender, Request, RequestRates, Saved, WakeCursor,
+        QueueSender, Request, RequestRates, ResourceClient, Saved, WakeCursor,
     },
-    subscription::{EventSubscription, SubscriptionKey},
+    subscription::{EventSubscription, Resource, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
 };
@@ -375,6 +378,20 @@ impl Payloads for Faulty<PayloadBucket> {
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
         let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
         self.call(about, self.inner.get(key)).await
+    }
+}
+
+#[async_trait]
+impl ResourceClient for Faulty<Endpoints> {
+    async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
+        match self.injector.draw() {
+            Fault::DiesBefore => self.die(&About::Other).await,
+            Fault::DiesAfter => {
+                let _ = self.inner.send(resource, entries).await;
+                self.die(&About::Other).await
+            }
+            _ => self.inner.send(resource, entries).await,
+        }
     }
 }
 

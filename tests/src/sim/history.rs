@@ -105,6 +105,27 @@ pub struct Request {
     pub heard: Option<(Timestamp, Answer)>,
     /// When a late success reached the sender.
     pub heard_late: Option<Timestamp>,
+    /// What each event met, where the endpoint is an AWS resource; empty otherwise. `heard` says whether the
+    /// sender learned it.
+    pub met: Vec<Met>,
+}
+
+/// What one event of a call met.
+#[derive(Clone, Debug)]
+pub struct Met {
+    /// The delivery.
+    pub delivery: Uuid,
+    /// The event's id.
+    pub event: String,
+    /// What was answered for it.
+    pub answer: Answer,
+}
+
+impl Request {
+    /// What an event met, as far as the sender learned it; `None` if it was not in it.
+    pub fn met_by(&self, delivery: Uuid, event: &str) -> Option<&Met> {
+        self.met.iter().find(|met| met.delivery == delivery && met.event == event)
+    }
 }
 
 /// A record in a dead-letter object.
@@ -125,8 +146,18 @@ pub struct Drop {
     pub delivery: Uuid,
     /// Why, as logged.
     pub reason: String,
+    /// The ids of its events, as logged.
+    pub events: Vec<String>,
     /// When.
     pub at: Timestamp,
+}
+
+impl Drop {
+    /// How many events were dropped, of a delivery with so many.
+    pub fn count(&self, of: usize) -> u64 {
+        // Events that were never in hand have no ids in the log.
+        (if self.events.is_empty() { of } else { self.events.len() }) as u64
+    }
 }
 
 impl History {

@@ -32,6 +32,7 @@ struct Line {
     message: String,
     delivery: Option<Uuid>,
     reason: String,
+    events: Vec<String>,
     rest: String,
 }
 
@@ -42,6 +43,11 @@ impl Visit for Line {
             "message" => self.message = text,
             "delivery.id" => self.delivery = text.parse().ok(),
             "reason" => self.reason = text.trim_matches('"').to_owned(),
+            "event_ids" => {
+                // A text within a text, or the text itself.
+                let ids = serde_json::from_str::<String>(&text).unwrap_or(text);
+                self.events = serde_json::from_str(&ids).unwrap_or_default();
+            }
             name => {
                 let _ = write!(self.rest, " {name}={text}");
             }
@@ -74,7 +80,10 @@ impl Subscriber for LogReader {
         history.trace(at, || format!("log: {} {}{}", line.message, line.reason, line.rest));
         if line.message.starts_with("events dropped") {
             match line.delivery {
-                Some(delivery) => history.drops.push(Drop { delivery, reason: line.reason, at }),
+                Some(delivery) => {
+                    let Line { reason, events, .. } = line;
+                    history.drops.push(Drop { delivery, reason, events, at });
+                }
                 None => history.violation(at, "a drop was logged without its delivery"),
             }
         } else if line.message.contains("panicked") {

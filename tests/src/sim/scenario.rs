@@ -1,5 +1,7 @@
 //! What is to happen in a world. [`mixed`] makes one from a seed.
 
+mod resources;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU32,
@@ -273,6 +275,7 @@ pub fn mixed(seed: u64) -> Scenario {
     set_world(&dice, &mut scenario);
     set_rates(&dice, &mut scenario);
     let mut scenario = set_consents(&dice, scenario);
+    resources::set(&dice, &mut scenario);
     if dice.chance(0.25) {
         scenario.inline_fan_out = dice.choose(&[0, 0, 1, 4]);
         scenario.piece_deliveries_max = dice.choose(&[1, 2, 5]);

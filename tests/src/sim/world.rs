@@ -392,6 +392,7 @@ impl World {
             configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
             payloads: self.faulty(instance, &self.payloads),
             client: self.faulty(instance, &self.endpoints),
+            resources: self.faulty(instance, &self.endpoints),
             meter: CountingMeter::of(&self.history),
             settings: Settings {
                 probation: Durations::default(),

@@ -19,6 +19,7 @@ fn state(of: &Delivery, is_asked_for: bool) -> DeliveryState {
         subscription_uid: of.subscription_uid,
         publish_time: of.publish_time,
         events: 1,
+        done: Default::default(),
         attempts: Attempts::default().with(NOW, answer.outcome, answer.status),
         standing: Standing::Waiting { due: NOW },
         past: vec![Past::of(answer, (NOW, NOW), Some(Because::LeastWait))],

@@ -176,6 +176,7 @@ fn context(world: &Arc<World>) -> Context {
         rates: Arc::clone(world) as _,
         configuration: ConfigurationCache::new(configuration, clock, Duration::from_secs(2)),
         client: Arc::clone(world) as _,
+        resources: Arc::new(crate::resources::NoResources),
         meter: Arc::clone(world) as _,
         settings: Settings {
             probation: Durations::default(),

@@ -3,7 +3,6 @@
 use gridpost::{
     delivery::{
         probation::{Health, Probe},
-        profile::EndpointKind,
         retry::Rules,
     },
     ports::Saved,
@@ -72,7 +71,7 @@ fn document(
 ) -> Value {
     let rules = Rules {
         profile: topic.delivery_profile,
-        kind: EndpointKind::Webhook,
+        kind: subscription.endpoint.kind(),
         policy: &subscription.retry_policy,
     };
     let mut document = json!({

@@ -56,7 +56,11 @@ pub(super) async fn get(context: &Context, key: &SubscriptionKey) -> Answer {
 /// The URL of its endpoint, query included.
 pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer {
     let (_, subscription) = existing(context, key).await?;
-    Ok(Reply::ok(resource::full_url(&subscription)))
+    let url = resource::full_url(&subscription);
+    url.map(Reply::ok).ok_or_else(|| {
+        let message = format!("'{key}' delivers to an AWS resource, which has no URL.");
+        Reply::conflict("properties.destination", message)
+    })
 }
 
 /// Says of sample events whether a filter wants them, and which part of it refuses them.
@@ -283,7 +287,14 @@ async fn ask_for_consent(
     kind: Kind,
     settings: &Settings,
 ) -> Result<Consent, Reply> {
-    let Endpoint::WebHook { url } = &settings.endpoint;
+    let url = match &settings.endpoint {
+        Endpoint::WebHook { url } => url,
+        // Whoever may set what the deployment delivers to has consented: the ARN is in that list.
+        Endpoint::Resource(_) => {
+            let state = ProvisioningState::Succeeded;
+            return Ok(Consent { state, validation: None, allowed_rate: None });
+        }
+    };
     let (code, now) = (context.dice.id(), context.clock.now());
     // Source: Event Grid, "Webhook" of namespace topics: consent is given at once, or not at all.
     let validation = (kind == Kind::Custom).then(|| Validation {

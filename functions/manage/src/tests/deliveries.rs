@@ -29,6 +29,7 @@ fn state(world: &World, id: u128, seconds_ago: i64, standing: Standing) -> Deliv
         subscription_uid: world.subscription_uid("s-1").expect("s-1"),
         publish_time: Timestamp::from_millis(NOW.as_millis() - seconds_ago * 1_000),
         events: 3,
+        done: Default::default(),
         attempts: Attempts::default(),
         standing,
         past: Vec::new(),

@@ -60,6 +60,7 @@ async fn a_health_says_why_and_until_when() {
         subscription_uid: world.subscription_uid("s-1").expect("s-1"),
         publish_time: ago(60),
         events: 1,
+        done: Default::default(),
         attempts: Attempts::default(),
         standing: Standing::Waiting { due: NOW },
         past: Vec::new(),

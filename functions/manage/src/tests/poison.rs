@@ -56,6 +56,7 @@ pub(super) fn state(id: u128, standing: Standing, revision: u64) -> DeliveryStat
         subscription_uid,
         publish_time,
         events,
+        done: Default::default(),
         attempts,
         standing,
         past: Vec::new(),

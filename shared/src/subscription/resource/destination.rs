@@ -1,6 +1,7 @@
 //! `properties.destination`: where events go.
 
 pub(super) mod attributes;
+pub(super) mod aws;
 
 use serde_json::Value;
 
@@ -9,11 +10,11 @@ use crate::{
     document::{Code, Object, Problems, shown},
     endpoint::guard::{self, Refusal},
     secret::Secret,
-    subscription::{Batching, DeliveryAttribute, Endpoint},
+    subscription::{Batching, DeliveryAttribute, Endpoint, ResourceKind},
 };
 
 /// What a destination says.
-pub(super) struct Webhook {
+pub(super) struct Destination {
     pub(super) endpoint: Endpoint,
     pub(super) batching: Option<Batching>,
     pub(super) delivery_attributes: Vec<DeliveryAttribute>,
@@ -22,89 +23,96 @@ pub(super) struct Webhook {
 /// Characters of an endpoint's URL.
 const URL_CHARS_MAX: usize = 2_048;
 
-/// Destinations that come with AWS resource endpoints.
-const AWS_RESOURCES: [&str; 5] =
-    ["SqsQueue", "SnsTopic", "LambdaFunction", "KinesisStream", "EventBridgeBus"];
-
-/// Destinations of Event Grid's that are Azure's own.
-const AZURE_RESOURCES: [&str; 8] = [
-    "AzureFunction",
-    "EventHub",
-    "HybridConnection",
-    "MonitorAlert",
-    "NamespaceTopic",
-    "ServiceBusQueue",
-    "ServiceBusTopic",
-    "StorageQueue",
+/// Destinations of Event Grid's that are Azure's own, and what stands for them here.
+const AZURE_RESOURCES: [(&str, &str); 8] = [
+    ("AzureFunction", "'LambdaFunction'"),
+    ("EventHub", "'KinesisStream'"),
+    ("HybridConnection", "'WebHook'"),
+    ("MonitorAlert", "'WebHook'"),
+    ("NamespaceTopic", "'EventBridgeBus'"),
+    ("ServiceBusQueue", "'SqsQueue'"),
+    ("ServiceBusTopic", "'SnsTopic'"),
+    ("StorageQueue", "'SqsQueue'"),
 ];
+
+/// The types of endpoints that there are.
+const TYPES: &str = "'WebHook', 'SqsQueue', 'SnsTopic', 'KinesisStream', 'EventBridgeBus' or \
+                     'LambdaFunction'";
 
 const URL: &str = "endpointUrl";
 
 const BASE_URL: &str = "endpointBaseUrl";
 
+const MAX_EVENTS: &str = "maxEventsPerBatch";
+
+const PREFERRED_SIZE: &str = "preferredBatchSizeInKilobytes";
+
 pub(super) fn read(
     properties: &mut Object<'_>,
     context: &Context<'_>,
     problems: &mut Problems,
-) -> Option<Webhook> {
-    let what = "an object with endpointType 'WebHook' and properties";
+) -> Option<Destination> {
+    let what = "an object with endpointType, such as 'WebHook', and properties";
     let mut destination = properties.required_object("destination", what, problems)?;
-    let what = "'WebHook'";
-    let endpoint_type = destination.required_text("endpointType", what, problems);
-    if let Some(other) = endpoint_type.filter(|name| *name != "WebHook") {
+    let endpoint_type = destination.required_text("endpointType", TYPES, problems);
+    let resource = endpoint_type.and_then(ResourceKind::named);
+    if let Some(other) = endpoint_type.filter(|name| *name != "WebHook" && resource.is_none()) {
         refuse_type(&destination, other, problems);
         return None;
     }
-    let what = "an object with endpointUrl";
-    let webhook = destination.required_object("properties", what, problems);
+    let what = if resource.is_some() {
+        "an object with resourceId, the resource's ARN"
+    } else {
+        "an object with endpointUrl"
+    };
+    let members = destination.required_object("properties", what, problems);
     destination.finish(problems);
-    webhook.and_then(|webhook| read_webhook(webhook, context, problems))
+    members.and_then(|members| match resource {
+        Some(kind) => aws::read(members, kind, context, problems),
+        None => read_webhook(members, context, problems),
+    })
 }
 
 fn refuse_type(destination: &Object<'_>, given: &str, problems: &mut Problems) {
     let path = destination.path_of("endpointType");
-    if AWS_RESOURCES.contains(&given) {
-        let rule = format!(
-            "is {given}, which is not supported yet by this deployment; it must be 'WebHook'"
-        );
-        problems.add(Code::NotSupportedYet, path, rule);
-    } else if AZURE_RESOURCES.contains(&given) {
-        let rule = format!("is {given}, a resource of Azure's; it must be 'WebHook'");
-        problems.add(Code::InvalidValue, path, rule);
-    } else {
-        let rule = format!("must be 'WebHook', but is {}", shown(given));
-        problems.add(Code::InvalidValue, path, rule);
-    }
+    let azure = AZURE_RESOURCES.iter().find(|(name, _)| *name == given);
+    let rule = match azure {
+        Some((_, instead)) => {
+            format!("is {given}, a resource of Azure's; its counterpart here is {instead}")
+        }
+        None => format!("must be {TYPES}, but is {}", shown(given)),
+    };
+    problems.add(Code::InvalidValue, path, rule);
 }
 
 fn read_webhook(
     mut webhook: Object<'_>,
     context: &Context<'_>,
     problems: &mut Problems,
-) -> Option<Webhook> {
+) -> Option<Destination> {
     refuse_unsupported(&mut webhook, problems);
     let delivery_attributes = attributes::read(&mut webhook, context.existing, problems);
     let url = read_url(&mut webhook, context, problems);
+    let batching = read_batching(&mut webhook, problems);
+    webhook.finish(problems);
+    let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
+    Some(Destination { endpoint, batching, delivery_attributes })
+}
+
+/// The two settings of batching, where one of them turns it on.
+fn read_batching(members: &mut Object<'_>, problems: &mut Problems) -> Option<Batching> {
     let Batching { max_events, preferred_kilobytes } = Batching::OFF;
     let batching = Batching {
-        max_events: webhook.whole(
-            "maxEventsPerBatch",
-            1..=Batching::MAX_EVENTS_LIMIT,
-            max_events,
-            problems,
-        ),
-        preferred_kilobytes: webhook.whole(
-            "preferredBatchSizeInKilobytes",
+        max_events: members.whole(MAX_EVENTS, 1..=Batching::MAX_EVENTS_LIMIT, max_events, problems),
+        preferred_kilobytes: members.whole(
+            PREFERRED_SIZE,
             1..=Batching::PREFERRED_KILOBYTES_LIMIT,
             preferred_kilobytes,
             problems,
         ),
     };
-    webhook.finish(problems);
     // Event Grid's reads fill in the defaults where batching is off: they must not turn it on.
-    let batching = Some(batching).filter(|batching| *batching != Batching::OFF);
-    let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
-    Some(Webhook { endpoint, batching, delivery_attributes })
+    Some(batching).filter(|batching| *batching != Batching::OFF)
 }
 
 /// Members of Event Grid's webhooks that come later. Values that ask for what is so anyway pass.
@@ -143,8 +151,9 @@ fn stored_url(
     problems: &mut Problems,
 ) -> Option<String> {
     let base = webhook.text(BASE_URL, problems)?;
-    let stored = context.existing.map(|existing| match &existing.endpoint {
-        Endpoint::WebHook { url } => url.expose(),
+    let stored = context.existing.and_then(|existing| match &existing.endpoint {
+        Endpoint::WebHook { url } => Some(url.expose()),
+        Endpoint::Resource(_) => None,
     });
     if let Some(stored) = stored.filter(|stored| base_url(stored) == base) {
         return Some(stored.to_owned());

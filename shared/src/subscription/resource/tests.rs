@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod attributes;
+mod aws;
 mod filters;
 
 use filters::every_operator;
@@ -179,10 +180,13 @@ fn destinations_are_refused() {
             (
                 destination(json!({"endpointType": "Fax"})),
                 TYPE,
-                "must be 'WebHook', but is \"Fax\"",
+                "must be 'WebHook', 'SqsQueue', 'SnsTopic'",
             ),
-            (destination(json!({"endpointType": "SqsQueue"})), TYPE, "not supported yet"),
-            (destination(json!({"endpointType": "EventHub"})), TYPE, "a resource of Azure's"),
+            (
+                destination(json!({"endpointType": "EventHub"})),
+                TYPE,
+                "counterpart here is 'KinesisStream'",
+            ),
             (
                 destination(json!({"endpointType": "WebHook"})),
                 "properties.destination.properties",
@@ -764,7 +768,8 @@ fn what_is_read_can_be_written_back() {
             let base = &got["destination"]["properties"]["endpointBaseUrl"];
             assert_eq!(base, "https://example.com/hook");
             let full = full_url(&existing);
-            assert_eq!(full, json!({"endpointUrl": "https://example.com/hook?code=hush"}));
+            let want = json!({"endpointUrl": "https://example.com/hook?code=hush"});
+            assert_eq!(full, Some(want));
         }
     }
 }

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    PROBATION_POLICIES, SCHEMAS, TYPE, destination::attributes, filter::advanced, retry, signing,
+    PROBATION_POLICIES, SCHEMAS, TYPE,
+    destination::{attributes, aws},
+    filter::advanced,
+    retry, signing,
 };
 use crate::{
     delivery::profile::ProfileName,
@@ -17,8 +20,6 @@ use crate::{
 ///
 /// The URL's query may carry a key: as in Event Grid's reads, `endpointBaseUrl` stands for the URL.
 pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
-    let Endpoint::WebHook { url } = &subscription.endpoint;
-    let batching = subscription.batching();
     let filter = &subscription.filter;
     let topic = topic::id_of(&subscription.key.topic);
     let name = &subscription.key.name;
@@ -30,16 +31,7 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
             "topic": topic,
             "provisioningState": subscription.provisioning_state,
             "allowedRate": subscription.allowed_rate,
-            "destination": {
-                "endpointType": "WebHook",
-                "properties": {
-                    "endpointBaseUrl": base_url(url.expose()),
-                    "maxEventsPerBatch": batching.max_events,
-                    "preferredBatchSizeInKilobytes": batching.preferred_kilobytes,
-                    "deliveryAttributeMappings":
-                        attributes::write(&subscription.delivery_attributes, false),
-                },
-            },
+            "destination": destination(subscription),
             "filter": {
                 "includedEventTypes": filter.included_event_types,
                 "subjectBeginsWith": filter.subject_begins_with,
@@ -62,10 +54,29 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
     })
 }
 
-/// What `getFullUrl` answers: the URL with its query.
-pub fn full_url(subscription: &EventSubscription) -> Value {
-    let Endpoint::WebHook { url } = &subscription.endpoint;
-    json!({"endpointUrl": url.expose()})
+fn destination(subscription: &EventSubscription) -> Value {
+    let url = match &subscription.endpoint {
+        Endpoint::WebHook { url } => url,
+        Endpoint::Resource(resource) => return aws::write(resource, subscription),
+    };
+    let batching = subscription.batching();
+    json!({
+        "endpointType": "WebHook",
+        "properties": {
+            "endpointBaseUrl": base_url(url.expose()),
+            "maxEventsPerBatch": batching.max_events,
+            "preferredBatchSizeInKilobytes": batching.preferred_kilobytes,
+            "deliveryAttributeMappings": attributes::write(&subscription.delivery_attributes, false),
+        },
+    })
+}
+
+/// What `getFullUrl` answers: the URL with its query. AWS resources have none.
+pub fn full_url(subscription: &EventSubscription) -> Option<Value> {
+    match &subscription.endpoint {
+        Endpoint::WebHook { url } => Some(json!({"endpointUrl": url.expose()})),
+        Endpoint::Resource(_) => None,
+    }
 }
 
 /// What `getDeliveryAttributes` answers: the delivery attributes, secret values included.

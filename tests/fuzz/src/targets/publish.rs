@@ -254,7 +254,8 @@ fn holds_the_event(event: &ParsedEvent<'_>, schema: DeliverySchema, delivered: &
 
 /// The request and the dead letter are JSON.
 fn sent_and_ended(topic: &Topic, subscription: &EventSubscription, mut delivery: Delivery) {
-    let request = request::build(subscription, &[&delivery], 0, "example.com", NOW);
+    let url = gridpost::secret::Secret::new("https://example.com/");
+    let request = request::build(subscription, &url, &[&delivery], 0, "example.com", NOW);
     assert!(serde_json::from_slice::<&RawValue>(&request.body).is_ok(), "the request is JSON");
     delivery.attempts = Attempts::default().with(NOW, Outcome::BadRequest, Some(400));
     for profile in [ProfileName::Basic, ProfileName::Namespace] {

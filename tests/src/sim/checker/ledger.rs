@@ -81,7 +81,8 @@ fn bounds(check: &Check<'_>) -> BTreeMap<Row, Bounds> {
         if check.is_disturbed(*delivery) {
             most.add(&most_of_it);
         } else {
-            let end = once(most_of_it, events);
+            let to_resource = check.requests_of(*delivery).iter().any(|made| !made.met.is_empty());
+            let end = if to_resource { most_of_it } else { once(most_of_it, events) };
             least.add(&end);
             most.add(&end);
         }
@@ -99,15 +100,22 @@ fn happened(check: &Check<'_>, delivery: Uuid, events: u64) -> Account {
     let copies =
         |made: &&Request| made.deliveries.iter().filter(|found| **found == delivery).count() as u64;
     let requests = check.requests_of(delivery);
-    let successes: u64 = requests.iter().filter(is_success).map(copies).sum();
+    let by_request = |made: &&Request| match made.met.is_empty() {
+        true => copies(made) * events,
+        false => {
+            let of_it = made.met.iter().filter(|met| met.delivery == delivery);
+            of_it.filter(|met| met.answer.outcome == Outcome::Delivered).count() as u64
+        }
+    };
+    let delivered: u64 = requests.iter().filter(is_success).map(by_request).sum();
     let stored = history.stored.get(&delivery).copied().unwrap_or(0);
     let mut account = Account {
-        delivered: successes * events,
+        delivered,
         dead_lettered: BTreeMap::from([(String::new(), stored)]),
         ..Account::default()
     };
     for drop in history.drops.iter().filter(|found| found.delivery == delivery) {
-        *account.dropped.entry(drop.reason.clone()).or_default() += events;
+        *account.dropped.entry(drop.reason.clone()).or_default() += drop.count(events as usize);
     }
     account
 }

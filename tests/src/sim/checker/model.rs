@@ -8,7 +8,7 @@ use gridpost::{
         outcome::{Answer, Outcome},
         profile::{ProfileName, Rule},
     },
-    subscription::EventSubscription,
+    subscription::{Endpoint, EventSubscription},
     time::Timestamp,
     topic::Topic,
 };
@@ -41,7 +41,23 @@ fn profile(topic: &Topic) -> &'static Value {
     &tables().0["profiles"][name]
 }
 
-/// What follows a failed attempt at a webhook.
+/// What decides about a delivery whose events met these: all delivered, or of those that are retried the
+/// one that waits longest, or one that ends.
+pub fn decisive(topic: &Topic, subscription: &EventSubscription, met: &[Answer]) -> Answer {
+    let wait_ms = |answer: &Answer| match follows(topic, subscription, *answer) {
+        Follows::Retry(wait_ms) => {
+            let asked = answer.retry_after.map_or(0, |wait| wait.as_millis() as i64);
+            Some(wait_ms.max(asked))
+        }
+        Follows::End => None,
+    };
+    let failed = || met.iter().filter(|answer| answer.outcome != Outcome::Delivered);
+    let retried = failed().filter(|answer| wait_ms(answer).is_some());
+    let longest = retried.max_by_key(|answer| wait_ms(answer));
+    *longest.or_else(|| failed().next_back()).unwrap_or(&met[0])
+}
+
+/// What follows a failed attempt.
 pub fn follows(topic: &Topic, subscription: &EventSubscription, answer: Answer) -> Follows {
     let own = &subscription.retry_policy.status_rules;
     let by_status = answer.status.and_then(|status| own.statuses.get(&status));
@@ -52,7 +68,11 @@ pub fn follows(topic: &Topic, subscription: &EventSubscription, answer: Answer) 
         Some(Rule::Retry { min_s }) => return Follows::Retry(i64::from(*min_s) * 1_000),
         None => {}
     }
-    let rows = &profile(topic)["webhook"];
+    let column = match subscription.endpoint {
+        Endpoint::WebHook { .. } => "webhook",
+        Endpoint::Resource(_) => "resource",
+    };
+    let rows = &profile(topic)[column];
     let row = answer.status.map_or(answer.outcome.to_string(), |status| status.to_string());
     let row = rows.get(&row).unwrap_or(&rows["default"]);
     let Some(wait_s) = row["retryAfterSeconds"].as_i64() else { return Follows::End };

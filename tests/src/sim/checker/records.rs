@@ -33,8 +33,8 @@ struct Said {
 /// Checks every record and every drop.
 pub(super) fn check(check: &mut Check<'_>) {
     let history = &check.remains.history;
-    for dead_letter in history.dead_letters.values() {
-        record(check, dead_letter);
+    for ((_, event), dead_letter) in &history.dead_letters {
+        record(check, event, dead_letter);
     }
     let mut events = 0;
     for drop in &history.drops {
@@ -42,7 +42,7 @@ pub(super) fn check(check: &mut Check<'_>) {
             check.fail(format!("a drop of nobody's delivery: {}", drop.reason));
             continue;
         };
-        events += accepted.events.len() as u64;
+        events += drop.count(accepted.events.len());
         let subscription = &accepted.subscription;
         let (_, settings) = check.owners[subscription];
         match drop.reason.as_str() {
@@ -60,7 +60,13 @@ pub(super) fn check(check: &mut Check<'_>) {
                 if settings.dead_letter.is_some() {
                     check.fail(format!("{} dropped instead of dead-lettered", drop.delivery));
                 }
-                let attempts = check.requests_of(drop.delivery).len() as u64;
+                let requests = check.requests_of(drop.delivery);
+                let dropped = drop.events.first();
+                let attempts = requests.iter().filter(|made| {
+                    made.met.is_empty()
+                        || dropped.is_none_or(|event| made.met_by(drop.delivery, event).is_some())
+                });
+                let attempts = attempts.count() as u64;
                 let ended = (drop.delivery, drop.at, attempts);
                 self::reason(check, ended, reason);
             }
@@ -104,7 +110,7 @@ fn read(profile: ProfileName, schema: DeliverySchema, record: &Value) -> Said {
     }
 }
 
-fn record(check: &mut Check<'_>, dead_letter: &DeadLetter) {
+fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     let DeadLetter { delivery, at, record } = dead_letter;
     let accepted = &check.remains.history.accepted[delivery];
     let (topic, subscription) = check.owners[&accepted.subscription];
@@ -119,6 +125,8 @@ fn record(check: &mut Check<'_>, dead_letter: &DeadLetter) {
         ));
     }
     let requests = check.requests_of(*delivery);
+    let with_it = |made: &&Request| made.met.is_empty() || made.met_by(*delivery, event).is_some();
+    let requests: Vec<_> = requests.into_iter().filter(with_it).collect();
     let numbers = requests.iter().map(|made| u64::from(made.number)).max().unwrap_or(0);
     // A disturbed delivery may have made an attempt that nobody could note.
     let disturbed = check.is_disturbed(*delivery);
@@ -127,7 +135,13 @@ fn record(check: &mut Check<'_>, dead_letter: &DeadLetter) {
         check
             .fail(format!("the dead letter of {delivery} says {attempts} attempts, not {numbers}"));
     }
-    if !requests.iter().any(|made| says_so(&said, made)) && said.attempts > 0 {
+    let tells = |made: &&Request| {
+        // The answer that decides about a delivery may be another event's.
+        let met = made.met.iter().filter(|met| met.delivery == *delivery).map(|met| met.answer);
+        let whole = made.heard.map(|(_, answer)| answer).filter(|_| made.met.is_empty());
+        made.heard.is_some() && met.chain(whole).any(|answer| says_so(&said, made, answer))
+    };
+    if !requests.iter().any(tells) && said.attempts > 0 {
         check.fail(format!("the dead letter of {delivery} tells of no attempt made: {record}"));
     }
     if said.attempts == 0 && said.last_at.is_some() {
@@ -145,8 +159,7 @@ fn record(check: &mut Check<'_>, dead_letter: &DeadLetter) {
 }
 
 /// Whether a record's last attempt is that request.
-fn says_so(said: &Said, made: &Request) -> bool {
-    let Some((_, answer)) = made.heard else { return false };
+fn says_so(said: &Said, made: &Request, answer: Answer) -> bool {
     let outcome = said.outcome.as_deref();
     let met = outcome == Some(answer.outcome.to_string().as_str())
         || outcome == Some(Outcome::Probation.to_string().as_str());
@@ -164,7 +177,12 @@ fn reason(
     let accepted = &check.remains.history.accepted[&delivery];
     let (topic, subscription) = check.owners[&accepted.subscription];
     let requests = check.requests_of(delivery);
-    let last = requests.iter().filter_map(|made| made.heard.filter(|(ended, _)| *ended <= at));
+    let last = requests.iter().flat_map(|made| {
+        let met = made.met.iter().filter(|met| met.delivery == delivery).map(|met| met.answer);
+        let whole = made.heard.map(|(_, answer)| answer).filter(|_| made.met.is_empty());
+        let ended = made.heard.map(|(ended, _)| ended).filter(|ended| *ended <= at);
+        met.chain(whole).filter_map(move |answer| Some((ended?, answer)))
+    });
     let failures: Vec<(Timestamp, Answer)> =
         last.filter(|(_, answer)| answer.outcome != Outcome::Delivered).collect();
     let follows = |answer| model::follows(topic, subscription, answer);

@@ -45,7 +45,7 @@ const RESERVED: [&str; 19] = [
 /// What names must not begin with.
 const RESERVED_BEGINNINGS: [&str; 2] = ["aeg-", "webhook-"];
 
-/// Reads the attributes of a webhook. Secrets that `existing` has are kept where the document leaves
+/// Reads the attributes of an endpoint. Secrets that `existing` has are kept where the document leaves
 /// their value out, as reads do.
 pub(super) fn read(
     webhook: &mut Object<'_>,
@@ -123,7 +123,12 @@ fn name<'d>(attribute: &mut Object<'d>, problems: &mut Problems) -> Option<&'d s
     Some(name)
 }
 
-fn dynamic(mut properties: Object<'_>, problems: &mut Problems) -> Option<AttributeValue> {
+fn dynamic(properties: Object<'_>, problems: &mut Problems) -> Option<AttributeValue> {
+    source_field(properties, problems).map(|source_field| AttributeValue::Dynamic { source_field })
+}
+
+/// The member `sourceField`, alone in its object: a place in the event.
+pub(super) fn source_field(mut properties: Object<'_>, problems: &mut Problems) -> Option<String> {
     const FIELD: &str = "sourceField";
     let what = "where the value stands in the event, such as data.key";
     let given = properties.required_text(FIELD, what, problems);
@@ -143,7 +148,7 @@ fn dynamic(mut properties: Object<'_>, problems: &mut Problems) -> Option<Attrib
         );
         problems.add(Code::InvalidValue, path, rule);
     }
-    Some(AttributeValue::Dynamic { source_field: field.to_owned() })
+    Some(field.to_owned())
 }
 
 fn fixed(

@@ -1,0 +1,152 @@
+//! The program: settings and ports from the environment, Lambda's events in, its replies out.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use gridpost::{
+    aws::{
+        Clients,
+        configuration::ConfigurationTable,
+        parking::ParkingTable,
+        payloads::PayloadBucket,
+        sqs::{QueueUrls, SqsQueues},
+        state::StateTable,
+    },
+    config::{self, configuration_kept_for},
+    configuration::ConfigurationCache,
+    delivery::{outcome::Outcome, probation::Durations},
+    endpoint::http::HttpClient,
+    ports::{Clock, Configuration, Meter, Queue, ResourceClient},
+    system::{SystemClock, SystemDice},
+    telemetry::{EmbeddedMeter, start_logging},
+    time::Timestamp,
+};
+use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
+use serde::Serialize;
+
+use crate::{
+    Context, Settings,
+    handler::handle,
+    health::HealthBook,
+    in_flight::InFlight,
+    record::{Batch, Record},
+};
+
+/// Runs the function; `resources` makes what delivers to AWS resources.
+///
+/// # Errors
+///
+/// The environment lacks a setting, or the Runtime API can't be reached.
+pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) -> Result<(), Error> {
+    start_logging();
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
+    let urls = QueueUrls::from_env()?;
+    let clients = Clients::from_env()?;
+    let resources = resources(&clients);
+    let context = context(clients, urls.clone(), resources, Arc::clone(&meter)).await?;
+    let (context, urls, meter) = (&context, &urls, &meter);
+    // Without the runtime's own span for each invocation: no line of ours shows it.
+    Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
+        let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
+        let reply = answer(context, urls, event.payload, deadline).await;
+        meter.flush(SystemClock.now());
+        Ok::<_, Error>(reply)
+    }))
+    .run()
+    .await
+}
+
+async fn context(
+    clients: Clients,
+    urls: QueueUrls,
+    resources: Arc<dyn ResourceClient>,
+    meter: Arc<EmbeddedMeter>,
+) -> Result<Context, Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let retry_shards = urls.retry.len();
+    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let config_table = config::text("GRIDPOST_CONFIG_TABLE")?;
+    let state_table = config::text("GRIDPOST_STATE_TABLE")?;
+    let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
+    configuration.connect().await;
+    let configuration: Arc<dyn Configuration> = Arc::new(configuration);
+    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
+    Ok(Context {
+        clock: Arc::clone(&clock),
+        dice: Arc::new(SystemDice),
+        sender: Arc::clone(&queues) as _,
+        in_flight: InFlight::new(Arc::clone(&queues) as _),
+        receiver: queues,
+        states: Arc::clone(&states) as _,
+        parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
+        healths: HealthBook::new(Arc::clone(&states) as _),
+        rates: states,
+        configuration: ConfigurationCache::new(
+            configuration,
+            Arc::clone(&clock),
+            configuration_kept_for()?,
+        ),
+        client: Arc::new(HttpClient::new(config::allowed_endpoints()?, clock)?),
+        resources,
+        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
+        meter,
+        settings: settings(retry_shards)?,
+    })
+}
+
+fn settings(retry_shards: usize) -> Result<Settings, Error> {
+    let own = config::parsed_or("GRIDPOST_PROBATION_SECONDS", "{}".to_owned())?;
+    let own: BTreeMap<Outcome, u32> = serde_json::from_str(&own)?;
+    Ok(Settings {
+        probation: Durations::default().with(own),
+        retry_shards,
+        retry_in_flight_limit: config::parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)?,
+        dead_letter_delay_s: config::parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)?,
+        log_successful_attempts: config::parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)?,
+        latency_metrics: config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?,
+        origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", "eventgrid.azure.net".to_owned())?,
+    })
+}
+
+/// The reply that names what SQS keeps.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reply {
+    batch_item_failures: Vec<Kept>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    item_identifier: String,
+}
+
+/// Turns the Lambda event into records and the kept ids into Lambda's reply. Ids are copied from the
+/// event: one that Lambda does not know would fail the whole batch.
+async fn answer(context: &Context, urls: &QueueUrls, event: Batch, deadline: Timestamp) -> Reply {
+    let now = context.clock.now();
+    let mut reply = Reply::default();
+    let mut keep =
+        |item_identifier: String| reply.batch_item_failures.push(Kept { item_identifier });
+    let mut records = Vec::new();
+    for message in event.records {
+        let id = message.message_id.clone();
+        match Record::of(message, now, |name| queue_of(urls, name)) {
+            Some(record) => records.push(record),
+            None => {
+                tracing::error!(message.id = ?id, "a record of a queue that is not ours is kept");
+                id.into_iter().for_each(&mut keep);
+            }
+        }
+    }
+    handle(context, records, deadline).await.into_iter().for_each(&mut keep);
+    reply
+}
+
+/// A queue by its name, which is the end of its URL and of its ARN.
+fn queue_of(urls: &QueueUrls, name: &str) -> Option<Queue> {
+    let is = |url: &String| url.rsplit('/').next() == Some(name);
+    if is(&urls.dispatch) {
+        return Some(Queue::Dispatch);
+    }
+    urls.retry.iter().position(is).map(Queue::Retry)
+}

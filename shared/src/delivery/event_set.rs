@@ -1,0 +1,100 @@
+//! Which events of a delivery: those that are delivered already, where a service answers for each.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+/// Positions of events in their delivery. It travels as hexadecimal digits, the lowest bit of the first
+/// byte for the first event: 126 characters for 500 events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EventSet(Vec<u8>);
+
+impl EventSet {
+    /// Whether none is in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many are in it.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|byte| byte.count_ones() as usize).sum()
+    }
+
+    /// Whether that one is in it.
+    pub fn has(&self, position: usize) -> bool {
+        self.0.get(position / 8).is_some_and(|byte| byte >> (position % 8) & 1 == 1)
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, position: usize) {
+        if self.0.len() <= position / 8 {
+            self.0.resize(position / 8 + 1, 0);
+        }
+        self.0[position / 8] |= 1 << (position % 8);
+    }
+
+    /// Adds all of another.
+    pub fn add_all(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (byte, more) in self.0.iter_mut().zip(&other.0) {
+            *byte |= more;
+        }
+    }
+}
+
+impl FromIterator<usize> for EventSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(positions: I) -> Self {
+        let mut set = Self::default();
+        positions.into_iter().for_each(|position| set.add(position));
+        set
+    }
+}
+
+/// A text that is no set of events.
+#[derive(Debug, thiserror::Error)]
+#[error("'{0}' is no set of events: pairs of hexadecimal digits")]
+pub struct NotASet(String);
+
+impl TryFrom<String> for EventSet {
+    type Error = NotASet;
+
+    fn try_from(text: String) -> Result<Self, NotASet> {
+        let byte = |at| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+        bytes.map(Self).ok_or(NotASet(text))
+    }
+}
+
+impl From<EventSet> for String {
+    fn from(set: EventSet) -> Self {
+        set.0.iter().fold(Self::new(), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("a String takes all");
+            text
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_travel_as_digits() {
+        let set: EventSet = [0, 3, 499].into_iter().collect();
+        assert_eq!((set.len(), set.has(3), set.has(4), set.has(5_000)), (3, true, false, false));
+        let text = serde_json::to_string(&set).expect("JSON");
+        assert_eq!((text.len(), &text[..5]), (128, r#""0900"#));
+        assert_eq!(serde_json::from_str::<EventSet>(&text).expect("a set"), set);
+        let mut all = EventSet::default();
+        assert!(all.is_empty());
+        all.add_all(&set);
+        all.add_all(&[1].into_iter().collect());
+        assert_eq!((all.len(), all.has(1), all.has(499)), (4, true, true));
+        for bad in [r#""0""#, r#""0g""#, r#""é""#] {
+            assert!(serde_json::from_str::<EventSet>(bad).is_err(), "{bad}");
+        }
+    }
+}

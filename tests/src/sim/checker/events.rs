@@ -1,0 +1,59 @@
+//! Where an endpoint answers for each event, each of them ends, once, and is not sent after that.
+
+use gridpost::delivery::outcome::Outcome;
+use uuid::Uuid;
+
+use super::{Check, model};
+use crate::sim::history::Request;
+
+/// Checks the events of one delivery to an AWS resource.
+pub(super) fn check(check: &mut Check<'_>, delivery: Uuid, requests: &[&Request]) {
+    let events = check.remains.history.accepted[&delivery].events.clone();
+    for event in events {
+        one(check, delivery, &event, requests);
+    }
+}
+
+fn one(check: &mut Check<'_>, delivery: Uuid, event: &str, requests: &[&Request]) {
+    let history = &check.remains.history;
+    let subscription = &history.accepted[&delivery].subscription;
+    let sent: Vec<_> =
+        requests.iter().filter_map(|made| Some((*made, made.met_by(delivery, event)?))).collect();
+    let is_delivered = |answer: Outcome| answer == Outcome::Delivered;
+    let delivered = sent
+        .iter()
+        .filter(|(made, met)| made.heard.is_some() && is_delivered(met.answer.outcome))
+        .count();
+    let perhaps = sent
+        .iter()
+        .any(|(made, _)| made.answered.is_some_and(|(_, answer)| is_delivered(answer.outcome)));
+    let records = history.dead_letters.iter();
+    let records =
+        records.filter(|((_, id), found)| found.delivery == delivery && id == event).count();
+    let drops = history.drops.iter().filter(|drop| {
+        drop.delivery == delivery
+            && (drop.events.is_empty() || drop.events.iter().any(|id| id == event))
+    });
+    let drops = drops.count();
+    if delivered == 0 && records == 0 && drops == 0 && !perhaps {
+        check
+            .fail(format!("event {event} of {delivery} to {subscription} never ended: it is lost"));
+    }
+    if check.is_disturbed(delivery) {
+        return;
+    }
+    if delivered + records + drops != 1 {
+        check.fail(format!(
+            "event {event} of {delivery}: {delivered} delivered, {records} dead letters, {drops} drops"
+        ));
+    }
+    let (topic, settings) = check.owners[subscription];
+    let over = sent.iter().position(|(made, met)| {
+        made.heard.is_some()
+            && (is_delivered(met.answer.outcome)
+                || model::follows(topic, settings, met.answer) == model::Follows::End)
+    });
+    if over.is_some_and(|over| over + 1 < sent.len()) {
+        check.fail(format!("event {event} of {delivery} was sent after its end"));
+    }
+}
