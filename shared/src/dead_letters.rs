@@ -119,6 +119,13 @@ impl<'w> Walk<'w> {
         read.or_else(|| self.listed.front().map(|(place, _)| *place))
     }
 
+    /// Up to where nothing is left to look at, as far as the walk has come. Unlike [`Self::place`] it is
+    /// known where everything that was listed was passed over.
+    pub fn reached(&self) -> Option<Place> {
+        let listed = || Place::first_of(&self.source.folder, self.after.as_deref()?);
+        self.place().or_else(listed)
+    }
+
     /// What has been read and not been given: no further look is needed for it.
     pub fn at_hand(&mut self) -> Option<Item> {
         self.items.pop_front()

@@ -28,6 +28,9 @@ use crate::{
 /// Source: Event Grid, "Dead lettering for event subscriptions to namespace topics".
 const REFUSED_WAITS_S: [u32; 3] = [10, 60, 300];
 
+/// Waits before somebody who could not be told is told again.
+const TELL_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+
 /// A record of the dead-letter queue.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -109,6 +112,18 @@ async fn release(context: &Context, delivery: Uuid) {
     }
 }
 
+/// Tells of an object, and tries that again in place: records that are kept for it come back among others,
+/// and are written once more in another object.
+async fn tell_at_last(context: &Context, written: Written<'_>) -> Result<(), PortError> {
+    for wait in TELL_AGAIN_AFTER {
+        match tell(context, written).await {
+            Ok(()) => return Ok(()),
+            Err(_) => tokio::time::sleep(wait).await,
+        }
+    }
+    tell(context, written).await
+}
+
 /// Stores one folder's dead letters as one object; answers which records are kept.
 async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -> Vec<String> {
     let now = context.clock.now();
@@ -121,7 +136,7 @@ async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -
         Ok(()) => {
             let all: Vec<_> = ended.iter().map(|(_, ended)| ended).collect();
             let written = Written { id, folder: &folder, key: &key, ended: &all };
-            if let Err(error) = tell(context, written).await {
+            if let Err(error) = tell_at_last(context, written).await {
                 let (bucket, error) = (&folder.bucket, chain(&error));
                 let is_old = |(_, ended): &(Record, Ended)| is_given_up(context, ended, now);
                 if !ended.iter().all(is_old) {

@@ -22,6 +22,7 @@ use gridpost::{
     time::Timestamp,
 };
 use tokio::time::sleep;
+use uuid::Uuid;
 
 use crate::gather::Record;
 
@@ -74,6 +75,9 @@ enum Stop {
     /// The bucket is gone, or the event subscription: somebody must look.
     #[error("{0}")]
     Hopeless(String),
+    /// Another job of the event subscription began before it and is not over.
+    #[error("it waits for the redrive {0}")]
+    Waits(Uuid),
     /// Somebody else works at it.
     #[error("somebody else works at it")]
     Lost,
@@ -101,6 +105,10 @@ enum Then {
 pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
     let mut kept = Vec::new();
     for record in records {
+        // Before the work, which may be what kills the function each time.
+        if replaced(context, &record).await {
+            continue;
+        }
         let then = match Tick::decode(&record.body) {
             Some(tick) => tend(context, &record, &tick, deadline).await,
             None => {
@@ -109,9 +117,7 @@ pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) 
                 Then::Done
             }
         };
-        if let Then::GoOn(seconds) = then
-            && !replaced(context, &record).await
-        {
+        if let Then::GoOn(seconds) = then {
             let hidden = context.receiver.hide(Queue::Redrive, &record.receipt, seconds).await;
             if let Err(error) = hidden {
                 tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
@@ -188,6 +194,10 @@ impl Worker<'_> {
     async fn run(&mut self) -> Result<(), Stop> {
         self.check_target().await?;
         let jobs = self.context.redrives.jobs(&self.job.subscription).await?;
+        // Two at once would each send what the other one has not sent yet.
+        if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other)) {
+            return Err(Stop::Waits(first.id));
+        }
         while self.job.status == Status::Running && self.has_time() {
             if self.run_phase(&jobs).await? {
                 self.job.end_phase();
@@ -211,19 +221,27 @@ impl Worker<'_> {
         Err(Stop::Hopeless(format!("the event subscription {to} was deleted since")))
     }
 
-    /// Goes through the letters from the job's place on; answers whether it came to their end. At least
-    /// one letter is always dealt with, so that a slow day does not let a job turn in circles.
+    /// Goes through the letters from the job's place on; answers whether it came to their end. It looks at
+    /// the time after each look, be there letters of the job or only others, and notes how far it has come
+    /// at the end of it: neither a slow day nor a crowded folder lets a job turn in circles.
     async fn run_phase(&mut self, jobs: &[Job]) -> Result<bool, Stop> {
         let context = self.context;
-        let Job { subscription, bucket, folder, schema, wanted, .. } = self.job.clone();
+        let Job { subscription, bucket, folder, schema, source_schema, wanted, .. } =
+            self.job.clone();
+        let schema = source_schema.unwrap_or(schema);
         let source = Source { subscription, bucket, folder, schema };
         let mut walk = Walk::from(&*context.letters, &source, &wanted, self.job.next);
         let mut batch = Vec::new();
         let mut began_at = context.clock.now();
         loop {
-            let item = walk.next().await?;
-            let is_over = item.is_none();
-            batch.extend(item.and_then(|item| self.look_at(&item, jobs)));
+            let mut is_over = false;
+            match walk.at_hand() {
+                Some(item) => batch.extend(self.look_at(&item, jobs)),
+                None => {
+                    is_over = !walk.look().await?;
+                    self.job.pass_to(walk.reached());
+                }
+            }
             let is_full = batch.len() >= self.job.batch_events_max();
             let is_late = context.clock.now().since(self.noted_at) >= NOTED_EVERY;
             if !(is_full || is_over || is_late || !self.has_time()) {
@@ -355,18 +373,19 @@ impl Worker<'_> {
                 tracing::info!(redrive = %id, ?status, sent = counts.sent, "redrive ended");
                 Then::Done
             }
+            // What the batch in hand had come to is not known: the job goes on where it was noted.
             Err(Stop::Lost) => return Then::GoOn(FAILED_WAIT_S),
             Err(Stop::Hopeless(why)) => {
                 tracing::error!(redrive = %id, why, "a redrive can't go on; resume it when that is mended");
-                (self.job.status, self.job.problem) = (Status::Failed, Some(why));
-                Then::Done
+                return self.note_problem(why, Status::Failed).await;
+            }
+            Err(stop @ Stop::Waits(_)) => {
+                return self.note_problem(stop.to_string(), Status::Running).await;
             }
             Err(Stop::Failed(error)) => {
                 tracing::warn!(redrive = %id, error = %chain(&error), "a redrive was interrupted and goes on");
-                // What the batch in hand had come to is not known: the job goes on where it was noted.
-                return self
-                    .note_problem(format!("{} failed; it is tried again", error.call))
-                    .await;
+                let problem = format!("{} failed; it is tried again", error.call);
+                return self.note_problem(problem, Status::Running).await;
             }
         };
         self.job.lease.as_mut().expect("it is held").until = Timestamp::default();
@@ -376,15 +395,22 @@ impl Worker<'_> {
         then
     }
 
-    /// Writes a problem into the job as it is stored, and gives the lease back there.
-    async fn note_problem(&self, problem: String) -> Then {
+    /// Writes a problem into the job as it is stored, and what follows from it, and gives the lease back
+    /// there. Where that can't be written, the message stays and it is found again.
+    async fn note_problem(&self, problem: String, status: Status) -> Then {
         let own = self.job.lease.as_ref().map(|lease| &lease.holder);
         let stored = self.context.redrives.job(&self.job.subscription, self.job.id).await;
         if let Ok(Some(mut stored)) = stored
             && stored.lease.as_ref().map(|lease| &lease.holder) == own
         {
             (stored.problem, stored.lease) = (Some(problem), None);
-            let _ = self.context.redrives.save(&stored).await;
+            if stored.status == Status::Running {
+                stored.status = status;
+            }
+            let saved = self.context.redrives.save(&stored).await;
+            if matches!(saved, Ok(Saved::Written)) && stored.status != Status::Running {
+                return Then::Done;
+            }
         }
         Then::GoOn(FAILED_WAIT_S)
     }

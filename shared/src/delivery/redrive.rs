@@ -147,6 +147,10 @@ pub struct Job {
     pub to_uid: Uuid,
     /// The schema in which that one's events are delivered.
     pub schema: DeliverySchema,
+    /// In which schema the dead letters are that do not say so themselves; in the same, where it is not
+    /// known.
+    #[serde(default)]
+    pub source_schema: Option<DeliverySchema>,
     /// At most so many in a second, at least one.
     pub events_per_second: u32,
     /// What was sent again so often is left out: the loop guard.
@@ -263,6 +267,22 @@ impl Job {
             (true, ..) | (_, _, Phase::Counting) => false,
             (_, Status::Completed, Phase::Sending) => true,
             (_, _, Phase::Sending) => self.next.as_ref().is_some_and(is_before),
+        }
+    }
+
+    /// Whether it is to begin when that other job is over.
+    pub fn waits_for(&self, other: &Self) -> bool {
+        let sends = |job: &Self| job.status == Status::Running && !job.dry_run;
+        let turn = |job: &Self| (job.created_at, job.id);
+        sends(self) && sends(other) && turn(other) < turn(self)
+    }
+
+    /// Notes that nothing before that place is left to look at, which may be known already.
+    pub fn pass_to(&mut self, place: Option<Place>) {
+        if let Some(place) = place
+            && self.next.is_none_or(|next| next.is_before(&place))
+        {
+            self.next = Some(place);
         }
     }
 

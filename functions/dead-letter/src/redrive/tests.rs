@@ -57,6 +57,10 @@ struct World {
     hidden: Mutex<Vec<u32>>,
     payloads: Mutex<BTreeMap<String, Vec<u8>>>,
     counted: Mutex<u64>,
+    /// Whether there is no bucket.
+    is_missing: Mutex<bool>,
+    /// How long reading an object takes.
+    slow: Mutex<Duration>,
     /// How many calls were made.
     calls: Mutex<usize>,
     /// What happens to the call of that number.
@@ -154,11 +158,16 @@ impl DeadLetters for World {
             let listed = |name: &String| Listed { name: name.clone(), bytes: 1, written_at: START };
             names.take(2).map(listed).collect()
         };
-        Ok(self.call(list).await?)
+        let listed = self.call(list).await?;
+        if *open(&self.is_missing) { Err(BucketError::NotFound) } else { Ok(listed) }
     }
 
     async fn get(&self, _: &str, name: &str) -> Result<Option<Object>, BucketError> {
-        Ok(self.call(|| open(&self.objects).get(name).cloned()).await?)
+        let slow = *open(&self.slow);
+        self.pass(slow);
+        sleep(slow).await;
+        let got = self.call(|| open(&self.objects).get(name).cloned()).await?;
+        if *open(&self.is_missing) { Err(BucketError::NotFound) } else { Ok(got) }
     }
 
     async fn delete(&self, _: &str, _: &str) -> Result<(), BucketError> {
@@ -282,6 +291,7 @@ fn world(letters: usize) -> Arc<World> {
         max_redrives: 3,
         send_again: false,
         dry_run: false,
+        source_schema: None,
         created_at: START,
         updated_at: START,
         status: Status::Running,
@@ -494,6 +504,79 @@ async fn a_job_whose_target_is_gone_fails_and_says_so() {
     assert!(job.problem.is_some_and(|problem| problem.contains("was deleted since")));
 }
 
+/// A bucket that is gone at any moment and comes back: the job says so, and what was read and not sent
+/// is sent when it is resumed.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_is_gone_for_a_while_loses_nothing() {
+    let calm = world(23);
+    worked(&calm).await;
+    let calls = *open(&calm.calls);
+    for number in 1..calls {
+        let world = world(23);
+        let vanish: Interference = Box::new(|world| *open(&world.is_missing) = true);
+        *open(&world.interference) = Some((number, vanish));
+        worked(&world).await;
+        *open(&world.is_missing) = false;
+        if job(&world).status == Status::Failed {
+            assert!(job(&world).problem.is_some_and(|problem| problem.contains("bucket")));
+            assert_eq!(job(&world).lease, None, "at call {number}");
+            open(&world.jobs).values_mut().for_each(|job| job.status = Status::Running);
+            worked(&world).await;
+        }
+        let all: BTreeSet<_> = ids(&world).into_iter().collect();
+        assert_eq!((all.len(), job(&world).status), (23, Status::Completed), "at call {number}");
+    }
+}
+
+/// Event subscriptions of the same name share a folder: those of others take longer than an
+/// invocation has.
+#[tokio::test(start_paused = true)]
+async fn a_crowded_folder_lets_no_job_turn_in_circles() {
+    let world = world(23);
+    let key = SubscriptionKey { topic: "other".to_owned(), name: "s".to_owned() };
+    let others = Origin { subscription: key, schema: DeliverySchema::EventGridSchema };
+    for number in 2..400 {
+        let object = format!("[{}]", record("1", 0)).into_bytes();
+        open(&world.objects).insert(name(number), (object, Some(others.clone())));
+    }
+    for number in 0..3 {
+        let object = format!("[{}]", record(&(23 + number).to_string(), 0)).into_bytes();
+        let own = open(&world.objects)[&name(0)].1.clone();
+        open(&world.objects).insert(name(500 + number), (object, own));
+    }
+    let own = ids_in(&world);
+    *open(&world.slow) = Duration::from_secs(1);
+    worked(&world).await;
+    assert_eq!(job(&world).status, Status::Completed);
+    assert_eq!(ids(&world).into_iter().collect::<BTreeSet<_>>(), own);
+}
+
+/// The ids of the event subscription's own letters.
+fn ids_in(world: &World) -> BTreeSet<u64> {
+    let objects = open(&world.objects);
+    let own = objects.values().filter(|(_, origin)| {
+        origin.as_ref().is_some_and(|origin| origin.subscription.topic == "t")
+    });
+    let letters = own.flat_map(|(object, _)| {
+        serde_json::from_slice::<Vec<serde_json::Value>>(object).expect("letters")
+    });
+    letters.map(|it| it["id"].as_str().expect("an id").parse().expect("a number")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_for_the_one_that_began_before_it() {
+    let world = world(3);
+    let earlier = Job { id: Uuid::from_u128(9), created_at: Timestamp::default(), ..job(&world) };
+    open(&world.jobs).insert(earlier.id, earlier.clone());
+    assert!(invoked(&world, 1).await);
+    assert_eq!(ids(&world), Vec::<u64>::new());
+    assert!(job(&world).problem.is_some_and(|why| why.contains(&earlier.id.to_string())));
+    let over = Job { status: Status::Canceled, ..earlier };
+    open(&world.jobs).insert(over.id, over);
+    worked(&world).await;
+    assert_eq!((ids(&world).len(), job(&world).status), (3, Status::Completed));
+}
+
 #[tokio::test(start_paused = true)]
 async fn events_too_large_for_a_message_are_stored_first() {
     let world = world(3);
@@ -518,9 +601,6 @@ async fn events_too_large_for_a_message_are_stored_first() {
 #[tokio::test(start_paused = true)]
 async fn a_message_received_too_often_is_replaced() {
     let world = world(3);
-    let mut held = job(&world);
-    held.lease = Some(Lease { holder: "another".to_owned(), until: START + TIMEOUT });
-    open(&world.jobs).insert(held.id, held);
     assert!(!invoked(&world, RECEIVES_MAX).await);
     assert_eq!(open(&world.ticks).len(), 1);
 }

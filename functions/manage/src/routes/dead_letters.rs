@@ -43,8 +43,17 @@ pub(super) const PURGE: Form = Form { filters: &[], ..LIST };
 /// How long one request looks: API Gateway waits 30 s for its answer.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
+/// Characters of an id, a type or a reason that are shown: a page of letters, and a count, fit an
+/// answer of Lambda's (6 MB) whatever their publishers have written.
+const TEXT_CHARS_MAX: usize = 400;
+
 /// Characters of an event that are shown.
 const EVENT_CHARS_MAX: usize = 1_048_576;
+
+/// Where a page begins.
+fn place_of(page: &Page) -> Option<Place> {
+    page.after.as_deref().and_then(Place::parse)
+}
 
 /// A look through dead letters that ends in time.
 struct Look<'l> {
@@ -54,8 +63,12 @@ struct Look<'l> {
 }
 
 impl<'l> Look<'l> {
-    fn new(context: &'l Context, source: &'l Source, wanted: &'l Wanted, page: &Page) -> Self {
-        let from = page.after.as_deref().and_then(Place::parse);
+    fn new(
+        context: &'l Context,
+        source: &'l Source,
+        wanted: &'l Wanted,
+        from: Option<Place>,
+    ) -> Self {
         let walk = Walk::from(&*context.dead_letters, source, wanted, from);
         Self { context, walk, until: context.clock.now() + LOOK_MAX }
     }
@@ -88,7 +101,7 @@ impl<'l> Look<'l> {
 pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let wanted = wanted_by(page)?;
     let source = source(context, key).await?;
-    let mut look = Look::new(context, &source, &wanted, page);
+    let mut look = Look::new(context, &source, &wanted, place_of(page));
     let mut found = Vec::new();
     while found.len() < page.most() {
         let Some(item) = look.next().await? else { break };
@@ -109,7 +122,7 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
 pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let wanted = wanted_by(page)?;
     let source = source(context, key).await?;
-    let mut look = Look::new(context, &source, &wanted, page);
+    let mut look = Look::new(context, &source, &wanted, place_of(page));
     let (mut events, mut unreadable) = (0_u64, 0_u64);
     let mut by_reason: BTreeMap<String, u64> = BTreeMap::new();
     let mut by_type: BTreeMap<String, u64> = BTreeMap::new();
@@ -117,8 +130,8 @@ pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page)
         match item.found {
             Ok(one) if wanted.has(&one.letter) => {
                 events += 1;
-                *by_reason.entry(one.letter.reason).or_default() += 1;
-                *by_type.entry(one.letter.event_type).or_default() += 1;
+                add_one(&mut by_reason, &one.letter.reason);
+                add_one(&mut by_type, &one.letter.event_type);
             }
             Ok(_) => {}
             Err(_) => unreadable += 1,
@@ -128,6 +141,26 @@ pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page)
         "events": events, "byReason": by_reason, "byEventType": by_type, "unreadable": unreadable,
     });
     Ok(answer(context, key, "deadLetters:count", page, body, look.walk.place()))
+}
+
+/// Most kinds that a count tells apart. The rest are counted together.
+const KINDS_MAX: usize = 1_000;
+
+/// How that rest is called.
+const OTHER_KINDS: &str = "(others)";
+
+fn add_one(kinds: &mut BTreeMap<String, u64>, kind: &str) {
+    let kind = cut(kind);
+    let kind = match kinds.len() < KINDS_MAX || kinds.contains_key(&kind) {
+        true => kind,
+        false => OTHER_KINDS.to_owned(),
+    };
+    *kinds.entry(kind).or_default() += 1;
+}
+
+/// A publisher's text, as far as an answer has room for it.
+fn cut(text: &str) -> String {
+    text.chars().take(TEXT_CHARS_MAX).collect()
 }
 
 /// One dead letter, with its event.
@@ -142,7 +175,9 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> 
     let source = source(context, key).await?;
     let everything = Wanted::default();
     let mut walk = Walk::from(&*context.dead_letters, &source, &everything, Some(place));
-    let item = walk.next().await?.filter(|item| item.place == place);
+    // Where it is not there, or somebody else's, what comes next is none of ours.
+    let item = if walk.look().await? { walk.at_hand() } else { None };
+    let item = item.filter(|item| item.place == place);
     let Some(item) = item else {
         let message = format!("'{key}' has no dead letter {}.", shown(id));
         return Err(Reply::error(404, "ResourceNotFound", message));
@@ -194,7 +229,9 @@ pub(super) async fn purge(
         let message = format!("The redrive {} of '{key}' is running. Cancel it or wait.", job.id);
         return Err(Reply::conflict("redrive", message));
     }
-    let mut look = Look::new(context, &source, &wanted, page);
+    // It begins with a whole object: the place may be one within, where a list ended.
+    let from = place_of(page).map(|place| place.at(0));
+    let mut look = Look::new(context, &source, &wanted, from);
     let mut purged = Purged::default();
     let (mut meant, mut others) = (0, 0);
     while let Some(item) = look.next().await? {
@@ -276,9 +313,9 @@ fn document(source: &Source, place: &Place, written_at: Timestamp, letter: &Lett
         "id": place.to_string(),
         "objectName": place.name(&source.folder),
         "writtenTime": written_at.to_iso_8601(),
-        "eventId": letter.event_id,
-        "eventType": letter.event_type,
-        "deadLetterReason": letter.reason,
+        "eventId": cut(&letter.event_id),
+        "eventType": cut(&letter.event_type),
+        "deadLetterReason": cut(&letter.reason),
         "deliveryAttempts": letter.attempts,
         "publishTime": letter.published_at.to_iso_8601(),
         "redriveCount": letter.redriven,

@@ -6,6 +6,7 @@ use gridpost::{
     document::{Code, Object, Problems, shown, text},
     ports::{Outgoing, PortError, Queue, Saved},
     subscription::SubscriptionKey,
+    time::Timestamp,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -32,6 +33,10 @@ const MAX_REDRIVES_MAX: u32 = 100;
 pub(super) const LIST: Form =
     Form { filters: &[], is_token: Some(|text| text.parse::<Uuid>().is_ok()) };
 
+/// What was written so shortly before a job began is left to the next one: S3 tells times in whole
+/// seconds, and may show an object only some time after it.
+const SETTLED_AFTER_MS: i64 = 2_000;
+
 /// What a request that begins a job says.
 struct Asked {
     job: Job,
@@ -52,6 +57,7 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
         to: key.clone(),
         to_uid: own.uid,
         schema: own.delivery_schema,
+        source_schema: Some(source.schema),
         events_per_second: EVENTS_PER_SECOND,
         max_redrives: MAX_REDRIVES,
         send_again: false,
@@ -73,7 +79,12 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
         (job.to, job.to_uid, job.schema) = (target.key, target.uid, target.delivery_schema);
     }
     if !job.dry_run {
-        refuse_second(&context.redrives.jobs(key).await?, key, None)?;
+        let jobs = context.redrives.jobs(key).await?;
+        if let Some(running) = in_the_way(&jobs, None) {
+            // Its message may be missing: who began it may have died before sending one.
+            tick(context, running).await?;
+            return Err(refusal(running));
+        }
     }
     if context.redrives.save(&job).await? == Saved::Conflict {
         return Err(PortError::new("writing a redrive", "its id is taken").into());
@@ -89,7 +100,8 @@ fn read(input: &Value, base: Job) -> Result<Asked, Problems> {
     let read = Object::root(input, &mut problems).map(|mut root| {
         let mut wanted = dead_letters::wanted_of(&mut root, &mut problems);
         // What is written from now on may be what it sends itself.
-        wanted.to = Some(wanted.to.map_or(base.created_at, |to| to.min(base.created_at)));
+        let settled = Timestamp::from_millis(base.created_at.as_millis() - SETTLED_AFTER_MS);
+        wanted.to = Some(wanted.to.map_or(settled, |to| to.min(settled)));
         let target = target(&mut root, &base.subscription, &mut problems);
         let pace = 1..=EVENTS_PER_SECOND_MAX;
         let often = 1..=MAX_REDRIVES_MAX;
@@ -128,20 +140,18 @@ fn target(
     Some(SubscriptionKey { topic, name: name?.to_owned() })
 }
 
-/// Two jobs at once would each send what the other one has not sent yet.
-fn refuse_second(jobs: &[Job], key: &SubscriptionKey, but: Option<Uuid>) -> Result<(), Reply> {
-    let is_in_the_way =
-        |job: &&Job| job.status == Status::Running && !job.dry_run && Some(job.id) != but;
-    match jobs.iter().find(is_in_the_way) {
-        None => Ok(()),
-        Some(job) => {
-            let id = job.id;
-            let message = format!(
-                "The redrive {id} of '{key}' is running already. Wait for it, or cancel it."
-            );
-            Err(Reply::conflict("redrive", message))
-        }
-    }
+/// A job beside which no other one may run: two at once would each send what the other one has not sent
+/// yet.
+fn in_the_way(jobs: &[Job], but: Option<Uuid>) -> Option<&Job> {
+    jobs.iter().find(|job| job.status == Status::Running && !job.dry_run && Some(job.id) != but)
+}
+
+fn refusal(running: &Job) -> Reply {
+    let Job { id, subscription, .. } = running;
+    let message = format!(
+        "The redrive {id} of '{subscription}' is running already. Wait for it, or cancel it."
+    );
+    Reply::conflict("redrive", message)
 }
 
 /// Ends a job that was just stored, where another one was begun at the same time: neither could see the
@@ -151,11 +161,10 @@ async fn give_way(context: &Context, job: &Job) -> Result<(), Reply> {
         return Ok(());
     }
     let key = &job.subscription;
-    let refused = refuse_second(&context.redrives.jobs(key).await?, key, Some(job.id));
-    if refused.is_err() {
-        cancel(context, key, &job.id.to_string()).await?;
-    }
-    refused
+    let jobs = context.redrives.jobs(key).await?;
+    let Some(other) = in_the_way(&jobs, Some(job.id)) else { return Ok(()) };
+    cancel(context, key, &job.id.to_string()).await?;
+    Err(refusal(other))
 }
 
 /// Has the job worked at.
@@ -204,8 +213,8 @@ pub(super) async fn resume(context: &Context, key: &SubscriptionKey, id: &str) -
             let message = format!("The redrive {} has come to its end. Begin another one.", job.id);
             return Err(Reply::conflict("status", message));
         }
-        if !job.dry_run {
-            refuse_second(&jobs, key, Some(job.id))?;
+        if let Some(running) = in_the_way(&jobs, Some(job.id)).filter(|_| !job.dry_run) {
+            return Err(refusal(running));
         }
         (job.status, job.problem) = (Status::Running, None);
         Ok(())
@@ -246,12 +255,13 @@ async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<
         problems.add(Code::InvalidValue, "id", rule);
         problems
     })?;
+    // A job to another event subscription outlives its own: it can be looked at, and stopped.
+    if let Some(job) = context.redrives.job(key, parsed).await? {
+        return Ok(job);
+    }
     subscriptions::existing(context, key).await?;
-    let found = context.redrives.job(key, parsed).await?;
-    found.ok_or_else(|| {
-        let message = format!("'{key}' has no redrive {parsed}.");
-        Reply::error(404, "ResourceNotFound", message)
-    })
+    let message = format!("'{key}' has no redrive {parsed}.");
+    Err(Reply::error(404, "ResourceNotFound", message))
 }
 
 fn document(job: &Job) -> Value {

@@ -23,6 +23,7 @@ fn job(id: u128) -> Job {
         max_redrives: 3,
         send_again: false,
         dry_run: false,
+        source_schema: None,
         created_at: NOW,
         updated_at: NOW,
         status: Status::Running,
