@@ -71,6 +71,7 @@ impl Work {
             subscription: self.delivery.subscription.clone(),
             subscription_uid: self.delivery.subscription_uid,
             publish_time: self.delivery.publish_time,
+            redriven_at: self.delivery.redriven.map(|redriven| redriven.at),
             events: u32::try_from(self.delivery.event_count()).unwrap_or(u32::MAX),
             done: self.delivery.done.clone(),
             attempts: self.delivery.attempts.clone(),

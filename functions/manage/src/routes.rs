@@ -409,6 +409,7 @@ fn first_state(delivery: &Delivery, standing: Standing) -> DeliveryState {
         subscription: delivery.subscription.clone(),
         subscription_uid: delivery.subscription_uid,
         publish_time: delivery.publish_time,
+        redriven_at: delivery.redriven.map(|redriven| redriven.at),
         events: u32::try_from(delivery.event_count()).unwrap_or(u32::MAX),
         done: delivery.done.clone(),
         attempts: delivery.attempts.clone(),

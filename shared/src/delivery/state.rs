@@ -32,6 +32,9 @@ pub struct DeliveryState {
     pub subscription_uid: Uuid,
     /// When the publish was accepted.
     pub publish_time: Timestamp,
+    /// From when its life counts, where that is not its publish: when it was redriven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redriven_at: Option<Timestamp>,
     /// How many events it carries that are not done with.
     #[serde(default)]
     pub events: u32,
@@ -151,6 +154,11 @@ impl DeliveryState {
         format!("{:013}-{}", self.publish_time.as_millis(), self.id)
     }
 
+    /// From when its time-to-live counts: the publish, or its redrive.
+    pub fn lives_from(&self) -> Timestamp {
+        self.redriven_at.unwrap_or(self.publish_time)
+    }
+
     /// When the table may forget it: two days after the last moment a copy could matter.
     ///
     /// While a delivery waits for its endpoint, nothing is written for days. Forgotten before its
@@ -158,13 +166,13 @@ impl DeliveryState {
     pub fn forget_at(&self) -> Timestamp {
         let last = match self.standing {
             Standing::Waiting { due } => {
-                // One that was redriven began its life long after its publish.
-                let began = self.attempts.first_at.unwrap_or_default().max(self.publish_time);
+                // States of older versions do not say that they were redriven.
+                let began = self.attempts.first_at.unwrap_or_default().max(self.lives_from());
                 due.max(began + LIFE_MAX)
             }
             Standing::Ending { at, .. } => at,
             Standing::Ended | Standing::Delivered => {
-                self.attempts.last_at.unwrap_or(self.publish_time)
+                self.attempts.last_at.unwrap_or(self.lives_from())
             }
         };
         last + KEPT_FOR

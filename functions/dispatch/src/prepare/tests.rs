@@ -24,6 +24,7 @@ fn state(of: &Delivery, is_asked_for: bool) -> DeliveryState {
         standing: Standing::Waiting { due: NOW },
         past: vec![Past::of(answer, (NOW, NOW), Some(Because::LeastWait))],
         receipt: None,
+        redriven_at: None,
         resend: is_asked_for.then_some(Resend { at: NOW, was_due: NOW }),
         revision: 1,
     }

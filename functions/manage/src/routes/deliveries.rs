@@ -88,7 +88,7 @@ fn next(
     due: Timestamp,
     now: Timestamp,
 ) -> Value {
-    let expires_at = retry::expires_at(&subscription.retry_policy, state.publish_time);
+    let expires_at = retry::expires_at(&subscription.retry_policy, state.lives_from());
     let mut next = json!({
         "attempt": state.attempts.made + 1,
         "notBefore": due.to_iso_8601(),

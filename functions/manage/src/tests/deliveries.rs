@@ -35,6 +35,7 @@ fn state(world: &World, id: u128, seconds_ago: i64, standing: Standing) -> Deliv
         past: Vec::new(),
         receipt: None,
         resend: None,
+        redriven_at: None,
         revision: 1,
     }
 }
@@ -194,6 +195,10 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     let shown = list(&world, &one(7)).await;
     assert_eq!(shown["next"], next);
     super::openapi::assert_valid("DeliveryShown", &shown);
+
+    // One that was redriven lives from then on.
+    keep(&world, DeliveryState { redriven_at: Some(ago(10)), ..waiting(&world, 7) });
+    assert_eq!(list(&world, &one(7)).await["next"]["expires"], "2026-11-22T07:59:50.000Z");
 
     // A success is its last attempt, and none of those that are counted.
     let mut delivered = waiting(&world, 8);

@@ -66,6 +66,7 @@ async fn a_health_says_why_and_until_when() {
         past: Vec::new(),
         receipt: None,
         resend: None,
+        redriven_at: None,
         revision: 1,
     };
     let states = [waiting(1), waiting(2)];

@@ -62,6 +62,7 @@ pub(super) fn state(id: u128, standing: Standing, revision: u64) -> DeliveryStat
         past: Vec::new(),
         receipt: None,
         resend: None,
+        redriven_at: None,
         revision,
     }
 }
