@@ -96,15 +96,20 @@ impl Work {
         self.revision = state.revision;
         self.is_asked_for = state.resend.is_some();
         self.past.clone_from(&state.past);
-        self.delivery.done.add_all(&state.done);
-        if state.attempts.made >= self.delivery.attempts.made {
-            self.delivery.attempts = state.attempts.clone();
-        }
+        catch_up(&mut self.delivery, state);
     }
 
     /// Where its dead letter goes.
     pub fn destination(&self) -> Option<&DeadLetterDestination> {
         self.subscription.dead_letter.as_ref()
+    }
+}
+
+/// Brings a delivery up to date with its state: its message is older.
+fn catch_up(delivery: &mut Delivery, state: &DeliveryState) {
+    delivery.done.add_all(&state.done);
+    if state.attempts.made >= delivery.attempts.made {
+        delivery.attempts = state.attempts.clone();
     }
 }
 
@@ -122,7 +127,7 @@ pub enum Prepared {
 ///
 /// A call of ours failed; nothing was attempted and the record comes back.
 pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, PortError> {
-    let delivery = match Delivery::decode(&record.body) {
+    let mut delivery = match Delivery::decode(&record.body) {
         Ok(delivery) => delivery,
         Err(error) => return settle::poison(context, &record, &error).await.map(Prepared::Settled),
     };
@@ -143,6 +148,9 @@ pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, 
     }
     let Some((topic, subscription)) = find_subscription(context, &delivery).await? else {
         let reason = EndReason::SubscriptionDeleted;
+        if let Some(state) = &state {
+            catch_up(&mut delivery, state);
+        }
         return Ok(Prepared::Settled(settle::give_up(context, &delivery, state, reason).await));
     };
     let mut work = Work {
