@@ -1,4 +1,4 @@
-//! The clients against recorded answers: each row names the document that its shape is from.
+//! The clients against answers in the shapes that AWS documents: each row names the document. They were not recorded from AWS.
 
 use std::net::Ipv4Addr;
 
@@ -137,7 +137,7 @@ fn rest_error(status: u16, of_type: &str, body: Value) -> String {
 
 /// Calls that are refused as a whole.
 #[tokio::test]
-async fn a_refused_call_is_told_by_its_recorded_shape() {
+async fn a_refused_call_is_told_by_its_documented_shape() {
     use Outcome::{
         Busy, Disabled, Forbidden, Full, InvalidFunctionDestination, NotFound, PayloadTooLarge,
         ServerError, SessionQueueNotSupported, TimedOut, Unauthorized,
