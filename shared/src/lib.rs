@@ -27,5 +27,7 @@ pub mod config;
 pub mod configuration;
 pub mod dead_letters;
 pub mod endpoint;
+#[cfg(feature = "lambda")]
+pub mod lambda;
 pub mod system;
 pub mod telemetry;

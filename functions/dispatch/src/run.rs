@@ -15,6 +15,7 @@ use gridpost::{
     configuration::ConfigurationCache,
     delivery::{outcome::Outcome, probation::Durations},
     endpoint::http::HttpClient,
+    lambda,
     ports::{Clock, Configuration, Meter, Queue, ResourceClient},
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
@@ -45,13 +46,12 @@ pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) ->
     let context = context(clients, urls.clone(), resources, Arc::clone(&meter)).await?;
     let (context, urls, meter) = (&context, &urls, &meter);
     // Without the runtime's own span for each invocation: no line of ours shows it.
-    Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
+    lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
         let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
         let reply = answer(context, urls, event.payload, deadline).await;
         meter.flush(SystemClock.now());
         Ok::<_, Error>(reply)
-    }))
-    .run()
+    })))
     .await
 }
 

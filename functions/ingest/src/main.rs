@@ -11,6 +11,7 @@ use gridpost::{
     },
     config::{self, configuration_kept_for},
     configuration::ConfigurationCache,
+    lambda,
     ports::{Clock, Configuration, Meter},
     publish::fan_out::PIECE_DELIVERIES_MAX,
     system::{SystemClock, SystemDice},
@@ -32,7 +33,7 @@ async fn main() -> Result<(), Error> {
     let context = context(Arc::clone(&meter)).await?;
     let (context, meter) = (&context, &meter);
     // Without the runtime's own span for each invocation: no line of ours shows it.
-    Runtime::new(service_fn(move |event: LambdaEvent<GatewayEvent>| async move {
+    lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<GatewayEvent>| async move {
         let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
         let reply = match event.payload.into_invocation()? {
             Invocation::Publish(request) => Reply::Publish(handle(context, &request).await),
@@ -42,8 +43,7 @@ async fn main() -> Result<(), Error> {
         };
         meter.flush(SystemClock.now());
         Ok::<_, Error>(reply)
-    }))
-    .run()
+    })))
     .await
 }
 

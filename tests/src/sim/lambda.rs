@@ -210,7 +210,7 @@ async fn run(
 pub async fn schedule_wake(world: Rc<World>) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        if world.tables.parked() == 0 {
+        if !world.tables.any_parked() {
             world.tables.pass();
             continue;
         }

@@ -136,9 +136,9 @@ impl Queues {
         }
     }
 
-    /// How many messages a queue holds, second hand-overs to come included.
-    pub fn len(&self, queue: Queue) -> usize {
-        self.with(queue, |contents| contents.messages.len() + contents.ghosts.len())
+    /// Whether a queue holds nothing, and no second hand-over is to come.
+    pub fn is_empty(&self, queue: Queue) -> bool {
+        self.with(queue, |contents| contents.messages.is_empty() && contents.ghosts.is_empty())
     }
 
     /// The bodies in a queue.

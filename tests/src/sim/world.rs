@@ -276,7 +276,7 @@ impl World {
 
     /// Resolves when nothing is left to be done, or nothing that follows can matter.
     async fn ended(&self) {
-        while !self.is_broken() && (self.busy.get() > 0 || self.waiting() > 0) {
+        while !self.is_broken() && (self.busy.get() > 0 || self.anything_waits()) {
             self.idle.notified().await;
         }
     }
@@ -294,10 +294,9 @@ impl World {
         !history.violations.is_empty()
     }
 
-    fn waiting(&self) -> usize {
-        let in_queues: usize =
-            self.mappings().iter().map(|mapping| self.queues.len(mapping.queue)).sum();
-        in_queues + self.tables.parked()
+    fn anything_waits(&self) -> bool {
+        self.mappings().iter().any(|mapping| !self.queues.is_empty(mapping.queue))
+            || self.tables.any_parked()
     }
 
     /// Publishes, deletes and changes at the scenario's times.
