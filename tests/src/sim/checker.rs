@@ -28,7 +28,10 @@ use gridpost::{
 };
 use uuid::Uuid;
 
-use super::{history::Request, world::Remains};
+use super::{
+    history::{Drop, Request},
+    world::Remains,
+};
 
 /// Clocks are read to the millisecond; what rounds may be off by so much.
 const ROUNDING: Duration = Duration::from_millis(5);
@@ -43,6 +46,9 @@ struct Check<'a> {
     remains: &'a Remains,
     owners: BTreeMap<SubscriptionKey, (&'a Topic, &'a EventSubscription)>,
     requests: BTreeMap<Uuid, Vec<&'a Request>>,
+    /// Events in dead letters, by delivery.
+    records: BTreeMap<Uuid, Vec<&'a str>>,
+    drops: BTreeMap<Uuid, Vec<&'a Drop>>,
     /// What may lie between a decision and the request that follows it.
     slack: Duration,
     failures: Vec<String>,
@@ -54,6 +60,8 @@ pub fn check(remains: &Remains) -> Vec<String> {
         remains,
         owners: BTreeMap::new(),
         requests: BTreeMap::new(),
+        records: BTreeMap::new(),
+        drops: BTreeMap::new(),
         slack: remains.latency_max * 15 + Duration::from_millis(200),
         failures: remains.history.violations.clone(),
     };
@@ -67,6 +75,12 @@ pub fn check(remains: &Remains) -> Vec<String> {
         for delivery in in_it {
             check.requests.entry(*delivery).or_default().push(request);
         }
+    }
+    for ((_, event), found) in &remains.history.dead_letters {
+        check.records.entry(found.delivery).or_default().push(event);
+    }
+    for found in &remains.history.drops {
+        check.drops.entry(found.delivery).or_default().push(found);
     }
     if !check.failures.is_empty() {
         // The world was stopped there; what is left of it says nothing.
@@ -108,6 +122,14 @@ impl<'a> Check<'a> {
 
     fn requests_of(&self, delivery: Uuid) -> Vec<&'a Request> {
         self.requests.get(&delivery).cloned().unwrap_or_default()
+    }
+
+    fn records_of(&self, delivery: Uuid) -> &[&'a str] {
+        self.records.get(&delivery).map_or(&[], Vec::as_slice)
+    }
+
+    fn drops_of(&self, delivery: Uuid) -> &[&'a Drop] {
+        self.drops.get(&delivery).map_or(&[], Vec::as_slice)
     }
 
     /// What the sender of a request learned of a delivery in it.
@@ -281,9 +303,7 @@ impl<'a> Check<'a> {
             .iter()
             .filter_map(|made| made.answered)
             .any(|(_, answer)| answer.outcome == Outcome::Delivered);
-        let records = history.dead_letters.values().filter(|found| found.delivery == delivery);
-        let records = records.count();
-        let drops = history.drops.iter().filter(|found| found.delivery == delivery).count();
+        let (records, drops) = (self.records_of(delivery).len(), self.drops_of(delivery).len());
         if delivered.is_empty() && !answered_late && records == 0 && drops == 0 {
             self.fail(format!("{delivery} to {} never ended: it is lost", accepted.subscription));
         }

@@ -27,14 +27,11 @@ fn one(check: &mut Check<'_>, delivery: Uuid, event: &str, requests: &[&Request]
     let perhaps = sent
         .iter()
         .any(|(made, _)| made.answered.is_some_and(|(_, answer)| is_delivered(answer.outcome)));
-    let records = history.dead_letters.iter();
-    let records =
-        records.filter(|((_, id), found)| found.delivery == delivery && id == event).count();
-    let drops = history.drops.iter().filter(|drop| {
-        drop.delivery == delivery
-            && (drop.events.is_empty() || drop.events.iter().any(|id| id == event))
-    });
-    let drops = drops.count();
+    let records = check.records_of(delivery).iter().filter(|id| **id == event).count();
+    let drops = check.drops_of(delivery).iter();
+    let drops = drops
+        .filter(|drop| drop.events.is_empty() || drop.events.iter().any(|id| id == event))
+        .count();
     if delivered == 0 && records == 0 && drops == 0 && !perhaps {
         check
             .fail(format!("event {event} of {delivery} to {subscription} never ended: it is lost"));

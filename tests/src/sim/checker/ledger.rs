@@ -114,7 +114,7 @@ fn happened(check: &Check<'_>, delivery: Uuid, events: u64) -> Account {
         dead_lettered: BTreeMap::from([(String::new(), stored)]),
         ..Account::default()
     };
-    for drop in history.drops.iter().filter(|found| found.delivery == delivery) {
+    for drop in check.drops_of(delivery) {
         *account.dropped.entry(drop.reason.clone()).or_default() += drop.count(events as usize);
     }
     account
