@@ -6,19 +6,20 @@ locals {
   # The clients of five services make a program larger and its start slower; who sends to webhooks alone does not pay for them.
   dispatch_program = length(var.resource_destinations) == 0 ? "dispatch" : "dispatch-resources"
 
-  # What delivering to an AWS resource takes, by the service in its ARN.
+  # What delivering to an AWS resource takes, by the service in its ARN, and asking for it before an event subscription is stored. A
+  # function is asked for by an invocation that is none (DryRun).
   resource_actions = {
-    events  = { sid = "DeliverToEventBuses", action = "events:PutEvents" }
-    kinesis = { sid = "DeliverToStreams", action = "kinesis:PutRecords" }
-    lambda  = { sid = "DeliverToFunctions", action = "lambda:InvokeFunction" }
+    events  = { sid = "DeliverToEventBuses", actions = ["events:PutEvents", "events:DescribeEventBus"] }
+    kinesis = { sid = "DeliverToStreams", actions = ["kinesis:PutRecords", "kinesis:DescribeStreamSummary"] }
+    lambda  = { sid = "DeliverToFunctions", actions = ["lambda:InvokeFunction"] }
     # PublishBatch asks for sns:Publish too; an emulator may ask for a permission of its name.
-    sns = { sid = "DeliverToTopics", action = "sns:Publish" }
-    sqs = { sid = "DeliverToQueues", action = "sqs:SendMessage" }
+    sns = { sid = "DeliverToTopics", actions = ["sns:Publish", "sns:GetTopicAttributes"] }
+    sqs = { sid = "DeliverToQueues", actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] }
   }
   resource_statements = [
     for service, grant in local.resource_actions : {
       sid       = grant.sid
-      actions   = concat([grant.action], local.emulated && service == "sns" ? ["sns:PublishBatch"] : [])
+      actions   = concat(grant.actions, local.emulated && service == "sns" ? ["sns:PublishBatch"] : [])
       resources = [for arn in var.resource_destinations : arn if split(":", arn)[2] == service]
     } if anytrue([for arn in var.resource_destinations : split(":", arn)[2] == service])
   ]

@@ -25,12 +25,13 @@ module "manage" {
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
     GRIDPOST_ENDPOINT_ALLOWED_PORTS    = join(",", var.endpoint_allowed_ports)
     GRIDPOST_RESOURCE_DESTINATIONS     = join(",", var.resource_destinations)
+    GRIDPOST_DISPATCH_ARN              = local.dispatch_arn
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
     GRIDPOST_PUBLISH_URL               = local.publish_url
     GRIDPOST_MANAGE_URL                = local.manage_url
   })
 
-  statements = [
+  statements = concat([
     {
       # A transaction needs the permission of each of its parts; ConditionCheckItem is a part of its own.
       sid = "KeepConfig"
@@ -83,5 +84,11 @@ module "manage" {
       actions   = ["s3:ListBucket"]
       resources = local.dead_letter_bucket_arns
     },
-  ]
+    ], [
+    for arn in [local.dispatch_arn] : {
+      sid       = "CheckResources"
+      actions   = ["lambda:InvokeFunction"]
+      resources = [arn]
+    } if length(var.resource_destinations) > 0
+  ])
 }

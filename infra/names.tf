@@ -34,6 +34,9 @@ locals {
   redrive_queue_url     = "${local.queue_url_prefix}/${local.redrive_queue_name}"
   poison_queue_url      = "${local.queue_url_prefix}/${local.poison_queue_name}"
 
+  # manage asks dispatch whether an AWS resource is there.
+  dispatch_arn = "arn:${local.partition}:lambda:${var.region}:${local.account_id}:function:${var.name_prefix}-dispatch"
+
   config_table_name = "${var.name_prefix}-config"
   state_table_name  = "${var.name_prefix}-state"
   table_arn_prefix  = "arn:${local.partition}:dynamodb:${var.region}:${local.account_id}:table"

@@ -141,11 +141,11 @@ run "dispatch_may_do_one_thing_with_exactly_the_resources_that_are_named" {
       for statement in jsondecode(module.dispatch.policy).Statement : statement if startswith(statement.Sid, "DeliverTo")
       ] == [
       {
-        Sid      = "DeliverToEventBuses", Effect = "Allow", Action = ["events:PutEvents"]
+        Sid      = "DeliverToEventBuses", Effect = "Allow", Action = ["events:PutEvents", "events:DescribeEventBus"]
         Resource = ["arn:aws:events:eu-central-1:123456789012:event-bus/b"]
       },
       {
-        Sid      = "DeliverToStreams", Effect = "Allow", Action = ["kinesis:PutRecords"]
+        Sid      = "DeliverToStreams", Effect = "Allow", Action = ["kinesis:PutRecords", "kinesis:DescribeStreamSummary"]
         Resource = ["arn:aws:kinesis:eu-central-1:123456789012:stream/s"]
       },
       {
@@ -153,11 +153,11 @@ run "dispatch_may_do_one_thing_with_exactly_the_resources_that_are_named" {
         Resource = ["arn:aws:lambda:eu-central-1:123456789012:function:f:live"]
       },
       {
-        Sid      = "DeliverToTopics", Effect = "Allow", Action = ["sns:Publish"]
+        Sid      = "DeliverToTopics", Effect = "Allow", Action = ["sns:Publish", "sns:GetTopicAttributes"]
         Resource = ["arn:aws:sns:eu-central-1:123456789012:t"]
       },
       {
-        Sid = "DeliverToQueues", Effect = "Allow", Action = ["sqs:SendMessage"]
+        Sid = "DeliverToQueues", Effect = "Allow", Action = ["sqs:SendMessage", "sqs:GetQueueAttributes"]
         Resource = [
           "arn:aws:sqs:eu-central-1:123456789012:orders-*", "arn:aws:sqs:eu-central-1:210987654321:theirs.fifo",
         ]
@@ -174,6 +174,18 @@ run "dispatch_may_do_one_thing_with_exactly_the_resources_that_are_named" {
   assert {
     condition     = startswith(module.manage.environment["GRIDPOST_RESOURCE_DESTINATIONS"], "arn:aws:sqs:eu-central-1:123456789012:orders-*,arn:aws:lambda:")
     error_message = "manage knows of ${module.manage.environment["GRIDPOST_RESOURCE_DESTINATIONS"]}"
+  }
+
+  assert {
+    condition = [
+      for statement in jsondecode(module.manage.policy).Statement : statement if statement.Sid == "CheckResources"
+      ] == [
+      {
+        Sid      = "CheckResources", Effect = "Allow", Action = ["lambda:InvokeFunction"]
+        Resource = ["arn:aws:lambda:eu-central-1:123456789012:function:gridpost-dispatch"]
+      },
+    ]
+    error_message = "manage's policy is ${module.manage.policy}"
   }
 }
 

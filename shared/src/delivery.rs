@@ -25,6 +25,7 @@ pub mod profile;
 pub mod rate;
 pub mod redrive;
 pub mod request;
+pub mod resource_check;
 pub mod resource_outcome;
 pub mod resource_request;
 pub mod retry;

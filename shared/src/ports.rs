@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub use dead_letters::{DeadLetters, Listed, Redrives};
-pub use resources::ResourceClient;
+pub use resources::{ResourceChecker, ResourceClient};
 
 /// The time.
 pub trait Clock: Send + Sync {

@@ -6,6 +6,7 @@
 //! answers; what answers mean is [`gridpost::delivery::resource_outcome`].
 
 mod bus;
+mod check;
 mod failure;
 mod function;
 mod queue;
@@ -21,6 +22,7 @@ use aws_types::SdkConfig;
 use gridpost::{
     delivery::{
         outcome::{Answer, Outcome},
+        resource_check::Finding,
         resource_outcome::{Refusal, answer_of, status_of},
         resource_request::Entry,
     },
@@ -68,6 +70,10 @@ impl ResourceClient for AwsResources {
         };
         // What refuses the call refuses every entry of it.
         sent.unwrap_or_else(|refused| vec![refused; count])
+    }
+
+    async fn check(&self, resource: &Resource) -> Finding {
+        check::check(self, resource).await
     }
 }
 

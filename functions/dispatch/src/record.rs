@@ -2,19 +2,23 @@
 
 use gridpost::{
     ports::{PortError, Queue},
+    subscription::Resource,
     time::Timestamp,
 };
 use serde::Deserialize;
 
-/// The event with which an event source mapping of SQS invokes the function. Only what dispatch uses
-/// is read.
+/// The event with which an event source mapping of SQS invokes the function, or manage. Only what
+/// dispatch uses is read.
 ///
 /// Source: AWS Lambda developer guide, "Using Lambda with Amazon SQS".
 #[derive(Debug, Deserialize)]
 pub struct Batch {
     /// The messages that were received.
-    #[serde(rename = "Records")]
+    #[serde(default, rename = "Records")]
     pub records: Vec<Message>,
+    /// The resource that manage wants to be checked; no mapping says such a thing.
+    #[serde(default)]
+    pub check: Option<Resource>,
 }
 
 /// A message as the mapping hands it over.

@@ -13,6 +13,7 @@ use gridpost::{
         event_set::EventSet,
         outcome::{Answer, Outcome},
         partial::{self, Parted},
+        resource_check::Finding,
         resource_outcome::status_of,
         resource_request::{self, Call, Entry, Place},
         retry::EndReason,
@@ -45,6 +46,11 @@ impl ResourceClient for NoResources {
             "this deployment may deliver to no AWS resource: set resource_destinations",
         );
         vec![Answer::without_status(Outcome::Disabled); entries.len()]
+    }
+
+    async fn check(&self, _: &Resource) -> Finding {
+        let says = "this deployment may deliver to no AWS resource: set resource_destinations";
+        Finding { outcome: Outcome::Disabled, says: says.to_owned() }
     }
 }
 

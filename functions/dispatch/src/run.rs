@@ -1,6 +1,6 @@
 //! The program: settings and ports from the environment, Lambda's events in, its replies out.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use gridpost::{
     aws::{
@@ -13,10 +13,11 @@ use gridpost::{
     },
     config::{self, configuration_kept_for},
     configuration::ConfigurationCache,
-    delivery::{outcome::Outcome, probation::Durations},
+    delivery::{outcome::Outcome, probation::Durations, resource_check::Finding},
     endpoint::http::HttpClient,
     lambda,
     ports::{Clock, Configuration, Meter, Queue, ResourceClient},
+    subscription::Resource,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
     time::Timestamp,
@@ -31,6 +32,9 @@ use crate::{
     in_flight::InFlight,
     record::{Batch, Record},
 };
+
+/// How long the service of a resource is waited for when it is checked: a user waits for the answer.
+const CHECK_WAIT: Duration = Duration::from_secs(8);
 
 /// Runs the function; `resources` makes what delivers to AWS resources.
 ///
@@ -48,7 +52,10 @@ pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) ->
     // Without the runtime's own span for each invocation: no line of ours shows it.
     lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
         let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
-        let reply = answer(context, urls, event.payload, deadline).await;
+        let reply = match &event.payload.check {
+            Some(resource) => Reply::Check(check(context, resource).await),
+            None => Reply::Batch(answer(context, urls, event.payload, deadline).await),
+        };
         meter.flush(SystemClock.now());
         Ok::<_, Error>(reply)
     })))
@@ -107,10 +114,23 @@ fn settings(retry_shards: usize) -> Result<Settings, Error> {
     })
 }
 
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Reply {
+    Batch(BatchReply),
+    Check(Finding),
+}
+
+/// Asks for a resource before an event subscription delivers to it.
+async fn check(context: &Context, resource: &Resource) -> Finding {
+    let found = tokio::time::timeout(CHECK_WAIT, context.resources.check(resource)).await;
+    found.unwrap_or_else(|_| Finding { outcome: Outcome::TimedOut, says: String::new() })
+}
+
 /// The reply that names what SQS keeps.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Reply {
+struct BatchReply {
     batch_item_failures: Vec<Kept>,
 }
 
@@ -122,9 +142,14 @@ struct Kept {
 
 /// Turns the Lambda event into records and the kept ids into Lambda's reply. Ids are copied from the
 /// event: one that Lambda does not know would fail the whole batch.
-async fn answer(context: &Context, urls: &QueueUrls, event: Batch, deadline: Timestamp) -> Reply {
+async fn answer(
+    context: &Context,
+    urls: &QueueUrls,
+    event: Batch,
+    deadline: Timestamp,
+) -> BatchReply {
     let now = context.clock.now();
-    let mut reply = Reply::default();
+    let mut reply = BatchReply::default();
     let mut keep =
         |item_identifier: String| reply.batch_item_failures.push(Kept { item_identifier });
     let mut records = Vec::new();

@@ -7,6 +7,7 @@
 //! resource has a file under `routes`. A change is decided on what was read, written only if that
 //! still stands, and answered when every instance of the data plane has seen it.
 
+pub mod checker;
 mod page;
 mod precondition;
 mod reply;
@@ -20,7 +21,7 @@ use gridpost::{
     ports::{
         Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointHealths, HandshakeClient,
         Meter, ParkedDeliveries, ParkingLot, PoisonQueue, QueueReceiver, QueueSender, Redrives,
-        SubscriptionStore, TopicStore, WaitingDeliveries,
+        ResourceChecker, SubscriptionStore, TopicStore, WaitingDeliveries,
     },
     subscription::resource::Identity,
 };
@@ -42,6 +43,8 @@ pub struct Context {
     pub deliveries: Arc<dyn WaitingDeliveries>,
     /// Asks endpoints for their consent.
     pub handshakes: Arc<dyn HandshakeClient>,
+    /// Asks for AWS resources.
+    pub checker: Arc<dyn ResourceChecker>,
     /// What our own code could not settle.
     pub poison: Arc<dyn PoisonQueue>,
     /// Shows and deletes what was received from the poison queue.
@@ -83,6 +86,8 @@ pub struct Settings {
     pub manage_url: String,
     /// How long the data plane keeps configuration in memory.
     pub configuration_kept_for: Duration,
+    /// The deployment's AWS account.
+    pub account: String,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
 }

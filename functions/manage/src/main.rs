@@ -21,10 +21,13 @@ use gridpost::{
     config,
     endpoint::http::HttpClient,
     ports::{Clock, Meter},
+    subscription::Arn,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_manage::{Context, Reply, Request, Settings, answer, terraform};
+use gridpost_manage::{
+    Context, Reply, Request, Settings, answer, checker::DispatchFunction, terraform,
+};
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, run, service_fn};
 use serde_json::Value;
 
@@ -32,7 +35,8 @@ use serde_json::Value;
 async fn main() -> Result<(), Error> {
     start_logging();
     let urls = QueueUrls::from_env()?;
-    let settings = settings(urls.retry.len())?;
+    let dispatch: Arn = config::text("GRIDPOST_DISPATCH_ARN")?.parse()?;
+    let settings = settings(urls.retry.len(), &dispatch)?;
     let clients = Clients::from_env()?;
     let name = config::text("GRIDPOST_CONFIG_TABLE")?;
     let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), name));
@@ -43,6 +47,7 @@ async fn main() -> Result<(), Error> {
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
     let meter = Arc::new(EmbeddedMeter::from_env()?);
     let clock = Arc::new(SystemClock);
+    let checker = DispatchFunction::new(clients.config(), &dispatch);
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock) as _)?;
     let context = Context {
         configuration: Arc::clone(&table) as _,
@@ -50,6 +55,7 @@ async fn main() -> Result<(), Error> {
         subscriptions: table,
         deliveries: Arc::clone(&states) as _,
         handshakes: Arc::new(client),
+        checker: Arc::new(checker),
         poison: Arc::clone(&queues) as _,
         receiver: Arc::clone(&queues) as _,
         sender: queues,
@@ -90,7 +96,7 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
     Ok(serde_json::to_value(response(reply)).map_err(Error::from)?)
 }
 
-fn settings(retry_shards: usize) -> Result<Settings, config::SettingError> {
+fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::SettingError> {
     let origin = "eventgrid.azure.net".to_owned();
     Ok(Settings {
         allowed: config::allowed_endpoints()?,
@@ -98,6 +104,7 @@ fn settings(retry_shards: usize) -> Result<Settings, config::SettingError> {
         publish_url: config::text("GRIDPOST_PUBLISH_URL")?,
         manage_url: config::text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned(),
         configuration_kept_for: config::configuration_kept_for()?,
+        account: dispatch.account.clone(),
         retry_shards,
     })
 }

@@ -54,6 +54,7 @@ impl World {
             subscriptions: Arc::clone(&store) as _,
             deliveries: Arc::clone(&store) as _,
             handshakes: Arc::clone(&endpoint) as _,
+            checker: Arc::clone(&endpoint) as _,
             poison: Arc::clone(&waiting) as _,
             receiver: Arc::clone(&waiting) as _,
             sender: Arc::clone(&waiting) as _,
@@ -79,6 +80,7 @@ impl World {
                 publish_url: "https://publish.example".to_owned(),
                 manage_url: "https://manage.example".to_owned(),
                 configuration_kept_for: KEPT_FOR,
+                account: "123456789012".to_owned(),
                 retry_shards: 4,
             },
         };

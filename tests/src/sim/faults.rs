@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use gridpost::{
     delivery::{
         dead_letter::Labels, outcome::Answer, parking::Parked, probation::Health,
-        resource_request::Entry, state::DeliveryState,
+        resource_check::Finding, resource_request::Entry, state::DeliveryState,
     },
     ports::{
         Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
@@ -383,6 +383,10 @@ impl Payloads for Faulty<PayloadBucket> {
 
 #[async_trait]
 impl ResourceClient for Faulty<Endpoints> {
+    async fn check(&self, resource: &Resource) -> Finding {
+        self.inner.check(resource).await
+    }
+
     async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
         match self.injector.draw() {
             Fault::DiesBefore => self.die(&About::Other).await,

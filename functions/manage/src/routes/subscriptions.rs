@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost::{
+    delivery::resource_check,
     document::{Object, Problems},
     endpoint::handshake::{self, Handshake, Question, WAIT_MAX, ask},
     ports::Saved,
     publish,
     secret::Secret,
     subscription::{
-        Endpoint, EventSubscription, ProvisioningState, SubscriptionKey, Validation,
+        Endpoint, EventSubscription, ProvisioningState, Resource, SubscriptionKey, Validation,
         attributes::fixed_headers,
         resource::{
             self, Consent, Identity, Settings,
@@ -172,7 +173,15 @@ pub(super) async fn write(
             (Some(kept), _) => Consent::of(kept),
             (None, Some((before, consent))) if !differs(before, &settings) => consent.clone(),
             (None, _) => {
-                let consent = ask_for_consent(context, key, topic.kind, &settings).await?;
+                let known = existing.as_ref().map(|existing| &existing.endpoint);
+                let consent = match &settings.endpoint {
+                    Endpoint::WebHook { url } => {
+                        ask_for_consent(context, key, topic.kind, url, &settings).await?
+                    }
+                    Endpoint::Resource(resource) => {
+                        check_resource(context, resource, known).await?
+                    }
+                };
                 asked = Some((settings.clone(), consent.clone()));
                 consent
             }
@@ -281,20 +290,37 @@ fn differs(before: &Settings, settings: &Settings) -> bool {
     before.endpoint != settings.endpoint || before.delivery_schema != settings.delivery_schema
 }
 
+/// Whoever may set what the deployment delivers to has consented for a resource: its ARN is in that list.
+/// So only whether it is there is asked, unless the event subscription has it already.
+async fn check_resource(
+    context: &Context,
+    resource: &Resource,
+    known: Option<&Endpoint>,
+) -> Result<Consent, Reply> {
+    let is_known = matches!(known, Some(Endpoint::Resource(known)) if known.arn == resource.arn);
+    if !is_known {
+        let finding = context.checker.check(resource).await?;
+        let account = &context.settings.account;
+        if let Some(obstacle) = resource_check::obstacle(resource, account, &finding) {
+            let arn = &resource.arn;
+            let message = format!(
+                "The attempt to validate the provided endpoint {arn} failed: {obstacle}. Nothing was \
+                 stored."
+            );
+            return Err(Reply::error(400, "Endpoint validation", message));
+        }
+    }
+    let state = ProvisioningState::Succeeded;
+    Ok(Consent { state, validation: None, allowed_rate: None })
+}
+
 async fn ask_for_consent(
     context: &Context,
     key: &SubscriptionKey,
     kind: Kind,
+    url: &Secret,
     settings: &Settings,
 ) -> Result<Consent, Reply> {
-    let url = match &settings.endpoint {
-        Endpoint::WebHook { url } => url,
-        // Whoever may set what the deployment delivers to has consented: the ARN is in that list.
-        Endpoint::Resource(_) => {
-            let state = ProvisioningState::Succeeded;
-            return Ok(Consent { state, validation: None, allowed_rate: None });
-        }
-    };
     let (code, now) = (context.dice.id(), context.clock.now());
     // Source: Event Grid, "Webhook" of namespace topics: consent is given at once, or not at all.
     let validation = (kind == Kind::Custom).then(|| Validation {

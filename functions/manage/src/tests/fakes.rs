@@ -15,13 +15,15 @@ use std::{
 
 use async_trait::async_trait;
 use gridpost::{
-    delivery::{probation::Health, state::DeliveryState},
+    delivery::{
+        outcome::Outcome, probation::Health, resource_check::Finding, state::DeliveryState,
+    },
     ports::{
         Clock, Configuration, DELETED_AT_ONCE_MAX, Dice, EndpointHealths, HandshakeClient,
-        HandshakeError, HandshakeRequest, HandshakeResponse, PortError, Saved, SubscriptionStore,
-        TopicStore, WaitingDeliveries,
+        HandshakeError, HandshakeRequest, HandshakeResponse, PortError, ResourceChecker, Saved,
+        SubscriptionStore, TopicStore, WaitingDeliveries,
     },
-    subscription::{EventSubscription, SubscriptionKey},
+    subscription::{EventSubscription, Resource, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
 };
@@ -227,6 +229,21 @@ pub(super) struct Endpoint {
     pub(super) is_silent: Mutex<bool>,
     pub(super) denies: Mutex<bool>,
     pub(super) asked: Mutex<Vec<HandshakeRequest>>,
+    /// The resources that were checked.
+    pub(super) checked: Mutex<Vec<String>>,
+    /// What is found of those whose names end so; others are there.
+    pub(super) found: Mutex<Vec<(&'static str, Finding)>>,
+}
+
+#[async_trait]
+impl ResourceChecker for Endpoint {
+    async fn check(&self, resource: &Resource) -> Result<Finding, PortError> {
+        self.checked.lock().expect("no panic").push(resource.arn.resource.clone());
+        let found = self.found.lock().expect("no panic");
+        let found = found.iter().find(|(name, _)| resource.arn.resource.ends_with(name));
+        let is_there = || Finding { outcome: Outcome::Delivered, says: String::new() };
+        Ok(found.map_or_else(is_there, |(_, finding)| finding.clone()))
+    }
 }
 
 #[async_trait]

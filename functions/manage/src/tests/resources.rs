@@ -1,5 +1,7 @@
-//! AWS resources as endpoints: nobody is asked, and only what the deployment may deliver to is taken.
+//! AWS resources as endpoints: no handshake, but they must be there, and only what the deployment may
+//! deliver to is taken.
 
+use gridpost::delivery::{outcome::Outcome, resource_check::Finding};
 use serde_json::{Value, json};
 
 use super::{S1, S1_GET, World, body, message, openapi::assert_valid};
@@ -30,4 +32,40 @@ async fn a_resource_in_the_allowance_is_subscribed_without_a_handshake() {
     assert_eq!(refused.status, 400, "{refused:?}");
     let said = message(&refused).to_owned() + &body(&refused).to_string();
     assert!(said.contains("to the Terraform variable resource_destinations"), "{said}");
+}
+
+/// What is not there, or refuses dispatch, is refused, and nothing is stored. What an event subscription
+/// has already is not asked for again.
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_checked_before_it_is_an_endpoint() {
+    let world = World::new();
+    assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
+    let found = |outcome, says: &str| Finding { outcome, says: says.to_owned() };
+    *world.endpoint.found.lock().expect("no panic") = vec![
+        ("-gone", found(Outcome::NotFound, "QueueDoesNotExist: The queue does not exist.")),
+        ("-closed", found(Outcome::Forbidden, "AccessDenied: explicit deny")),
+        ("-busy", found(Outcome::Busy, "")),
+    ];
+    for (name, want) in [
+        (
+            "orders-gone",
+            "NotFound (QueueDoesNotExist: The queue does not exist.). Create it first.",
+        ),
+        ("orders-closed", "denies it to dispatch's role: the deployment allows sqs:SendMessage."),
+        ("orders-busy", "failed: Busy. Try again. Nothing was stored."),
+    ] {
+        let refused = world.send(S1, queue(name)).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(message(&refused).contains(want), "{refused:?}");
+        assert_eq!(world.call(S1_GET).await.status, 404);
+    }
+    assert_eq!(world.send(S1, queue("orders")).await.status, 201);
+    let checked = || world.endpoint.checked.lock().expect("no panic").len();
+    assert_eq!(checked(), 4);
+    let mut other = queue("orders");
+    other["properties"]["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");
+    assert_eq!(world.send(S1, other).await.status, 200);
+    assert_eq!(checked(), 4, "it has this queue already");
+    assert_eq!(world.send(S1, queue("orders-gone")).await.status, 400);
+    assert_eq!(checked(), 5);
 }
