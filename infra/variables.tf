@@ -338,7 +338,7 @@ variable "endpoint_allowed_ports" {
 }
 
 variable "resource_destinations" {
-  description = "AWS resources that event subscriptions may deliver to, beside webhooks: ARNs of Lambda functions (or their aliases), SQS queues, SNS topics, Kinesis data streams and EventBridge event buses in the deployment's region; * stands for any characters in the last part, as in arn:aws:sqs:eu-central-1:123456789012:orders-*. dispatch is granted the one action of each service on exactly these; an event subscription with another one is refused. Resources of other accounts must allow dispatch's role in their own policies. With any, the larger program dispatch-resources is deployed in the place of dispatch."
+  description = "AWS resources that event subscriptions may deliver to, beside webhooks: ARNs of Lambda functions (or their aliases), SQS queues, SNS topics, Kinesis data streams and EventBridge event buses in the deployment's region; * stands for any characters in the last part, as in arn:aws:sqs:eu-central-1:123456789012:orders-*. dispatch is granted to send to exactly these, and to ask whether they are there; an event subscription with another one, or one that is not there, is refused. Resources of other accounts must allow dispatch's role in their own policies. With any, the larger program dispatch-resources is deployed in the place of dispatch."
   type        = list(string)
   default     = []
   nullable    = false

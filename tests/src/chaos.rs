@@ -12,6 +12,7 @@ pub mod mayhem;
 pub mod proxy;
 pub mod sink;
 pub mod tally;
+pub mod told;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

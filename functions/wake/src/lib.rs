@@ -1,8 +1,11 @@
 //! wake: sends parked deliveries that are due soon back to their retry queue, once a minute.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use futures::future::join_all;
+use futures::{
+    future::join_all,
+    stream::{self, StreamExt},
+};
 use gridpost::{
     delivery::parking::{self, Parked},
     ports::{Clock, Outgoing, ParkingLot, PortError, Queue, QueueSender, WakeCursor},
@@ -24,6 +27,12 @@ pub struct Context {
 /// Where wake begins when it has never run: deliveries parked longer ago than this do not exist
 /// then.
 const FIRST_LOOK_BACK_MINUTES: i64 = 60;
+
+/// Messages that one call to SQS takes.
+const BATCH: usize = 10;
+
+/// Calls that are under way together.
+const BATCHES_AT_ONCE: usize = 64;
 
 /// Sends every parked delivery that is due by the end of the next minute back to its retry queue,
 /// with the rest of its wait as delay, and then removes it. A crash between the two sends it again:
@@ -67,22 +76,40 @@ pub async fn wake(context: &Context) -> Result<usize, PortError> {
 
 /// Sends parked deliveries to their queues; what could not be sent stays parked.
 async fn send_back(context: &Context, due: Vec<Parked>) -> usize {
-    let now = context.clock.now();
-    let all = join_all(due.into_iter().map(|parked| async move {
-        let message = Outgoing {
-            body: parked.body.clone(),
-            group: parked.group.clone(),
-            delay_s: parking::delay_s(parked.due.since(now)),
-        };
-        let sent = context.sender.send(Queue::Retry(parked.shard), vec![message]).await.pop();
-        if let Some(Ok(())) = sent {
-            remove(context, &parked).await;
-            return true;
+    let mut shards: BTreeMap<usize, Vec<Parked>> = BTreeMap::new();
+    for parked in due {
+        shards.entry(parked.shard).or_default().push(parked);
+    }
+    let mut batches = Vec::new();
+    for (shard, mut all) in shards {
+        while !all.is_empty() {
+            let rest = all.split_off(all.len().min(BATCH));
+            batches.push((shard, std::mem::replace(&mut all, rest)));
         }
-        tracing::warn!(delivery.id = %parked.id, "a parked delivery was not sent back; next minute");
-        false
-    }));
-    all.await.into_iter().filter(|sent| *sent).count()
+    }
+    let sent = stream::iter(batches).map(|(shard, batch)| send_batch(context, shard, batch));
+    sent.buffer_unordered(BATCHES_AT_ONCE).fold(0, |sum, sent| async move { sum + sent }).await
+}
+
+async fn send_batch(context: &Context, shard: usize, batch: Vec<Parked>) -> usize {
+    let now = context.clock.now();
+    let messages = batch.iter().map(|parked| Outgoing {
+        body: parked.body.clone(),
+        group: parked.group.clone(),
+        delay_s: parking::delay_s(parked.due.since(now)),
+    });
+    let answers = context.sender.send(Queue::Retry(shard), messages.collect()).await;
+    let (mut sent, mut kept) = (Vec::new(), 0);
+    for (index, parked) in batch.iter().enumerate() {
+        match answers.get(index) {
+            Some(Ok(())) => sent.push(remove(context, parked)),
+            _ => kept += 1,
+        }
+    }
+    if kept > 0 {
+        tracing::warn!(deliveries = kept, "parked deliveries were not sent back; next minute");
+    }
+    join_all(sent).await.len()
 }
 
 /// Removes what was sent. What can't be removed in two tries is left to expire: sending it again
@@ -101,7 +128,7 @@ async fn remove(context: &Context, parked: &Parked) {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Mutex};
+    use std::sync::Mutex;
 
     use async_trait::async_trait;
     use gridpost::time::Timestamp;

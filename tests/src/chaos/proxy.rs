@@ -16,7 +16,6 @@ use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock},
@@ -24,6 +23,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use super::told::{Answer, Reduced, Told, refusal};
 use crate::e2e::inside;
 
 /// A service that the functions call.
@@ -138,21 +138,11 @@ impl Weather {
     }
 }
 
-/// What one call is answered.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    /// That status and body; the emulator hears nothing of it.
-    Refused(u16, String),
-    /// What the emulator says, but of a batch of messages the one whose body has this text is refused for
-    /// the service's own failure, and does not reach the emulator.
-    WithoutEntry(String),
-}
-
 #[derive(Debug)]
 struct Shared {
     emulator_url: String,
-    /// Answers by a text in the request's body, each given once.
-    once: Mutex<Vec<(String, Answer)>>,
+    /// Answers that are each given once.
+    once: Mutex<Vec<Told>>,
     http: reqwest::Client,
     weather: Mutex<Weather>,
     gate: Arc<RwLock<()>>,
@@ -201,10 +191,10 @@ impl Proxy {
         self.weather(|weather| weather.calm = true);
     }
 
-    /// Answers so the next call of `SendMessageBatch` to the queue of that name.
-    pub fn answer_once(&self, queue: &str, answer: Answer) {
+    /// Answers so the next call of an operation on the resource of that name.
+    pub fn answer_once(&self, operation: &'static str, resource: &str, answer: Answer) {
         let mut once = self.shared.once.lock().expect("no panic while held");
-        once.push((format!("/{queue}\""), answer));
+        once.push(Told { operation, resource: resource.to_owned(), answer });
     }
 
     /// All calls of a service fail for so long.
@@ -263,10 +253,13 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let service = Service::of(&parts.headers);
-    if let Some(answer) = told(&parts, &body, &shared) {
+    if let Some(Told { operation, answer, .. }) = told(&parts, &body, &shared) {
         return match answer {
-            Answer::Refused(status, text) => said(service, (status, &text)),
-            Answer::WithoutEntry(text) => without_entry(&shared, parts, &body, &text).await,
+            Answer::Refused(status, code) => Ok(refusal(operation, status, code)?.map(Full::new)),
+            Answer::WithoutEntry(text) => {
+                let reduced = Reduced::of(operation, std::str::from_utf8(&body)?, text)?;
+                without_entry(&shared, parts, &reduced).await
+            }
         };
     }
     let fate = shared.weather.lock().expect("no panic while held").fate(service);
@@ -289,40 +282,25 @@ async fn answer(
 }
 
 /// What was told for this call, if it is one of that kind.
-fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<Answer> {
-    let target = parts.headers.get("x-amz-target")?.to_str().ok()?;
-    let body = std::str::from_utf8(body).ok().filter(|_| target == "AmazonSQS.SendMessageBatch")?;
+fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<Told> {
+    let body = std::str::from_utf8(body).ok()?;
     let mut once = shared.once.lock().expect("no panic while held");
-    let position = once.iter().position(|(queue, _)| body.contains(queue))?;
-    Some(once.remove(position).1)
+    let position = once.iter().position(|told| told.is_of(parts, body))?;
+    Some(once.remove(position))
 }
 
-/// Sends a batch on without one of its messages, which the answer then calls failed.
+/// Sends a batch on without one of its entries, which the answer then calls failed.
 async fn without_entry(
     shared: &Shared,
     mut parts: http::request::Parts,
-    body: &[u8],
-    text: &str,
+    reduced: &Reduced,
 ) -> anyhow::Result<Response<Full<Bytes>>> {
-    let mut batch: Value = serde_json::from_slice(body)?;
-    let entries = batch["Entries"].as_array_mut().context("a batch")?;
-    let is_it = |entry: &Value| entry.to_string().contains(text);
-    let failed: Vec<_> = entries.extract_if(.., |entry| is_it(entry)).collect();
-    for signed in ["content-length", "x-amz-content-sha256", "x-amz-security-token"] {
-        parts.headers.remove(signed);
-    }
-    // What it was signed for has changed.
-    parts.headers.insert(header::AUTHORIZATION, inside::unsigned("sqs").parse()?);
-    let answer = forward(shared, parts, Bytes::from(batch.to_string())).await?;
+    reduced.unsign(&mut parts.headers, &inside::unsigned(reduced.service()))?;
+    let answer = forward(shared, parts, Bytes::from(reduced.body.clone())).await?;
     let (mut head, body) = answer.into_parts();
-    let mut told: Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
-    let mut all = told["Failed"].as_array().cloned().unwrap_or_default();
-    all.extend(failed.iter().map(|entry| {
-        json!({"Id": entry["Id"], "SenderFault": false, "Code": "InternalError", "Message": "injected"})
-    }));
-    told["Failed"] = Value::Array(all);
+    let told = reduced.tell(&body.collect().await?.to_bytes())?;
     head.headers.remove(header::CONTENT_LENGTH);
-    Ok(Response::from_parts(head, Full::new(Bytes::from(told.to_string()))))
+    Ok(Response::from_parts(head, Full::new(Bytes::from(told))))
 }
 
 async fn forward(

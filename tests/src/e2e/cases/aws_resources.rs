@@ -1,18 +1,19 @@
 //! AWS resources as endpoints: delivered with what they are told by, refused, gone, and in part.
 
 mod parts;
+mod place;
 
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use futures::future::BoxFuture;
 use gridpost::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::e2e::python;
 use crate::e2e::world::{ACCOUNT, EVENT_GRID, SOON, Topic, World, refusal};
 use gridpost_cli::local::terraform::REGION;
+
+use place::Place;
 
 pub use parts::throttled_calls_and_parts_of_batches_come_again;
 
@@ -96,24 +97,26 @@ const MESSAGE: [(&str, &str); 6] = [
     ("content-type", "application/json; charset=utf-8"),
 ];
 
-/// Publishes three events and gives them as they arrive.
-async fn delivered(
-    topic: &Topic<'_>,
-    mut receive: impl FnMut() -> BoxFuture<'static, anyhow::Result<Vec<Received>>>,
-) -> anyhow::Result<Vec<Received>> {
-    let events: Vec<_> = ["a", "b", "c"].map(|id| topic.plain_event(id)).to_vec();
-    topic.publish(&events).await?;
+/// Publishes three events and gives them as they arrive, once each.
+async fn delivered(topic: &Topic<'_>, place: &Place<'_>) -> anyhow::Result<Vec<Received>> {
+    topic.publish(&["a", "b", "c"].map(|id| topic.plain_event(id))).await?;
     let deadline = Instant::now() + SOON;
     let mut received: Vec<Received> = Vec::new();
     while received.len() < 3 {
         ensure!(Instant::now() < deadline, "three events did not arrive: {received:?}");
-        received.extend(receive().await?);
         sleep(POLL).await;
+        let got = place.got().await?;
+        if place.tells_all() { received = got } else { received.extend(got) }
     }
+    ensure!(ids(&received) == ["a", "b", "c"], "{received:?}");
+    Ok(received)
+}
+
+/// The ids of events, sorted.
+fn ids(received: &[Received]) -> Vec<&str> {
     let mut ids: Vec<_> = received.iter().filter_map(|(event, _)| event["id"].as_str()).collect();
     ids.sort_unstable();
-    ensure!(ids == ["a", "b", "c"], "{received:?}");
-    Ok(received)
+    ids
 }
 
 /// Without permission events end as dead letters after one attempt.
@@ -123,7 +126,16 @@ async fn refused(world: &World, target: &Target) -> anyhow::Result<()> {
     world.deny_on("dispatch", &policy, target.action, &target.arn).await?;
     topic.publish(&[topic.plain_event("denied")]).await?;
     let dead = world.dead_letters(&topic.prefix(), 1).await;
+    let asked = match target.kind {
+        "LambdaFunction" => Some(target.topic(world, "forbidden").await.map(|topic| topic.name)),
+        _ => None,
+    };
     world.deny_on_no_more("dispatch", &policy).await?;
+    // Of a function alone AWS tells beforehand whether it may be invoked.
+    if let Some(asked) = asked {
+        let refused = format!("{:#}", asked.err().context("a function that may not be invoked")?);
+        ensure!(refused.contains("Forbidden") && refused.contains("denies it"), "{refused}");
+    }
     let record = dead?[0].records[0].clone();
     let said =
         ["deadLetterReason", "deliveryAttempts", "lastDeliveryOutcome", "lastHttpStatusCode"]
@@ -133,15 +145,14 @@ async fn refused(world: &World, target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same, and when the resource is gone, the endpoint waits five minutes at least.
-async fn refused_and_gone(
-    world: &World,
-    target: &Target,
-    remove: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
+/// The same, and when the resource is gone, the endpoint waits five minutes at least, and no other event
+/// subscription gets it.
+async fn refused_and_gone(world: &World, place: &Place<'_>) -> anyhow::Result<()> {
+    let target = &place.target;
     refused(world, target).await?;
-    remove.await?;
     let topic = target.topic(world, "gone").await?;
+    place.remove().await?;
+    not_there(world, target).await?;
     topic.publish(&[topic.plain_event("gone")]).await?;
     let deadline = Instant::now() + SOON;
     loop {
@@ -158,20 +169,26 @@ async fn refused_and_gone(
     }
 }
 
+/// What is not there can't become an endpoint.
+async fn not_there(world: &World, target: &Target) -> anyhow::Result<()> {
+    let topic = world.topic(&format!("{}-none", target.kind.to_lowercase()), EVENT_GRID).await?;
+    let refused = refusal(target.subscribe(world, &topic).await)?.to_string();
+    ensure!(refused.contains("NotFound") && refused.contains("Create it first"), "{refused}");
+    Ok(())
+}
+
 /// # Errors
 ///
 /// When it is not so. So for every case.
 pub async fn a_queue_gets_messages(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage")).with(attributes());
-    let queue = world.queue(&target.name, &[]).await?;
-    let topic = target.topic(world, "all").await?;
-    let (sqs, url) = (world.sqs().clone(), queue.clone());
-    let received = delivered(&topic, move || Box::pin(messages(sqs.clone(), url.clone()))).await?;
-    for message in &received {
+    not_there(world, &target).await?;
+    let place = Place::make(world, target).await?;
+    let topic = place.target.topic(world, "all").await?;
+    for message in &delivered(&topic, &place).await? {
         has_attributes(message, &MESSAGE)?;
     }
-    let remove = async { Ok(world.sqs().delete_queue().queue_url(&queue).send().await.map(drop)?) };
-    refused_and_gone(world, &target, remove).await
+    refused_and_gone(world, &place).await
 }
 
 /// A FIFO queue gets the events of a group in one group; an event without one does not reach it.
@@ -223,29 +240,12 @@ pub async fn a_fifo_queue_gets_groups(world: &World) -> anyhow::Result<()> {
 /// When it is not so.
 pub async fn a_topic_gets_messages(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "SnsTopic", ("sns", "sns:Publish*")).with(attributes());
-    world.aws_query("sns", "CreateTopic", &[("Name", &target.name)]).await?;
-    let inbox = world.queue(&format!("{}-inbox", target.name), &[]).await?;
-    let inbox_arn = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{}-inbox", target.name);
-    let subscription = [
-        ("TopicArn", target.arn.as_str()),
-        ("Protocol", "sqs"),
-        ("Endpoint", &inbox_arn),
-        ("Attributes.entry.1.key", "RawMessageDelivery"),
-        ("Attributes.entry.1.value", "true"),
-    ];
-    world.allow_all_to_send(&inbox, &inbox_arn).await?;
-    world.aws_query("sns", "Subscribe", &subscription).await?;
-    let topic = target.topic(world, "all").await?;
-    let sqs = world.sqs().clone();
-    let received =
-        delivered(&topic, move || Box::pin(messages(sqs.clone(), inbox.clone()))).await?;
-    for message in &received {
+    let place = Place::make(world, target).await?;
+    let topic = place.target.topic(world, "all").await?;
+    for message in &delivered(&topic, &place).await? {
         has_attributes(message, &MESSAGE)?;
     }
-    let remove = async {
-        world.aws_query("sns", "DeleteTopic", &[("TopicArn", &target.arn)]).await.map(drop)
-    };
-    refused_and_gone(world, &target, remove).await
+    refused_and_gone(world, &place).await
 }
 
 /// # Errors
@@ -253,45 +253,12 @@ pub async fn a_topic_gets_messages(world: &World) -> anyhow::Result<()> {
 /// When it is not so.
 pub async fn a_stream_gets_records(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "KinesisStream", ("kinesis", "kinesis:PutRecords"));
-    let call = |operation: &'static str, body: Value| {
-        world.aws_json("kinesis", format!("Kinesis_20131202.{operation}"), body)
-    };
-    call("CreateStream", json!({"StreamName": target.name, "ShardCount": 1})).await?;
-    let deadline = Instant::now() + SOON;
-    loop {
-        let stream = call("DescribeStream", json!({"StreamName": target.name})).await?;
-        if stream["StreamDescription"]["StreamStatus"] == "ACTIVE" {
-            break;
-        }
-        ensure!(Instant::now() < deadline, "{stream}");
-        sleep(POLL).await;
+    let place = Place::make(world, target).await?;
+    let topic = place.target.topic(world, "all").await?;
+    for (event, key) in delivered(&topic, &place).await? {
+        ensure!(key == event["id"], "an event's id is its key: {key} of {event}");
     }
-    let topic = target.topic(world, "all").await?;
-    topic.publish(&["a", "b", "c"].map(|id| topic.plain_event(id))).await?;
-    let deadline = Instant::now() + SOON;
-    loop {
-        let iterator = json!({"StreamName": target.name, "ShardId": "shardId-000000000000",
-            "ShardIteratorType": "TRIM_HORIZON"});
-        let iterator = call("GetShardIterator", iterator).await?["ShardIterator"].clone();
-        let found = call("GetRecords", json!({"ShardIterator": iterator})).await?;
-        let records = found["Records"].as_array().cloned().unwrap_or_default();
-        if records.len() == 3 {
-            let mut keys: Vec<_> =
-                records.iter().filter_map(|record| record["PartitionKey"].as_str()).collect();
-            keys.sort_unstable();
-            ensure!(keys == ["a", "b", "c"], "an event's id is its key: {records:?}");
-            break;
-        }
-        ensure!(Instant::now() < deadline, "{found}");
-        sleep(POLL).await;
-    }
-    let remove = async {
-        call("DeleteStream", json!({"StreamName": target.name})).await?;
-        // It is DELETING for a while.
-        sleep(Duration::from_secs(2)).await;
-        Ok(())
-    };
-    refused_and_gone(world, &target, remove).await
+    refused_and_gone(world, &place).await
 }
 
 /// # Errors
@@ -299,59 +266,18 @@ pub async fn a_stream_gets_records(world: &World) -> anyhow::Result<()> {
 /// When it is not so.
 pub async fn a_bus_gets_events(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "EventBridgeBus", ("events", "events:PutEvents"));
-    let call = |operation: &'static str, body: Value| {
-        world.aws_json("events", format!("AWSEvents.{operation}"), body)
-    };
-    let (name, inbox_name) = (&target.name, format!("{}-inbox", target.name));
-    call("CreateEventBus", json!({"Name": name})).await?;
-    let inbox = world.queue(&inbox_name, &[]).await?;
-    let inbox_arn = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{inbox_name}");
-    world.allow_all_to_send(&inbox, &inbox_arn).await?;
-    let pattern = json!({"detail-type": ["Gridpost.Test"]}).to_string();
-    let rule = json!({"Name": name, "EventBusName": name, "EventPattern": pattern});
-    call("PutRule", rule).await?;
-    let targets = json!([{"Id": "inbox", "Arn": inbox_arn}]);
-    call("PutTargets", json!({"Rule": name, "EventBusName": name, "Targets": targets})).await?;
-    let topic = target.topic(world, "all").await?;
-    let event = topic.plain_event("a");
-    topic.publish(std::slice::from_ref(&event)).await?;
-    let deadline = Instant::now() + SOON;
-    let got = loop {
-        let some = messages(world.sqs().clone(), inbox.clone()).await?;
-        if let Some((got, _)) = some.into_iter().next() {
-            break got;
-        }
-        ensure!(Instant::now() < deadline, "no event came through the bus");
-        sleep(POLL).await;
-    };
+    let place = Place::make(world, target).await?;
+    let topic = place.target.topic(world, "all").await?;
     let source = format!("/topics/{}", topic.name);
-    ensure!(got["source"] == source && got["detail-type"] == "Gridpost.Test", "{got}");
-    let detail = &got["detail"];
-    ensure!(detail["id"] == "a" && detail["data"] == event["data"], "the whole event: {got}");
+    for (detail, event) in delivered(&topic, &place).await? {
+        ensure!(event["source"] == source && event["detail-type"] == "Gridpost.Test", "{event}");
+        ensure!(detail["data"]["of"] == detail["id"], "the whole event: {detail}");
+    }
     // EventBridge takes events for a bus that is gone, and drops them.
-    refused(world, &target).await
+    refused(world, &place.target).await?;
+    place.remove().await?;
+    not_there(world, &place.target).await
 }
-
-/// What the function does: it tells what it got, and fails where it is told to.
-const FUNCTION: &str = r#"
-import json
-
-def handler(event, context):
-    custom = context.client_context.custom if context.client_context else None
-    for one in event:
-        print("GOT " + json.dumps([one, custom]), flush=True)
-        if one["data"].get("fail"):
-            raise RuntimeError("told to")
-"#;
-
-/// Zips a program as Lambda wants it.
-const ZIP: &str = r#"
-import base64, io, json, sys, zipfile
-file = io.BytesIO()
-with zipfile.ZipFile(file, "w") as zip:
-    zip.writestr("index.py", json.load(sys.stdin))
-json.dump(base64.b64encode(file.getvalue()).decode(), sys.stdout)
-"#;
 
 /// A function gets what a webhook would get. Where it fails, that is the endpoint's failure; where it may
 /// not run at all, its concurrency is `Full`.
@@ -367,29 +293,11 @@ pub async fn a_function_is_invoked(world: &World) -> anyhow::Result<()> {
     };
     let target = Target::new(world, "LambdaFunction", ("lambda", "lambda:InvokeFunction"));
     let target = target.with(properties);
-    let name = target.name.clone();
-    let zip = python::run(&world.ground.environment, ZIP, &json!(FUNCTION)).await?;
-    let role = format!("arn:aws:iam::{ACCOUNT}:role/gridpost-dispatch-{REGION}");
-    let function = json!({"FunctionName": name, "Runtime": "python3.11", "Handler": "index.handler",
-        "Role": role, "Timeout": 20, "Code": {"ZipFile": zip}});
-    world.aws_rest("lambda", "POST", "/2015-03-31/functions", &function).await?;
-    sleep(Duration::from_secs(2)).await;
+    let place = Place::make(world, target).await?;
+    let target = &place.target;
     let topic = target.topic(world, "all").await?;
-    topic.publish(&["a", "b", "c"].map(|id| topic.plain_event(id))).await?;
-    let deadline = Instant::now() + SOON;
-    let got = loop {
-        // Before its first invocation it has no log.
-        let lines = world.lines_of(&name, "GOT ").await.unwrap_or_default();
-        if lines.len() >= 3 {
-            break lines;
-        }
-        ensure!(Instant::now() < deadline, "not invoked: {lines:?}");
-        sleep(POLL).await;
-    };
-    for line in &got {
-        let json = line.split_once("GOT ").context("a line")?.1;
+    for (event, _) in delivered(&topic, &place).await? {
         // What stands in the client context the emulator keeps to itself.
-        let (event, _): Received = serde_json::from_str(json.trim())?;
         ensure!(event["topic"] == format!("/topics/{}", topic.name), "{event}");
     }
     let failing = target.topic(world, "fails").await?;
@@ -399,19 +307,16 @@ pub async fn a_function_is_invoked(world: &World) -> anyhow::Result<()> {
     let outcome = outcome_of_first(world, &failing).await?;
     ensure!(outcome == "ServerError", "a function's own failure: {outcome}");
 
-    let concurrency = format!("/2017-10-31/functions/{name}/concurrency");
-    world
-        .aws_rest("lambda", "PUT", &concurrency, &json!({"ReservedConcurrentExecutions": 0}))
-        .await?;
     let full = target.topic(world, "full").await?;
+    let concurrency = format!("/2017-10-31/functions/{}/concurrency", target.name);
+    let none = json!({"ReservedConcurrentExecutions": 0});
+    world.aws_rest("lambda", "PUT", &concurrency, &none).await?;
     full.publish(&[full.plain_event("full")]).await?;
     let outcome = outcome_of_first(world, &full).await?;
-    ensure!(matches!(outcome.as_str(), "Full" | "Busy"), "a function that may not run: {outcome}");
     world.aws_rest("lambda", "DELETE", &concurrency, &Value::Null).await?;
-
-    let path = format!("/2015-03-31/functions/{name}");
-    let remove = async { world.aws_rest("lambda", "DELETE", &path, &Value::Null).await.map(drop) };
-    refused_and_gone(world, &target, remove).await
+    ensure!(matches!(outcome.as_str(), "Full" | "Busy"), "a function that may not run: {outcome}");
+    wait_for(&place, 3 * SOON, |(event, _)| event["id"] == "full").await?;
+    refused_and_gone(world, &place).await
 }
 
 /// An ARN outside the allowance is refused with what to add.
@@ -428,22 +333,21 @@ pub async fn an_arn_outside_the_allowance_is_refused(world: &World) -> anyhow::R
     Ok(())
 }
 
-/// The messages of a queue, deleted as they are read.
-async fn messages(sqs: aws_sdk_sqs::Client, url: String) -> anyhow::Result<Vec<Received>> {
-    let ask = sqs.receive_message().queue_url(&url).max_number_of_messages(10);
-    let found = ask.message_attribute_names("All").send().await?;
-    let mut received = Vec::new();
-    for message in found.messages() {
-        let body = serde_json::from_str(message.body().unwrap_or_default())?;
-        let mut attributes = json!({});
-        for (name, value) in message.message_attributes().into_iter().flatten() {
-            attributes[name] = json!(value.string_value());
+/// What the place gets that is so, the first of it.
+async fn wait_for(
+    place: &Place<'_>,
+    patience: Duration,
+    is_it: impl Fn(&Received) -> bool,
+) -> anyhow::Result<Received> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let got = place.got().await?;
+        if let Some(found) = got.iter().find(|one| is_it(one)) {
+            return Ok(found.clone());
         }
-        let receipt = message.receipt_handle().unwrap_or_default();
-        sqs.delete_message().queue_url(&url).receipt_handle(receipt).send().await?;
-        received.push((body, attributes));
+        ensure!(Instant::now() < deadline, "{} did not get it: {got:?}", place.target.arn);
+        sleep(POLL).await;
     }
-    Ok(received)
 }
 
 /// The last outcome of the topic's first failing delivery.

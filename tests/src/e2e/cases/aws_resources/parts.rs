@@ -1,18 +1,66 @@
 //! Calls that are throttled, and batches of which a part is refused.
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use aws_sdk_sqs::types::QueueAttributeName;
+use futures::future::try_join_all;
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-use super::{POLL, Received, Target, messages, outcome_of_first};
-use crate::chaos::{
-    deployment::Deployment,
-    proxy::{Answer, Proxy},
-};
-use crate::e2e::world::{SOON, World};
+use super::{POLL, Place, Received, Target, ids, outcome_of_first, wait_for};
+use crate::chaos::{deployment::Deployment, proxy::Proxy, told::Answer};
+use crate::e2e::world::{SOON, Topic, World};
 
-/// A throttled call is `Busy`, and delivered later. Of a batch of which one message was refused, that one
+/// How a service is called, and how it says that it is asked too often.
+struct Service {
+    kind: &'static str,
+    /// Its name in ARNs, and what delivering takes.
+    action: (&'static str, &'static str),
+    operation: &'static str,
+    throttled: (u16, &'static str),
+    /// What tells the entry of the event `b` from the others; a function's batch has no entries.
+    of_b: Option<&'static str>,
+}
+
+const SERVICES: [Service; 5] = [
+    Service {
+        kind: "SqsQueue",
+        action: ("sqs", "sqs:SendMessage"),
+        operation: "SendMessageBatch",
+        throttled: (400, "com.amazonaws.sqs#RequestThrottled"),
+        of_b: Some(r#"\"id\":\"b\""#),
+    },
+    Service {
+        kind: "SnsTopic",
+        action: ("sns", "sns:Publish*"),
+        operation: "PublishBatch",
+        throttled: (400, "Throttling"),
+        of_b: Some(r#""id":"b""#),
+    },
+    Service {
+        kind: "KinesisStream",
+        action: ("kinesis", "kinesis:PutRecords"),
+        operation: "PutRecords",
+        throttled: (400, "ProvisionedThroughputExceededException"),
+        of_b: Some(r#""PartitionKey":"b""#),
+    },
+    Service {
+        kind: "EventBridgeBus",
+        action: ("events", "events:PutEvents"),
+        operation: "PutEvents",
+        throttled: (400, "ThrottlingException"),
+        of_b: Some(r#"\"id\":\"b\""#),
+    },
+    Service {
+        kind: "LambdaFunction",
+        action: ("lambda", "lambda:InvokeFunction"),
+        operation: "Invoke",
+        throttled: (429, "TooManyRequestsException"),
+        of_b: None,
+    },
+];
+
+/// A throttled call is `Busy`, and delivered later. Of a batch of which one entry was refused, that one
 /// alone is sent again; one that is refused for good ends as a dead letter, and the others arrive.
 ///
 /// # Errors
@@ -23,66 +71,89 @@ pub async fn throttled_calls_and_parts_of_batches_come_again(world: &World) -> a
     let proxy = Proxy::start(&world.ground.connection.emulator_url, 1).await?;
     proxy.calm();
     deployment.turn_to(Some(&proxy)).await?;
-    let checked = parts(world, &proxy).await;
+    let services = SERVICES.iter().map(|service| {
+        let checked = checked(world, &proxy, service);
+        async move { checked.await.with_context(|| format!("{} as endpoint", service.kind)) }
+    });
+    let checked = try_join_all(services).await;
     deployment.turn_to(None).await?;
-    checked
+    checked.map(drop)
 }
 
-async fn parts(world: &World, proxy: &Proxy) -> anyhow::Result<()> {
-    let target = |name: &str| {
-        let mut target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage"));
-        target.name = format!("{}-{name}", target.name);
-        target.arn = format!("{}-{name}", target.arn);
-        target
-    };
-    let (busy, part) = (target("busy"), target("part"));
-    let throttled = r#"{"__type":"com.amazonaws.sqs#RequestThrottled","message":"injected"}"#;
-    proxy.answer_once(&busy.name, Answer::Refused(400, throttled.to_owned()));
-    proxy.answer_once(&part.name, Answer::WithoutEntry("\\\"id\\\":\\\"b\\\"".to_owned()));
-    let busy_url = world.queue(&busy.name, &[]).await?;
-    // The least that a queue may ask for: the event of 2 KB is refused by the queue itself, for good.
-    let part_url = world.queue(&part.name, &[("MaximumMessageSize", "1024")]).await?;
-    let busy_topic = busy.topic(world, "busy").await?;
-    let part_topic = part.topic(world, "part").await?;
+async fn checked(world: &World, proxy: &Proxy, service: &Service) -> anyhow::Result<()> {
+    let mut target = Target::new(world, service.kind, service.action);
+    target.name += "-parts";
+    target.arn += "-parts";
+    let place = Place::make(world, target).await?;
+    let name = &place.target.name;
+    let topic = place.target.topic(world, "parts").await?;
 
-    busy_topic.publish(&[busy_topic.plain_event("busy")]).await?;
-    let outcome = outcome_of_first(world, &busy_topic).await?;
+    let (status, code) = service.throttled;
+    proxy.answer_once(service.operation, name, Answer::Refused(status, code));
+    topic.publish(&[topic.plain_event("busy")]).await?;
+    let outcome = outcome_of_first(world, &topic).await?;
     ensure!(outcome == "Busy", "{outcome}");
-    let mut large = part_topic.plain_event("large");
-    large["data"] = json!("x".repeat(2_000));
-    let mut events: Vec<_> = ["a", "b", "c"].map(|id| part_topic.plain_event(id)).to_vec();
-    events.push(large);
-    part_topic.publish(&events).await?;
-
-    let record = world.dead_letters(&part_topic.prefix(), 1).await?[0].records[0].clone();
-    ensure!(record["id"] == "large" && record["deliveryAttempts"] == 1, "{record}");
-    ensure!(record["lastDeliveryOutcome"] == "PayloadTooLarge", "{record}");
-    let ids = |received: &[Received]| -> Vec<String> {
-        let ids = received.iter().filter_map(|(event, _)| event["id"].as_str());
-        ids.map(str::to_owned).collect()
-    };
     // The second attempt comes after the schedule's ten seconds.
+    wait_for(&place, 3 * SOON, |(event, _)| event["id"] == "busy").await?;
+
+    let Some(of_b) = service.of_b else { return Ok(()) };
+    proxy.answer_once(service.operation, name, Answer::WithoutEntry(of_b));
+    let mut events: Vec<_> = ["a", "b", "c"].map(|id| topic.plain_event(id)).to_vec();
+    if service.kind == "SqsQueue" {
+        // The least that a queue may ask for: the event of 2 KB is refused by the queue itself, for good.
+        let least = (QueueAttributeName::MaximumMessageSize, "1024");
+        let change = world.sqs().set_queue_attributes().queue_url(&place.inbox);
+        change.attributes(least.0, least.1).send().await?;
+        let mut large = topic.plain_event("large");
+        large["data"] = json!("x".repeat(2_000));
+        events.push(large);
+    }
+    topic.publish(&events).await?;
+    let arrived = all_of_them(&place).await?;
+    if matches!(service.kind, "SqsQueue" | "SnsTopic") {
+        let count = |id: &str| {
+            let found = arrived.iter().find(|(event, _)| event["id"] == id);
+            found.map(|(_, attributes)| attributes["aeg-delivery-count"].clone())
+        };
+        ensure!(count("a") == Some(json!("0")) && count("b") == Some(json!("1")), "{arrived:?}");
+    }
+    if service.kind == "SqsQueue" {
+        large_is_dead(world, &topic).await?;
+    }
+    let audit = world.audit(&topic.name, 60).await?;
+    ensure!(audit["verdict"] == "balances", "{audit}");
+    Ok(())
+}
+
+/// The three events of the batch, once each: what was delivered is not sent again.
+async fn all_of_them(place: &Place<'_>) -> anyhow::Result<Vec<Received>> {
     let deadline = Instant::now() + 3 * SOON;
-    let (mut arrived, mut came_again) = (Vec::new(), Vec::new());
-    while arrived.len() < 3 || came_again.is_empty() {
-        ensure!(Instant::now() < deadline, "arrived {arrived:?}, {came_again:?}");
-        arrived.extend(messages(world.sqs().clone(), part_url.clone()).await?);
-        came_again.extend(messages(world.sqs().clone(), busy_url.clone()).await?);
+    let mut arrived: Vec<Received> = Vec::new();
+    let mut complete_at = None;
+    loop {
+        let mut got = place.got().await?;
+        got.retain(|(event, _)| event["id"] != "busy");
+        if place.tells_all() {
+            arrived = got;
+        } else {
+            arrived.extend(got);
+        }
+        if arrived.len() >= 3 {
+            let complete_at = *complete_at.get_or_insert_with(Instant::now);
+            if complete_at.elapsed() >= Duration::from_secs(3) {
+                break;
+            }
+        }
+        ensure!(Instant::now() < deadline, "arrived: {arrived:?}");
         sleep(POLL).await;
     }
-    // Nothing more comes: what was delivered is not sent again.
-    sleep(Duration::from_secs(3)).await;
-    arrived.extend(messages(world.sqs().clone(), part_url.clone()).await?);
-    let mut all = ids(&arrived);
-    all.sort();
-    ensure!(all == ["a", "b", "c"], "{all:?}");
-    let count = |id: &str| {
-        let found = arrived.iter().find(|(event, _)| event["id"] == id);
-        found.map(|(_, attributes)| attributes["aeg-delivery-count"].clone())
-    };
-    ensure!(count("a") == Some(json!("0")) && count("b") == Some(json!("1")), "{arrived:?}");
-    ensure!(came_again[0].1["aeg-delivery-count"] == "1", "{came_again:?}");
-    let audit = world.audit(&part_topic.name, 60).await?;
-    ensure!(audit["verdict"] == "balances", "{audit}");
+    ensure!(ids(&arrived) == ["a", "b", "c"], "{arrived:?}");
+    Ok(arrived)
+}
+
+async fn large_is_dead(world: &World, topic: &Topic<'_>) -> anyhow::Result<()> {
+    let record = world.dead_letters(&topic.prefix(), 1).await?[0].records[0].clone();
+    ensure!(record["id"] == "large" && record["deliveryAttempts"] == 1, "{record}");
+    ensure!(record["lastDeliveryOutcome"] == "PayloadTooLarge", "{record}");
     Ok(())
 }

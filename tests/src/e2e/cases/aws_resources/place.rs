@@ -1,0 +1,216 @@
+//! AWS resources that a case makes, and where it sees what they got.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use gridpost_cli::local::terraform::REGION;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{POLL, Received, Target};
+use crate::e2e::{
+    python,
+    world::{ACCOUNT, SOON, World},
+};
+
+/// A resource that exists, and what stands behind it.
+pub(super) struct Place<'w> {
+    world: &'w World,
+    pub(super) target: Target,
+    /// The queue behind a topic or a bus, or the queue itself; empty where there is none.
+    pub(super) inbox: String,
+}
+
+/// What the function does: it tells what it got, and fails where it is told to.
+const FUNCTION: &str = r#"
+import json
+
+def handler(event, context):
+    custom = context.client_context.custom if context.client_context else None
+    for one in event:
+        print("GOT " + json.dumps([one, custom]), flush=True)
+        if one["data"].get("fail"):
+            raise RuntimeError("told to")
+"#;
+
+/// Zips a program as Lambda wants it.
+const ZIP: &str = r#"
+import base64, io, json, sys, zipfile
+file = io.BytesIO()
+with zipfile.ZipFile(file, "w") as zip:
+    zip.writestr("index.py", json.load(sys.stdin))
+json.dump(base64.b64encode(file.getvalue()).decode(), sys.stdout)
+"#;
+
+impl<'w> Place<'w> {
+    /// Creates it.
+    pub(super) async fn make(world: &'w World, target: Target) -> anyhow::Result<Self> {
+        let mut place = Self { world, target, inbox: String::new() };
+        match place.target.kind {
+            "SqsQueue" => place.inbox = world.queue(&place.target.name, &[]).await?,
+            "SnsTopic" => place.make_topic().await?,
+            "KinesisStream" => place.make_stream().await?,
+            "EventBridgeBus" => place.make_bus().await?,
+            _ => place.make_function().await?,
+        }
+        Ok(place)
+    }
+
+    async fn make_topic(&mut self) -> anyhow::Result<()> {
+        let arn = self.target.arn.clone();
+        self.world.aws_query("sns", "CreateTopic", &[("Name", &self.target.name)]).await?;
+        let inbox_arn = self.make_inbox().await?;
+        let subscription = [
+            ("TopicArn", arn.as_str()),
+            ("Protocol", "sqs"),
+            ("Endpoint", &inbox_arn),
+            ("Attributes.entry.1.key", "RawMessageDelivery"),
+            ("Attributes.entry.1.value", "true"),
+        ];
+        self.world.aws_query("sns", "Subscribe", &subscription).await.map(drop)
+    }
+
+    async fn make_stream(&self) -> anyhow::Result<()> {
+        let name = &self.target.name;
+        self.kinesis("CreateStream", json!({"StreamName": name, "ShardCount": 1})).await?;
+        let deadline = Instant::now() + SOON;
+        loop {
+            let stream = self.kinesis("DescribeStream", json!({"StreamName": name})).await?;
+            if stream["StreamDescription"]["StreamStatus"] == "ACTIVE" {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{stream}");
+            sleep(POLL).await;
+        }
+    }
+
+    async fn make_bus(&mut self) -> anyhow::Result<()> {
+        let name = self.target.name.clone();
+        self.events("CreateEventBus", json!({"Name": name})).await?;
+        let inbox_arn = self.make_inbox().await?;
+        let pattern = json!({"detail-type": ["Gridpost.Test"]}).to_string();
+        let rule = json!({"Name": name, "EventBusName": name, "EventPattern": pattern});
+        self.events("PutRule", rule).await?;
+        let targets = json!([{"Id": "inbox", "Arn": inbox_arn}]);
+        let targets = json!({"Rule": name, "EventBusName": name, "Targets": targets});
+        self.events("PutTargets", targets).await.map(drop)
+    }
+
+    async fn make_function(&self) -> anyhow::Result<()> {
+        let zip = python::run(&self.world.ground.environment, ZIP, &json!(FUNCTION)).await?;
+        let role = format!("arn:aws:iam::{ACCOUNT}:role/gridpost-dispatch-{REGION}");
+        let function = json!({"FunctionName": self.target.name, "Runtime": "python3.11",
+            "Handler": "index.handler", "Role": role, "Timeout": 20, "Code": {"ZipFile": zip}});
+        self.world.aws_rest("lambda", "POST", "/2015-03-31/functions", &function).await?;
+        sleep(Duration::from_secs(2)).await;
+        Ok(())
+    }
+
+    /// A queue that gets what the resource gets; gives its ARN.
+    async fn make_inbox(&mut self) -> anyhow::Result<String> {
+        let name = format!("{}-inbox", self.target.name);
+        let arn = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}");
+        self.inbox = self.world.queue(&name, &[]).await?;
+        self.world.allow_all_to_send(&self.inbox, &arn).await?;
+        Ok(arn)
+    }
+
+    /// Deletes it.
+    pub(super) async fn remove(&self) -> anyhow::Result<()> {
+        let Target { name, arn, kind, .. } = &self.target;
+        match *kind {
+            "SqsQueue" => {
+                self.world.sqs().delete_queue().queue_url(&self.inbox).send().await?;
+            }
+            "SnsTopic" => {
+                self.world.aws_query("sns", "DeleteTopic", &[("TopicArn", arn)]).await?;
+            }
+            "KinesisStream" => {
+                self.kinesis("DeleteStream", json!({"StreamName": name})).await?;
+                // It is DELETING for a while.
+                sleep(Duration::from_secs(2)).await;
+            }
+            "EventBridgeBus" => {
+                let rule = json!({"Rule": name, "EventBusName": name, "Ids": ["inbox"]});
+                self.events("RemoveTargets", rule).await?;
+                self.events("DeleteRule", json!({"Name": name, "EventBusName": name})).await?;
+                self.events("DeleteEventBus", json!({"Name": name})).await?;
+            }
+            _ => {
+                let path = format!("/2015-03-31/functions/{name}");
+                self.world.aws_rest("lambda", "DELETE", &path, &Value::Null).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it tells of everything each time, not only of what is new.
+    pub(super) fn tells_all(&self) -> bool {
+        matches!(self.target.kind, "KinesisStream" | "LambdaFunction")
+    }
+
+    /// What it got: of queues and topics since the last time, of others since the beginning. Each with
+    /// what stands beside the event: attributes, the partition key, the bus's own members.
+    pub(super) async fn got(&self) -> anyhow::Result<Vec<Received>> {
+        match self.target.kind {
+            "KinesisStream" => self.records().await,
+            "LambdaFunction" => self.lines().await,
+            "EventBridgeBus" => {
+                let got = self.messages().await?.into_iter();
+                Ok(got.map(|(mut event, _)| (event["detail"].take(), event)).collect())
+            }
+            _ => self.messages().await,
+        }
+    }
+
+    /// The messages of the inbox, deleted as they are read.
+    async fn messages(&self) -> anyhow::Result<Vec<Received>> {
+        let sqs = self.world.sqs();
+        let ask = sqs.receive_message().queue_url(&self.inbox).max_number_of_messages(10);
+        let found = ask.message_attribute_names("All").send().await?;
+        let mut received = Vec::new();
+        for message in found.messages() {
+            let body = serde_json::from_str(message.body().unwrap_or_default())?;
+            let mut attributes = json!({});
+            for (name, value) in message.message_attributes().into_iter().flatten() {
+                attributes[name] = json!(value.string_value());
+            }
+            let receipt = message.receipt_handle().unwrap_or_default();
+            sqs.delete_message().queue_url(&self.inbox).receipt_handle(receipt).send().await?;
+            received.push((body, attributes));
+        }
+        Ok(received)
+    }
+
+    async fn records(&self) -> anyhow::Result<Vec<Received>> {
+        let iterator = json!({"StreamName": self.target.name, "ShardId": "shardId-000000000000",
+            "ShardIteratorType": "TRIM_HORIZON"});
+        let iterator = self.kinesis("GetShardIterator", iterator).await?["ShardIterator"].clone();
+        let found = self.kinesis("GetRecords", json!({"ShardIterator": iterator})).await?;
+        let records = found["Records"].as_array().context("records")?.iter();
+        let records = records.map(|record| {
+            let data = BASE64_STANDARD.decode(record["Data"].as_str().context("data")?)?;
+            Ok((serde_json::from_slice(&data)?, record["PartitionKey"].clone()))
+        });
+        records.collect()
+    }
+
+    /// What the function has logged; before its first invocation it has no log.
+    async fn lines(&self) -> anyhow::Result<Vec<Received>> {
+        let lines = self.world.lines_of(&self.target.name, "GOT ").await.unwrap_or_default();
+        let lines = lines.iter().map(|line| {
+            let json = line.split_once("GOT ").context("a line")?.1;
+            Ok(serde_json::from_str(json.trim())?)
+        });
+        lines.collect()
+    }
+
+    async fn kinesis(&self, operation: &str, body: Value) -> anyhow::Result<Value> {
+        self.world.aws_json("kinesis", format!("Kinesis_20131202.{operation}"), body).await
+    }
+
+    async fn events(&self, operation: &str, body: Value) -> anyhow::Result<Value> {
+        self.world.aws_json("events", format!("AWSEvents.{operation}"), body).await
+    }
+}
