@@ -38,7 +38,8 @@ where
     let config = Arc::new(Config::from_env());
     let client = PooledClient::builder().with_pool_size(1).build();
     loop {
-        let (parts, body) = client.call(Request::get(NEXT).body(Body::empty())?).await?.into_parts();
+        let (parts, body) =
+            client.call(Request::get(NEXT).body(Body::empty())?).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         // cargo-lambda's emulator has nothing to do for us.
         if parts.status == StatusCode::NO_CONTENT {
