@@ -14,6 +14,8 @@ mod stream;
 mod topic;
 
 #[cfg(test)]
+mod shapes_tests;
+#[cfg(test)]
 mod tests;
 
 use async_trait::async_trait;
