@@ -122,7 +122,7 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_confi
   }
 }
 
-run "dispatch_may_do_one_thing_with_exactly_the_resources_that_are_named" {
+run "dispatch_may_send_to_and_ask_for_exactly_the_resources_that_are_named" {
   command = plan
 
   variables {

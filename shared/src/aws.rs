@@ -1,6 +1,7 @@
 //! The ports on AWS: translate and call, no rule of delivery. SDK types stay inside.
 
 pub mod configuration;
+pub mod lineage;
 pub mod parking;
 pub mod payloads;
 pub mod redrives;
@@ -19,6 +20,7 @@ use aws_smithy_http_client::{
 };
 use aws_types::{SdkConfig, region::Region};
 
+use self::lineage::Lineage;
 use crate::{
     config::{SettingError, text},
     ports::PortError,
@@ -67,21 +69,22 @@ impl Clients {
 
     /// A client of SQS.
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
-        aws_sdk_sqs::Client::new(&self.config)
+        let config = aws_sdk_sqs::config::Builder::from(&self.config).interceptor(Lineage);
+        aws_sdk_sqs::Client::from_conf(config.build())
     }
 
     /// A client of DynamoDB.
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
-        aws_sdk_dynamodb::Client::new(&self.config)
+        let config = aws_sdk_dynamodb::config::Builder::from(&self.config).interceptor(Lineage);
+        aws_sdk_dynamodb::Client::from_conf(config.build())
     }
 
     /// A client of S3. Another endpoint than AWS's own is addressed by path: its buckets have no
     /// host names.
     pub fn s3(&self) -> aws_sdk_s3::Client {
         let own_endpoint = self.config.endpoint_url().is_some();
-        let config =
-            aws_sdk_s3::config::Builder::from(&self.config).force_path_style(own_endpoint).build();
-        aws_sdk_s3::Client::from_conf(config)
+        let config = aws_sdk_s3::config::Builder::from(&self.config).interceptor(Lineage);
+        aws_sdk_s3::Client::from_conf(config.force_path_style(own_endpoint).build())
     }
 }
 

@@ -6,13 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use http::{Request, StatusCode};
+use http::StatusCode;
 use http_body_util::BodyExt;
 use lambda_runtime::{
     Config, Context, Error, LambdaInvocation, Runtime, Service,
     tower::{Layer, ServiceExt, util::ServiceFn},
 };
-use lambda_runtime_api_client::{PooledClient, body::Body};
+use lambda_runtime_api_client::{PooledClient, body::Body, build_request};
+
+use crate::aws::lineage;
 
 /// The Runtime API's `next` (AWS Lambda: using the Lambda runtime API).
 const NEXT: &str = "/2018-06-01/runtime/invocation/next";
@@ -23,7 +25,7 @@ const REQUEST_ID: &str = "lambda-runtime-aws-request-id";
 /// Gives every invocation to the runtime's service, one after the other, as [`Runtime::run`] does,
 /// and leaves out one thing: that sets `_X_AMZN_TRACE_ID` anew for each invocation, and glibc keeps
 /// every value that a variable ever had. A process that is invoked a million times had grown by
-/// some 100 MB. Nothing here reads the variable.
+/// some 100 MB. What the SDK reads there, its clients are given by [`lineage`] instead.
 ///
 /// # Errors
 ///
@@ -39,14 +41,17 @@ where
     let client = PooledClient::builder().with_pool_size(1).build();
     loop {
         let (parts, body) =
-            client.call(Request::get(NEXT).body(Body::empty())?).await?.into_parts();
+            client.call(build_request().uri(NEXT).body(Body::empty())?).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         // cargo-lambda's emulator has nothing to do for us.
         if parts.status == StatusCode::NO_CONTENT {
             continue;
         }
-        let id = parts.headers.get(REQUEST_ID).ok_or("an invocation without an id")?.to_str()?;
+        let status = parts.status;
+        let no_id = || format!("the Runtime API answered {status} without an invocation");
+        let id = parts.headers.get(REQUEST_ID).ok_or_else(no_id)?.to_str()?;
         let context = Context::new(id, Arc::clone(&config), &parts.headers)?;
+        lineage::begin(context.xray_trace_id.as_deref());
         service.ready().await?.call(LambdaInvocation { parts, body, context }).await?;
     }
 }

@@ -210,8 +210,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "wake removes before it sends",
         file: "functions/wake/src/lib.rs",
-        old: "        let sent = context.sender.send(Queue::Retry(parked.shard)",
-        new: "        remove(context, &parked).await;\n        let sent = context.sender.send(Queue::Retry(parked.shard)",
+        old: "    let answers = context.sender.send(",
+        new: "    join_all(batch.iter().map(|parked| remove(context, parked))).await;\n    let answers = context.sender.send(",
     },
     Mutation {
         name: "refused dead letters let go",

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use aws_sdk_kinesis::types::StreamStatus;
 use aws_sdk_lambda::types::InvocationType;
 use aws_sdk_sqs::types::QueueAttributeName;
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
@@ -32,10 +33,20 @@ pub(crate) async fn check(clients: &AwsResources, resource: &Resource) -> Findin
             found(resource, clients.topic.get_topic_attributes().topic_arn(arn).send().await)
         }
         ResourceKind::KinesisStream => {
-            found(resource, clients.stream.describe_stream_summary().stream_arn(arn).send().await)
+            let call = clients.stream.describe_stream_summary().stream_arn(arn).send().await;
+            let summary = call.as_ref().ok().and_then(|found| found.stream_description_summary());
+            if summary.is_some_and(|it| *it.stream_status() == StreamStatus::Deleting) {
+                return Finding {
+                    outcome: Outcome::NotFound,
+                    says: "it is being deleted".to_owned(),
+                };
+            }
+            found(resource, call)
         }
         ResourceKind::EventBridgeBus => {
-            found(resource, clients.bus.describe_event_bus().name(arn).send().await)
+            // Buses of other accounts are not asked for.
+            let name = resource.arn.resource.trim_start_matches("event-bus/");
+            found(resource, clients.bus.describe_event_bus().name(name).send().await)
         }
     }
 }

@@ -22,6 +22,7 @@ use async_trait::async_trait;
 use aws_smithy_types::retry::RetryConfig;
 use aws_types::SdkConfig;
 use gridpost::{
+    aws::lineage::Lineage,
     delivery::{
         outcome::{Answer, Outcome},
         resource_check::Finding,
@@ -47,12 +48,20 @@ impl AwsResources {
     /// one call, and Gridpost's own rules say when the next one comes.
     pub fn new(config: &SdkConfig) -> Self {
         let config = config.to_builder().retry_config(RetryConfig::disabled()).build();
+        // Each service has a type of its own for its settings.
+        macro_rules! client {
+            ($sdk:ident) => {
+                $sdk::Client::from_conf(
+                    $sdk::config::Builder::from(&config).interceptor(Lineage).build(),
+                )
+            };
+        }
         Self {
-            bus: aws_sdk_eventbridge::Client::new(&config),
-            function: aws_sdk_lambda::Client::new(&config),
-            queue: aws_sdk_sqs::Client::new(&config),
-            stream: aws_sdk_kinesis::Client::new(&config),
-            topic: aws_sdk_sns::Client::new(&config),
+            bus: client!(aws_sdk_eventbridge),
+            function: client!(aws_sdk_lambda),
+            queue: client!(aws_sdk_sqs),
+            stream: client!(aws_sdk_kinesis),
+            topic: client!(aws_sdk_sns),
         }
     }
 }

@@ -241,6 +241,60 @@ async fn what_is_sent_has_attributes_groups_and_ids() {
     assert!(head.to_ascii_lowercase().contains(&context.to_ascii_lowercase()), "{head}");
 }
 
+/// Each service is asked by a call that changes nothing.
+#[tokio::test]
+async fn a_resource_is_asked_for_and_left_alone() {
+    let is_there = Finding { outcome: Outcome::Delivered, says: String::new() };
+    let stream = |status: &str| {
+        json!({"StreamDescriptionSummary": {"StreamName": "s", "StreamARN": "a",
+            "StreamStatus": status, "RetentionPeriodHours": 24, "StreamCreationTimestamp": 1,
+            "EnhancedMonitoring": [], "OpenShardCount": 1}})
+        .to_string()
+    };
+    let gone = Finding { outcome: Outcome::NotFound, says: "it is being deleted".to_owned() };
+    let none =
+        "<GetTopicAttributesResponse><GetTopicAttributesResult/></GetTopicAttributesResponse>";
+    let table = [
+        (
+            ResourceKind::LambdaFunction,
+            http(204, "", ""),
+            "x-amz-invocation-type: dryrun",
+            &is_there,
+        ),
+        (ResourceKind::SqsQueue, http(200, JSON, "{}"), "amazonsqs.getqueueattributes", &is_there),
+        (ResourceKind::SnsTopic, http(200, "", none), "action=gettopicattributes", &is_there),
+        (
+            ResourceKind::KinesisStream,
+            http(200, JSON, &stream("ACTIVE")),
+            "kinesis_20131202.describestreamsummary",
+            &is_there,
+        ),
+        (ResourceKind::KinesisStream, http(200, JSON, &stream("DELETING")), "stream/s", &gone),
+        (ResourceKind::EventBridgeBus, http(200, JSON, "{}"), r#""name":"b""#, &is_there),
+    ];
+    for (kind, said, asks, want) in table {
+        let service = Service::saying(said).await;
+        let found = client(&service.url).check(&resource(kind)).await;
+        let asked = service.asked.await.expect("it was asked").to_ascii_lowercase();
+        assert!(asked.contains(asks), "{kind:?}: {asked}");
+        assert_eq!(found, *want, "{kind:?}");
+    }
+    let missing = json!({"__type": "ResourceNotFoundException", "message": "no bus"}).to_string();
+    let service = Service::saying(http(400, JSON, &missing)).await;
+    let found = client(&service.url).check(&resource(ResourceKind::EventBridgeBus)).await;
+    let says = "ResourceNotFoundException: no bus".to_owned();
+    assert_eq!(found, Finding { outcome: Outcome::NotFound, says });
+}
+
+/// Lambda can follow what an invocation sends.
+#[tokio::test]
+async fn calls_carry_the_trace_of_their_invocation() {
+    gridpost::aws::lineage::begin(Some("Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0"));
+    let (_, asked) = answers(ResourceKind::SqsQueue, 1, http(200, JSON, "{}")).await;
+    let trace = "x-amzn-trace-id: Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0";
+    assert!(asked.contains(trace), "{asked}");
+}
+
 /// What the user wrote for a context must not make the call itself too large.
 #[test]
 fn a_context_keeps_to_its_size() {

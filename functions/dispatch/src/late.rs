@@ -40,7 +40,8 @@ pub async fn listen(context: &Context, late: Late) {
     }
     for id in late.ids {
         match acknowledge(context, id).await {
-            Ok(()) => tracing::info!(
+            Ok(false) => tracing::info!(delivery.id = %id, "a late success came after the end"),
+            Ok(true) => tracing::info!(
                 delivery.id = %id,
                 subscription = %late.subscription.key,
                 outcome = %answer.outcome,
@@ -69,11 +70,12 @@ pub async fn listen(context: &Context, late: Late) {
     }
 }
 
-/// Counts and marks a waiting delivery as delivered. One that has ended meanwhile stays ended.
-async fn acknowledge(context: &Context, id: Uuid) -> Result<(), PortError> {
-    let Some(state) = context.states.load(id).await? else { return Ok(()) };
+/// Counts and marks a waiting delivery as delivered, and answers whether it waited. One that has ended
+/// meanwhile stays ended.
+async fn acknowledge(context: &Context, id: Uuid) -> Result<bool, PortError> {
+    let Some(state) = context.states.load(id).await? else { return Ok(false) };
     if !matches!(state.standing, Standing::Waiting { .. }) {
-        return Ok(());
+        return Ok(false);
     }
-    settle::mark_delivered(context, &state).await
+    settle::mark_delivered(context, &state).await.map(|()| true)
 }

@@ -60,6 +60,13 @@ impl Reply {
         Self::new(status, json!({"error": {"code": code, "message": message}}))
     }
 
+    /// 503: worth another try.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        let mut reply = Self::error(503, "ServiceUnavailable", message);
+        reply.headers.push(("retry-after", "1".to_owned()));
+        reply
+    }
+
     /// 400: API Gateway marked the body as base64, and it is not.
     pub fn not_base64() -> Self {
         Self::error(400, "InvalidJson", "The body is not the base64 that it is marked as.")
@@ -209,9 +216,6 @@ impl From<BucketError> for Reply {
 impl From<PortError> for Reply {
     fn from(error: PortError) -> Self {
         tracing::warn!(error = %error, "a call was not answered: {error}");
-        let message = format!("{} failed. Try again.", error.call);
-        let mut reply = Self::error(503, "ServiceUnavailable", message);
-        reply.headers.push(("retry-after", "1".to_owned()));
-        reply
+        Self::unavailable(format!("{} failed. Try again.", error.call))
     }
 }

@@ -30,6 +30,8 @@ pub struct KindRules {
     pub arn_form: &'static str,
     /// The action that the deployment's policy grants.
     pub action: &'static str,
+    /// The IAM action that asking for it takes, before an event subscription is stored.
+    pub check_action: &'static str,
     /// Most entries of one call.
     pub call_entries_max: u32,
     /// Most bytes of all entries of one call, attributes included.
@@ -75,6 +77,7 @@ impl ResourceKind {
                 resource_prefix: "function:",
                 arn_form: "arn:aws:lambda:REGION:ACCOUNT:function:NAME, or with :ALIAS behind it",
                 action: "lambda:InvokeFunction",
+                check_action: "lambda:InvokeFunction",
                 call_entries_max: Batching::MAX_EVENTS_LIMIT,
                 call_bytes_max: 6 * 1_024 * 1_024,
                 attributes_max: super::attributes::ATTRIBUTES_MAX,
@@ -86,6 +89,7 @@ impl ResourceKind {
                 resource_prefix: "",
                 arn_form: "arn:aws:sqs:REGION:ACCOUNT:NAME",
                 action: "sqs:SendMessage",
+                check_action: "sqs:GetQueueAttributes",
                 call_entries_max: 10,
                 call_bytes_max: MIB,
                 attributes_max: MESSAGE_ATTRIBUTES_MAX,
@@ -97,6 +101,7 @@ impl ResourceKind {
                 resource_prefix: "",
                 arn_form: "arn:aws:sns:REGION:ACCOUNT:NAME",
                 action: "sns:Publish",
+                check_action: "sns:GetTopicAttributes",
                 call_entries_max: 10,
                 call_bytes_max: 262_144,
                 attributes_max: MESSAGE_ATTRIBUTES_MAX,
@@ -108,6 +113,7 @@ impl ResourceKind {
                 resource_prefix: "stream/",
                 arn_form: "arn:aws:kinesis:REGION:ACCOUNT:stream/NAME",
                 action: "kinesis:PutRecords",
+                check_action: "kinesis:DescribeStreamSummary",
                 call_entries_max: 500,
                 call_bytes_max: 5 * MIB,
                 attributes_max: 0,
@@ -120,6 +126,7 @@ impl ResourceKind {
                 resource_prefix: "event-bus/",
                 arn_form: "arn:aws:events:REGION:ACCOUNT:event-bus/NAME",
                 action: "events:PutEvents",
+                check_action: "events:DescribeEventBus",
                 call_entries_max: 10,
                 call_bytes_max: 262_144,
                 attributes_max: 0,

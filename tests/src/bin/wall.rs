@@ -1,5 +1,5 @@
 //! A million deliveries wait behind dead endpoints, in virtual time, with SQS's wall where it is: see
-//! `tests/src/sim/wall.rs`. Wants a release build, half an hour and some gigabytes of memory.
+//! `tests/src/sim/wall.rs`. Wants a release build, ten minutes and 3 GB of memory.
 
 use std::process::ExitCode;
 

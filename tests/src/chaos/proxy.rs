@@ -197,6 +197,12 @@ impl Proxy {
         once.push(Told { operation, resource: resource.to_owned(), answer });
     }
 
+    /// Whether an answer for that resource was not asked for yet.
+    pub fn is_to_answer(&self, resource: &str) -> bool {
+        let once = self.shared.once.lock().expect("no panic while held");
+        once.iter().any(|told| told.resource == resource)
+    }
+
     /// All calls of a service fail for so long.
     pub fn outage(&self, service: Service, lasts: Duration) {
         self.weather(|weather| weather.outage = Some((service, Instant::now() + lasts)));

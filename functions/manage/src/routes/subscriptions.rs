@@ -1,10 +1,10 @@
 //! Event subscriptions of a topic.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost::{
-    delivery::resource_check,
+    delivery::resource_check::{self, Obstacle},
     document::{Object, Problems},
     endpoint::handshake::{self, Handshake, Question, WAIT_MAX, ask},
     ports::Saved,
@@ -298,16 +298,21 @@ async fn check_resource(
     known: Option<&Endpoint>,
 ) -> Result<Consent, Reply> {
     let is_known = matches!(known, Some(Endpoint::Resource(known)) if known.arn == resource.arn);
-    if !is_known {
+    let account = &context.settings.account;
+    let obstacle = if is_known || !resource_check::is_askable(resource, account) {
+        None
+    } else {
         let finding = context.checker.check(resource).await?;
-        let account = &context.settings.account;
-        if let Some(obstacle) = resource_check::obstacle(resource, account, &finding) {
-            let arn = &resource.arn;
-            let message = format!(
-                "The attempt to validate the provided endpoint {arn} failed: {obstacle}. Nothing was \
-                 stored."
-            );
-            return Err(Reply::error(400, "Endpoint validation", message));
+        resource_check::obstacle(resource, account, &finding)
+    };
+    let arn = &resource.arn;
+    match obstacle {
+        None => {}
+        Some(Obstacle::Lasting(why)) => {
+            return Err(Reply::error(400, "Endpoint validation", not_validated(arn, why)));
+        }
+        Some(Obstacle::Passing(why)) => {
+            return Err(Reply::unavailable(not_validated(arn, why + ". Try again")));
         }
     }
     let state = ProvisioningState::Succeeded;
@@ -348,13 +353,16 @@ async fn ask_for_consent(
         }
         Err(refused) => {
             let base = resource::base_url(url.expose());
-            let message = format!(
-                "The attempt to validate the provided endpoint {base} failed: {refused}. Nothing \
-                 was stored."
-            );
-            Err(Reply::error(400, "Endpoint validation", message))
+            Err(Reply::error(400, "Endpoint validation", not_validated(base, refused)))
         }
     }
+}
+
+/// In Event Grid's words.
+fn not_validated(endpoint: impl Display, why: impl Display) -> String {
+    format!(
+        "The attempt to validate the provided endpoint {endpoint} failed: {why}. Nothing was stored."
+    )
 }
 
 /// Shaped like Event Grid's. The code is no secret to whom it is sent; the token is the proof.

@@ -46,16 +46,21 @@ async fn a_resource_is_checked_before_it_is_an_endpoint() {
         ("-closed", found(Outcome::Forbidden, "AccessDenied: explicit deny")),
         ("-busy", found(Outcome::Busy, "")),
     ];
-    for (name, want) in [
+    for (name, status, want) in [
         (
             "orders-gone",
+            400,
             "NotFound (QueueDoesNotExist: The queue does not exist.). Create it first.",
         ),
-        ("orders-closed", "denies it to dispatch's role: the deployment allows sqs:SendMessage."),
-        ("orders-busy", "failed: Busy. Try again. Nothing was stored."),
+        (
+            "orders-closed",
+            400,
+            "dispatch's role may sqs:GetQueueAttributes by the deployment's policy",
+        ),
+        ("orders-busy", 503, "failed: Busy. Try again. Nothing was stored."),
     ] {
         let refused = world.send(S1, queue(name)).await;
-        assert_eq!(refused.status, 400, "{refused:?}");
+        assert_eq!(refused.status, status, "{refused:?}");
         assert!(message(&refused).contains(want), "{refused:?}");
         assert_eq!(world.call(S1_GET).await.status, 404);
     }

@@ -110,6 +110,7 @@ async fn checked(world: &World, proxy: &Proxy, service: &Service) -> anyhow::Res
     }
     topic.publish(&events).await?;
     let arrived = all_of_them(&place).await?;
+    ensure!(!proxy.is_to_answer(name), "no {} had the entry", service.operation);
     if matches!(service.kind, "SqsQueue" | "SnsTopic") {
         let count = |id: &str| {
             let found = arrived.iter().find(|(event, _)| event["id"] == id);
