@@ -18,9 +18,13 @@ locals {
   }
   resource_statements = [
     for service, grant in local.resource_actions : {
-      sid       = grant.sid
-      actions   = concat(grant.actions, local.emulated && service == "sns" ? ["sns:PublishBatch"] : [])
-      resources = [for arn in var.resource_destinations : arn if split(":", arn)[2] == service]
+      sid     = grant.sid
+      actions = concat(grant.actions, local.emulated && service == "sns" ? ["sns:PublishBatch"] : [])
+      resources = concat(
+        [for arn in var.resource_destinations : arn if split(":", arn)[2] == service],
+        # An emulator takes the bus that is asked for for a rule.
+        [for arn in var.resource_destinations : replace(arn, ":event-bus/", ":rule/default/") if local.emulated && service == "events" && split(":", arn)[2] == service],
+      )
     } if anytrue([for arn in var.resource_destinations : split(":", arn)[2] == service])
   ]
 }

@@ -246,3 +246,23 @@ fn every_mutation_still_has_its_place() {
     });
     none(problems.collect());
 }
+
+/// `cargo lambda watch` gives the functions this file and nothing else.
+#[test]
+fn functions_start_with_the_settings_of_local_env() {
+    const ASKS: &str = r#"config::text(""#;
+    let given = read(&root().join("functions/local.env"));
+    let mut asked = 0;
+    let mut problems = Vec::new();
+    for path in files("functions", &[".rs"]) {
+        for name in code(&read(&path)).split(ASKS).skip(1) {
+            let name = name.split('"').next().unwrap_or_default();
+            asked += 1;
+            if !given.lines().any(|line| line.starts_with(&format!("{name}="))) {
+                problems.push(format!("{}: {name} is not in functions/local.env", path.display()));
+            }
+        }
+    }
+    assert!(asked > 5, "nobody asks for a setting any more by {ASKS}");
+    none(problems);
+}
