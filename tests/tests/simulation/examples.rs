@@ -232,6 +232,25 @@ fn a_burst_is_delivered_at_the_endpoints_rate() {
     }
 }
 
+/// Slots that are counted just before a minute's end, and known of after it, count there too.
+#[test]
+fn a_slot_is_good_in_its_own_minute_alone() {
+    let mut scenario =
+        Scenario::default().with("orders", ProfileName::Basic, None, |subscription| {
+            subscription.allowed_rate = NonZeroU32::new(10);
+        });
+    scenario.plan.latency_max = Duration::from_millis(500);
+    for end_ms in (1..=20).map(|round| round * 5 * 60_000) {
+        for event in 0..8 {
+            scenario = scenario.publish("orders", end_ms - 2_000 + event * 250, &[10]);
+            scenario = scenario.publish("orders", end_ms + 3_000 + event * 250, &[10; 2]);
+        }
+    }
+    let minutes = minutes(&lived(&scenario));
+    assert_eq!(minutes.iter().sum::<usize>(), 480, "{minutes:?}");
+    assert!(minutes.iter().all(|requests| *requests <= 10), "{minutes:?}");
+}
+
 #[test]
 fn what_its_rate_leaves_no_time_for_ends_by_its_time_to_live() {
     let scenario = Scenario::default()
