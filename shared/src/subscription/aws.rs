@@ -28,8 +28,6 @@ pub struct KindRules {
     pub resource_prefix: &'static str,
     /// What its ARNs look like.
     pub arn_form: &'static str,
-    /// The action that the deployment's policy grants.
-    pub action: &'static str,
     /// The IAM action that asking for it takes, before an event subscription is stored.
     pub check_action: &'static str,
     /// Most entries of one call.
@@ -76,7 +74,6 @@ impl ResourceKind {
                 service: "lambda",
                 resource_prefix: "function:",
                 arn_form: "arn:aws:lambda:REGION:ACCOUNT:function:NAME, or with :ALIAS behind it",
-                action: "lambda:InvokeFunction",
                 check_action: "lambda:InvokeFunction",
                 call_entries_max: Batching::MAX_EVENTS_LIMIT,
                 call_bytes_max: 6 * 1_024 * 1_024,
@@ -88,7 +85,6 @@ impl ResourceKind {
                 service: "sqs",
                 resource_prefix: "",
                 arn_form: "arn:aws:sqs:REGION:ACCOUNT:NAME",
-                action: "sqs:SendMessage",
                 check_action: "sqs:GetQueueAttributes",
                 call_entries_max: 10,
                 call_bytes_max: MIB,
@@ -100,7 +96,6 @@ impl ResourceKind {
                 service: "sns",
                 resource_prefix: "",
                 arn_form: "arn:aws:sns:REGION:ACCOUNT:NAME",
-                action: "sns:Publish",
                 check_action: "sns:GetTopicAttributes",
                 call_entries_max: 10,
                 call_bytes_max: 262_144,
@@ -112,7 +107,6 @@ impl ResourceKind {
                 service: "kinesis",
                 resource_prefix: "stream/",
                 arn_form: "arn:aws:kinesis:REGION:ACCOUNT:stream/NAME",
-                action: "kinesis:PutRecords",
                 check_action: "kinesis:DescribeStreamSummary",
                 call_entries_max: 500,
                 call_bytes_max: 5 * MIB,
@@ -125,7 +119,6 @@ impl ResourceKind {
                 service: "events",
                 resource_prefix: "event-bus/",
                 arn_form: "arn:aws:events:REGION:ACCOUNT:event-bus/NAME",
-                action: "events:PutEvents",
                 check_action: "events:DescribeEventBus",
                 call_entries_max: 10,
                 call_bytes_max: 262_144,
