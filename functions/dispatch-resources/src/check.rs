@@ -45,7 +45,8 @@ pub(crate) async fn check(clients: &AwsResources, resource: &Resource) -> Findin
         }
         ResourceKind::EventBridgeBus => {
             // Buses of other accounts are not asked for.
-            let name = resource.arn.resource.trim_start_matches("event-bus/");
+            let bus = &resource.arn.resource;
+            let name = bus.strip_prefix("event-bus/").unwrap_or(bus);
             found(resource, clients.bus.describe_event_bus().name(name).send().await)
         }
     }
