@@ -43,7 +43,7 @@ locals {
   config_table_arn  = "${local.table_arn_prefix}/${local.config_table_name}"
   state_table_arn   = "${local.table_arn_prefix}/${local.state_table_name}"
 
-  # Written out in shared/src/aws/state.rs too.
+  # Written out in shared/aws/src/state.rs too.
   waiting_index_name = "waiting"
 
   # Bucket names are global: account and region make this one ours. 63 characters at most, so name_prefix has at most 20.

@@ -521,7 +521,7 @@ variable "log_successful_attempts" {
 }
 
 variable "log_level" {
-  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost::delivery=debug (a filter of Rust's tracing). debug logs each step of each delivery. Attempts are logged at info: above it gridpost tail, explain and audit see nothing."
+  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost_dispatch_handler=debug (a filter of Rust's tracing). debug logs each step of each delivery. Attempts are logged at info: above it gridpost tail, explain and audit see nothing."
   type        = string
   default     = "info"
   nullable    = false

@@ -3,9 +3,10 @@
 use std::str::FromStr;
 
 use clap::Args;
-use gridpost::{
-    delivery::profile::ProfileName,
-    subscription::{Arn, ResourceKind, arn::NotAnArn, resource::retry::write_duration},
+use gridpost_core::{
+    endpoint::arn::{Arn, NotAnArn},
+    retry::profile::ProfileName,
+    subscription::{ResourceKind, resource::retry::write_duration},
 };
 use serde_json::{Map, Value, json};
 

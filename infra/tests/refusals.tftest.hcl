@@ -306,7 +306,7 @@ run "takes_both_ends_of_each_range" {
     retry_concurrency           = 1000
     retry_in_flight_limit       = 120000
     retry_queue_count           = 32
-    log_level                   = "warn,gridpost::delivery=trace"
+    log_level                   = "warn,gridpost_aws::sqs=trace"
     endpoint_allowed_networks   = ["10.0.0.0/8", "fd00::/8"]
     endpoint_allowed_ports      = ["1", "65535", "1-65535"]
     validation_origin           = "events.example.com"

@@ -4,26 +4,25 @@
 use std::{hint::black_box, sync::Arc};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gridpost::{
-    delivery::{
-        Attempts, Delivery,
-        dead_letter::Ended,
-        outcome::Answer,
-        profile::{EndpointKind, ProfileName},
-        request,
-        retry::{self, EndReason, Failure, Rules},
-    },
-    event::event_grid,
+use gridpost_core::{
+    delivery::{Delivery, dead_letter::Ended, request},
+    event::{DeliverySchema, event_grid},
     publish::{
         matching::Matcher,
         pack::{Acceptance, pack},
     },
+    retry::{
+        self, EndReason, Failure, Rules,
+        attempts::Attempts,
+        outcome::Answer,
+        profile::{EndpointKind, ProfileName},
+    },
     secret::Secret,
-    subscription::{DeadLetterDestination, DeliverySchema, EventSubscription, Signing},
+    subscription::{DeadLetterDestination, EventSubscription, Signing},
     time::Timestamp,
     topic::InputSchema,
 };
-use gridpost_ingest::gateway::GatewayEvent;
+use gridpost_ingest_handler::gateway::GatewayEvent;
 use gridpost_tests::bench::{
     filters::Values,
     mix::Mix,
@@ -58,8 +57,10 @@ fn matcher(subscriptions: &[Arc<EventSubscription>]) -> Matcher {
 fn delivery(events: usize) -> (Arc<EventSubscription>, Delivery) {
     let (all, body) = (subscriptions(1, 1), payload::body(events, EVENT_BYTES));
     let mut subscription = EventSubscription::clone(&all[0]);
-    subscription.batching =
-        Some(gridpost::subscription::Batching { max_events: 5_000, preferred_kilobytes: 1_024 });
+    subscription.batching = Some(gridpost_core::subscription::Batching {
+        max_events: 5_000,
+        preferred_kilobytes: 1_024,
+    });
     let all = [Arc::new(subscription)];
     let events = event_grid::parse(body.as_bytes(), TOPIC).expect("events");
     let matched = matcher(&all).match_events(&events, NOW);

@@ -2,7 +2,8 @@
 //!
 //! Source: Amazon CloudWatch user guide, "Embedded metric format specification".
 
-use gridpost::telemetry::{NAMESPACE, metric};
+use gridpost_core::metric;
+use gridpost_runtime::telemetry::NAMESPACE;
 use serde_json::{Value, json};
 
 /// Most characters of a dimension's value. Source: as above.
@@ -59,7 +60,9 @@ pub fn check(line: &str) -> Result<Option<String>, String> {
 mod tests {
     use std::time::Duration;
 
-    use gridpost::{ports::Meter, telemetry::EmbeddedMeter, time::Timestamp};
+    use gridpost_core::time::Timestamp;
+    use gridpost_ports::Meter;
+    use gridpost_runtime::telemetry::EmbeddedMeter;
 
     use super::*;
 

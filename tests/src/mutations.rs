@@ -35,11 +35,11 @@ impl Mutation {
     }
 }
 
-const EXPAND: &str = "functions/ingest/src/expand.rs";
-const PREPARE: &str = "functions/dispatch/src/prepare.rs";
-const SETTLE: &str = "functions/dispatch/src/settle.rs";
-const RESOURCES: &str = "functions/dispatch/src/resources.rs";
-const RETRY: &str = "shared/src/delivery/retry.rs";
+const EXPAND: &str = "functions/ingest/handler/src/expand.rs";
+const PREPARE: &str = "functions/dispatch/handler/src/prepare.rs";
+const SETTLE: &str = "functions/dispatch/handler/src/settle.rs";
+const RESOURCES: &str = "functions/dispatch/handler/src/resources.rs";
+const RETRY: &str = "shared/core/src/retry.rs";
 
 /// All of them.
 pub const ALL: &[Mutation] = &[
@@ -144,7 +144,7 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "the reply names nothing",
-        file: "functions/dispatch/src/handler.rs",
+        file: "functions/dispatch/handler/src/handler.rs",
         old: r#"        listen(context, listening, deadline).await;
     }
     kept"#,
@@ -155,13 +155,13 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "health never written",
-        file: "functions/dispatch/src/health.rs",
+        file: "functions/dispatch/handler/src/health.rs",
         old: "            if self.write(subscription, now, &next).await? {",
         new: "            if true {",
     },
     Mutation {
         name: "late success not noted",
-        file: "functions/dispatch/src/late.rs",
+        file: "functions/dispatch/handler/src/late.rs",
         old: "        match acknowledge(context, id).await {",
         new: "        match Ok::<(), PortError>(()) {",
     },
@@ -203,38 +203,38 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "offsets from the last attempt",
-        file: "functions/dispatch/src/attempt.rs",
+        file: "functions/dispatch/handler/src/attempt.rs",
         old: "        first_attempt_at: work.delivery.attempts.first_at.unwrap_or(began_at),",
         new: "        first_attempt_at: began_at,",
     },
     Mutation {
         name: "wake removes before it sends",
-        file: "functions/wake/src/lib.rs",
+        file: "functions/wake/handler/src/lib.rs",
         old: "    let answers = context.sender.send(",
         new: "    join_all(batch.iter().map(|parked| remove(context, parked))).await;\n    let answers = context.sender.send(",
     },
     Mutation {
         name: "refused dead letters let go",
-        file: "functions/dead-letter/src/gather.rs",
+        file: "functions/dead-letter/handler/src/gather.rs",
         old: r#"            let kept = ended.into_iter().map(|ended| refused(context, ended, now));
             join_all(kept).await.into_iter().flatten().collect()"#,
         new: "            let _ = refused;\n            Vec::new()",
     },
     Mutation {
         name: "hidden beyond 12 hours",
-        file: "shared/src/delivery/parking.rs",
+        file: "shared/core/src/delivery/parking.rs",
         old: "    seconds_up(wait.min(most))",
         new: "    let _ = most;\n    seconds_up(wait)",
     },
     Mutation {
         name: "messages wear out",
-        file: "shared/src/delivery/parking.rs",
+        file: "shared/core/src/delivery/parking.rs",
         old: "    if receives >= RECEIVES_MAX ||",
         new: "    if receives == u32::MAX ||",
     },
     Mutation {
         name: "batches by bytes alone",
-        file: "shared/src/delivery/batch.rs",
+        file: "shared/core/src/delivery/batch.rs",
         old: "            && sum.events + load.events <= batching.max_events as usize\n",
         new: "",
     },
@@ -252,26 +252,26 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a state is forgotten while its delivery waits",
-        file: "shared/src/delivery/state.rs",
+        file: "shared/core/src/delivery/state.rs",
         old: "due.max(began + LIFE_MAX)",
         new: "due",
     },
     Mutation {
         name: "a failed probe does not lengthen the wait",
-        file: "shared/src/delivery/probation.rs",
+        file: "shared/core/src/retry/probation.rs",
         old: r#"        next.delayed_waits += 1;
     } else"#,
         new: "    } else",
     },
     Mutation {
         name: "rate not honoured",
-        file: "shared/src/delivery/rate.rs",
+        file: "shared/core/src/delivery/rate.rs",
         old: "    if count <= rate {",
         new: "    if count > 0 {",
     },
     Mutation {
         name: "slots of the minute before",
-        file: "functions/dispatch/src/rate.rs",
+        file: "functions/dispatch/handler/src/rate.rs",
         old: "        if now.as_minutes() == minute {",
         new: "        if now.as_minutes() >= minute {",
     },
@@ -283,19 +283,19 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "ingest answers 200 for what was not sent",
-        file: "functions/ingest/src/handler.rs",
+        file: "functions/ingest/handler/src/handler.rs",
         old: "        Some(parcels) => enqueue(context, &packed, &parcels).await,",
         new: "        Some(parcels) => enqueue(context, &packed, &parcels).await.or(Ok(())),",
     },
     Mutation {
         name: "a fan-out accepted that was not stored",
-        file: "functions/ingest/src/fan_out.rs",
+        file: "functions/ingest/handler/src/fan_out.rs",
         old: "    put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;",
         new: "    let _ = put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await;",
     },
     Mutation {
         name: "a fan-out accepted whose pieces were not sent",
-        file: "functions/ingest/src/fan_out.rs",
+        file: "functions/ingest/handler/src/fan_out.rs",
         old: "    send_pieces(context, topic, pieces).await\n",
         new: "    send_pieces(context, topic, pieces).await.or(Ok(()))\n",
     },
@@ -313,7 +313,7 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "events let go before their dead letter is stored",
-        file: "functions/dead-letter/src/gather.rs",
+        file: "functions/dead-letter/handler/src/gather.rs",
         old: "            ended.delivery.claim(events);",
         new: "            ended.delivery.claim(events);\n            release(context, id).await;",
     },

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gridpost::{event::ParsedEvent, topic::InputSchema};
+use gridpost_core::{event::ParsedEvent, topic::InputSchema};
 use serde_json::{Value, value::RawValue};
 
 /// The parts of a filter's document that refuse an event of a topic that takes that schema, each by

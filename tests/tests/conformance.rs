@@ -9,26 +9,28 @@ use std::{
     time::Duration,
 };
 
-use gridpost::{
-    delivery::{
-        outcome::{Answer, Outcome},
+use gridpost_core::{
+    delivery::request::Request,
+    endpoint::{Allowed, check_url},
+    publish::authenticate::{Asked, authenticate},
+    retry::{
+        Rules,
+        outcome::{Answer, Outcome, RESPONSE_WAIT},
         policy::RetryPolicy,
         probation::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
         profile::{EndpointKind, ProfileName, Rule},
-        retry::Rules,
         timeline::{self, End, Question},
     },
-    endpoint::{
-        guard::{Allowed, CheckedAddress, check_url},
-        http::HttpClient,
-        network::{Io, Network},
-    },
-    ports::{Attempted, EndpointClient, RESPONSE_WAIT, Request},
-    publish::authenticate::{Asked, authenticate},
     secret::Secret,
-    system::SystemClock,
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
+};
+use gridpost_ports::{Attempted, EndpointClient};
+use gridpost_runtime::system::SystemClock;
+use gridpost_webhook::{
+    guard::CheckedAddress,
+    http::HttpClient,
+    network::{Io, Network},
 };
 use http::HeaderMap;
 use serde_json::Value;

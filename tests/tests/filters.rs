@@ -1,6 +1,6 @@
 //! Compiled filters against the naive ones, on any filters and any data.
 
-use gridpost::{
+use gridpost_core::{
     event::{ParsedEvent, event_grid},
     subscription::{Filter, filter::Filters, resource::read_filter},
     topic::InputSchema,

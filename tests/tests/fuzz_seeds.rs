@@ -66,11 +66,11 @@ fn every_target_has_an_entry_for_libfuzzer() {
 fn the_lock_file_of_the_targets_has_what_the_library_needs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let read = |path: &str| fs::read_to_string(root.join(path)).expect(path);
-    let manifest = read("shared/Cargo.toml");
+    let manifest = read("shared/core/Cargo.toml");
     let needed = manifest.split("\n[").find_map(|part| part.strip_prefix("dependencies]\n"));
     let needed = needed.expect("dependencies").lines().filter_map(|line| line.split_once('.'));
     let lock = read("tests/fuzz/Cargo.lock");
-    let locked = lock.split("\n\n").find(|part| part.contains("name = \"gridpost\"\n"));
+    let locked = lock.split("\n\n").find(|part| part.contains("name = \"gridpost-core\"\n"));
     let locked = locked.expect("the library");
     for (name, _) in needed {
         assert!(locked.contains(&format!("\n \"{name}")), "cargo update --workspace: {name}");

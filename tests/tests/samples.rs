@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gridpost::delivery::{Delivery, dead_letter::Ended};
+use gridpost_core::delivery::{Delivery, dead_letter::Ended};
 use serde_json::Value;
 
 fn samples(function: &str) -> Vec<(PathBuf, Value)> {

@@ -15,12 +15,9 @@ use std::{
     time::Duration,
 };
 
-use gridpost::{delivery::outcome::Outcome, time::Timestamp};
-use gridpost_tests::sim::{
-    checker,
-    history::{DeadLetter, Met, Request},
-    scenario, world,
-};
+use gridpost_core::{retry::outcome::Outcome, time::Timestamp};
+use gridpost_testkit::history::{DeadLetter, Met, Request};
+use gridpost_tests::sim::{checker, scenario, world};
 use uuid::Uuid;
 
 /// Seeds of one run.

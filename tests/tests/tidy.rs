@@ -6,27 +6,6 @@ use std::path::{Path, PathBuf};
 /// Longer files are about two things.
 const FILE_LINES_MAX: usize = 480;
 
-/// The modules of `shared/src` that decide: no AWS, no HTTP client, no clock, no dice, no runtime.
-const PURE: [&str; 6] = ["event", "topic", "subscription", "publish", "delivery", "ledger"];
-
-/// What pure modules must not name.
-const IMPURE: [&str; 14] = [
-    "aws_",
-    "reqwest",
-    "hyper",
-    "tokio",
-    "TcpStream",
-    "UdpSocket",
-    "ToSocketAddrs",
-    "std::fs",
-    "std::env",
-    "SystemTime",
-    "Instant",
-    "now_utc",
-    "new_v4",
-    "getrandom",
-];
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
@@ -69,61 +48,12 @@ fn none(problems: Vec<String>) {
 }
 
 #[test]
-fn pure_modules_do_nothing_but_decide() {
-    let is_pure = |path: &PathBuf| {
-        let inside = path.strip_prefix(root().join("shared/src")).expect("inside");
-        let module = inside.with_extension("");
-        module
-            .components()
-            .next()
-            .is_some_and(|first| PURE.iter().any(|pure| first.as_os_str() == *pure))
-    };
-    let pure: Vec<_> = files("shared/src", &[".rs"]).into_iter().filter(is_pure).collect();
-    assert!(pure.len() > 15, "the pure modules are not where this test looks");
-    none(
-        pure.iter()
-            .flat_map(|path| {
-                let code = code(&read(path));
-                let named = IMPURE.iter().filter(move |name| code.contains(**name)).copied();
-                named.map(|name| format!("{} names {name}", path.display())).collect::<Vec<_>>()
-            })
-            .collect(),
-    );
-}
-
-#[test]
-fn the_core_knows_no_function_and_no_function_another() {
-    let mut problems = Vec::new();
-    for function in ["ingest", "dispatch", "dead_letter", "manage", "wake"] {
-        let other = format!("gridpost_{function}");
-        for path in files("shared/src", &[".rs"]) {
-            if read(&path).contains(&other) {
-                problems.push(format!("{} names {other}", path.display()));
-            }
-        }
-        for path in files("functions", &[".rs", "Cargo.toml"]) {
-            let folder = root().join("functions").join(function.replace('_', "-"));
-            // dispatch has two programs: the other one has clients of AWS services besides.
-            let also = root().join("functions/dispatch-resources");
-            let own =
-                path.starts_with(folder) || (function == "dispatch" && path.starts_with(also));
-            let dashed = other.replace('_', "-");
-            let text = read(&path);
-            if !own && (text.contains(&other) || text.contains(&dashed)) {
-                problems.push(format!("{} names {other}", path.display()));
-            }
-        }
-    }
-    none(problems);
-}
-
-#[test]
 fn every_module_says_what_it_is() {
     // A module's tests in a file of their own are no module of their own.
     let undocumented = |path: &&PathBuf| {
         !path.ends_with("tests.rs") && !read(path).trim_start().starts_with("//!")
     };
-    let sources = ["shared/src", "functions", "cli/src", "tests"];
+    let sources = ["shared", "functions", "cli/src", "tests"];
     let sources = sources.iter().flat_map(|folder| files(folder, &[".rs"])).collect::<Vec<_>>();
     let undocumented = sources.iter().filter(undocumented);
     none(undocumented.map(|path| format!("{} has no doc comment", path.display())).collect());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use gridpost::{ledger::Ledger, subscription::SubscriptionKey, time::Timestamp};
+use gridpost_core::{ledger::Ledger, subscription::SubscriptionKey, time::Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

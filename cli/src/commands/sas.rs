@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use gridpost::{publish::sas, time::Timestamp};
+use gridpost_core::{publish::sas, time::Timestamp};
 use serde_json::json;
 
 use crate::document::TimeToLive;
@@ -61,7 +61,7 @@ fn token(arguments: &SasArguments, now: Timestamp) -> Result<(String, Timestamp)
 
 #[cfg(test)]
 mod tests {
-    use gridpost::publish::sas::Token;
+    use gridpost_core::publish::sas::Token;
 
     use super::*;
 

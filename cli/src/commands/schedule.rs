@@ -4,19 +4,19 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gridpost::{
-    delivery::{
+use gridpost_core::{
+    retry::{
+        Rules,
         outcome::{Answer, Outcome},
         policy::RetryPolicy,
         probation::{Durations, ProbationPolicy},
         profile::{EndpointKind, ProfileName},
-        retry::Rules,
         timeline::{End, Question, Timeline, play},
     },
-    ports::Dice,
     subscription::resource,
-    system::SystemDice,
 };
+use gridpost_ports::Dice;
+use gridpost_runtime::system::SystemDice;
 use serde_json::{Value, json};
 
 use crate::document::{TimeToLive, retry_limits};

@@ -6,7 +6,7 @@ mod test;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use gridpost::delivery::profile::ProfileName;
+use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
 use crate::commands::read_document;

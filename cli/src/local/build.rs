@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::local::child;
 use crate::local::home::Home;
@@ -99,18 +99,24 @@ fn read_metadata(document: &Value, functions: &Path) -> Option<Workspace> {
         if !Path::new(manifest).starts_with(functions) {
             continue;
         }
+        // What a function does is a library beside it.
+        let Some(binary) = binary(package) else { continue };
         roots.push(package.get("id")?.as_str()?);
         workspace.packages.push(package.get("name")?.as_str()?.to_owned());
-        for target in package.get("targets")?.as_array()? {
-            if target.get("kind")?.as_array()?.iter().any(|kind| kind == "bin") {
-                workspace.binaries.push(target.get("name")?.as_str()?.to_owned());
-            }
-        }
+        workspace.binaries.push(binary.to_owned());
     }
     workspace.packages.sort();
     workspace.binaries.sort();
     workspace.compiled = reachable(document, roots).unwrap_or(0);
     (!workspace.packages.is_empty()).then_some(workspace)
+}
+
+/// The program of a package, if it has one.
+fn binary(package: &Value) -> Option<&str> {
+    let is_program = |target: &&Value| {
+        target["kind"].as_array().is_some_and(|kinds| kinds.contains(&json!("bin")))
+    };
+    package.get("targets")?.as_array()?.iter().find(is_program)?.get("name")?.as_str()
 }
 
 /// Counts the packages that `roots` need, tests aside.
@@ -158,8 +164,6 @@ fn path_with(cargo: &Path, environment: &Environment) -> anyhow::Result<OsString
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -180,6 +184,7 @@ mod tests {
             "packages": [
                 package("wake", "/w/functions/wake/Cargo.toml", "bin"),
                 package("ingest", "/w/functions/ingest/Cargo.toml", "bin"),
+                package("ingest-handler", "/w/functions/ingest/handler/Cargo.toml", "lib"),
                 package("cli", "/w/cli/Cargo.toml", "bin"),
                 package("serde", "/r/serde/Cargo.toml", "lib"),
             ],

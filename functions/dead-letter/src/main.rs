@@ -6,27 +6,26 @@ use std::{
 };
 
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
-use gridpost::{
-    aws::{
-        Clients,
-        configuration::ConfigurationTable,
-        payloads::PayloadBucket,
-        redrives::RedriveTable,
-        s3::S3Bucket,
-        sqs::{QueueUrls, SqsQueues},
-    },
-    config,
-    configuration::ConfigurationCache,
-    ports::{Clock, Configuration, Meter},
-    system::SystemClock,
-    telemetry::{EmbeddedMeter, start_logging},
-    time::Timestamp,
+use gridpost_aws::{
+    Clients,
+    configuration::ConfigurationTable,
+    payloads::PayloadBucket,
+    redrives::RedriveTable,
+    s3::S3Bucket,
+    sqs::{QueueUrls, SqsQueues},
 };
-use gridpost_dead_letter::{
+use gridpost_core::time::Timestamp;
+use gridpost_dead_letter_handler::{
     Context,
     gather::{Record, gather},
     notify::Notifier,
     redrive,
+};
+use gridpost_ports::{Clock, Configuration, Meter, configuration::ConfigurationCache};
+use gridpost_runtime::{
+    config,
+    system::SystemClock,
+    telemetry::{EmbeddedMeter, start_logging},
 };
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 

@@ -1,7 +1,7 @@
 //! EventBridge event buses, by `PutEvents`.
 
 use aws_sdk_eventbridge::{Client, primitives::DateTime, types::PutEventsRequestEntry};
-use gridpost::{delivery::resource_request::Entry, subscription::Resource};
+use gridpost_core::{delivery::resource_request::Entry, subscription::Resource};
 
 use crate::{Sent, delivered, failure, refused};
 

@@ -7,8 +7,9 @@ use aws_sdk_lambda::types::InvocationType;
 use aws_sdk_sqs::types::QueueAttributeName;
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use gridpost::{
-    delivery::{outcome::Outcome, resource_check::Finding},
+use gridpost_core::{
+    delivery::resource_check::Finding,
+    retry::outcome::Outcome,
     subscription::{Resource, ResourceKind},
 };
 

@@ -4,15 +4,13 @@ use std::error::Error;
 
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use gridpost::{
-    delivery::{
-        outcome::{Answer, Outcome, parse_retry_after},
-        resource_outcome::{Refusal, answer_of},
-    },
-    ports::Clock,
+use gridpost_core::{
+    delivery::resource_outcome::{Refusal, answer_of},
+    retry::outcome::{Answer, Outcome, parse_retry_after},
     subscription::Resource,
-    system::SystemClock,
 };
+use gridpost_ports::Clock;
+use gridpost_runtime::system::SystemClock;
 
 /// What a failed call comes to, for every entry of it.
 pub(crate) fn answer<E>(resource: &Resource, error: &SdkError<E, HttpResponse>) -> Answer

@@ -6,12 +6,12 @@ use aws_sdk_lambda::{
     Client, operation::invoke::InvokeError, primitives::Blob, types::InvocationType,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use gridpost::{
+use gridpost_core::{
     delivery::{
-        outcome::Answer,
         resource_outcome::{FUNCTION_ERROR, Refusal, answer_of},
         resource_request::Entry,
     },
+    retry::outcome::Answer,
     subscription::Resource,
 };
 use serde_json::{Map, Value, json};

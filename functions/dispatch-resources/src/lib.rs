@@ -3,7 +3,7 @@
 //!
 //! A program of its own, because five SDK clients make it larger than one that only sends webhooks:
 //! Terraform deploys it where `resource_destinations` names any. Each module translates one call and its
-//! answers; what answers mean is [`gridpost::delivery::resource_outcome`].
+//! answers; what answers mean is [`gridpost_core::delivery::resource_outcome`].
 
 mod bus;
 mod check;
@@ -21,17 +21,17 @@ mod tests;
 use async_trait::async_trait;
 use aws_smithy_types::retry::RetryConfig;
 use aws_types::SdkConfig;
-use gridpost::{
-    aws::lineage::Lineage,
+use gridpost_aws::lineage::Lineage;
+use gridpost_core::{
     delivery::{
-        outcome::{Answer, Outcome},
         resource_check::Finding,
         resource_outcome::{Refusal, answer_of, status_of},
         resource_request::Entry,
     },
-    ports::ResourceClient,
+    retry::outcome::{Answer, Outcome},
     subscription::{Resource, ResourceKind},
 };
+use gridpost_ports::ResourceClient;
 
 /// Clients of the five services.
 #[derive(Clone, Debug)]

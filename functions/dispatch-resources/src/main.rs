@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridpost_dispatch::run::run;
+use gridpost_dispatch::run;
 use gridpost_dispatch_resources::AwsResources;
 use lambda_runtime::Error;
 

@@ -4,9 +4,10 @@ use aws_sdk_sqs::{
     Client,
     types::{MessageAttributeValue, SendMessageBatchRequestEntry},
 };
-use gridpost::{
+use gridpost_core::{
     delivery::{queue_text, resource_request::Entry},
-    subscription::{Arn, Resource},
+    endpoint::arn::Arn,
+    subscription::Resource,
 };
 
 use crate::{Sent, by_number, failure};

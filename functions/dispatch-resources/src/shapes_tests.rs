@@ -14,7 +14,7 @@
 
 use std::ptr;
 
-use gridpost::delivery::resource_outcome::{FUNCTION_ERROR, Row, TABLE, row_of};
+use gridpost_core::delivery::resource_outcome::{FUNCTION_ERROR, Row, TABLE, row_of};
 use serde_json::{Value, json};
 
 use super::{

@@ -1,7 +1,7 @@
 //! Kinesis data streams, by `PutRecords`.
 
 use aws_sdk_kinesis::{Client, primitives::Blob, types::PutRecordsRequestEntry};
-use gridpost::{delivery::resource_request::Entry, subscription::Resource};
+use gridpost_core::{delivery::resource_request::Entry, subscription::Resource};
 
 use crate::{Sent, delivered, failure, refused};
 

@@ -9,7 +9,7 @@ use aws_smithy_http_client::{
     tls::{Provider, rustls_provider::CryptoMode},
 };
 use aws_types::region::Region;
-use gridpost::{
+use gridpost_core::{
     delivery::resource_request::{BusMembers, Entry},
     secret::Secret,
     subscription::KeySource,
@@ -289,7 +289,7 @@ async fn a_resource_is_asked_for_and_left_alone() {
 /// Lambda can follow what an invocation sends.
 #[tokio::test]
 async fn calls_carry_the_trace_of_their_invocation() {
-    gridpost::aws::lineage::begin(Some("Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0"));
+    gridpost_runtime::lineage::begin(Some("Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0"));
     let (_, asked) = answers(ResourceKind::SqsQueue, 1, http(200, JSON, "{}")).await;
     let trace = "x-amzn-trace-id: Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0";
     assert!(asked.contains(trace), "{asked}");

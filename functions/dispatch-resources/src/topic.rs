@@ -4,7 +4,7 @@ use aws_sdk_sns::{
     Client,
     types::{MessageAttributeValue, PublishBatchRequestEntry},
 };
-use gridpost::{
+use gridpost_core::{
     delivery::{queue_text, resource_request::Entry},
     subscription::Resource,
 };

@@ -1,91 +1,181 @@
-//! dispatch: makes the attempts.
-//!
-//! It consumes the dispatch queue (first attempts only) and the retry queues (everything later).
-//! The way of a record: [`handler`] decodes the batch, [`prepare`] finds out whether its delivery
-//! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
-//! [`attempt_log`] tells of each attempt, [`health`] keeps what is known of endpoints, [`rate`] keeps to what they allow, [`late`] hears
-//! responses that come after 30 s, [`payload`] fetches what was too large for a message, [`in_flight`]
-//! watches how full the queues are. [`resources`] attempts deliveries to AWS resources, through a port of
-//! their own: this crate has no client of theirs, `gridpost-dispatch-resources` has. Both programs are
-//! [`run`].
+//! dispatch's program: settings and ports from the environment, Lambda's events in, its replies out.
+//! `gridpost-dispatch-resources` is the same with other endpoints besides.
 
-pub mod attempt;
-pub mod attempt_log;
-pub mod handler;
-pub mod health;
-pub mod in_flight;
-pub mod late;
-pub mod payload;
-pub mod prepare;
-pub mod rate;
-pub mod record;
-pub mod resources;
-pub mod run;
-pub mod settle;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use std::sync::Arc;
-
-use gridpost::{
-    configuration::ConfigurationCache,
-    delivery::probation::Durations,
-    ports::{
-        Clock, Configuration, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads,
-        QueueReceiver, QueueSender, RequestRates, ResourceClient,
-    },
+use gridpost_aws::{
+    Clients,
+    configuration::ConfigurationTable,
+    parking::ParkingTable,
+    payloads::PayloadBucket,
+    sqs::{QueueUrls, SqsQueues},
+    state::StateTable,
 };
+use gridpost_core::{
+    delivery::{queue::Queue, resource_check::Finding},
+    retry::{outcome::Outcome, probation::Durations},
+    subscription::Resource,
+    time::Timestamp,
+};
+use gridpost_dispatch_handler::{
+    Context, Settings,
+    handler::handle,
+    health::HealthBook,
+    in_flight::InFlight,
+    record::{Batch, Record},
+};
+use gridpost_ports::{
+    Clock, Configuration, Meter, ResourceClient, configuration::ConfigurationCache,
+};
+use gridpost_runtime::{
+    config::{self, configuration_kept_for},
+    lambda,
+    system::{SystemClock, SystemDice},
+    telemetry::{EmbeddedMeter, start_logging},
+};
+use gridpost_webhook::http::HttpClient;
+use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
+use serde::Serialize;
 
-use health::HealthBook;
-use in_flight::InFlight;
+/// How long the service of a resource is waited for when it is checked: a user waits for the answer.
+const CHECK_WAIT: Duration = Duration::from_secs(8);
 
-/// What dispatch needs of the world, made once for the life of the function.
-pub struct Context {
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Randomness.
-    pub dice: Arc<dyn Dice>,
-    /// Puts messages into queues.
-    pub sender: Arc<dyn QueueSender>,
-    /// Settles received messages.
-    pub receiver: Arc<dyn QueueReceiver>,
-    /// The state of failing deliveries.
-    pub states: Arc<dyn DeliveryStates>,
-    /// How many messages wait in the retry queues.
-    pub in_flight: InFlight,
-    /// Long waits above the in-flight limit.
-    pub parking: Arc<dyn ParkingLot>,
-    /// Events that are too large for a message.
-    pub payloads: Arc<dyn Payloads>,
-    /// Endpoints' health.
-    pub healths: HealthBook,
-    /// Counts the requests to endpoints that allow so many in a minute.
-    pub rates: Arc<dyn RequestRates>,
-    /// Topics and event subscriptions.
-    pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
-    /// Sends requests to endpoints.
-    pub client: Arc<dyn EndpointClient>,
-    /// Sends events to AWS resources.
-    pub resources: Arc<dyn ResourceClient>,
-    /// Counts.
-    pub meter: Arc<dyn Meter>,
-    /// The deployment's settings.
-    pub settings: Settings,
+/// Runs the function; `resources` makes what delivers to AWS resources.
+///
+/// # Errors
+///
+/// The environment lacks a setting, or the Runtime API can't be reached.
+pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) -> Result<(), Error> {
+    start_logging();
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
+    let urls = QueueUrls::from_env()?;
+    let clients = Clients::from_env()?;
+    let resources = resources(&clients);
+    let context = context(clients, urls.clone(), resources, Arc::clone(&meter)).await?;
+    let (context, urls, meter) = (&context, &urls, &meter);
+    // Without the runtime's own span for each invocation: no line of ours shows it.
+    lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
+        let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
+        let reply = match &event.payload.check {
+            Some(resource) => Reply::Check(check(context, resource).await),
+            None => Reply::Batch(answer(context, urls, event.payload, deadline).await),
+        };
+        meter.flush(SystemClock.now());
+        Ok::<_, Error>(reply)
+    })))
+    .await
 }
 
-/// The deployment's settings.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// How long outcomes put a subscription on probation.
-    pub probation: Durations,
-    /// How many retry queues there are, 1 to 32.
-    pub retry_shards: usize,
-    /// Above so many messages in flight in a retry queue, long waits are parked: 0 to 120,000.
-    pub retry_in_flight_limit: u64,
-    /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.
-    pub dead_letter_delay_s: u32,
-    /// Whether first attempts that succeed are logged; all others are.
-    pub log_successful_attempts: bool,
-    /// Whether durations of attempts and deliveries are metrics.
-    pub latency_metrics: bool,
-    /// `Origin` of CloudEvents deliveries, what receivers were asked to consent to.
-    pub origin: String,
+async fn context(
+    clients: Clients,
+    urls: QueueUrls,
+    resources: Arc<dyn ResourceClient>,
+    meter: Arc<EmbeddedMeter>,
+) -> Result<Context, Error> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let retry_shards = urls.retry.len();
+    let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
+    let config_table = config::text("GRIDPOST_CONFIG_TABLE")?;
+    let state_table = config::text("GRIDPOST_STATE_TABLE")?;
+    let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
+    configuration.connect().await;
+    let configuration: Arc<dyn Configuration> = Arc::new(configuration);
+    let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
+    Ok(Context {
+        clock: Arc::clone(&clock),
+        dice: Arc::new(SystemDice),
+        sender: Arc::clone(&queues) as _,
+        in_flight: InFlight::new(Arc::clone(&queues) as _),
+        receiver: queues,
+        states: Arc::clone(&states) as _,
+        parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
+        healths: HealthBook::new(Arc::clone(&states) as _),
+        rates: states,
+        configuration: ConfigurationCache::new(
+            configuration,
+            Arc::clone(&clock),
+            configuration_kept_for()?,
+        ),
+        client: Arc::new(HttpClient::new(config::allowed_endpoints()?, clock)?),
+        resources,
+        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
+        meter,
+        settings: settings(retry_shards)?,
+    })
+}
+
+fn settings(retry_shards: usize) -> Result<Settings, Error> {
+    let own = config::parsed_or("GRIDPOST_PROBATION_SECONDS", "{}".to_owned())?;
+    let own: BTreeMap<Outcome, u32> = serde_json::from_str(&own)?;
+    Ok(Settings {
+        probation: Durations::default().with(own),
+        retry_shards,
+        retry_in_flight_limit: config::parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)?,
+        dead_letter_delay_s: config::parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)?,
+        log_successful_attempts: config::parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)?,
+        latency_metrics: config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?,
+        origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", "eventgrid.azure.net".to_owned())?,
+    })
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Reply {
+    Batch(BatchReply),
+    Check(Finding),
+}
+
+/// Asks for a resource before an event subscription delivers to it.
+async fn check(context: &Context, resource: &Resource) -> Finding {
+    let found = tokio::time::timeout(CHECK_WAIT, context.resources.check(resource)).await;
+    found.unwrap_or_else(|_| Finding { outcome: Outcome::TimedOut, says: String::new() })
+}
+
+/// The reply that names what SQS keeps.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BatchReply {
+    batch_item_failures: Vec<Kept>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    item_identifier: String,
+}
+
+/// Turns the Lambda event into records and the kept ids into Lambda's reply. Ids are copied from the
+/// event: one that Lambda does not know would fail the whole batch.
+async fn answer(
+    context: &Context,
+    urls: &QueueUrls,
+    event: Batch,
+    deadline: Timestamp,
+) -> BatchReply {
+    let now = context.clock.now();
+    let mut reply = BatchReply::default();
+    let mut keep =
+        |item_identifier: String| reply.batch_item_failures.push(Kept { item_identifier });
+    let mut records = Vec::new();
+    for message in event.records {
+        let id = message.message_id.clone();
+        match Record::of(message, now, |name| queue_of(urls, name)) {
+            Some(record) => records.push(record),
+            None => {
+                tracing::error!(message.id = ?id, "a record of a queue that is not ours is kept");
+                id.into_iter().for_each(&mut keep);
+            }
+        }
+    }
+    handle(context, records, deadline).await.into_iter().for_each(&mut keep);
+    reply
+}
+
+/// A queue by its name, which is the end of its URL and of its ARN.
+fn queue_of(urls: &QueueUrls, name: &str) -> Option<Queue> {
+    let is = |url: &String| url.rsplit('/').next() == Some(name);
+    if is(&urls.dispatch) {
+        return Some(Queue::Dispatch);
+    }
+    urls.retry.iter().position(is).map(Queue::Retry)
 }

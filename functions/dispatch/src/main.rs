@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use gridpost_dispatch::{resources::NoResources, run::run};
+use gridpost_dispatch::run;
+use gridpost_dispatch_handler::resources::NoResources;
 use lambda_runtime::Error;
 
 #[tokio::main(flavor = "current_thread")]

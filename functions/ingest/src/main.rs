@@ -2,27 +2,25 @@
 
 use std::sync::Arc;
 
-use gridpost::{
-    aws::{
-        Clients,
-        configuration::ConfigurationTable,
-        payloads::PayloadBucket,
-        sqs::{QueueUrls, SqsQueues},
-    },
-    config::{self, configuration_kept_for},
-    configuration::ConfigurationCache,
-    lambda,
-    ports::{Clock, Configuration, Meter},
-    publish::fan_out::PIECE_DELIVERIES_MAX,
-    system::{SystemClock, SystemDice},
-    telemetry::{EmbeddedMeter, start_logging},
-    time::Timestamp,
+use gridpost_aws::{
+    Clients,
+    configuration::ConfigurationTable,
+    payloads::PayloadBucket,
+    sqs::{QueueUrls, SqsQueues},
 };
-use gridpost_ingest::{
+use gridpost_core::{publish::fan_out::PIECE_DELIVERIES_MAX, time::Timestamp};
+use gridpost_ingest_handler::{
     Authorization, Context,
     expand::expand,
     gateway::{GatewayEvent, Invocation, Reply},
     handler::handle,
+};
+use gridpost_ports::{Clock, Configuration, Meter, configuration::ConfigurationCache};
+use gridpost_runtime::{
+    config::{self, configuration_kept_for},
+    lambda,
+    system::{SystemClock, SystemDice},
+    telemetry::{EmbeddedMeter, start_logging},
 };
 use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
 

@@ -7,11 +7,10 @@ use aws_sdk_lambda::{
     Client, config::timeout::TimeoutConfig, error::DisplayErrorContext, primitives::Blob,
 };
 use aws_types::SdkConfig;
-use gridpost::{
-    delivery::resource_check::Finding,
-    ports::{PortError, ResourceChecker},
-    subscription::{Arn, Resource},
+use gridpost_core::{
+    delivery::resource_check::Finding, endpoint::arn::Arn, subscription::Resource,
 };
+use gridpost_ports::{PortError, ResourceChecker};
 use serde_json::json;
 
 const CALL: &str = "lambda:Invoke";
@@ -21,14 +20,14 @@ const WAIT: Duration = Duration::from_secs(12);
 
 /// The function dispatch.
 #[derive(Clone, Debug)]
-pub struct DispatchFunction {
+pub(crate) struct DispatchFunction {
     client: Client,
     arn: String,
 }
 
 impl DispatchFunction {
     /// The function of that ARN, called with these credentials, region and connections.
-    pub fn new(config: &SdkConfig, arn: &Arn) -> Self {
+    pub(crate) fn new(config: &SdkConfig, arn: &Arn) -> Self {
         let wait = TimeoutConfig::builder().operation_timeout(WAIT).build();
         let config = config.to_builder().timeout_config(wait).build();
         Self { client: Client::new(&config), arn: arn.to_string() }

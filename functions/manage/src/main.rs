@@ -1,5 +1,7 @@
 //! Wires up and runs manage.
 
+mod checker;
+
 use std::{str::FromStr, sync::Arc};
 
 use aws_lambda_events::{
@@ -8,28 +10,28 @@ use aws_lambda_events::{
     http::{HeaderName, HeaderValue},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use gridpost::{
-    aws::{
-        Clients,
-        configuration::ConfigurationTable,
-        parking::ParkingTable,
-        redrives::RedriveTable,
-        s3::S3Bucket,
-        sqs::{QueueUrls, SqsQueues},
-        state::StateTable,
-    },
+use gridpost_aws::{
+    Clients,
+    configuration::ConfigurationTable,
+    parking::ParkingTable,
+    redrives::RedriveTable,
+    s3::S3Bucket,
+    sqs::{QueueUrls, SqsQueues},
+    state::StateTable,
+};
+use gridpost_core::endpoint::arn::Arn;
+use gridpost_manage_handler::{Context, Reply, Request, Settings, answer, terraform};
+use gridpost_ports::{Clock, Meter};
+use gridpost_runtime::{
     config,
-    endpoint::http::HttpClient,
-    ports::{Clock, Meter},
-    subscription::Arn,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_manage::{
-    Context, Reply, Request, Settings, answer, checker::DispatchFunction, terraform,
-};
+use gridpost_webhook::http::HttpClient;
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, run, service_fn};
 use serde_json::Value;
+
+use checker::DispatchFunction;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {

@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use gridpost::{
-    aws::{
-        Clients,
-        parking::ParkingTable,
-        sqs::{QueueUrls, SqsQueues},
-    },
-    config,
-    system::SystemClock,
-    telemetry::start_logging,
+use gridpost_aws::{
+    Clients,
+    parking::ParkingTable,
+    sqs::{QueueUrls, SqsQueues},
 };
-use gridpost_wake::{Context, wake};
+use gridpost_runtime::{config, system::SystemClock, telemetry::start_logging};
+use gridpost_wake_handler::{Context, wake};
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde_json::{Value, json};
 

@@ -9,7 +9,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use gridpost::{ports::Clock, system::SystemClock};
+use gridpost_ports::Clock;
+use gridpost_runtime::system::SystemClock;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tokio::time::Instant;

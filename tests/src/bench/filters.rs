@@ -70,7 +70,7 @@ fn texts_that_miss(number: usize) -> Vec<String> {
 mod tests {
     use std::sync::Arc;
 
-    use gridpost::{
+    use gridpost_core::{
         event::event_grid, publish::matching::Matcher, subscription::filter::advanced::VALUES_MAX,
         time::Timestamp, topic::InputSchema,
     };

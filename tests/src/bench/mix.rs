@@ -1,6 +1,6 @@
 //! What is measured, as data.
 
-use gridpost::{subscription::EventSubscription, topic::Topic};
+use gridpost_core::{subscription::EventSubscription, topic::Topic};
 use serde_json::{Value, json};
 
 use super::filters::Values;

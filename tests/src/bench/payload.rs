@@ -150,7 +150,7 @@ fn gateway_event(topic: &str, body: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use gridpost::event::event_grid;
+    use gridpost_core::event::event_grid;
     use serde_json::Value;
 
     use super::*;

@@ -16,7 +16,8 @@ use std::{
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use gridpost::{ports::Clock, system::SystemClock};
+use gridpost_ports::Clock;
+use gridpost_runtime::system::SystemClock;
 use tokio::{
     net::TcpListener,
     process::{Child, Command},

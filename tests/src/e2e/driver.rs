@@ -17,9 +17,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::cases;
-use super::ground::{self, Ground};
-use super::world::World;
+use super::{
+    cases,
+    ground::{self, Ground},
+    world::World,
+};
 
 /// No case waits longer; one that does is stuck.
 const CASE_MAX: Duration = Duration::from_secs(10 * 60);

@@ -4,13 +4,17 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use gridpost_cli::local::connection::Connection;
-use gridpost_cli::local::emulator::Emulator;
-use gridpost_cli::local::home::{FOLDER, Home};
-use gridpost_cli::local::python::Environment;
-use gridpost_cli::local::stack::{self, Settings};
-use gridpost_cli::local::terraform::Terraform;
-use gridpost_cli::progress::Progress;
+use gridpost_cli::{
+    local::{
+        connection::Connection,
+        emulator::Emulator,
+        home::{FOLDER, Home},
+        python::Environment,
+        stack::{self, Settings},
+        terraform::Terraform,
+    },
+    progress::Progress,
+};
 use serde_json::Value;
 
 /// Keeps the stack for the next run, which then starts in seconds. For work on the cases themselves.

@@ -5,8 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use gridpost_cli::local::child;
-use gridpost_cli::local::python::Environment;
+use gridpost_cli::local::{child, python::Environment};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};

@@ -4,19 +4,23 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use gridpost_cli::arguments::{Arguments, Command};
-use gridpost_cli::commands::audit;
-use gridpost_cli::failure::Refusal;
 pub use gridpost_cli::local::terraform::ACCOUNT;
-use gridpost_cli::manage_api::ManageApi;
-use gridpost_cli::wall_clock;
+use gridpost_cli::{
+    arguments::{Arguments, Command},
+    commands::audit,
+    failure::Refusal,
+    manage_api::ManageApi,
+    wall_clock,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::ground::Ground;
-use super::inside::{self, Object};
-use super::python::{self, SampleReceiver};
-use super::receiver::{Endpoint, Receiver, Reply};
+use super::{
+    ground::Ground,
+    inside::{self, Object},
+    python::{self, SampleReceiver},
+    receiver::{Endpoint, Receiver, Reply},
+};
 
 /// Event Grid's own schema.
 pub const EVENT_GRID: &str = "EventGridSchema";

@@ -16,22 +16,17 @@ use std::{
     time::Duration,
 };
 
-use gridpost::{
-    delivery::{
-        claim,
-        outcome::{Answer, Outcome},
-        state::Standing,
-    },
+use gridpost_core::{
+    delivery::{claim, state::Standing},
+    retry::outcome::{Answer, Outcome},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
 };
 use uuid::Uuid;
 
-use super::{
-    history::{Drop, Request},
-    world::Remains,
-};
+use super::world::Remains;
+use gridpost_testkit::history::{Drop, Request};
 
 /// Clocks are read to the millisecond; what rounds may be off by so much.
 const ROUNDING: Duration = Duration::from_millis(5);

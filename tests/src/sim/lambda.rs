@@ -8,20 +8,20 @@ use std::{
     time::Duration,
 };
 
-use gridpost::{
-    delivery::Delivery,
-    ports::{Clock, Meter, Queue, QueueReceiver},
+use gridpost_core::{
+    delivery::{Delivery, queue::Queue},
     time::Timestamp,
 };
-use gridpost_dead_letter::gather;
-use gridpost_dispatch::{handler::handle, record::Record};
-use gridpost_ingest::expand;
+use gridpost_dead_letter_handler::gather;
+use gridpost_dispatch_handler::{handler::handle, record::Record};
+use gridpost_ingest_handler::expand;
+use gridpost_ports::{Clock, Meter, QueueReceiver};
 use tokio::sync::Semaphore;
 
-use super::{
+use super::world::World;
+use gridpost_testkit::{
     faults::Instance,
     queue::{Received, delivery_in},
-    world::World,
 };
 
 /// A queue that a function is invoked with.
@@ -40,10 +40,10 @@ pub struct Mapping {
 /// A running copy of a function: what it has in memory lives until it dies.
 #[derive(Clone)]
 enum Copy {
-    Dispatch(Rc<gridpost_dispatch::Context>),
-    DeadLetter(Rc<gridpost_dead_letter::Context>),
+    Dispatch(Rc<gridpost_dispatch_handler::Context>),
+    DeadLetter(Rc<gridpost_dead_letter_handler::Context>),
     /// ingest, as the fan-out queue's mapping invokes it.
-    Ingest(Rc<gridpost_ingest::Context>),
+    Ingest(Rc<gridpost_ingest_handler::Context>),
 }
 
 /// Copies that wait for work, by function.
@@ -219,7 +219,7 @@ pub async fn schedule_wake(world: Rc<World>) {
         let context = world.wake(&instance);
         world.begin();
         tokio::select! { biased;
-            _ = gridpost_wake::wake(&context) => {}
+            _ = gridpost_wake_handler::wake(&context) => {}
             () = instance.died() => {}
         }
         world.end();

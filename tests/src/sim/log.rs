@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use gridpost::ports::Clock;
+use gridpost_ports::Clock;
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
@@ -14,7 +14,7 @@ use tracing::{
 };
 use uuid::Uuid;
 
-use super::{
+use gridpost_testkit::{
     clock::VirtualClock,
     history::{Drop, History},
 };

@@ -9,26 +9,27 @@ use std::{
     time::Duration,
 };
 
-use gridpost::{
-    delivery::{
+use gridpost_core::{
+    event::DeliverySchema,
+    publish::{fan_out::PIECE_DELIVERIES_MAX, pack::HEADROOM_BYTES},
+    retry::{
         outcome::Outcome,
         policy::{RetryPolicy, StatusRules},
         probation::ProbationPolicy,
         profile::{ProfileName, Rule},
     },
-    ports::Dice,
-    publish::{fan_out::PIECE_DELIVERIES_MAX, pack::HEADROOM_BYTES},
     secret::Secret,
     subscription::{
-        Batching, DeadLetterDestination, DeliverySchema, Endpoint, EventSubscription, Filter,
-        ProvisioningState, SubscriptionKey,
+        Batching, DeadLetterDestination, Endpoint, EventSubscription, Filter, ProvisioningState,
+        SubscriptionKey,
     },
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };
+use gridpost_ports::Dice;
 use uuid::Uuid;
 
-use super::{
+use gridpost_testkit::{
     clock::BEGINNING,
     dice::SeededDice,
     endpoint::{Reaction, Script},
@@ -121,6 +122,7 @@ impl Default for Scenario {
                 retry_shards: 4,
                 visibility: DISPATCH_TIMEOUT + Duration::from_secs(30),
                 dead_letter_visibility: Duration::from_secs(360),
+                fan_out_visibility: INGEST_TIMEOUT + Duration::from_secs(30),
                 duplicates: 0.0,
                 late: 0.0,
                 in_flight_max: 120_000,

@@ -3,14 +3,14 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use gridpost::delivery::profile::ProfileName;
+use gridpost_core::retry::profile::ProfileName;
 
 use super::{
     checker,
-    endpoint::{Reaction, Script},
     scenario::Scenario,
     world::{self, Remains},
 };
+use gridpost_testkit::endpoint::{Reaction, Script};
 
 /// Endpoints that are dead.
 const DEAD: usize = 10;

@@ -9,40 +9,43 @@ use std::{
     time::Duration,
 };
 
-use gridpost::{
-    configuration::ConfigurationCache,
-    delivery::{probation::Durations, state::DeliveryState},
-    ports::{Clock, Configuration, Dice, Meter, Queue},
+use gridpost_core::{
+    delivery::{queue::Queue, state::DeliveryState},
+    metric,
+    retry::probation::Durations,
     secret::Secret,
     subscription::{
         EventSubscription, ProvisioningState, SubscriptionKey,
         validation::{VALID_FOR, Validation},
     },
-    telemetry::{EmbeddedMeter, metric},
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_dispatch::{Settings, health::HealthBook, in_flight::InFlight};
+use gridpost_dispatch_handler::{Settings, health::HealthBook, in_flight::InFlight};
+use gridpost_ports::{Clock, Configuration, Dice, Meter, configuration::ConfigurationCache};
+use gridpost_runtime::telemetry::EmbeddedMeter;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::metric_line;
 
 use super::{
+    lambda::{self, Mapping, Pools},
+    log::LogReader,
+    scenario::{
+        Consent, DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, INGEST_TIMEOUT, Publish,
+        Scenario,
+    },
+};
+use gridpost_testkit::{
     bucket::Buckets,
     clock::VirtualClock,
     dice::{SeededDice, StillDice},
     endpoint::Endpoints,
     faults::{Faulty, Injector, Instance},
     history::History,
-    lambda::{self, Mapping, Pools},
-    log::LogReader,
     payloads::PayloadBucket,
     queue::Queues,
-    scenario::{
-        Consent, DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, INGEST_TIMEOUT, Publish,
-        Scenario,
-    },
     table::Tables,
 };
 
@@ -78,7 +81,7 @@ pub struct World {
     endpoints: Arc<Endpoints>,
     handlers_dice: Arc<dyn Dice>,
     scenario: Scenario,
-    ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest::Context>)>>,
+    ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest_handler::Context>)>>,
     busy: Cell<u64>,
     idle: Notify,
 }
@@ -346,16 +349,16 @@ impl World {
     }
 
     /// A fresh copy of ingest.
-    pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
+    pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest_handler::Context {
         let clock: Arc<dyn Clock> = Arc::new(self.clock);
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
-        gridpost_ingest::Context {
+        gridpost_ingest_handler::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
             configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
             sender: self.faulty(instance, &self.queues),
             meter: CountingMeter::of(&self.history),
-            authorization: gridpost_ingest::Authorization::Keys,
+            authorization: gridpost_ingest_handler::Authorization::Keys,
             payloads: self.faulty(instance, &self.payloads),
             queue_message_bytes_max: self.scenario.queues.message_bytes_max,
             latency_metrics: true,
@@ -373,12 +376,12 @@ impl World {
     }
 
     /// A fresh copy of dispatch.
-    pub fn dispatch(&self, instance: &Arc<Instance>) -> gridpost_dispatch::Context {
+    pub fn dispatch(&self, instance: &Arc<Instance>) -> gridpost_dispatch_handler::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let clock: Arc<dyn Clock> = Arc::new(self.clock);
         let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
-        gridpost_dispatch::Context {
+        gridpost_dispatch_handler::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
             sender: Arc::clone(&queues) as _,
@@ -406,9 +409,9 @@ impl World {
     }
 
     /// A fresh copy of dead-letter.
-    pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter::Context {
+    pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter_handler::Context {
         let queues = self.faulty(instance, &self.queues);
-        gridpost_dead_letter::Context {
+        gridpost_dead_letter_handler::Context {
             clock: Arc::new(self.clock),
             sender: Arc::clone(&queues) as _,
             receiver: queues,
@@ -421,9 +424,9 @@ impl World {
     }
 
     /// A fresh copy of wake.
-    pub fn wake(&self, instance: &Arc<Instance>) -> gridpost_wake::Context {
+    pub fn wake(&self, instance: &Arc<Instance>) -> gridpost_wake_handler::Context {
         let tables = self.faulty(instance, &self.tables);
-        gridpost_wake::Context {
+        gridpost_wake_handler::Context {
             clock: Arc::new(self.clock),
             sender: self.faulty(instance, &self.queues),
             parking: Arc::clone(&tables) as _,

@@ -4,15 +4,16 @@ mod fan_out;
 
 use std::{num::NonZeroU32, time::Duration};
 
-use gridpost::{
-    delivery::{parking::RECEIVES_MAX, profile::ProfileName},
-    subscription::Batching,
+use gridpost_core::{
+    delivery::parking::RECEIVES_MAX, retry::profile::ProfileName, subscription::Batching,
 };
-use gridpost_tests::sim::{
-    checker,
+use gridpost_testkit::{
     clock::BEGINNING,
     endpoint::{Reaction, Script},
     history::Request,
+};
+use gridpost_tests::sim::{
+    checker,
     scenario::Scenario,
     world::{self, Remains},
 };

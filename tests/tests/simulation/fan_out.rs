@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use gridpost::{delivery::profile::ProfileName, subscription::Batching};
+use gridpost_core::{retry::profile::ProfileName, subscription::Batching};
 use gridpost_tests::sim::{scenario::Scenario, world::Remains};
 
 use super::lived;

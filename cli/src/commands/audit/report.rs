@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use gridpost::ledger::{Account, Intake, Ledger};
-use gridpost::subscription::SubscriptionKey;
-use gridpost::time::Timestamp;
+use gridpost_core::ledger::{Account, Intake, Ledger};
+use gridpost_core::subscription::SubscriptionKey;
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::output;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
-use gridpost::{
-    delivery::profile::ProfileName,
+use gridpost_core::{
     publish,
+    retry::profile::ProfileName,
     secret::Secret,
     subscription::resource::sample::{self, Of},
     time::Timestamp,
@@ -103,7 +103,7 @@ fn offline(schema: &str, sample: &Value) -> anyhow::Result<Value> {
     Ok(publish::sample::test(&topic, &filter, sample.events)?)
 }
 
-fn problems_text(problems: &gridpost::document::Problems) -> String {
+fn problems_text(problems: &gridpost_core::document::Problems) -> String {
     let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
     all.join("\n")
 }

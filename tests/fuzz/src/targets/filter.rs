@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridpost::{
+use gridpost_core::{
     document,
     event::{ParsedEvent, custom::Stamps},
     publish::{self, matching::Matcher, sample},
@@ -95,7 +95,7 @@ fn part(refusal: &Refusal<'_>) -> String {
     }
 }
 
-fn schema(topic: &Topic) -> gridpost::subscription::DeliverySchema {
+fn schema(topic: &Topic) -> gridpost_core::event::DeliverySchema {
     super::publish::schemas(topic.input_schema)[0]
 }
 

@@ -2,32 +2,35 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use gridpost::{
+use gridpost_core::{
     delivery::{
-        Attempts, Delivery,
+        Delivery,
         claim::{self, Payload},
         dead_letter::Ended,
-        outcome::Outcome,
-        policy::RetryPolicy,
-        probation::ProbationPolicy,
-        profile::ProfileName,
         queue_text, request,
-        retry::EndReason,
     },
-    endpoint::guard::Allowed,
-    event::{ParsedEvent, custom::Stamps},
+    endpoint::Allowed,
+    event::{
+        DeliverySchema, ParsedEvent,
+        custom::Stamps,
+        mapping::{Field, InputSchemaMapping},
+    },
     publish::{
         self, fan_out,
         matching::{Matched, Matcher},
         pack::{Acceptance, HEADROOM_BYTES, Packed, pack},
     },
+    retry::{
+        EndReason, attempts::Attempts, outcome::Outcome, policy::RetryPolicy,
+        probation::ProbationPolicy, profile::ProfileName,
+    },
     secret::Secret,
     subscription::{
-        Batching, DeadLetterDestination, DeliverySchema, EventSubscription, ProvisioningState,
-        SubscriptionKey, resource,
+        Batching, DeadLetterDestination, EventSubscription, ProvisioningState, SubscriptionKey,
+        resource,
     },
     time::Timestamp,
-    topic::{InputSchema, InputSchemaMapping, Kind, Topic, mapping::Field},
+    topic::{InputSchema, Kind, Topic},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, value::RawValue};
@@ -254,7 +257,7 @@ fn holds_the_event(event: &ParsedEvent<'_>, schema: DeliverySchema, delivered: &
 
 /// The request and the dead letter are JSON.
 fn sent_and_ended(topic: &Topic, subscription: &EventSubscription, mut delivery: Delivery) {
-    let url = gridpost::secret::Secret::new("https://example.com/");
+    let url = gridpost_core::secret::Secret::new("https://example.com/");
     let request = request::build(subscription, &url, &[&delivery], 0, "example.com", NOW);
     assert!(serde_json::from_slice::<&RawValue>(&request.body).is_ok(), "the request is JSON");
     delivery.attempts = Attempts::default().with(NOW, Outcome::BadRequest, Some(400));

@@ -1,6 +1,6 @@
 //! SAS tokens.
 
-use gridpost::{publish::sas::Token, time::Timestamp};
+use gridpost_core::{publish::sas::Token, time::Timestamp};
 
 const KEY: &str = "a2V5MQ==";
 

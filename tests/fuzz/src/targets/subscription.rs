@@ -1,9 +1,9 @@
 //! Documents of event subscriptions, as PUT and PATCH read them.
 
-use gridpost::{
-    delivery::profile::ProfileName,
+use gridpost_core::{
     document::{self, Problems, parse},
-    endpoint::guard::Allowed,
+    endpoint::Allowed,
+    retry::profile::ProfileName,
     subscription::{EventSubscription, resource},
     topic::{InputSchema, Kind, Topic},
 };

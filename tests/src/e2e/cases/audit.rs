@@ -3,8 +3,10 @@
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use crate::e2e::receiver::Reply;
-use crate::e2e::world::{EVENT_GRID, SOON, World};
+use crate::e2e::{
+    receiver::Reply,
+    world::{EVENT_GRID, SOON, World},
+};
 
 /// Events published at once.
 const EVENTS: usize = 6;

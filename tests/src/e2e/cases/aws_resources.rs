@@ -6,7 +6,7 @@ mod place;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use gridpost::time::Timestamp;
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

@@ -1,7 +1,9 @@
 //! Everything around fails.
 
-use crate::chaos::{self, Plan};
-use crate::e2e::world::World;
+use crate::{
+    chaos::{self, Plan},
+    e2e::world::World,
+};
 
 /// A short run of the chaos suite: functions are killed, calls of AWS fail or are belied, the emulator
 /// is restarted; every event is delivered or a dead letter in the end.

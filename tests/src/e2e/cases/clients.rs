@@ -7,8 +7,10 @@ use anyhow::{Context, ensure};
 use gridpost_cli::local::child;
 use serde_json::{Value, json};
 
-use crate::e2e::receiver::{Arrival, Endpoint, Reply};
-use crate::e2e::world::{CLOUD_EVENTS, CUSTOM_INPUT, EVENT_GRID, SOON, Topic, World};
+use crate::e2e::{
+    receiver::{Arrival, Endpoint, Reply},
+    world::{CLOUD_EVENTS, CUSTOM_INPUT, EVENT_GRID, SOON, Topic, World},
+};
 
 /// The SDK's clients, sync and aio, send every kind of event that they know, by key and by token:
 /// all of it is accepted and delivered.

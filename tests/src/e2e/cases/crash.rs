@@ -7,9 +7,11 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::e2e::inside;
-use crate::e2e::receiver::{Arrival, Reply, describe};
-use crate::e2e::world::{EVENT_GRID, SOON, World};
+use crate::e2e::{
+    inside,
+    receiver::{Arrival, Reply, describe},
+    world::{EVENT_GRID, SOON, World},
+};
 
 /// The dispatch queues hide what is being attempted for the function's 90 s and 30 s more.
 const VISIBLE_AGAIN: Duration = Duration::from_secs(120);

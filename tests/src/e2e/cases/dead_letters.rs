@@ -7,8 +7,10 @@ use gridpost_cli::wall_clock;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::e2e::receiver::{Reply, describe};
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World};
+use crate::e2e::{
+    receiver::{Reply, describe},
+    world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World},
+};
 
 /// 400 is one attempt and then a dead letter, with Event Grid's object name and members.
 ///

@@ -3,8 +3,10 @@
 use anyhow::{Context, ensure};
 use serde_json::json;
 
-use crate::e2e::receiver::{Arrival, Consent, Reply};
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, World};
+use crate::e2e::{
+    receiver::{Arrival, Consent, Reply},
+    world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
+};
 
 /// EventGridSchema is validated by an event with a code, CloudEvents by `OPTIONS`.
 ///

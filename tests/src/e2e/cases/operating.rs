@@ -4,13 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::ensure;
-use gridpost::telemetry::metric;
+use gridpost_core::metric;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::e2e::receiver::{Arrival, Reply, describe};
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, World};
-use crate::metric_line;
+use crate::{
+    e2e::{
+        receiver::{Arrival, Reply, describe},
+        world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
+    },
+    metric_line,
+};
 
 const POLL: Duration = Duration::from_millis(500);
 

@@ -6,9 +6,11 @@ use anyhow::ensure;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::e2e::receiver::{Arrival, Endpoint, Reply, describe};
-use crate::e2e::schedule::EARLY;
-use crate::e2e::world::{EVENT_GRID, SOON, World};
+use crate::e2e::{
+    receiver::{Arrival, Endpoint, Reply, describe},
+    schedule::EARLY,
+    world::{EVENT_GRID, SOON, World},
+};
 
 /// 429 puts the subscription on probation for 10 s: an event that is published meanwhile waits
 /// although nobody has attempted it yet.

@@ -6,8 +6,10 @@ use anyhow::ensure;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use crate::e2e::receiver::{Arrival, Reply};
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, World};
+use crate::e2e::{
+    receiver::{Arrival, Reply},
+    world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
+};
 
 /// `EventGridPublisherClient` sends EventGrid events with a topic key, unchanged, and a receiver
 /// parses what arrives with the same SDK.

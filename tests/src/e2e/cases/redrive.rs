@@ -5,16 +5,20 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use gridpost_cli::arguments::{Arguments, Command};
-use gridpost_cli::commands::dead_letter;
-use gridpost_cli::manage_api::dead_letters::LetterChoice;
-use gridpost_cli::output::Output;
+use gridpost_cli::{
+    arguments::{Arguments, Command},
+    commands::dead_letter,
+    manage_api::dead_letters::LetterChoice,
+    output::Output,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::e2e::inside;
-use crate::e2e::receiver::{Endpoint, Reply};
-use crate::e2e::world::{EVENT_GRID, SOON, Topic, World};
+use crate::e2e::{
+    inside,
+    receiver::{Endpoint, Reply},
+    world::{EVENT_GRID, SOON, Topic, World},
+};
 
 const POLL: Duration = Duration::from_millis(500);
 

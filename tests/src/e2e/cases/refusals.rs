@@ -6,8 +6,10 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::e2e::receiver::{Arrival, Reply};
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World, post, refusal};
+use crate::e2e::{
+    receiver::{Arrival, Reply},
+    world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World, post, refusal},
+};
 
 /// What is posted, the status it must get, and what the message must name.
 type Row = (&'static str, String, u16, &'static [&'static str]);

@@ -5,8 +5,10 @@ use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::e2e::receiver::Reply;
-use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World};
+use crate::e2e::{
+    receiver::Reply,
+    world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World},
+};
 
 /// Calls the resource API; gives status, headers and document.
 async fn call(

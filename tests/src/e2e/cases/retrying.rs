@@ -6,9 +6,11 @@ use anyhow::ensure;
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::e2e::receiver::{Reply, describe};
-use crate::e2e::schedule::{self, EARLY};
-use crate::e2e::world::{EVENT_GRID, SOON, World};
+use crate::e2e::{
+    receiver::{Reply, describe},
+    schedule::{self, EARLY},
+    world::{EVENT_GRID, SOON, World},
+};
 
 /// A webhook that answers 500 sees attempts at 0, 10, 30 and 60 s.
 ///

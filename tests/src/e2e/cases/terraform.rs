@@ -3,9 +3,11 @@
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::e2e::configuration::Configuration;
-use crate::e2e::receiver::{Arrival, Endpoint, Reply};
-use crate::e2e::world::{EVENT_GRID, SOON, Topic, World, refusal};
+use crate::e2e::{
+    configuration::Configuration,
+    receiver::{Arrival, Endpoint, Reply},
+    world::{EVENT_GRID, SOON, Topic, World, refusal},
+};
 
 /// Two event subscriptions of one topic, one for each schema.
 const CONFIGURATION: &str = r#"

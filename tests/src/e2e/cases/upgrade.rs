@@ -2,10 +2,12 @@
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use gridpost_cli::arguments::{Arguments, Command};
-use gridpost_cli::commands::prober;
-use gridpost_cli::local::terraform::Terraform;
-use gridpost_cli::progress::Progress;
+use gridpost_cli::{
+    arguments::{Arguments, Command},
+    commands::prober,
+    local::terraform::Terraform,
+    progress::Progress,
+};
 use serde_json::json;
 use tokio::sync::oneshot;
 

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use gridpost::delivery::{
-    Attempts, Delivery, dead_letter::Ended, profile::ProfileName, retry::EndReason,
-};
-use gridpost::subscription::{DeadLetterDestination, DeliverySchema};
 use gridpost_cli::manage_api::waiting::ParkedChoice;
+use gridpost_core::{
+    delivery::{Delivery, dead_letter::Ended},
+    event::DeliverySchema,
+    retry::{EndReason, attempts::Attempts, profile::ProfileName},
+    subscription::DeadLetterDestination,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::e2e::receiver::{Reply, describe};
-use crate::e2e::world::{EVENT_GRID, SOON, Topic, World};
+use crate::e2e::{
+    receiver::{Reply, describe},
+    world::{EVENT_GRID, SOON, Topic, World},
+};
 
 const POLL: Duration = Duration::from_millis(500);
 

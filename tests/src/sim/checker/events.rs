@@ -1,10 +1,10 @@
 //! Where an endpoint answers for each event, each of them ends, once, and is not sent after that.
 
-use gridpost::delivery::outcome::Outcome;
+use gridpost_core::retry::outcome::Outcome;
 use uuid::Uuid;
 
 use super::{Check, model};
-use crate::sim::history::Request;
+use gridpost_testkit::history::Request;
 
 /// Checks the events of one delivery to an AWS resource.
 pub(super) fn check(check: &mut Check<'_>, delivery: Uuid, requests: &[&Request]) {

@@ -6,8 +6,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use gridpost::{
-    delivery::outcome::{Answer, Outcome},
+use gridpost_core::{
+    retry::outcome::{Answer, Outcome},
     subscription::EventSubscription,
     time::Timestamp,
 };
@@ -15,7 +15,7 @@ use gridpost::{
 use uuid::Uuid;
 
 use super::{Check, model};
-use crate::sim::history::Request;
+use gridpost_testkit::history::Request;
 
 /// For so long an instance believes what it has read.
 const CACHE: Duration = Duration::from_secs(2);

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use gridpost::{
-    delivery::outcome::Outcome, ledger::Account, subscription::SubscriptionKey, time::Timestamp,
+use gridpost_core::{
+    ledger::Account, retry::outcome::Outcome, subscription::SubscriptionKey, time::Timestamp,
 };
 use uuid::Uuid;
 
 use super::Check;
-use crate::sim::history::Request;
+use gridpost_testkit::history::Request;
 
 /// An event subscription and the hour in which events were published.
 type Row = (SubscriptionKey, Timestamp);

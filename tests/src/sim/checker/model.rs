@@ -3,8 +3,8 @@
 
 use std::sync::OnceLock;
 
-use gridpost::{
-    delivery::{
+use gridpost_core::{
+    retry::{
         outcome::{Answer, Outcome},
         profile::{ProfileName, Rule},
     },

@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
-use gridpost::{
-    delivery::{
+use gridpost_core::{
+    event::DeliverySchema,
+    retry::{
         outcome::{Answer, Outcome},
         probation::ProbationPolicy,
         profile::ProfileName,
     },
-    subscription::DeliverySchema,
     time::Timestamp,
 };
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{Check, ROUNDING, model};
-use crate::sim::{
-    history::{DeadLetter, Request},
-    scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER},
-};
+use crate::sim::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
+use gridpost_testkit::history::{DeadLetter, Request};
 
 /// What a record says, whatever its form.
 struct Said {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use gridpost::{
-    delivery::outcome::{Answer, Outcome},
+use gridpost_core::{
+    retry::outcome::{Answer, Outcome},
     subscription::{Endpoint, Resource, ResourceKind},
 };
 

@@ -2,12 +2,14 @@
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use gridpost::{ports::Clock, subscription::SubscriptionKey, topic::InputSchema};
+use gridpost_core::{subscription::SubscriptionKey, topic::InputSchema};
+use gridpost_ports::Clock;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use super::{CONFIGURATION_KEPT_FOR, World};
-use crate::sim::{faults::Instance, scenario::Publish};
+use crate::sim::scenario::Publish;
+use gridpost_testkit::faults::Instance;
 
 /// A publish is answered at most so long after its events were matched.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
@@ -37,7 +39,7 @@ impl World {
         let request = self.request(publish, ids);
         let began_at = self.clock.now();
         let response = tokio::select! { biased;
-            response = gridpost_ingest::handler::handle(&context, &request) => response,
+            response = gridpost_ingest_handler::handler::handle(&context, &request) => response,
             () = instance.died() => return false,
         };
         context.meter.flush(self.clock.now());
@@ -78,7 +80,11 @@ impl World {
         deliveries > self.scenario.inline_fan_out
     }
 
-    fn request(&self, publish: &Publish, ids: &[String]) -> gridpost_ingest::gateway::Request {
+    fn request(
+        &self,
+        publish: &Publish,
+        ids: &[String],
+    ) -> gridpost_ingest_handler::gateway::Request {
         let schema = self.scenario.topics.iter().find(|(topic, _)| topic.name == publish.to.topic);
         let schema = schema.expect("a topic of the scenario").0.input_schema;
         let events = ids.iter().zip(&publish.events);
@@ -91,7 +97,7 @@ impl World {
         let mut headers = HeaderMap::new();
         headers.insert("aeg-sas-key", HeaderValue::from_static("a"));
         headers.insert("content-type", HeaderValue::from_static(content_type));
-        gridpost_ingest::gateway::Request {
+        gridpost_ingest_handler::gateway::Request {
             method: "POST".to_owned(),
             path: format!("/topics/{}/api/events", publish.to.topic),
             query: String::new(),

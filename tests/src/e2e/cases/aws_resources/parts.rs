@@ -8,8 +8,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{POLL, Place, Received, Target, ids, outcome_of_first, wait_for};
-use crate::chaos::{deployment::Deployment, proxy::Proxy, told::Answer};
-use crate::e2e::world::{SOON, Topic, World};
+use crate::{
+    chaos::{deployment::Deployment, proxy::Proxy, told::Answer},
+    e2e::world::{SOON, Topic, World},
+};
 
 /// How a service is called, and how it says that it is asked too often.
 struct Service {

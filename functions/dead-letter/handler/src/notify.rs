@@ -1,0 +1,190 @@
+//! Tells of written dead letters: an event for each object, published to a topic of the deployment
+//! that its operators chose.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use gridpost_core::{
+    delivery::{
+        dead_letter::{Ended, Folder},
+        queue::Queue,
+    },
+    event::{ParseError, ParsedEvent, cloud_events, event_grid},
+    metric::{self, TOPIC, of},
+    publish::pack::{Acceptance, pack},
+    time::Timestamp,
+    topic::InputSchema,
+};
+use gridpost_ports::{
+    Configuration, Outgoing, PortError,
+    configuration::{ConfigurationCache, TopicSnapshot},
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::Context;
+
+/// The type of the events.
+pub const EVENT_TYPE: &str = "Gridpost.DeadLettersWritten";
+
+/// The version of their data.
+const DATA_VERSION: &str = "1";
+
+/// Publishes to the topic that is told.
+pub struct Notifier {
+    /// The topic's name.
+    pub topic: String,
+    /// Topics and event subscriptions.
+    pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
+    /// The largest message that the queues take, in bytes.
+    pub queue_message_bytes_max: usize,
+    /// Whether it was said that the topic can't be told: once is enough.
+    pub has_complained: AtomicBool,
+}
+
+/// An object that was written.
+#[derive(Clone, Copy, Debug)]
+pub struct Written<'w> {
+    /// Its own id, which names the event too.
+    pub id: Uuid,
+    /// Its bucket and labels.
+    pub folder: &'w Folder,
+    /// Its name.
+    pub key: &'w str,
+    /// What is in it, at least one.
+    pub ended: &'w [&'w Ended],
+}
+
+/// Tells of an object, where somebody is to be told. Events are made with the same ids every time.
+///
+/// # Errors
+///
+/// A call failed: it is to be told again.
+pub async fn tell(context: &Context, written: Written<'_>) -> Result<(), PortError> {
+    let Some(notifier) = &context.notifier else { return Ok(()) };
+    let Some(first) = written.ended.first() else { return Ok(()) };
+    // What can't be delivered of these events tells of itself to nobody: else it would never end.
+    if first.delivery.subscription.topic == notifier.topic {
+        return Ok(());
+    }
+    let Some(topic) = notifier.configuration.topic(&notifier.topic).await? else {
+        notifier.complain("is not there: create it, or set no dead_letter_topic");
+        return Ok(());
+    };
+    let now = context.clock.now();
+    let topic_id = topic.topic.id();
+    let body = match topic.topic.input_schema {
+        InputSchema::EventGridSchema => event_grid_body(&written, now),
+        InputSchema::CloudEventSchemaV1_0 => cloud_event_body(&written, &topic_id, now),
+        InputSchema::CustomEventSchema => {
+            notifier.complain("takes events of its own schema, which these are not");
+            return Ok(());
+        }
+    };
+    let body = body.to_string();
+    let events: Result<Vec<ParsedEvent<'_>>, ParseError> = match topic.topic.input_schema {
+        InputSchema::CloudEventSchemaV1_0 => cloud_events::parse(body.as_bytes()),
+        _ => event_grid::parse(body.as_bytes(), &topic_id),
+    };
+    let events = events.map_err(|error| PortError::new("telling of dead letters", error))?;
+    let acceptance = Acceptance { id: written.id, time: now, trace_parent: None };
+    publish(context, notifier, &topic, &events, acceptance).await
+}
+
+async fn publish(
+    context: &Context,
+    notifier: &Notifier,
+    topic: &TopicSnapshot,
+    events: &[ParsedEvent<'_>],
+    acceptance: Acceptance,
+) -> Result<(), PortError> {
+    let matched = topic.matcher().match_events(events, acceptance.time);
+    let packed = pack(&matched.matches, events, acceptance, notifier.queue_message_bytes_max);
+    let message = |parcel: &gridpost_core::publish::pack::Parcel<'_>| Outgoing {
+        body: packed.encode(parcel),
+        group: parcel.recipient.key.to_string(),
+        delay_s: 0,
+    };
+    let messages: Vec<_> = packed.parcels().map(|parcel| message(&parcel)).collect();
+    if !messages.is_empty() {
+        let sent = context.sender.send(Queue::Dispatch, messages).await;
+        sent.into_iter().collect::<Result<Vec<()>, _>>()?;
+    }
+    let (name, at) = (topic.topic.name.as_str(), acceptance.time);
+    let count = |metric, dimensions: &[(&'static str, &str)], by: usize| {
+        if by > 0 {
+            context.meter.count_events(metric, dimensions, at, by as u64);
+        }
+    };
+    count(metric::PUBLISH_SUCCESS_COUNT, &[(TOPIC, name)], events.len());
+    count(metric::UNMATCHED_EVENT_COUNT, &[(TOPIC, name)], matched.unmatched);
+    for found in &matched.matches {
+        count(metric::MATCHED_EVENT_COUNT, &of(&found.subscription.key), found.events.len());
+    }
+    Ok(())
+}
+
+impl Notifier {
+    fn complain(&self, why: &str) {
+        if !self.has_complained.swap(true, Ordering::Relaxed) {
+            tracing::warn!(topic = self.topic, "nobody is told of dead letters: the topic {why}");
+        }
+    }
+}
+
+fn data(written: &Written<'_>) -> Value {
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut events = 0;
+    for ended in written.ended {
+        let count = ended.delivery.event_count();
+        *reasons.entry(ended.reason.to_string()).or_default() += count;
+        events += count;
+    }
+    let whose = written.ended.first().map(|ended| &ended.delivery.subscription);
+    json!({
+        "bucketName": written.folder.bucket,
+        "objectName": written.key,
+        "topic": whose.map(|key| &key.topic),
+        "eventSubscription": whose.map(|key| &key.name),
+        "eventCount": events,
+        "reasons": reasons,
+    })
+}
+
+fn subject(written: &Written<'_>) -> String {
+    let whose = written.ended.first().map(|ended| &ended.delivery.subscription);
+    whose.map_or_else(String::new, |key| {
+        format!("/topics/{}/eventSubscriptions/{}", key.topic, key.name)
+    })
+}
+
+fn event_grid_body(written: &Written<'_>, now: Timestamp) -> Value {
+    json!([{
+        "id": written.id,
+        "subject": subject(written),
+        "eventType": EVENT_TYPE,
+        "eventTime": now.to_iso_8601(),
+        "dataVersion": DATA_VERSION,
+        "data": data(written),
+    }])
+}
+
+fn cloud_event_body(written: &Written<'_>, topic_id: &str, now: Timestamp) -> Value {
+    json!({
+        "specversion": "1.0",
+        "id": written.id,
+        "source": topic_id,
+        "type": EVENT_TYPE,
+        "subject": subject(written),
+        "time": now.to_iso_8601(),
+        "data": data(written),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! One log line for each attempt, which reads alone: whose delivery, which attempt, what it met, what
+//! follows and when. Neither the events nor the endpoint's URL are in it.
+
+use crate::prepare::Work;
+use gridpost_core::{
+    retry::{Decision, outcome::Answer},
+    time::Timestamp,
+};
+
+/// Logs a failed attempt, which the delivery's attempts count already.
+pub fn failed(
+    work: &Work,
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+    decision: Decision,
+) {
+    let (what, due, because, reason) = match decision {
+        Decision::Retry { due, because } => ("Retry", Some(due), Some(because), None),
+        Decision::End(reason) => ("End", None, None, Some(reason)),
+    };
+    let delivery = &work.delivery;
+    tracing::info!(
+        delivery.id = %delivery.id,
+        subscription = %work.subscription.key,
+        attempt = delivery.attempts.made,
+        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(began_at, ended_at),
+        decision = what,
+        due = due.map(|due| tracing::field::display(due.to_iso_8601())),
+        because = because.map(tracing::field::display),
+        reason = reason.map(tracing::field::display),
+        events = delivery.event_count(),
+        event_ids = delivery.event_ids(),
+        publish_time = %delivery.publish_time.to_iso_8601(),
+        traceparent = delivery.traceparent.map(tracing::field::display),
+        "attempt failed",
+    );
+}
+
+/// Logs a successful attempt, which the delivery's attempts do not count.
+pub fn succeeded(work: &Work, answer: Answer, (began_at, ended_at): (Timestamp, Timestamp)) {
+    let delivery = &work.delivery;
+    tracing::info!(
+        delivery.id = %delivery.id,
+        subscription = %work.subscription.key,
+        attempt = delivery.attempts.made + 1,
+        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(began_at, ended_at),
+        decision = "Delivered",
+        events = delivery.event_count(),
+        event_ids = delivery.event_ids(),
+        publish_time = %delivery.publish_time.to_iso_8601(),
+        traceparent = delivery.traceparent.map(tracing::field::display),
+        "attempt succeeded",
+    );
+}
+
+/// Milliseconds that an attempt took.
+pub fn duration_ms(began_at: Timestamp, ended_at: Timestamp) -> u64 {
+    u64::try_from(ended_at.since(began_at).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! How many messages of the retry queues are in flight: a sample, taken at most every few seconds.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
+use gridpost_ports::QueueReceiver;
+use tokio::sync::Mutex;
+
+/// How long a sample is believed. SQS's own count lags by as much, and one copy of the function hides
+/// a few thousand messages in that time at most.
+const KEPT_FOR: Duration = Duration::from_secs(5);
+
+/// Samples, one for each retry queue.
+pub struct InFlight {
+    receiver: Arc<dyn QueueReceiver>,
+    samples: Mutex<HashMap<Queue, (Timestamp, u64)>>,
+}
+
+impl InFlight {
+    /// Samples of what the receiver knows.
+    pub fn new(receiver: Arc<dyn QueueReceiver>) -> Self {
+        Self { receiver, samples: Mutex::default() }
+    }
+
+    /// About how many messages of a queue are in flight. Where SQS does not say, as many as last time: a
+    /// queue that is near its wall is not taken for an empty one.
+    pub async fn of(&self, queue: Queue, now: Timestamp) -> u64 {
+        // Held over the call: the other records of the batch wait for its answer.
+        let mut samples = self.samples.lock().await;
+        let last = samples.get(&queue).copied();
+        if let Some((at, count)) = last
+            && now.since(at) < KEPT_FOR
+        {
+            return count;
+        }
+        let count = self.receiver.in_flight(queue).await.unwrap_or_else(|error| {
+            tracing::warn!(error = %chain(&error), "the in-flight count is unknown");
+            last.map_or(0, |(_, count)| count)
+        });
+        samples.insert(queue, (now, count));
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use gridpost_ports::PortError;
+
+    use super::*;
+
+    /// Counts how often it is asked.
+    #[derive(Default)]
+    struct Asked(std::sync::Mutex<u64>);
+
+    #[async_trait]
+    impl QueueReceiver for Asked {
+        async fn hide(&self, _: Queue, _: &str, _: u32) -> Result<(), PortError> {
+            Ok(())
+        }
+
+        async fn delete(&self, _: Queue, _: Vec<String>) -> Result<(), PortError> {
+            Ok(())
+        }
+
+        async fn in_flight(&self, _: Queue) -> Result<u64, PortError> {
+            let mut asked = self.0.lock().expect("no panic while held");
+            *asked += 1;
+            if *asked == 3 { Err(PortError::new("sqs", "no")) } else { Ok(*asked) }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sample_is_kept_for_each_queue() {
+        let samples = InFlight::new(Arc::new(Asked::default()));
+        for (queue, at_ms, want, why) in [
+            (Queue::Retry(0), 0, 1, "asked"),
+            (Queue::Retry(0), 4_999, 1, "kept"),
+            (Queue::Retry(1), 4_999, 2, "another queue"),
+            (Queue::Retry(0), 5_000, 1, "asked again, in vain"),
+            (Queue::Retry(1), 9_998, 2, "kept"),
+        ] {
+            let now = Timestamp::from_millis(at_ms);
+            assert_eq!(samples.of(queue, now).await, want, "{why}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! dispatch: makes the attempts.
+//!
+//! It consumes the dispatch queue (first attempts only) and the retry queues (everything later).
+//! The way of a record: [`handler`] decodes the batch, [`prepare`] finds out whether its delivery
+//! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
+//! [`attempt_log`] tells of each attempt, [`health`] keeps what is known of endpoints, [`rate`] keeps to what they allow, [`late`] hears
+//! responses that come after 30 s, [`payload`] fetches what was too large for a message, [`in_flight`]
+//! watches how full the queues are. [`resources`] attempts deliveries to AWS resources, through a port of
+//! their own: this crate has no client of theirs, `gridpost-dispatch-resources` has.
+
+pub mod attempt;
+pub mod attempt_log;
+pub mod handler;
+pub mod health;
+pub mod in_flight;
+pub mod late;
+pub mod payload;
+pub mod prepare;
+pub mod rate;
+pub mod record;
+pub mod resources;
+pub mod settle;
+
+use std::sync::Arc;
+
+use gridpost_core::retry::probation::Durations;
+use gridpost_ports::{
+    Clock, Configuration, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads,
+    QueueReceiver, QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,
+};
+
+use health::HealthBook;
+use in_flight::InFlight;
+
+/// What dispatch needs of the world, made once for the life of the function.
+pub struct Context {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub dice: Arc<dyn Dice>,
+    /// Puts messages into queues.
+    pub sender: Arc<dyn QueueSender>,
+    /// Settles received messages.
+    pub receiver: Arc<dyn QueueReceiver>,
+    /// The state of failing deliveries.
+    pub states: Arc<dyn DeliveryStates>,
+    /// How many messages wait in the retry queues.
+    pub in_flight: InFlight,
+    /// Long waits above the in-flight limit.
+    pub parking: Arc<dyn ParkingLot>,
+    /// Events that are too large for a message.
+    pub payloads: Arc<dyn Payloads>,
+    /// Endpoints' health.
+    pub healths: HealthBook,
+    /// Counts the requests to endpoints that allow so many in a minute.
+    pub rates: Arc<dyn RequestRates>,
+    /// Topics and event subscriptions.
+    pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
+    /// Sends requests to endpoints.
+    pub client: Arc<dyn EndpointClient>,
+    /// Sends events to AWS resources.
+    pub resources: Arc<dyn ResourceClient>,
+    /// Counts.
+    pub meter: Arc<dyn Meter>,
+    /// The deployment's settings.
+    pub settings: Settings,
+}
+
+/// The deployment's settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long outcomes put a subscription on probation.
+    pub probation: Durations,
+    /// How many retry queues there are, 1 to 32.
+    pub retry_shards: usize,
+    /// Above so many messages in flight in a retry queue, long waits are parked: 0 to 120,000.
+    pub retry_in_flight_limit: u64,
+    /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.
+    pub dead_letter_delay_s: u32,
+    /// Whether first attempts that succeed are logged; all others are.
+    pub log_successful_attempts: bool,
+    /// Whether durations of attempts and deliveries are metrics.
+    pub latency_metrics: bool,
+    /// `Origin` of CloudEvents deliveries, what receivers were asked to consent to.
+    pub origin: String,
+}

@@ -1,0 +1,117 @@
+//! Makes the deliveries of stored publishes, piece by piece.
+
+use std::time::Duration;
+
+use gridpost_core::{
+    delivery::queue::Queue,
+    error::chain,
+    metric, poison,
+    publish::{
+        fan_out::{self, Piece},
+        pack::Packed,
+    },
+    time::Timestamp,
+};
+use gridpost_ports::{Outgoing, PortError};
+use serde::Deserialize;
+
+use crate::{
+    Context,
+    enqueue::{enqueue_wave, send, waves},
+    fan_out::send_pieces,
+};
+
+/// What one wave takes at most, its repetition included; none is begun that could not be finished.
+const WAVE_WAIT: Duration = Duration::from_secs(10);
+
+/// A message of the fan-out queue, as its event source mapping hands it over.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// SQS's id of the message, named in the reply when it is to be kept.
+    pub message_id: String,
+    /// Its body.
+    #[serde(default)]
+    pub body: String,
+}
+
+/// Makes the deliveries of each record's piece and answers which records SQS keeps, by message id.
+///
+/// A record is let go when all of its deliveries are in the dispatch queue, or a message for those
+/// that are not. So a crash repeats some of a piece; their ids are the same then.
+pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
+    let mut kept = Vec::new();
+    for record in records {
+        let expanded = match take(context, &record).await {
+            Ok(Some((piece, packed))) => expand_piece(context, &piece, &packed, deadline).await,
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = expanded {
+            tracing::warn!(
+                message.id = %record.message_id,
+                error = %chain(&error),
+                "a piece of a publish was not expanded and comes back",
+            );
+            kept.push(record.message_id);
+        }
+    }
+    kept
+}
+
+/// A record's piece and publish; `None` where no repetition would help.
+async fn take(
+    context: &Context,
+    record: &Record,
+) -> Result<Option<(Piece, Packed<'static>)>, PortError> {
+    let piece = match Piece::decode(&record.body) {
+        Ok(piece) => piece,
+        Err(error) => return poison(context, record, &chain(&error)).await,
+    };
+    let Some(object) = context.payloads.get(&fan_out::key(piece.publish)).await? else {
+        return poison(context, record, "its publish is not in the payload bucket").await;
+    };
+    match fan_out::decode(&object, context.queue_message_bytes_max) {
+        Ok(packed) => Ok(Some((piece, packed))),
+        Err(error) => poison(context, record, &chain(&error)).await,
+    }
+}
+
+async fn expand_piece(
+    context: &Context,
+    piece: &Piece,
+    packed: &Packed<'_>,
+    deadline: Timestamp,
+) -> Result<(), PortError> {
+    let parcels = piece.parcels(packed);
+    for (number, wave) in waves(&parcels).into_iter().enumerate() {
+        let left = deadline.since(context.clock.now());
+        // The first one always: else a slow day would let a piece turn in circles.
+        if number > 0 && left < WAVE_WAIT {
+            return send_pieces(context, packed.topic(), vec![piece.rest(wave[0].place)]).await;
+        }
+        enqueue_wave(context, packed, wave).await?;
+    }
+    Ok(())
+}
+
+/// Moves a record that this code can't expand to the poison queue.
+async fn poison<T>(
+    context: &Context,
+    record: &Record,
+    reason: &str,
+) -> Result<Option<T>, PortError> {
+    tracing::error!(
+        message.id = %record.message_id,
+        reason,
+        "a message is no piece of a stored publish and goes to the poison queue; look at it there",
+    );
+    let message = |body: &&str| Outgoing {
+        body: (*body).to_owned(),
+        group: poison::group(Queue::FanOut),
+        delay_s: 0,
+    };
+    send(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
+    context.meter.count(metric::POISON_COUNT, &[("Queue", "FanOut")], 1);
+    Ok(None)
+}

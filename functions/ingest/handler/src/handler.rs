@@ -1,0 +1,143 @@
+//! A publish request in, an answer out.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use gridpost_core::{
+    error::chain,
+    event::custom::Stamps,
+    metric::{self, TOPIC, of},
+    publish::{
+        self, PublishError,
+        authenticate::{Asked, authenticate},
+        matching::Matched,
+        pack::{Acceptance, pack},
+    },
+    time::Timestamp,
+    topic::Kind,
+    trace::{TRACE_PARENT, TraceParent},
+};
+use gridpost_ports::{Meter, PortError, configuration::TopicSnapshot};
+
+use crate::{
+    Authorization, Context,
+    enqueue::enqueue,
+    fan_out::{INLINE_BYTES_MAX, fan_out},
+    gateway::{Request, Response},
+    route::{Route, is_topic_name},
+};
+
+/// Answers a publish: 200 once every delivery is in the queue, or all that they are made of is stored, else Event Grid's error. A request that is refused has left nothing behind.
+pub async fn handle(context: &Context, request: &Request) -> Response {
+    match accept(context, request).await {
+        Ok(kind) => accepted(kind),
+        Err(error) => {
+            let dimensions = [("ErrorType", error.code()), ("Error", error.detail())];
+            context.meter.count(metric::PUBLISH_FAIL_COUNT, &dimensions, 1);
+            refuse(request, &error)
+        }
+    }
+}
+
+async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishError> {
+    let snapshot = admit(context, request).await?;
+    let topic = &snapshot.topic;
+    let topic_id = topic.id();
+    let body = publish::body(topic, &request.headers, &request.body)?;
+    let publish_time = context.clock.now();
+    let stamps = Stamps { now: publish_time, id: &mut || context.dice.id() };
+    let events = publish::read(topic, &topic_id, &body, stamps)?;
+    let matched = snapshot.matcher().match_events(&events, publish_time);
+    let (id, trace_parent) = (context.dice.id(), trace_parent(request));
+    let acceptance = Acceptance { id, time: publish_time, trace_parent };
+    let packed = pack(&matched.matches, &events, acceptance, context.queue_message_bytes_max);
+    match packed.at_most(context.inline_fan_out, INLINE_BYTES_MAX) {
+        Some(parcels) => enqueue(context, &packed, &parcels).await,
+        None => fan_out(context, &packed).await,
+    }
+    .map_err(unavailable)?;
+    count(&*context.meter, &topic.name, publish_time, events.len(), &matched);
+    if context.latency_metrics {
+        let (took, whose) = (context.clock.now().since(publish_time), [(TOPIC, &*topic.name)]);
+        context.meter.measure(metric::PUBLISH_SUCCESS_LATENCY_IN_MS, &whose, took);
+    }
+    Ok(topic.kind)
+}
+
+fn unavailable(error: PortError) -> PublishError {
+    PublishError::Unavailable(error.into())
+}
+
+/// The trace that the request names. One that is none is not passed on.
+fn trace_parent(request: &Request) -> Option<TraceParent> {
+    TraceParent::parse(request.headers.get(TRACE_PARENT)?.to_str().ok()?)
+}
+
+/// The topic, if the request may publish to it. None of the body has been looked at then.
+async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot>, PublishError> {
+    let route = Route::of(&request.method, &request.path).ok_or(PublishError::RouteNotFound)?;
+    if !is_topic_name(route.topic()) {
+        return Err(PublishError::TopicNotFound);
+    }
+    let found = context.configuration.topic(route.topic()).await;
+    let snapshot = found.map_err(unavailable)?.ok_or(PublishError::TopicNotFound)?;
+    let Request { headers, query, path, .. } = request;
+    match context.authorization {
+        Authorization::Keys => {
+            let asked = Asked { headers, query, path, resource: &route.resource() };
+            authenticate(&snapshot.topic, &asked, context.clock.now())?;
+        }
+        // API Gateway lets nobody else through. Should its route ever lose its authorizer, the
+        // topics stay closed.
+        Authorization::Gateway(authorizer) if request.authorizer == Some(authorizer) => {}
+        Authorization::Gateway(_) => return Err(PublishError::AuthorizerPassedBy),
+    }
+    match (route, snapshot.topic.kind) {
+        (Route::Custom { .. }, Kind::Custom) | (Route::Namespace { .. }, Kind::Namespace) => {
+            Ok(snapshot)
+        }
+        _ => Err(PublishError::OtherPath {
+            kind: snapshot.topic.kind_name(),
+            path: snapshot.topic.publish_path(),
+        }),
+    }
+}
+
+/// 200 and, for a namespace topic, an empty object: its SDK for Python reads the body as JSON.
+fn accepted(kind: Kind) -> Response {
+    let (headers, body) = match kind {
+        Kind::Custom => (BTreeMap::new(), ""),
+        Kind::Namespace => (BTreeMap::from([("content-type", JSON.to_owned())]), "{}"),
+    };
+    Response { status_code: 200, headers, body: body.to_owned() }
+}
+
+const JSON: &str = "application/json; charset=utf-8";
+
+fn count(meter: &dyn Meter, topic: &str, at: Timestamp, events: usize, matched: &Matched) {
+    let add = |metric, dimensions: &[(&'static str, &str)], count: usize| {
+        if count > 0 {
+            meter.count_events(metric, dimensions, at, count as u64);
+        }
+    };
+    add(metric::PUBLISH_SUCCESS_COUNT, &[(TOPIC, topic)], events);
+    add(metric::UNMATCHED_EVENT_COUNT, &[(TOPIC, topic)], matched.unmatched);
+    for found in &matched.matches {
+        add(metric::MATCHED_EVENT_COUNT, &of(&found.subscription.key), found.events.len());
+    }
+}
+
+fn refuse(request: &Request, error: &PublishError) -> Response {
+    let (status, code, path) = (error.status(), error.detail(), &request.path);
+    let reason = chain(error);
+    if status < 500 {
+        tracing::info!(status, code, path, "publish refused: {reason}");
+    } else {
+        tracing::warn!(status, code, path, "publish failed: {reason}");
+    }
+    let mut headers = BTreeMap::from([("content-type", JSON.to_owned())]);
+    headers.extend(error.retry_after_s().map(|seconds| ("retry-after", seconds.to_string())));
+    Response { status_code: status, headers, body: error.to_json() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! ingest: accepts published events.
+//!
+//! The way of a request: [`gateway`] takes it out of API Gateway's event, [`route`] finds the
+//! topic's name, [`handler`] lets the core authenticate, read, match and pack, and [`enqueue`] puts
+//! the deliveries into the dispatch queue. It reads configuration and writes one queue and, for
+//! what is too large for a message, one bucket; the publisher gets 200 only when every delivery is
+//! in the queue.
+//!
+//! A publish with too many deliveries for a request is stored instead, by [`fan_out`]; then the
+//! function is invoked with the fan-out queue's messages, and [`expand`] makes the deliveries.
+
+pub mod enqueue;
+pub mod expand;
+pub mod fan_out;
+pub mod gateway;
+pub mod handler;
+pub mod route;
+
+use std::{str::FromStr, sync::Arc};
+
+use gridpost_ports::{
+    Clock, Configuration, Dice, Meter, Payloads, QueueSender, configuration::ConfigurationCache,
+};
+
+use gateway::Authorizer;
+
+/// Who may publish, as the deployment says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Whoever has one of the topic's keys, or a SAS token made with one.
+    #[default]
+    Keys,
+    /// Whom API Gateway's authorizer has let through. Keys are not looked at.
+    Gateway(Authorizer),
+}
+
+/// A text that names no way to authorize publishers.
+#[derive(Debug, thiserror::Error)]
+#[error("is none of KEYS, AWS_IAM and JWT")]
+pub struct AuthorizationError;
+
+impl FromStr for Authorization {
+    type Err = AuthorizationError;
+
+    fn from_str(text: &str) -> Result<Self, AuthorizationError> {
+        match text {
+            "KEYS" => Ok(Self::Keys),
+            "AWS_IAM" => Ok(Self::Gateway(Authorizer::Iam)),
+            "JWT" => Ok(Self::Gateway(Authorizer::Jwt)),
+            _ => Err(AuthorizationError),
+        }
+    }
+}
+
+/// What ingest needs of the world, made once for the life of the function.
+pub struct Context {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub dice: Arc<dyn Dice>,
+    /// Topics and event subscriptions.
+    pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
+    /// Puts deliveries into the dispatch queue, and what makes them into the fan-out queue.
+    pub sender: Arc<dyn QueueSender>,
+    /// Keeps events that are too large for a queue message, and large fan-outs.
+    pub payloads: Arc<dyn Payloads>,
+    /// Counts.
+    pub meter: Arc<dyn Meter>,
+    /// Whether the duration of publishes is a metric.
+    pub latency_metrics: bool,
+    /// Who may publish.
+    pub authorization: Authorization,
+    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
+    pub queue_message_bytes_max: usize,
+    /// Most deliveries of a publish that its request enqueues: 0 to 100,000. What makes more is
+    /// stored first.
+    pub inline_fan_out: usize,
+    /// Most deliveries that one message of the fan-out queue stands for, at least 1.
+    pub piece_deliveries_max: usize,
+}

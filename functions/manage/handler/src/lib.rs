@@ -1,0 +1,138 @@
+//! manage: the resource API. Topics, their keys, and event subscriptions, as documents in Event
+//! Grid's shape; the only writer of configuration, and never on the way of an event. For operators,
+//! what waits and what has ended: the poison queue, parked deliveries, dead letters.
+//!
+//! API Gateway authorises every route (IAM) before it comes here, but for the validation URL, whose
+//! token is asked for here. [`answer`] finds the route; each
+//! resource has a file under `routes`. A change is decided on what was read, written only if that
+//! still stands, and answered when every instance of the data plane has seen it.
+
+mod page;
+mod precondition;
+mod reply;
+mod routes;
+pub mod terraform;
+
+use std::{sync::Arc, time::Duration};
+
+use gridpost_core::{endpoint::Allowed, subscription::resource::Identity};
+use gridpost_ports::{
+    Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointHealths, HandshakeClient,
+    Meter, ParkedDeliveries, ParkingLot, PoisonQueue, QueueReceiver, QueueSender, Redrives,
+    ResourceChecker, SubscriptionStore, TopicStore, WaitingDeliveries,
+};
+use http::{HeaderMap, Method};
+use tokio::time::sleep;
+
+pub use reply::Reply;
+pub use routes::answer;
+
+/// What manage needs of the world, made once for the life of the function.
+pub struct Context {
+    /// Reads topics and event subscriptions.
+    pub configuration: Arc<dyn Configuration>,
+    /// Writes topics.
+    pub topics: Arc<dyn TopicStore>,
+    /// Writes event subscriptions.
+    pub subscriptions: Arc<dyn SubscriptionStore>,
+    /// Finds failing deliveries.
+    pub deliveries: Arc<dyn WaitingDeliveries>,
+    /// Asks endpoints for their consent.
+    pub handshakes: Arc<dyn HandshakeClient>,
+    /// Asks for AWS resources.
+    pub checker: Arc<dyn ResourceChecker>,
+    /// What our own code could not settle.
+    pub poison: Arc<dyn PoisonQueue>,
+    /// Shows and deletes what was received from the poison queue.
+    pub receiver: Arc<dyn QueueReceiver>,
+    /// Sends back what waits.
+    pub sender: Arc<dyn QueueSender>,
+    /// Looks through parked deliveries.
+    pub parked: Arc<dyn ParkedDeliveries>,
+    /// Removes them.
+    pub parking: Arc<dyn ParkingLot>,
+    /// The state of failing deliveries.
+    pub states: Arc<dyn DeliveryStates>,
+    /// The health of endpoints.
+    pub healths: Arc<dyn EndpointHealths>,
+    /// Looks through dead letters, and removes them.
+    pub dead_letters: Arc<dyn DeadLetters>,
+    /// Jobs that send them again.
+    pub redrives: Arc<dyn Redrives>,
+    /// Counts what is purged.
+    pub meter: Arc<dyn Meter>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Keys, ids, codes.
+    pub dice: Arc<dyn Dice>,
+    /// The deployment's settings.
+    pub settings: Settings,
+}
+
+/// The deployment's settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The networks and ports that an endpoint may have.
+    pub allowed: Allowed,
+    /// How the deployment names itself to CloudEvents endpoints.
+    pub validation_origin: String,
+    /// Base URL of the publish API.
+    pub publish_url: String,
+    /// Base URL of this API, without a slash at its end.
+    pub manage_url: String,
+    /// How long the data plane keeps configuration in memory.
+    pub configuration_kept_for: Duration,
+    /// The deployment's AWS account.
+    pub account: String,
+    /// How many retry queues there are, 1 to 32.
+    pub retry_shards: usize,
+}
+
+/// A request, as API Gateway hands it over.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The path without the stage.
+    pub path: String,
+    /// The query as it was sent, without its `?`.
+    pub query: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, decoded.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A request without query and headers.
+    pub fn new(method: Method, path: String, body: Vec<u8>) -> Self {
+        Self { method, path, query: String::new(), headers: HeaderMap::new(), body }
+    }
+}
+
+/// How often a change that meets another is decided anew.
+const TRIES_MAX: u32 = 20;
+
+/// The longest wait before it is, in milliseconds.
+const BACK_OFF_MS_MAX: f64 = 150.0;
+
+impl Context {
+    /// Waits until no instance of ingest or dispatch still works by what was before a change: they
+    /// keep configuration in memory for that long.
+    async fn until_seen(&self) {
+        sleep(self.settings.configuration_kept_for).await;
+    }
+
+    /// Who a new event subscription is.
+    fn new_identity(&self) -> Identity {
+        Identity { uid: self.dice.id(), created_at: self.clock.now(), etag: self.dice.id() }
+    }
+
+    /// Waits a moment after a change that met another, so that both do not meet again.
+    async fn back_off(&self) {
+        sleep(Duration::from_secs_f64(self.dice.roll() * BACK_OFF_MS_MAX / 1_000.0)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! What the resource API answers. Errors have Event Grid's shape.
+
+use gridpost_core::{
+    document::{NotJson, Problem, Problems, shown},
+    error::chain,
+};
+use gridpost_ports::{BucketError, PortError};
+use http::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::precondition::etag;
+
+/// An answer of the resource API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The document; none with 204.
+    pub body: Option<Value>,
+    /// Headers of this answer alone.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+impl Reply {
+    fn new(status: u16, body: Value) -> Self {
+        Self { status, body: Some(body), headers: Vec::new() }
+    }
+
+    /// 200.
+    pub(crate) fn ok(body: Value) -> Self {
+        Self::new(200, body)
+    }
+
+    /// 201: what was written is new.
+    pub(crate) fn created(body: Value) -> Self {
+        Self::new(201, body)
+    }
+
+    /// With the entity tag of what is answered.
+    #[must_use]
+    pub(crate) fn tagged(mut self, tag: Uuid) -> Self {
+        self.headers.push(("etag", etag(tag)));
+        self
+    }
+
+    /// 200 without a document: something was deleted.
+    pub(crate) fn deleted() -> Self {
+        Self { status: 200, body: None, headers: Vec::new() }
+    }
+
+    /// 204: there was nothing to delete.
+    pub(crate) fn nothing() -> Self {
+        Self { status: 204, body: None, headers: Vec::new() }
+    }
+
+    /// An error without details.
+    pub(crate) fn error(status: u16, code: &str, message: impl Into<String>) -> Self {
+        let message: String = message.into();
+        Self::new(status, json!({"error": {"code": code, "message": message}}))
+    }
+
+    /// 503: worth another try.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        let mut reply = Self::error(503, "ServiceUnavailable", message);
+        reply.headers.push(("retry-after", "1".to_owned()));
+        reply
+    }
+
+    /// 400: API Gateway marked the body as base64, and it is not.
+    pub fn not_base64() -> Self {
+        Self::error(400, "InvalidJson", "The body is not the base64 that it is marked as.")
+    }
+
+    /// 404 for a topic.
+    pub(crate) fn no_topic(name: &str) -> Self {
+        Self::error(404, "ResourceNotFound", format!("There is no topic '{name}'."))
+    }
+
+    /// 404 for an event subscription.
+    pub(crate) fn no_subscription(topic: &str, name: &str) -> Self {
+        let message = format!("The topic '{topic}' has no event subscription '{name}'.");
+        Self::error(404, "ResourceNotFound", message)
+    }
+
+    /// 404 for a delivery.
+    pub(crate) fn no_delivery(id: &str) -> Self {
+        let message = format!(
+            "The event subscription has no delivery {} that has failed: it succeeded at once, has \
+             not been attempted, or ended some days ago.",
+            shown(id)
+        );
+        Self::error(404, "ResourceNotFound", message)
+    }
+
+    /// 409: a delivery that waits for nothing any more.
+    pub(crate) fn not_waiting(id: Uuid) -> Self {
+        let message = format!(
+            "The delivery '{id}' does not wait for an attempt: it has ended, or is about to. A dead \
+             letter can be sent again by a redrive."
+        );
+        Self::error(409, "Conflict", message)
+    }
+
+    /// 403: a validation URL that is none. It does not say what exists.
+    pub(crate) fn no_validation() -> Self {
+        let message = "This validation URL is none that is open: it was cut off, or the event \
+                       subscription has been changed or deleted since. Change or create the event \
+                       subscription again, and use the URL that the endpoint gets then.";
+        Self::error(403, "Forbidden", message)
+    }
+
+    /// 410: the ten minutes are over.
+    pub(crate) fn validation_over() -> Self {
+        let message = "This validation URL was open for 10 minutes, and they are over. Change or \
+                       create the event subscription again, and use the URL that the endpoint gets \
+                       then.";
+        Self::error(410, "ValidationExpired", message)
+    }
+
+    /// 404 for a path that no route has.
+    pub(crate) fn no_route(path: &str) -> Self {
+        let path: String = path.chars().take(200).collect();
+        let message = format!(
+            "There is nothing at '{path}'. Resources are /topics, /topics/{{topic}}, \
+             /topics/{{topic}}/eventSubscriptions/{{name}}, /poison and /parked."
+        );
+        Self::error(404, "ResourceNotFound", message)
+    }
+
+    /// 405.
+    pub(crate) fn not_allowed(method: &Method, allowed: &[Method]) -> Self {
+        let allowed: Vec<_> = allowed.iter().map(Method::as_str).collect();
+        let allowed = allowed.join(", ");
+        let message = format!("{method} is not allowed here; allowed are {allowed}.");
+        let mut reply = Self::error(405, "MethodNotAllowed", message);
+        reply.headers.push(("allow", allowed));
+        reply
+    }
+
+    /// 400: problems of the query, not of a document.
+    pub(crate) fn from_query(problems: Problems) -> Self {
+        let mut body = problems.to_error();
+        let listed: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        body["error"]["message"] = json!(format!("The query is refused: {}.", listed.join("; ")));
+        Self::new(400, body)
+    }
+
+    /// 415.
+    pub(crate) fn not_json(given: &str) -> Self {
+        let message = format!(
+            "The content type must be application/json (charset utf-8, the default), but is {}.",
+            shown(given)
+        );
+        Self::error(415, "UnsupportedMediaType", message)
+    }
+
+    /// 409: what exists does not go with the request. `target` is the path of the member.
+    pub(crate) fn conflict(target: &str, message: impl Into<String>) -> Self {
+        let message: String = message.into();
+        let details = json!([{"code": "Conflict", "target": target, "message": message}]);
+        let error = json!({"code": "Conflict", "message": message, "details": details});
+        Self::new(409, json!({"error": error}))
+    }
+
+    /// 409: other changes came in between, each time.
+    pub(crate) fn too_many_changes() -> Self {
+        let message = "The topic kept being changed by others; nothing was written. Try again.";
+        Self::error(409, "Conflict", message)
+    }
+
+    /// 409: attempts change the health all the time.
+    pub(crate) fn health_keeps_changing() -> Self {
+        let message = "The endpoint's health kept being changed by attempts; nothing was written. \
+                       Try again.";
+        Self::error(409, "Conflict", message)
+    }
+}
+
+/// 400, with every problem.
+impl From<Problems> for Reply {
+    fn from(problems: Problems) -> Self {
+        Self::new(400, problems.to_error())
+    }
+}
+
+impl From<Problem> for Reply {
+    fn from(problem: Problem) -> Self {
+        let mut problems = Problems::default();
+        problems.add(problem.code, problem.path, problem.rule);
+        problems.into()
+    }
+}
+
+impl From<NotJson> for Reply {
+    fn from(error: NotJson) -> Self {
+        Self::error(400, "InvalidJson", format!("{}.", chain(&error)))
+    }
+}
+
+/// 409 for a bucket that is not there, else as for other calls.
+impl From<BucketError> for Reply {
+    fn from(error: BucketError) -> Self {
+        match error {
+            BucketError::NotFound => {
+                let message = "The bucket of the dead-letter destination does not exist.";
+                Self::conflict("properties.deadLetterDestination", message)
+            }
+            BucketError::Unavailable(error) => error.into(),
+        }
+    }
+}
+
+/// 503: worth another try, for every method here may be repeated. What exactly failed is the
+/// operator's business and goes to the log.
+impl From<PortError> for Reply {
+    fn from(error: PortError) -> Self {
+        tracing::warn!(error = %error, "a call was not answered: {error}");
+        Self::unavailable(format!("{} failed. Try again.", error.call))
+    }
+}

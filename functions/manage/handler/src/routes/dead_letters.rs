@@ -1,0 +1,357 @@
+//! Dead letters of an event subscription: which there are, how many, one of them, and away with them.
+//!
+//! They are found where the event subscription has its dead letters stored now. Who looks for some of
+//! them reads their objects, so a request ends after so many or so long, and says where the next one
+//! goes on.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gridpost_core::{
+    delivery::{
+        dead_letter::{folder_path, place::Place, stored::Letter},
+        redrive::{Status, Wanted},
+    },
+    document::{Code, Object, Problems, shown},
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
+use gridpost_ports::{
+    BucketError,
+    dead_letter_walk::{Item, Source, Walk},
+};
+use serde_json::{Value, json};
+
+use super::{Answer, subscriptions};
+use crate::{
+    Context, Reply,
+    page::{Form, Page},
+};
+
+const FROM: &str = "from";
+const TO: &str = "to";
+const REASON: &str = "reason";
+const EVENT_TYPE: &str = "eventType";
+const EVENT_ID: &str = "eventId";
+
+/// What the query of a list or a count may have.
+pub(super) const LIST: Form = Form {
+    filters: &[FROM, TO, REASON, EVENT_TYPE, EVENT_ID],
+    is_token: Some(|text| Place::parse(text).is_some()),
+};
+
+/// What the query of a request that purges may have.
+pub(super) const PURGE: Form = Form { filters: &[], ..LIST };
+
+/// How long one request looks: API Gateway waits 30 s for its answer.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+
+/// Characters of an id, a type or a reason that are shown: a page of letters, and a count, fit an
+/// answer of Lambda's (6 MB) whatever their publishers have written.
+const TEXT_CHARS_MAX: usize = 400;
+
+/// Characters of an event that are shown.
+const EVENT_CHARS_MAX: usize = 1_048_576;
+
+/// Where a page begins.
+fn place_of(page: &Page) -> Option<Place> {
+    page.after.as_deref().and_then(Place::parse)
+}
+
+/// A look through dead letters that ends in time.
+struct Look<'l> {
+    context: &'l Context,
+    walk: Walk<'l>,
+    until: Timestamp,
+}
+
+impl<'l> Look<'l> {
+    fn new(
+        context: &'l Context,
+        source: &'l Source,
+        wanted: &'l Wanted,
+        from: Option<Place>,
+    ) -> Self {
+        let walk = Walk::from(&*context.dead_letters, source, wanted, from);
+        Self { context, walk, until: context.clock.now() + LOOK_MAX }
+    }
+
+    /// The next letter; none at the end of them, or of the time.
+    async fn next(&mut self) -> Result<Option<Item>, BucketError> {
+        loop {
+            if let Some(item) = self.walk.at_hand() {
+                return Ok(Some(item));
+            }
+            let is_late = self.context.clock.now() >= self.until;
+            if (is_late && self.walk.place().is_some()) || !self.walk.look().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Where the next request goes on; none at the end.
+    async fn place(&mut self) -> Result<Option<Place>, BucketError> {
+        while self.walk.place().is_none() {
+            if !self.walk.look().await? {
+                return Ok(None);
+            }
+        }
+        Ok(self.walk.place())
+    }
+}
+
+/// A page of dead letters, without their events, in the order of their objects' names.
+pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
+    let wanted = wanted_by(page)?;
+    let source = source(context, key).await?;
+    let mut look = Look::new(context, &source, &wanted, place_of(page));
+    let mut found = Vec::new();
+    while found.len() < page.most() {
+        let Some(item) = look.next().await? else { break };
+        match &item.found {
+            Ok(one) if wanted.has(&one.letter) => {
+                found.push(document(&source, &item.place, one.written_at, &one.letter));
+            }
+            Ok(_) => {}
+            Err(problem) => found.push(unreadable(&source, &item.place, problem)),
+        }
+    }
+    // The one that the next page begins with need not be one that is meant.
+    let next = look.place().await?;
+    Ok(answer(context, key, "deadLetters", page, json!({"value": found}), next))
+}
+
+/// How many there are, by reason and event type, of those that one request gets through.
+pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
+    let wanted = wanted_by(page)?;
+    let source = source(context, key).await?;
+    let mut look = Look::new(context, &source, &wanted, place_of(page));
+    let (mut events, mut unreadable) = (0_u64, 0_u64);
+    let mut by_reason: BTreeMap<String, u64> = BTreeMap::new();
+    let mut by_type: BTreeMap<String, u64> = BTreeMap::new();
+    while let Some(item) = look.next().await? {
+        match item.found {
+            Ok(one) if wanted.has(&one.letter) => {
+                events += 1;
+                add_one(&mut by_reason, &one.letter.reason);
+                add_one(&mut by_type, &one.letter.event_type);
+            }
+            Ok(_) => {}
+            Err(_) => unreadable += 1,
+        }
+    }
+    let body = json!({
+        "events": events, "byReason": by_reason, "byEventType": by_type, "unreadable": unreadable,
+    });
+    Ok(answer(context, key, "deadLetters:count", page, body, look.walk.place()))
+}
+
+/// Most kinds that a count tells apart. The rest are counted together.
+const KINDS_MAX: usize = 1_000;
+
+/// How that rest is called.
+const OTHER_KINDS: &str = "(others)";
+
+fn add_one(kinds: &mut BTreeMap<String, u64>, kind: &str) {
+    let kind = cut(kind);
+    let kind = match kinds.len() < KINDS_MAX || kinds.contains_key(&kind) {
+        true => kind,
+        false => OTHER_KINDS.to_owned(),
+    };
+    *kinds.entry(kind).or_default() += 1;
+}
+
+/// A publisher's text, as far as an answer has room for it.
+fn cut(text: &str) -> String {
+    text.chars().take(TEXT_CHARS_MAX).collect()
+}
+
+/// One dead letter, with its event.
+pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
+    let place = Place::parse(id).ok_or_else(|| {
+        let mut problems = Problems::default();
+        let rule =
+            format!("must be the id of a dead letter, as a list gives it, but is {}", shown(id));
+        problems.add(Code::InvalidValue, "id", rule);
+        problems
+    })?;
+    let source = source(context, key).await?;
+    let everything = Wanted::default();
+    let mut walk = Walk::from(&*context.dead_letters, &source, &everything, Some(place));
+    // Where it is not there, or somebody else's, what comes next is none of ours.
+    let item = if walk.look().await? { walk.at_hand() } else { None };
+    let item = item.filter(|item| item.place == place);
+    let Some(item) = item else {
+        let message = format!("'{key}' has no dead letter {}.", shown(id));
+        return Err(Reply::error(404, "ResourceNotFound", message));
+    };
+    Ok(Reply::ok(match &item.found {
+        Ok(one) => {
+            let mut shown = document(&source, &place, one.written_at, &one.letter);
+            let event: String = one.letter.event.chars().take(EVENT_CHARS_MAX).collect();
+            shown["isEventCut"] = json!(event.len() < one.letter.event.len());
+            // As text: a JSON value would change its numbers.
+            shown["event"] = json!(event);
+            shown
+        }
+        Err(problem) => unreadable(&source, &place, problem),
+    }))
+}
+
+/// What a purge has done.
+#[derive(Default)]
+struct Purged {
+    events: u64,
+    objects: u64,
+    left: u64,
+}
+
+/// Deletes objects all of whose dead letters are meant. An object that has others too stays as it is.
+pub(super) async fn purge(
+    context: &Context,
+    key: &SubscriptionKey,
+    page: &Page,
+    input: &Value,
+) -> Answer {
+    let mut problems = Problems::default();
+    let read = Object::root(input, &mut problems).map(|mut root| {
+        let wanted = wanted_of(&mut root, &mut problems);
+        let is_all = root.flag("all", &mut problems);
+        if is_all != wanted.is_all() {
+            let rule =
+                "must be true where neither from, to, reason, eventType nor eventId choose, and only there";
+            problems.add(Code::InvalidValue, "all", rule);
+        }
+        root.finish(&mut problems);
+        wanted
+    });
+    let wanted = problems.or(read)?;
+    let source = source(context, key).await?;
+    let jobs = context.redrives.jobs(key).await?;
+    if let Some(job) = jobs.iter().find(|job| job.status == Status::Running) {
+        let message = format!("The redrive {} of '{key}' is running. Cancel it or wait.", job.id);
+        return Err(Reply::conflict("redrive", message));
+    }
+    // It begins with a whole object: the place may be one within, where a list ended.
+    let from = place_of(page).map(|place| place.at(0));
+    let mut look = Look::new(context, &source, &wanted, from);
+    let mut purged = Purged::default();
+    let (mut meant, mut others) = (0, 0);
+    while let Some(item) = look.next().await? {
+        let is_meant = match &item.found {
+            Ok(one) => wanted.has(&one.letter),
+            Err(_) => wanted.has_unreadable(),
+        };
+        *(if is_meant { &mut meant } else { &mut others }) += 1;
+        if !item.is_last {
+            continue;
+        }
+        if others == 0 {
+            let name = item.place.name(&source.folder);
+            context.dead_letters.delete(&source.bucket, &name).await?;
+            purged.events += meant;
+            purged.objects += 1;
+        } else {
+            purged.left += meant;
+        }
+        (meant, others) = (0, 0);
+    }
+    let Purged { events, objects, left } = purged;
+    tracing::info!(subscription = %key, events, objects, left, "dead letters purged");
+    let body = json!({"purgedEvents": events, "purgedObjects": objects, "leftEvents": left});
+    Ok(answer(context, key, "deadLetters:purge", page, body, look.walk.place()))
+}
+
+/// Where the event subscription's dead letters lie.
+pub(super) async fn source(context: &Context, key: &SubscriptionKey) -> Result<Source, Reply> {
+    let (topic, subscription) = subscriptions::existing(context, key).await?;
+    let Some(destination) = &subscription.dead_letter else {
+        let message = format!(
+            "'{key}' has no dead-letter destination, so what ended was dropped. Give it one \
+             (properties.deadLetterDestination); dead letters of before are found again where they \
+             were stored."
+        );
+        return Err(Reply::conflict("properties.deadLetterDestination", message));
+    };
+    Ok(Source {
+        subscription: key.clone(),
+        bucket: destination.bucket.clone(),
+        folder: folder_path(destination, key, topic.delivery_profile),
+        schema: subscription.delivery_schema,
+    })
+}
+
+fn wanted_by(page: &Page) -> Result<Wanted, Reply> {
+    let mut problems = Problems::default();
+    let mut time = |name| page.filter(name).and_then(|text| time_of(text, name, &mut problems));
+    let (from, to) = (time(FROM), time(TO));
+    let text = |name| page.filter(name).map(str::to_owned);
+    let (reason, event_type, event_id) = (text(REASON), text(EVENT_TYPE), text(EVENT_ID));
+    let wanted = Wanted { from, to, reason, event_type, event_id };
+    problems.or(Some(wanted)).map_err(Reply::from_query)
+}
+
+/// The same, of a document.
+pub(super) fn wanted_of(root: &mut Object<'_>, problems: &mut Problems) -> Wanted {
+    let from = root.text(FROM, problems).and_then(|text| time_of(text, FROM, problems));
+    let to = root.text(TO, problems).and_then(|text| time_of(text, TO, problems));
+    let reason = root.text(REASON, problems).map(str::to_owned);
+    let event_type = root.text(EVENT_TYPE, problems).map(str::to_owned);
+    let event_id = root.text(EVENT_ID, problems).map(str::to_owned);
+    Wanted { from, to, reason, event_type, event_id }
+}
+
+fn time_of(text: &str, name: &str, problems: &mut Problems) -> Option<Timestamp> {
+    let time = Timestamp::parse_rfc_3339(text);
+    if time.is_none() {
+        let rule =
+            format!("must be a date and time such as 2026-01-31T08:00:00Z, but is {}", shown(text));
+        problems.add(Code::InvalidValue, name, rule);
+    }
+    time
+}
+
+fn document(source: &Source, place: &Place, written_at: Timestamp, letter: &Letter) -> Value {
+    let mut document = json!({
+        "id": place.to_string(),
+        "objectName": place.name(&source.folder),
+        "writtenTime": written_at.to_iso_8601(),
+        "eventId": cut(&letter.event_id),
+        "eventType": cut(&letter.event_type),
+        "deadLetterReason": cut(&letter.reason),
+        "deliveryAttempts": letter.attempts,
+        "publishTime": letter.published_at.to_iso_8601(),
+        "redriveCount": letter.redriven,
+    });
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            document[name] = value;
+        }
+    };
+    set("lastDeliveryOutcome", letter.last_outcome.as_ref().map(|outcome| json!(outcome)));
+    set("lastHttpStatusCode", letter.last_status.map(|status| json!(status)));
+    set("lastDeliveryAttemptTime", letter.last_attempt_at.map(|at| json!(at.to_iso_8601())));
+    document
+}
+
+fn unreadable(source: &Source, place: &Place, problem: &str) -> Value {
+    json!({
+        "id": place.to_string(), "objectName": place.name(&source.folder), "problem": problem,
+    })
+}
+
+fn answer(
+    context: &Context,
+    key: &SubscriptionKey,
+    path: &str,
+    page: &Page,
+    mut body: Value,
+    next: Option<Place>,
+) -> Reply {
+    if let Some(next) = next {
+        let SubscriptionKey { topic, name } = key;
+        let base = &context.settings.manage_url;
+        let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/{path}");
+        body["nextLink"] = json!(page.next_link(&url, &next.to_string()));
+    }
+    Reply::ok(body)
+}

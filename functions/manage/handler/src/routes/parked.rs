@@ -1,0 +1,300 @@
+//! Parked deliveries: which there are, sooner than they are due, or ended.
+//!
+//! They lie under the minutes in which they are due. Who looks for some of them looks through all of
+//! the table, so a request ends after so many or so long, and says where the next one goes on.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::{StreamExt, stream};
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        parking::Parked,
+        queue::Queue,
+        state::{DeliveryState, Standing},
+    },
+    document::{Code, Object, Problems},
+    error::chain,
+    retry::EndReason,
+};
+use gridpost_ports::{Outgoing, ParkedPlace, PortError, Saved};
+use serde_json::{Value, json};
+
+use super::{Answer, send_back};
+use crate::{
+    Context, Reply, TRIES_MAX,
+    page::{Form, Page},
+};
+
+const TOPIC: &str = "topic";
+const SUBSCRIPTION: &str = "eventSubscription";
+
+/// What the query of the list may have.
+pub(super) const LIST: Form =
+    Form { filters: &[TOPIC, SUBSCRIPTION], is_token: Some(|text| place_of(text).is_some()) };
+
+/// What the query of a request that changes some may have.
+pub(super) const CHANGE: Form = Form { filters: &[], ..LIST };
+
+/// How long one request looks through the table: API Gateway waits 30 s for its answer, and what was
+/// found is still to be handled.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+
+/// Deliveries that are handled at the same time.
+const AT_ONCE_MAX: usize = 16;
+
+/// Deliveries that one request may name.
+const IDS_MAX: usize = 100;
+
+/// Between the two halves of a place. No key has it.
+const PLACE_SEPARATOR: char = '\n';
+
+/// Which deliveries are meant: those that have every part that is given.
+#[derive(Debug, Default)]
+struct Chosen {
+    ids: Option<BTreeSet<String>>,
+    topic: Option<String>,
+    subscription: Option<String>,
+}
+
+impl Chosen {
+    fn has(&self, one: &One) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&one.parked.id.to_string()))
+            && is(&self.topic, &one.topic)
+            && is(&self.subscription, &one.subscription)
+    }
+}
+
+/// A parked delivery, read as far as that goes.
+struct One {
+    parked: Parked,
+    delivery: Result<Box<Delivery>, String>,
+    topic: String,
+    subscription: String,
+}
+
+impl One {
+    fn of(parked: Parked) -> Self {
+        let delivery = Delivery::decode(&parked.body).map(Box::new);
+        let delivery = delivery.map_err(|error| chain(&error));
+        let (topic, subscription) = match &delivery {
+            Ok(delivery) => {
+                (delivery.subscription.topic.clone(), delivery.subscription.name.clone())
+            }
+            Err(_) => {
+                let (topic, name) = parked.group.split_once('/').unwrap_or_default();
+                (topic.to_owned(), name.to_owned())
+            }
+        };
+        Self { parked, delivery, topic, subscription }
+    }
+
+    fn document(&self) -> Value {
+        let due = self.parked.due.to_iso_8601();
+        match &self.delivery {
+            Ok(delivery) => {
+                let mut document = super::delivery_document(delivery);
+                document["due"] = json!(due);
+                document
+            }
+            Err(problem) => json!({
+                "id": self.parked.id, TOPIC: self.topic, SUBSCRIPTION: self.subscription,
+                "due": due, "problem": problem,
+            }),
+        }
+    }
+}
+
+/// Some of the parked deliveries, in no order that means anything.
+pub(super) async fn list(context: &Context, page: &Page) -> Answer {
+    let filter = |name| page.filter(name).map(str::to_owned);
+    let chosen = Chosen { ids: None, topic: filter(TOPIC), subscription: filter(SUBSCRIPTION) };
+    let (found, next) = search(context, page, &chosen).await?;
+    let documents: Vec<_> = found.iter().map(One::document).collect();
+    Ok(answer(context, "/parked", page, documents, next.as_ref()))
+}
+
+/// Sends parked deliveries to their retry queues now.
+pub(super) async fn release(context: &Context, page: &Page, input: &Value) -> Answer {
+    change(context, "/parked:release", page, input, Action::Release).await
+}
+
+/// Ends parked deliveries: they become dead letters or are dropped.
+pub(super) async fn cancel(context: &Context, page: &Page, input: &Value) -> Answer {
+    change(context, "/parked:cancel", page, input, Action::Cancel).await
+}
+
+/// What is done with a parked delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Release,
+    Cancel,
+}
+
+async fn change(
+    context: &Context,
+    path: &str,
+    page: &Page,
+    input: &Value,
+    action: Action,
+) -> Answer {
+    let chosen = read(input)?;
+    let (found, next) = search(context, page, &chosen).await?;
+    let handled = stream::iter(found).map(|one| handle(context, one, action));
+    let handled: Vec<_> = handled.buffered(AT_ONCE_MAX).collect().await;
+    Ok(answer(context, path, page, handled, next.as_ref()))
+}
+
+fn read(input: &Value) -> Result<Chosen, Problems> {
+    let mut problems = Problems::default();
+    let chosen = Object::root(input, &mut problems).map(|mut root| {
+        let ids = super::ids(&mut root, IDS_MAX, &mut problems);
+        let topic = root.text(TOPIC, &mut problems).map(str::to_owned);
+        let subscription = root.text(SUBSCRIPTION, &mut problems).map(str::to_owned);
+        let is_all = root.flag("all", &mut problems);
+        if is_all == (ids.is_some() || topic.is_some() || subscription.is_some()) {
+            let rule = "must be true where neither ids nor topic nor eventSubscription choose, and \
+                        only there";
+            problems.add(Code::InvalidValue, "all", rule);
+        }
+        root.finish(&mut problems);
+        Chosen { ids, topic, subscription }
+    });
+    problems.or(chosen)
+}
+
+/// The chosen ones behind the page's place, as many as it may have, and where to go on.
+async fn search(
+    context: &Context,
+    page: &Page,
+    chosen: &Chosen,
+) -> Result<(Vec<One>, Option<ParkedPlace>), PortError> {
+    let until = context.clock.now() + LOOK_MAX;
+    let mut place = page.after.as_deref().and_then(place_of);
+    let mut found = Vec::new();
+    loop {
+        let some = context.parked.behind(place.as_ref()).await?;
+        for (at, parked) in some.found {
+            let one = One::of(parked);
+            if chosen.has(&one) {
+                found.push(one);
+            }
+            if found.len() >= page.most() {
+                return Ok((found, Some(at)));
+            }
+        }
+        let all_named = chosen.ids.as_ref().is_some_and(|ids| found.len() >= ids.len());
+        place = some.next;
+        if place.is_none() || all_named {
+            return Ok((found, None));
+        }
+        if context.clock.now() >= until {
+            return Ok((found, place));
+        }
+    }
+}
+
+fn answer(
+    context: &Context,
+    path: &str,
+    page: &Page,
+    documents: Vec<Value>,
+    next: Option<&ParkedPlace>,
+) -> Reply {
+    let mut body = json!({ "value": documents });
+    if let Some(ParkedPlace { partition, sort }) = next {
+        let url = format!("{}{path}", context.settings.manage_url);
+        let place = format!("{partition}{PLACE_SEPARATOR}{sort}");
+        body["nextLink"] = json!(page.next_link(&url, &place));
+    }
+    Reply::ok(body)
+}
+
+fn place_of(text: &str) -> Option<ParkedPlace> {
+    let (partition, sort) = text.split_once(PLACE_SEPARATOR)?;
+    // A key of DynamoDB has 1 to 2,048 bytes, one to sort by 1 to 1,024.
+    let fits = (1..=2_048).contains(&partition.len()) && (1..=1_024).contains(&sort.len());
+    fits.then(|| ParkedPlace { partition: partition.to_owned(), sort: sort.to_owned() })
+}
+
+async fn handle(context: &Context, one: One, action: Action) -> Value {
+    let id = one.parked.id;
+    if let (Action::Cancel, Err(problem)) = (action, &one.delivery) {
+        let message = format!(
+            "it can't be read ({problem}), so nothing says where its dead letter would go; release \
+             it, and dispatch moves it to the poison queue"
+        );
+        return json!({"id": id, "result": "Refused", "message": message});
+    }
+    let done = match action {
+        Action::Release => "Released",
+        Action::Cancel => "Canceled",
+    };
+    match carry_out(context, &one, action).await {
+        Ok(()) => {
+            tracing::info!(
+                delivery.id = %id,
+                subscription = %one.parked.group,
+                result = done,
+                "a parked delivery was sent to its retry queue",
+            );
+            json!({"id": id, "result": done})
+        }
+        Err(error) => {
+            tracing::warn!(delivery.id = %id, error = %chain(&error), "not {done}");
+            let message = format!("{} failed. Try again.", error.call);
+            json!({"id": id, "result": "Failed", "message": message})
+        }
+    }
+}
+
+/// The state first, for it decides when the message comes to dispatch: what waits there is waited
+/// for, and what is to end ends. Then the message, and last what was parked: a crash before leaves it
+/// to wake, and the copies meet at the state.
+async fn carry_out(context: &Context, one: &One, action: Action) -> Result<(), PortError> {
+    let now = context.clock.now();
+    let body = match &one.delivery {
+        Ok(delivery) => {
+            let standing = match action {
+                Action::Release => Standing::Waiting { due: now },
+                Action::Cancel => {
+                    Standing::Ending { reason: EndReason::CanceledByOperator, at: now }
+                }
+            };
+            stand(context, delivery, standing).await?;
+            delivery.due_at(now).encode()
+        }
+        Err(_) => one.parked.body.clone(),
+    };
+    let outgoing = Outgoing { body, group: one.parked.group.clone(), delay_s: 0 };
+    send_back(context, Queue::Retry(one.parked.shard), outgoing).await?;
+    context.parking.remove(&one.parked).await
+}
+
+/// Writes where a waiting delivery stands. One that has ended, or is about to, stays so. One without
+/// a state was never attempted: its message says when it is due, and only an end needs a state.
+async fn stand(
+    context: &Context,
+    delivery: &Delivery,
+    standing: Standing,
+) -> Result<(), PortError> {
+    for _ in 0..TRIES_MAX {
+        let next = match context.states.load(delivery.id).await? {
+            Some(state) if matches!(state.standing, Standing::Waiting { .. }) => {
+                DeliveryState { standing, ..state }
+            }
+            None if !matches!(standing, Standing::Waiting { .. }) => {
+                super::first_state(delivery, standing)
+            }
+            _ => return Ok(()),
+        };
+        if context.states.save(&next).await? == Saved::Written {
+            return Ok(());
+        }
+        context.back_off().await;
+    }
+    Err(PortError::new("writing a delivery's state", "others wrote at the same time"))
+}

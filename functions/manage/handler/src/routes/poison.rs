@@ -1,0 +1,436 @@
+//! The poison queue: what lies there, back to where it belongs, or away.
+//!
+//! SQS has no look without a receive: what is looked at is hidden for a moment and shown again at the
+//! end. A queue hands out in no order and has no pages, so every request begins anew, and says
+//! whether it has come to the end.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::{StreamExt, stream};
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        queue::Queue,
+        state::{DeliveryState, Standing},
+    },
+    document::{Code, Object, Problems, shown},
+    error::chain,
+    metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
+    poison::{Content, Origin, Poisoned, WAYS, Way, way_back},
+    time::Timestamp,
+};
+use gridpost_ports::{Outgoing, PortError, Saved};
+use serde_json::{Value, json};
+
+use super::{Answer, send_back};
+use crate::{
+    Context, Reply,
+    page::{Form, Page},
+};
+
+/// What the query of the list may have: no place where a next page begins.
+pub(super) const LIST: Form = Form { filters: &[], is_token: None };
+
+/// How long one request looks through the queue: API Gateway waits 30 s for its answer.
+const LOOK_MAX: Duration = Duration::from_secs(12);
+
+/// How long what is looked at stays hidden if it is not shown again: longer than the request lasts.
+const HIDDEN_S: u32 = 60;
+
+/// Messages that one request sends back or purges, and that it may name.
+const REMOVED_MAX: usize = 100;
+
+/// Messages that an answer tells of, those that can't be sent back included.
+const TOLD_MAX: usize = 500;
+
+/// Calls of SQS at the same time.
+const AT_ONCE_MAX: usize = 32;
+
+/// Characters of a message's body that are shown.
+const BODY_CHARS_MAX: usize = 64 * 1024;
+
+/// The reason of a drop.
+const PURGED: &str = "PurgedByOperator";
+
+/// Stands for the topic and the event subscription of a message that can't be read.
+const UNKNOWN: &str = "?";
+
+/// A look through the queue.
+struct Look<'c> {
+    context: &'c Context,
+    until: Timestamp,
+    seen: BTreeSet<String>,
+    /// Receipts of what is shown again at the end.
+    hidden: Vec<String>,
+    /// Whether nothing that is not hidden was left.
+    is_complete: bool,
+}
+
+impl<'c> Look<'c> {
+    fn new(context: &'c Context) -> Self {
+        let until = context.clock.now() + LOOK_MAX;
+        Self { context, until, seen: BTreeSet::new(), hidden: Vec::new(), is_complete: false }
+    }
+
+    /// Some messages more, or none at the end of the queue or of the time.
+    async fn next(&mut self) -> Result<Vec<Poisoned>, PortError> {
+        while self.context.clock.now() < self.until {
+            let received = self.context.poison.receive(HIDDEN_S).await?;
+            if received.is_empty() {
+                self.is_complete = true;
+                break;
+            }
+            self.hidden.extend(received.iter().map(|message| message.receipt.clone()));
+            let mut new = received;
+            // A standard queue may hand over twice.
+            new.retain(|message| self.seen.insert(message.id.clone()));
+            if !new.is_empty() {
+                return Ok(new);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Notes that a message is gone: there is nothing of it to show again.
+    fn forget(&mut self, message: &Poisoned) {
+        self.hidden.retain(|receipt| *receipt != message.receipt);
+    }
+
+    /// Shows again what was hidden. What can't be comes back a minute later by itself.
+    async fn end(self) -> bool {
+        let receiver = &self.context.receiver;
+        let shown = stream::iter(&self.hidden);
+        let shown = shown.map(|receipt| receiver.hide(Queue::Poison, receipt, 0));
+        let shown: Vec<_> = shown.buffer_unordered(AT_ONCE_MAX).collect().await;
+        if let Some(error) = shown.into_iter().find_map(Result::err) {
+            tracing::warn!(error = %chain(&error), "a poison message stays hidden for a minute");
+        }
+        self.is_complete
+    }
+}
+
+/// What is in the queue, each message as far as it can be read, without what it carries.
+pub(super) async fn list(context: &Context, page: &Page) -> Answer {
+    let count = context.poison.count().await?;
+    let mut look = Look::new(context);
+    let listed = listed(&mut look, page.most()).await;
+    let is_complete = look.end().await;
+    let listed = listed?;
+    Ok(Reply::ok(json!({"value": listed, "approximateCount": count, "isComplete": is_complete})))
+}
+
+async fn listed(look: &mut Look<'_>, most: usize) -> Result<Vec<Value>, PortError> {
+    let mut listed = Vec::new();
+    while listed.len() < most {
+        let messages = look.next().await?;
+        if messages.is_empty() {
+            break;
+        }
+        let shards = look.context.settings.retry_shards;
+        let documents = messages.iter().map(|it| document(it, &Content::of(&it.body), shards));
+        listed.extend(documents.take(most - listed.len()));
+    }
+    Ok(listed)
+}
+
+/// One message, its body included.
+pub(super) async fn show(context: &Context, id: &str) -> Answer {
+    let mut look = Look::new(context);
+    let found = find(&mut look, id).await;
+    let (count, is_complete) = (look.seen.len(), look.end().await);
+    let message = found?.ok_or_else(|| not_found(id, count, is_complete))?;
+    let mut shown = document(&message, &Content::of(&message.body), context.settings.retry_shards);
+    let body: String = message.body.chars().take(BODY_CHARS_MAX).collect();
+    shown["isBodyCut"] = json!(body.len() < message.body.len());
+    shown["body"] = json!(body);
+    Ok(Reply::ok(shown))
+}
+
+async fn find(look: &mut Look<'_>, id: &str) -> Result<Option<Poisoned>, PortError> {
+    loop {
+        let messages = look.next().await?;
+        if messages.is_empty() {
+            return Ok(None);
+        }
+        if let Some(found) = messages.into_iter().find(|message| message.id == id) {
+            return Ok(Some(found));
+        }
+    }
+}
+
+fn not_found(id: &str, count: usize, is_complete: bool) -> Reply {
+    Reply::error(404, "ResourceNotFound", not_found_message(id, count, is_complete))
+}
+
+fn not_found_message(id: &str, count: usize, is_complete: bool) -> String {
+    let id = shown(id);
+    if is_complete {
+        format!(
+            "There is no message {id} in the poison queue now. One that somebody else looks at is \
+             hidden for up to {HIDDEN_S} s; one that was sent back has another id."
+        )
+    } else {
+        format!(
+            "The message {id} was not among the first {count} that the queue gave out. Try again."
+        )
+    }
+}
+
+/// What a message is, where it came from and where it may go, without what it carries.
+fn document(message: &Poisoned, content: &Content, shards: usize) -> Value {
+    let (moved_by, from) = match message.origin() {
+        Origin::Sqs(queue) => (json!("SQS"), json!(queue)),
+        Origin::Gridpost(queue) => (json!("Gridpost"), json!(queue)),
+        Origin::Unknown => (Value::Null, Value::Null),
+    };
+    let mut document = json!({
+        "id": message.id,
+        "movedBy": moved_by,
+        "fromQueue": from,
+        "sentTime": message.sent_at.to_iso_8601(),
+        "receiveCount": message.receive_count,
+        "bodyBytes": message.body.len(),
+    });
+    match content {
+        Content::Delivery(_) => document["kind"] = json!("Delivery"),
+        Content::Ended(ended) => {
+            document["kind"] = json!("EndedDelivery");
+            document["deadLetterReason"] = json!(ended.reason);
+        }
+        Content::FanOut(piece) => {
+            document["kind"] = json!("FanOut");
+            document["publish"] = json!(piece.publish);
+        }
+        Content::Unreadable(why) => {
+            document["kind"] = json!("Unreadable");
+            document["problem"] = json!(why);
+        }
+    }
+    if let Some(delivery) = content.delivery() {
+        document["delivery"] = super::delivery_document(delivery);
+    }
+    if let Ok(queue) = way_back(content, None, shards) {
+        document["resendTo"] = json!(queue.to_string());
+    }
+    document
+}
+
+/// Which messages are meant.
+#[derive(Debug)]
+enum Chosen {
+    All,
+    These(BTreeSet<String>),
+}
+
+impl Chosen {
+    fn has(&self, id: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(ids) => ids.contains(id),
+        }
+    }
+}
+
+/// Sends messages back to where they belong.
+pub(super) async fn resend(context: &Context, input: &Value) -> Answer {
+    let (chosen, to) = read(input, true)?;
+    handle(context, &chosen, Action::Resend(to)).await
+}
+
+/// Removes messages: their events are dropped, counted and logged.
+pub(super) async fn purge(context: &Context, input: &Value) -> Answer {
+    let (chosen, _) = read(input, false)?;
+    handle(context, &chosen, Action::Purge).await
+}
+
+fn read(input: &Value, may_have_way: bool) -> Result<(Chosen, Option<Way>), Problems> {
+    let mut problems = Problems::default();
+    let chosen = Object::root(input, &mut problems).and_then(|mut root| {
+        let ids = super::ids(&mut root, REMOVED_MAX, &mut problems);
+        let is_all = root.flag("all", &mut problems);
+        let to = match may_have_way {
+            true => root.choice("to", &WAYS, None, &mut problems),
+            false => None,
+        };
+        let chosen = match (ids, is_all) {
+            (Some(ids), false) => Some(Chosen::These(ids)),
+            (None, true) => Some(Chosen::All),
+            _ => {
+                let rule = "is required, or else \"all\": true, and not both";
+                problems.add(Code::InvalidValue, "ids", rule);
+                None
+            }
+        };
+        if is_all && to.is_some() {
+            let rule =
+                "goes with ids alone: what can't be read is to be looked at before it is sent";
+            problems.add(Code::InvalidValue, "to", rule);
+        }
+        root.finish(&mut problems);
+        Some((chosen?, to))
+    });
+    problems.or(chosen)
+}
+
+/// What is done with a message.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Resend(Option<Way>),
+    Purge,
+}
+
+async fn handle(context: &Context, chosen: &Chosen, action: Action) -> Answer {
+    let mut look = Look::new(context);
+    let handled = handle_all(&mut look, chosen, action).await;
+    let (count, is_complete) = (look.seen.len(), look.end().await);
+    let mut handled = handled?;
+    if let Chosen::These(ids) = chosen {
+        let done: BTreeSet<_> =
+            handled.iter().filter_map(|it| it["id"].as_str().map(str::to_owned)).collect();
+        handled.extend(ids.difference(&done).map(|id| {
+            json!({"id": id, "result": "NotFound",
+                "message": not_found_message(id, count, is_complete)})
+        }));
+    }
+    Ok(Reply::ok(json!({"value": handled, "isComplete": is_complete})))
+}
+
+async fn handle_all(
+    look: &mut Look<'_>,
+    chosen: &Chosen,
+    action: Action,
+) -> Result<Vec<Value>, PortError> {
+    let mut handled = Vec::new();
+    let (mut removed, told_max) = match chosen {
+        Chosen::All => (0, TOLD_MAX),
+        Chosen::These(ids) => (0, ids.len()),
+    };
+    while removed < REMOVED_MAX && handled.len() < told_max {
+        let messages = look.next().await?;
+        if messages.is_empty() {
+            break;
+        }
+        for message in messages.iter().filter(|message| chosen.has(&message.id)) {
+            let result = match action {
+                Action::Resend(to) => resend_one(look.context, message, to).await,
+                Action::Purge => purge_one(look.context, message).await,
+            };
+            let result = result.unwrap_or_else(|error| failed(&error));
+            if result["isRemoved"] == json!(true) {
+                look.forget(message);
+                removed += 1;
+            }
+            let mut one = json!({"id": message.id});
+            result.as_object().into_iter().flatten().for_each(|(name, value)| {
+                one[name.as_str()] = value.clone();
+            });
+            handled.push(one);
+        }
+    }
+    Ok(handled)
+}
+
+fn failed(error: &PortError) -> Value {
+    tracing::warn!(error = %error, "a poison message was not handled: {error}");
+    json!({"result": "Failed", "isRemoved": false,
+        "message": format!("{} failed. Try again.", error.call)})
+}
+
+/// Sent first and removed afterwards: a crash in between leaves a duplicate.
+async fn resend_one(
+    context: &Context,
+    message: &Poisoned,
+    to: Option<Way>,
+) -> Result<Value, PortError> {
+    let content = Content::of(&message.body);
+    let queue = match way_back(&content, to, context.settings.retry_shards) {
+        Ok(queue) => queue,
+        Err(refused) => {
+            return Ok(json!({"result": "Refused", "isRemoved": false,
+                "message": refused.to_string()}));
+        }
+    };
+    let group = match &content {
+        Content::FanOut(piece) => piece.publish.to_string(),
+        _ => content
+            .delivery()
+            .map_or_else(|| "unreadable".to_owned(), |it| it.subscription.to_string()),
+    };
+    let outgoing = Outgoing { body: message.body.clone(), group, delay_s: 0 };
+    send_back(context, queue, outgoing).await?;
+    tracing::info!(
+        message.id = %message.id,
+        delivery.id = content.delivery_id().map(tracing::field::display),
+        queue = %queue,
+        "a poison message was sent back",
+    );
+    let removed = context.receiver.delete(Queue::Poison, vec![message.receipt.clone()]).await;
+    if let Err(error) = &removed {
+        tracing::warn!(message.id = %message.id, error = %chain(error), "sent back, not removed");
+    }
+    Ok(json!({"result": "Resent", "to": queue.to_string(), "isRemoved": removed.is_ok()}))
+}
+
+/// Its events are counted and the log has it before the message is gone: a crash in between counts
+/// them again. The state comes last: were it first, a crash would leave a message that seems to have
+/// ended, and whose events nobody has counted.
+async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortError> {
+    let content = Content::of(&message.body);
+    let state = match &content {
+        Content::Delivery(delivery) => context.states.load(delivery.id).await?,
+        _ => None,
+    };
+    let has_ended = state
+        .as_ref()
+        .is_some_and(|state| matches!(state.standing, Standing::Ended | Standing::Delivered));
+    let dropped = if has_ended { 0 } else { count_dropped(context, &content) };
+    tracing::warn!(
+        message.id = %message.id,
+        delivery.id = content.delivery_id().map(tracing::field::display),
+        subscription = content.delivery().map(|it| tracing::field::display(&it.subscription)),
+        events = dropped,
+        reason = PURGED,
+        "events dropped: a poison message is purged",
+    );
+    context.receiver.delete(Queue::Poison, vec![message.receipt.clone()]).await?;
+    if let Content::Delivery(delivery) = &content
+        && !has_ended
+    {
+        note_end(context, delivery, state).await;
+    }
+    Ok(json!({"result": "Purged", "isRemoved": true, "droppedEvents": dropped}))
+}
+
+/// Counts a message's events as dropped, for good; answers how many they are.
+fn count_dropped(context: &Context, content: &Content) -> u64 {
+    let (metric, reason) = (metric::DROPPED_EVENT_COUNT, (DROP_REASON, PURGED));
+    let events = match content.delivery() {
+        Some(delivery) => {
+            let ([topic, name], at) = (of(&delivery.subscription), delivery.publish_time);
+            let events = delivery.event_count() as u64;
+            context.meter.count_events(metric, &[reason, topic, name], at, events);
+            events
+        }
+        // Nobody can say here how many there were, nor whose.
+        None => {
+            let whose = [(TOPIC, UNKNOWN), (EVENT_SUBSCRIPTION_NAME, UNKNOWN)];
+            context.meter.count(metric, &[reason, whose[0], whose[1]], 1);
+            1
+        }
+    };
+    context.meter.flush(context.clock.now());
+    events
+}
+
+/// Lets copies of the message that are elsewhere delete themselves. Best effort: without it they go
+/// on, and what was counted as dropped may be delivered.
+async fn note_end(context: &Context, delivery: &Delivery, state: Option<DeliveryState>) {
+    let ended = DeliveryState {
+        standing: Standing::Ended,
+        ..state.unwrap_or_else(|| super::first_state(delivery, Standing::Ended))
+    };
+    let saved = context.states.save(&ended).await;
+    if !matches!(saved, Ok(Saved::Written)) {
+        tracing::warn!(delivery.id = %delivery.id, "the end of a purged delivery was not noted");
+    }
+}

@@ -1,0 +1,122 @@
+//! One waiting delivery, attempted now.
+//!
+//! Its message lies hidden in a queue, or is parked. First its state is written: from then on whoever
+//! receives the message attempts it, whatever is known of the endpoint. Then the message is reached
+//! for: parked, it is sent; hidden, it is shown. Where neither can be done it comes when its queue
+//! gives it out. A crash in between leaves it where it was.
+
+use std::time::Duration;
+
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        parking::Parked,
+        queue::Queue,
+        state::{DeliveryState, Resend, Standing},
+    },
+    error::chain,
+    retry::probation::Health,
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
+use gridpost_ports::{Outgoing, PortError, Saved};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{Answer, deliveries, subscriptions};
+use crate::{Context, Reply, TRIES_MAX};
+
+/// How much later than a wait's end dispatch asks for some deliveries again, at most.
+const SPREAD: Duration = Duration::from_secs(6);
+
+/// Has a waiting delivery attempted now.
+pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
+    let (_, subscription) = subscriptions::existing(context, key).await?;
+    for _ in 0..TRIES_MAX {
+        let state = deliveries::existing(context, &subscription, id).await?;
+        let Standing::Waiting { due } = state.standing else {
+            return Err(Reply::not_waiting(id));
+        };
+        let now = context.clock.now();
+        // Asked for once more, it is still held until it was due at first.
+        let was_due = state.resend.map_or(due, |resend| resend.was_due);
+        let next = DeliveryState {
+            standing: Standing::Waiting { due: now },
+            resend: Some(Resend { at: now, was_due }),
+            ..state
+        };
+        if context.states.save(&next).await? == Saved::Conflict {
+            context.back_off().await;
+            continue;
+        }
+        tracing::info!(delivery.id = %id, subscription = %key, "an attempt was asked for now");
+        let health = context.healths.load(key, subscription.uid).await?;
+        let until = health.wait.map_or(was_due, |wait| wait.until.max(was_due));
+        return Ok(Reply::ok(match reach(context, &next, was_due, &health).await? {
+            true => json!({"id": id, "result": "Sent"}),
+            false => json!({
+                "id": id,
+                "result": "Requested",
+                "expectedBy": (until.max(now) + SPREAD).to_iso_8601(),
+                "message": "Its queue can't give it out before: it is attempted then, even if the \
+                            endpoint is on probation or delayed.",
+            }),
+        }));
+    }
+    Err(Reply::too_many_changes())
+}
+
+/// Reaches the message; `false` where that can't be done.
+async fn reach(
+    context: &Context,
+    state: &DeliveryState,
+    was_due: Timestamp,
+    health: &Health,
+) -> Result<bool, PortError> {
+    if let Some(parked) = find_parked(context, state.id, was_due, health).await? {
+        send_parked(context, &parked).await?;
+        return Ok(true);
+    }
+    let Some(receipt) = &state.receipt else { return Ok(false) };
+    let shards = context.settings.retry_shards;
+    let queue = Delivery::retry_queue_of(state.subscription_uid, shards);
+    match context.receiver.hide(queue, receipt, 0).await {
+        Ok(()) => Ok(true),
+        // It has been received since, and hidden anew.
+        Err(error) => {
+            tracing::info!(delivery.id = %state.id, error = %chain(&error), "not shown");
+            Ok(false)
+        }
+    }
+}
+
+/// The parked delivery, which lies under the minute it was due in, or in which its endpoint's wait
+/// ends.
+async fn find_parked(
+    context: &Context,
+    id: Uuid,
+    was_due: Timestamp,
+    health: &Health,
+) -> Result<Option<Parked>, PortError> {
+    let until = health.wait.map(|wait| wait.until);
+    let places = [Some(was_due), until, until.map(|until| until + SPREAD)];
+    let mut minutes: Vec<_> = places.into_iter().flatten().map(Timestamp::as_minutes).collect();
+    minutes.dedup();
+    for minute in minutes {
+        let found = context.parked.find(id, minute).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// The message first: should its removal fail, wake sends it again, and the copies meet at the state.
+async fn send_parked(context: &Context, parked: &Parked) -> Result<(), PortError> {
+    let now = context.clock.now();
+    let delivery = Delivery::decode(&parked.body);
+    let body = delivery.map_or_else(|_| parked.body.clone(), |it| it.due_at(now).encode());
+    let outgoing = Outgoing { body, group: parked.group.clone(), delay_s: 0 };
+    super::send_back(context, Queue::Retry(parked.shard), outgoing).await?;
+    context.parking.remove(parked).await
+}

@@ -1,0 +1,407 @@
+//! Event subscriptions of a topic.
+
+use std::{fmt::Display, sync::Arc, time::Duration};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use gridpost_core::{
+    delivery::resource_check::{self, Obstacle},
+    document::{Object, Problems},
+    error::chain,
+    publish,
+    secret::Secret,
+    subscription::{
+        Endpoint, EventSubscription, ProvisioningState, Resource, SubscriptionKey, Validation,
+        attributes::fixed_headers,
+        resource::{
+            self, Consent, Identity, Settings,
+            sample::{self, Of},
+            signing,
+        },
+        validation::VALID_FOR,
+    },
+    topic::{Kind, Topic},
+};
+use gridpost_ports::Saved;
+use gridpost_webhook::handshake::{self, Handshake, Question, WAIT_MAX, ask};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Answer, Change, topics};
+use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
+
+/// Event subscriptions that a topic may have. Source: Event Grid, "Quotas and limits".
+const SUBSCRIPTIONS_MAX: usize = 500;
+
+/// What API Gateway's 30 s leave for the handshake and the wait until the data plane has seen the
+/// change; the rest is for the function's start and the table.
+const ANSWER_WITHIN: Duration = Duration::from_secs(27);
+
+/// A page of a topic's event subscriptions, by name.
+pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
+    let topic = topics::existing(context, topic).await?;
+    // At most 500, in the order of their names.
+    let all = context.configuration.subscriptions(&topic.name).await?;
+    let behind = |one: &&EventSubscription| page.after.as_ref().is_none_or(|at| one.key.name > *at);
+    let some = all.iter().filter(behind).take(page.most() + 1);
+    let found = some.map(|one| (one.key.name.as_str(), document(context, &topic, one)));
+    let url = format!("{}{}/eventSubscriptions", context.settings.manage_url, topic.id());
+    Ok(Reply::ok(page.write(&url, found.collect())))
+}
+
+/// One event subscription.
+pub(super) async fn get(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (topic, subscription) = existing(context, key).await?;
+    Ok(Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag))
+}
+
+/// The URL of its endpoint, query included.
+pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (_, subscription) = existing(context, key).await?;
+    let url = resource::full_url(&subscription);
+    url.map(Reply::ok).ok_or_else(|| {
+        let message = format!("'{key}' delivers to an AWS resource, which has no URL.");
+        Reply::conflict("properties.destination", message)
+    })
+}
+
+/// Says of sample events whether a filter wants them, and which part of it refuses them.
+pub(super) async fn test(context: &Context, topic: &str, document: &Value) -> Answer {
+    let sample = sample::read(document)?;
+    let (topic, filter) = match sample.of {
+        Of::Document(filter) => (topics::existing(context, topic).await?, filter),
+        Of::Named(name) => {
+            let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
+            let (topic, subscription) = existing(context, &key).await?;
+            (topic, subscription.filter)
+        }
+    };
+    let tested = publish::sample::test(&topic, &filter, sample.events);
+    tested.map(Reply::ok).map_err(|refused| {
+        Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
+    })
+}
+
+/// Says of an event which event subscriptions of the topic want it, and why the others do not.
+pub(super) async fn explain(context: &Context, topic: &str, input: &Value) -> Answer {
+    let mut problems = Problems::default();
+    let event = Object::root(input, &mut problems).and_then(|mut root| {
+        let event = root.required("event", "an event as it would be published", &mut problems);
+        root.finish(&mut problems);
+        event
+    });
+    let event = problems.or(event)?;
+    let topic = topics::existing(context, topic).await?;
+    let mut all = context.configuration.subscriptions(&topic.name).await?;
+    all.sort_by(|one, other| one.key.name.cmp(&other.key.name));
+    let all: Vec<_> = all.into_iter().map(Arc::new).collect();
+    let explained = publish::explain::explain(&topic, &all, event, context.clock.now());
+    explained.map(Reply::ok).map_err(|refused| {
+        Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
+    })
+}
+
+/// Its delivery attributes, secret values included.
+pub(super) async fn delivery_attributes(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (_, subscription) = existing(context, key).await?;
+    Ok(Reply::ok(resource::delivery_attributes(&subscription)))
+}
+
+/// The secrets with which its requests are signed.
+pub(super) async fn signing_secrets(context: &Context, key: &SubscriptionKey) -> Answer {
+    let (_, subscription) = existing(context, key).await?;
+    let signing = subscription.signing.ok_or_else(|| not_signed(key))?;
+    Ok(Reply::ok(signing::write_secrets(&signing)))
+}
+
+/// Makes a new signing secret; the one until now stays valid for the overlap asked for.
+pub(super) async fn rotate_secret(
+    context: &Context,
+    key: &SubscriptionKey,
+    document: &Value,
+) -> Answer {
+    let overlap = signing::read_rotation(document)?;
+    let new = context.dice.key();
+    for _ in 0..TRIES_MAX {
+        let (topic, subscription) = existing(context, key).await?;
+        let signing = subscription.signing.as_ref().ok_or_else(|| not_signed(key))?;
+        let rotated = signing.rotated(new, context.clock.now() + overlap);
+        let etag = context.dice.id();
+        let subscription =
+            EventSubscription { signing: Some(rotated.clone()), etag, ..subscription };
+        if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
+            context.back_off().await;
+            continue;
+        }
+        log(key, "given a new signing secret");
+        context.until_seen().await;
+        return Ok(Reply::ok(signing::write_secrets(&rotated)));
+    }
+    Err(Reply::too_many_changes())
+}
+
+fn not_signed(key: &SubscriptionKey) -> Reply {
+    let message = format!(
+        "The requests of '{key}' are not signed. Write \"signing\": {{\"scheme\": \
+         \"StandardWebhooks\"}} into the properties of its document first."
+    );
+    Reply::conflict("properties.signing", message)
+}
+
+/// Creates an event subscription, or changes an existing one, which then keeps its identity.
+///
+/// The endpoint must consent before anything is stored; it is asked only if it or the schema is new.
+/// What is stored was checked against the topic as it then is: if it has changed meanwhile, all is
+/// decided anew.
+pub(super) async fn write(
+    context: &Context,
+    key: &SubscriptionKey,
+    change: Change<'_>,
+    precondition: &Precondition,
+) -> Answer {
+    let mut asked: Option<(Settings, Consent)> = None;
+    for _ in 0..TRIES_MAX {
+        // The topic first: its revision then covers what is read after it.
+        let topic = topics::existing(context, &key.topic).await?;
+        let existing = context.subscriptions.subscription(key).await?;
+        let mut settings = read(context, &topic, key, existing.as_ref(), change)?;
+        precondition.check(existing.as_ref().map(|existing| existing.etag))?;
+        if existing.is_none() {
+            refuse_too_many(context, &topic).await?;
+        }
+        let kept = existing.as_ref().filter(|_| !settings.needs_consent(existing.as_ref()));
+        let consent = match (kept, &asked) {
+            (Some(kept), _) => Consent::of(kept),
+            (None, Some((before, consent))) if !differs(before, &settings) => consent.clone(),
+            (None, _) => {
+                let known = existing.as_ref().map(|existing| &existing.endpoint);
+                let consent = match &settings.endpoint {
+                    Endpoint::WebHook { url } => {
+                        ask_for_consent(context, key, topic.kind, url, &settings).await?
+                    }
+                    Endpoint::Resource(resource) => {
+                        check_resource(context, resource, known).await?
+                    }
+                };
+                asked = Some((settings.clone(), consent.clone()));
+                consent
+            }
+        };
+        settings.make_secret(|| context.dice.key());
+        let identity = match &existing {
+            Some(EventSubscription { uid, created_at, etag, .. }) => {
+                Identity { uid: *uid, created_at: *created_at, etag: *etag }
+            }
+            None => context.new_identity(),
+        };
+        let subscription = settings.into_subscription(key.clone(), identity, consent);
+        if existing.as_ref() == Some(&subscription) {
+            // Whoever has written it may not have waited for the data plane.
+            context.until_seen().await;
+            return Ok(
+                Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag)
+            );
+        }
+        let subscription = EventSubscription { etag: context.dice.id(), ..subscription };
+        if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
+            context.back_off().await;
+            continue;
+        }
+        let verb = if existing.is_none() { "created" } else { "replaced" };
+        log(key, verb);
+        context.until_seen().await;
+        let document = document(context, &topic, &subscription);
+        let reply = match existing {
+            None => Reply::created(document),
+            Some(_) => Reply::ok(document),
+        };
+        return Ok(reply.tagged(subscription.etag));
+    }
+    Err(Reply::too_many_changes())
+}
+
+/// Refuses what a PUT would refuse before it asks the endpoint.
+pub(super) async fn check(context: &Context, key: &SubscriptionKey, document: &Value) -> Answer {
+    let topic = topics::existing(context, &key.topic).await?;
+    let existing = context.subscriptions.subscription(key).await?;
+    read(context, &topic, key, existing.as_ref(), Change::Put(document))?;
+    if existing.is_none() {
+        refuse_too_many(context, &topic).await?;
+    }
+    Ok(Reply::ok(json!({})))
+}
+
+/// Deletes an event subscription. One whose topic is gone is gone as well.
+pub(super) async fn delete(
+    context: &Context,
+    key: &SubscriptionKey,
+    precondition: &Precondition,
+) -> Answer {
+    for _ in 0..TRIES_MAX {
+        let Some(topic) = context.configuration.topic(&key.topic).await? else {
+            return Ok(Reply::nothing());
+        };
+        let Some(existing) = context.subscriptions.subscription(key).await? else {
+            return Ok(Reply::nothing());
+        };
+        precondition.check(Some(existing.etag))?;
+        let names = [key.name.clone()];
+        if context.subscriptions.delete(&topic, &names).await? == Saved::Conflict {
+            context.back_off().await;
+            continue;
+        }
+        log(key, "deleted");
+        context.until_seen().await;
+        return Ok(Reply::deleted());
+    }
+    Err(Reply::too_many_changes())
+}
+
+fn read(
+    context: &Context,
+    topic: &Topic,
+    key: &SubscriptionKey,
+    existing: Option<&EventSubscription>,
+    change: Change<'_>,
+) -> Result<Settings, Reply> {
+    let (now, allowed) = (context.clock.now(), &context.settings.allowed);
+    let against = resource::Context { topic, existing, now, allowed };
+    match (change, existing) {
+        (Change::Put(document), _) => Ok(resource::read(document, &against)?),
+        (Change::Patch(patch), Some(existing)) => {
+            Ok(resource::read_patch(patch, existing, &against)?)
+        }
+        (Change::Patch(_), None) => Err(Reply::no_subscription(&topic.name, &key.name)),
+    }
+}
+
+async fn refuse_too_many(context: &Context, topic: &Topic) -> Result<(), Reply> {
+    if context.configuration.subscriptions(&topic.name).await?.len() < SUBSCRIPTIONS_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "The topic '{}' has {SUBSCRIPTIONS_MAX} event subscriptions, the most that a topic may have.",
+        topic.name
+    );
+    Err(Reply::conflict("name", message))
+}
+
+/// Whether one consent does not stand for the other.
+fn differs(before: &Settings, settings: &Settings) -> bool {
+    before.endpoint != settings.endpoint || before.delivery_schema != settings.delivery_schema
+}
+
+/// Whoever may set what the deployment delivers to has consented for a resource: its ARN is in that list.
+/// So only whether it is there is asked, unless the event subscription has it already.
+async fn check_resource(
+    context: &Context,
+    resource: &Resource,
+    known: Option<&Endpoint>,
+) -> Result<Consent, Reply> {
+    let is_known = matches!(known, Some(Endpoint::Resource(known)) if known.arn == resource.arn);
+    let account = &context.settings.account;
+    let obstacle = if is_known || !resource_check::is_askable(resource, account) {
+        None
+    } else {
+        let finding = context.checker.check(resource).await?;
+        resource_check::obstacle(resource, account, &finding)
+    };
+    let arn = &resource.arn;
+    match obstacle {
+        None => {}
+        Some(Obstacle::Lasting(why)) => {
+            return Err(Reply::error(400, "Endpoint validation", not_validated(arn, why)));
+        }
+        Some(Obstacle::Passing(why)) => {
+            return Err(Reply::unavailable(not_validated(arn, why + ". Try again")));
+        }
+    }
+    let state = ProvisioningState::Succeeded;
+    Ok(Consent { state, validation: None, allowed_rate: None })
+}
+
+async fn ask_for_consent(
+    context: &Context,
+    key: &SubscriptionKey,
+    kind: Kind,
+    url: &Secret,
+    settings: &Settings,
+) -> Result<Consent, Reply> {
+    let (code, now) = (context.dice.id(), context.clock.now());
+    // Source: Event Grid, "Webhook" of namespace topics: consent is given at once, or not at all.
+    let validation = (kind == Kind::Custom).then(|| Validation {
+        token: Secret::new(BASE64_URL_SAFE_NO_PAD.encode(context.dice.key())),
+        until: now + VALID_FOR,
+    });
+    let validation_url = validation.as_ref().map(|it| validation_url(context, key, code, it));
+    let question = Question::for_schema(
+        settings.delivery_schema,
+        code,
+        now,
+        &context.settings.validation_origin,
+        validation_url,
+    );
+    let wait = ANSWER_WITHIN.saturating_sub(context.settings.configuration_kept_for).min(WAIT_MAX);
+    let attributes = fixed_headers(&settings.delivery_attributes);
+    let handshake = Handshake { key: key.clone(), url: url.clone(), attributes, question, wait };
+    match ask(context.handshakes.as_ref(), &handshake).await {
+        Ok(handshake::Consent::Given { allowed_rate }) => {
+            Ok(Consent { state: ProvisioningState::Succeeded, validation: None, allowed_rate })
+        }
+        Ok(handshake::Consent::Later) => {
+            let state = ProvisioningState::AwaitingManualAction;
+            Ok(Consent { state, validation, allowed_rate: None })
+        }
+        Err(refused) => {
+            let base = resource::base_url(url.expose());
+            Err(Reply::error(400, "Endpoint validation", not_validated(base, refused)))
+        }
+    }
+}
+
+/// In Event Grid's words.
+fn not_validated(endpoint: impl Display, why: impl Display) -> String {
+    format!(
+        "The attempt to validate the provided endpoint {endpoint} failed: {why}. Nothing was stored."
+    )
+}
+
+/// Shaped like Event Grid's. The code is no secret to whom it is sent; the token is the proof.
+fn validation_url(
+    context: &Context,
+    key: &SubscriptionKey,
+    code: Uuid,
+    validation: &Validation,
+) -> Secret {
+    let SubscriptionKey { topic, name } = key;
+    Secret::new(format!(
+        "{}/topics/{topic}/eventSubscriptions/{name}/validate?id={code}&token={}",
+        context.settings.manage_url,
+        validation.token.expose(),
+    ))
+}
+
+pub(super) async fn existing(
+    context: &Context,
+    key: &SubscriptionKey,
+) -> Result<(Topic, EventSubscription), Reply> {
+    let topic = topics::existing(context, &key.topic).await?;
+    let subscription = context.subscriptions.subscription(key).await?;
+    let missing = || Reply::no_subscription(&key.topic, &key.name);
+    Ok((topic, subscription.ok_or_else(missing)?))
+}
+
+/// As it is now: a validation that nobody has completed in time has failed.
+fn document(context: &Context, topic: &Topic, subscription: &EventSubscription) -> Value {
+    let provisioning_state = subscription.state(context.clock.now());
+    let now = EventSubscription { provisioning_state, ..subscription.clone() };
+    resource::write(&now, topic.delivery_profile)
+}
+
+pub(super) fn log(key: &SubscriptionKey, verb: &str) {
+    let SubscriptionKey { topic, name } = key;
+    tracing::info!(
+        topic.name = %topic,
+        subscription.name = %name,
+        "event subscription {key} {verb}"
+    );
+}

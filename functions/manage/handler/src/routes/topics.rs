@@ -1,0 +1,198 @@
+//! Topics.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use gridpost_core::{
+    secret::Secret,
+    subscription::EventSubscription,
+    topic::{
+        Topic,
+        resource::{self, Settings},
+    },
+};
+use gridpost_ports::{DELETED_AT_ONCE_MAX, Dice, Saved};
+use serde_json::Value;
+
+use super::{Answer, Change};
+use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
+
+/// A page of the topics, by name.
+pub(super) async fn list(context: &Context, page: &Page) -> Answer {
+    let topics = context.topics.topics(page.after.as_deref(), page.most() + 1).await?;
+    let found = topics.iter().map(|topic| (topic.name.as_str(), document(context, topic)));
+    let url = format!("{}/topics", context.settings.manage_url);
+    Ok(Reply::ok(page.write(&url, found.collect())))
+}
+
+/// One topic.
+pub(super) async fn get(context: &Context, name: &str) -> Answer {
+    let topic = existing(context, name).await?;
+    Ok(Reply::ok(document(context, &topic)).tagged(topic.etag))
+}
+
+/// Creates a topic, or gives an existing one other settings. Its keys stay.
+pub(super) async fn write(
+    context: &Context,
+    name: &str,
+    change: Change<'_>,
+    precondition: &Precondition,
+) -> Answer {
+    for _ in 0..TRIES_MAX {
+        let existing = context.configuration.topic(name).await?;
+        let settings = match (change, &existing) {
+            (Change::Put(document), _) => resource::read(document)?,
+            (Change::Patch(patch), Some(existing)) => resource::read_patch(patch, existing)?,
+            (Change::Patch(_), None) => return Err(Reply::no_topic(name)),
+        };
+        precondition.check(existing.as_ref().map(|existing| existing.etag))?;
+        let topic = match &existing {
+            None => new(context, name, settings.clone()),
+            Some(existing) => changed(context, existing, settings.clone()).await?,
+        };
+        if existing.as_ref() == Some(&topic) {
+            // Whoever has written it may not have waited for the data plane.
+            context.until_seen().await;
+            return Ok(Reply::ok(document(context, &topic)).tagged(topic.etag));
+        }
+        let topic = Topic { etag: context.dice.id(), ..topic };
+        if context.topics.save(&topic).await? == Saved::Conflict {
+            context.back_off().await;
+            continue;
+        }
+        let is_new = existing.is_none();
+        let verb = if is_new { "created" } else { "replaced" };
+        tracing::info!(topic.name = %name, "topic {name} {verb}");
+        context.until_seen().await;
+        let document = document(context, &topic);
+        let reply = if is_new { Reply::created(document) } else { Reply::ok(document) };
+        return Ok(reply.tagged(topic.etag));
+    }
+    Err(Reply::too_many_changes())
+}
+
+/// Deletes a topic with its event subscriptions.
+///
+/// The event subscriptions go first, and the topic only if it has none at the revision read: after a
+/// crash in between, the topic is still there, and the same request goes on.
+pub(super) async fn delete(context: &Context, name: &str, precondition: &Precondition) -> Answer {
+    let mut found = false;
+    let mut conflicts = 0;
+    while conflicts < TRIES_MAX {
+        let Some(topic) = context.configuration.topic(name).await? else {
+            if found {
+                // Somebody else has deleted the rest.
+                context.until_seen().await;
+                return Ok(Reply::deleted());
+            }
+            return Ok(Reply::nothing());
+        };
+        // What hangs on it may be gone already: only the first look decides.
+        if !found {
+            precondition.check(Some(topic.etag))?;
+        }
+        found = true;
+        let subscriptions = context.configuration.subscriptions(name).await?;
+        let names: Vec<_> = subscriptions
+            .into_iter()
+            .take(DELETED_AT_ONCE_MAX)
+            .map(|subscription| subscription.key.name)
+            .collect();
+        let saved = if names.is_empty() {
+            context.topics.delete(&topic).await?
+        } else {
+            context.subscriptions.delete(&topic, &names).await?
+        };
+        match saved {
+            Saved::Written if names.is_empty() => {
+                tracing::info!(topic.name = %name, "topic {name} deleted");
+                context.until_seen().await;
+                return Ok(Reply::deleted());
+            }
+            Saved::Written => {}
+            Saved::Conflict => {
+                conflicts += 1;
+                context.back_off().await;
+            }
+        }
+    }
+    Err(Reply::too_many_changes())
+}
+
+/// The topic of that name.
+pub(super) async fn existing(context: &Context, name: &str) -> Result<Topic, Reply> {
+    context.configuration.topic(name).await?.ok_or_else(|| Reply::no_topic(name))
+}
+
+/// A new access key: 32 bytes, base64, as Event Grid's are.
+pub(super) fn new_key(dice: &dyn Dice) -> Secret {
+    Secret::new(BASE64_STANDARD.encode(dice.key()))
+}
+
+fn document(context: &Context, topic: &Topic) -> Value {
+    resource::write(topic, &context.settings.publish_url)
+}
+
+fn new(context: &Context, name: &str, settings: Settings) -> Topic {
+    let dice = context.dice.as_ref();
+    Topic {
+        name: name.to_owned(),
+        kind: settings.kind,
+        input_schema: settings.input_schema,
+        input_schema_mapping: settings.input_schema_mapping,
+        disable_local_auth: settings.disable_local_auth,
+        delivery_profile: settings.delivery_profile,
+        keys: [new_key(dice), new_key(dice)],
+        created_at: context.clock.now(),
+        etag: dice.id(),
+        revision: 0,
+    }
+}
+
+/// The topic with other settings, if what hangs on it allows them.
+async fn changed(context: &Context, existing: &Topic, settings: Settings) -> Result<Topic, Reply> {
+    let again = "delete the topic and create it again";
+    if settings.kind != existing.kind {
+        let message = format!("The kind of a topic can't change; {again}.");
+        return Err(Reply::conflict("kind", message));
+    }
+    if settings.input_schema != existing.input_schema {
+        let message = format!("The inputSchema of a topic can't change; {again}.");
+        return Err(Reply::conflict("properties.inputSchema", message));
+    }
+    if settings.delivery_profile != existing.delivery_profile {
+        let subscriptions = context.configuration.subscriptions(&existing.name).await?;
+        refuse_outgrown(&subscriptions, &settings)?;
+    }
+    Ok(Topic {
+        input_schema_mapping: settings.input_schema_mapping,
+        disable_local_auth: settings.disable_local_auth,
+        delivery_profile: settings.delivery_profile,
+        ..existing.clone()
+    })
+}
+
+/// Each profile has its own ranges: those of the new one must hold for every retry policy.
+fn refuse_outgrown(subscriptions: &[EventSubscription], settings: &Settings) -> Result<(), Reply> {
+    const NAMED_MAX: usize = 10;
+    let profile = settings.delivery_profile.profile();
+    let outgrown: Vec<_> = subscriptions
+        .iter()
+        .filter(|subscription| {
+            let policy = &subscription.retry_policy;
+            policy.max_attempts > profile.attempts_max
+                || policy.time_to_live_minutes > profile.time_to_live_minutes_max
+        })
+        .map(|subscription| subscription.key.name.as_str())
+        .collect();
+    if outgrown.is_empty() {
+        return Ok(());
+    }
+    let named = outgrown[..outgrown.len().min(NAMED_MAX)].join(", ");
+    let message = format!(
+        "The new deliveryProfile allows at most {} attempts and {} minutes of time-to-live; the \
+         retry policies of {} event subscriptions ask for more, first {named}.",
+        profile.attempts_max,
+        profile.time_to_live_minutes_max,
+        outgrown.len(),
+    );
+    Err(Reply::conflict("properties.deliveryProfile", message))
+}

@@ -1,0 +1,73 @@
+//! The validation URL: where an endpoint's owner consents by a request to us.
+//!
+//! It is open to anybody who knows its token, which only the endpoint was told. What it answers does
+//! not tell whether there is such a topic or event subscription.
+
+use std::time::Duration;
+
+use gridpost_core::subscription::{EventSubscription, ProvisioningState, SubscriptionKey};
+use gridpost_ports::Saved;
+use gridpost_webhook::handshake::allowed_rate;
+use serde_json::json;
+use tokio::time::sleep;
+use url::form_urlencoded;
+
+use super::Answer;
+use crate::{Context, Reply, Request, TRIES_MAX};
+
+/// How often a token is looked up before it counts as unknown. An endpoint may use the URL as soon
+/// as it has answered, while its answer is still being stored.
+const LOOKS: u32 = 3;
+
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(400);
+
+/// Completes the validation whose token the query has.
+pub(super) async fn complete(
+    context: &Context,
+    key: &SubscriptionKey,
+    request: &Request,
+) -> Answer {
+    let token = form_urlencoded::parse(request.query.as_bytes())
+        .find_map(|(name, value)| (name == "token").then(|| value.into_owned()))
+        .unwrap_or_default();
+    let mut looks = 0;
+    for _ in 0..TRIES_MAX {
+        let topic = context.configuration.topic(&key.topic).await?;
+        let found = context.subscriptions.subscription(key).await?;
+        let is_it = |one: &EventSubscription| {
+            one.validation.as_ref().is_some_and(|validation| validation.has_token(&token))
+        };
+        let (Some(topic), Some(found)) = (topic, found.filter(is_it)) else {
+            looks += 1;
+            if looks >= LOOKS || token.is_empty() {
+                return Err(Reply::no_validation());
+            }
+            sleep(LOOK_AGAIN).await;
+            continue;
+        };
+        match found.state(context.clock.now()) {
+            // A second request for the same: whoever made the first may not have waited.
+            ProvisioningState::Succeeded => {}
+            ProvisioningState::Failed => return Err(Reply::validation_over()),
+            ProvisioningState::AwaitingManualAction => {
+                let rate = allowed_rate(&request.headers);
+                let validated = EventSubscription {
+                    provisioning_state: ProvisioningState::Succeeded,
+                    allowed_rate: rate.or(found.allowed_rate),
+                    etag: context.dice.id(),
+                    ..found
+                };
+                if context.subscriptions.save(&topic, &validated).await? == Saved::Conflict {
+                    context.back_off().await;
+                    continue;
+                }
+                super::subscriptions::log(key, "validated");
+            }
+        }
+        context.until_seen().await;
+        let message = "The endpoint is validated: events flow from now on.";
+        return Ok(Reply::ok(json!({"provisioningState": "Succeeded", "message": message})));
+    }
+    Err(Reply::too_many_changes())
+}

@@ -1,0 +1,595 @@
+//! The resource API over a store that behaves like the table.
+
+mod changes;
+mod dead_letters;
+mod deliveries;
+mod fakes;
+mod health;
+mod openapi;
+mod pages;
+mod parked;
+mod poison;
+mod redrives;
+mod refusals;
+mod resources;
+mod terraform;
+mod validation;
+
+use std::{sync::Arc, time::Duration};
+
+use gridpost_core::{
+    endpoint::{Allowed, arn::AllowedResources},
+    subscription::SubscriptionKey,
+    topic::Topic,
+};
+use http::{HeaderName, HeaderValue, Method};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use self::fakes::{
+    Counting, Endpoint, MemoryStore, Standing, dead_letters::Letters, waiting::Waiting,
+};
+use crate::{Context, Reply, Request, Settings, answer};
+
+const KEPT_FOR: Duration = Duration::from_secs(2);
+
+/// The function with its world.
+struct World {
+    context: Context,
+    store: Arc<MemoryStore>,
+    endpoint: Arc<Endpoint>,
+    clock: Arc<Standing>,
+    waiting: Arc<Waiting>,
+    letters: Arc<Letters>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (store, endpoint) = (Arc::new(MemoryStore::default()), Arc::new(Endpoint::default()));
+        let (clock, waiting) = (Arc::new(Standing::default()), Arc::new(Waiting::default()));
+        let letters = Arc::new(Letters::default());
+        let context = Context {
+            configuration: Arc::clone(&store) as _,
+            topics: Arc::clone(&store) as _,
+            subscriptions: Arc::clone(&store) as _,
+            deliveries: Arc::clone(&store) as _,
+            handshakes: Arc::clone(&endpoint) as _,
+            checker: Arc::clone(&endpoint) as _,
+            poison: Arc::clone(&waiting) as _,
+            receiver: Arc::clone(&waiting) as _,
+            sender: Arc::clone(&waiting) as _,
+            parked: Arc::clone(&waiting) as _,
+            parking: Arc::clone(&waiting) as _,
+            states: Arc::clone(&waiting) as _,
+            healths: Arc::clone(&store) as _,
+            dead_letters: Arc::clone(&letters) as _,
+            redrives: Arc::clone(&letters) as _,
+            meter: Arc::clone(&waiting) as _,
+            clock: Arc::clone(&clock) as _,
+            dice: Arc::new(Counting::default()),
+            settings: Settings {
+                allowed: Allowed {
+                    networks: "127.0.0.0/8".parse().expect("a network"),
+                    resources: AllowedResources {
+                        region: "eu-central-1".to_owned(),
+                        patterns: "arn:aws:sqs:*:123456789012:orders*".parse().expect("patterns"),
+                    },
+                    ..Allowed::default()
+                },
+                validation_origin: "eventgrid.azure.net".to_owned(),
+                publish_url: "https://publish.example".to_owned(),
+                manage_url: "https://manage.example".to_owned(),
+                configuration_kept_for: KEPT_FOR,
+                account: "123456789012".to_owned(),
+                retry_shards: 4,
+            },
+        };
+        Self { context, store, endpoint, clock, waiting, letters }
+    }
+
+    /// With the topic `demo` and its event subscription `s-1`.
+    async fn with_subscription() -> Self {
+        let world = Self::new();
+        assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
+        assert_eq!(world.send(S1, webhook("https://e.example/hook?code=hush")).await.status, 201);
+        world
+    }
+
+    /// Sends `METHOD /path` with a document.
+    async fn send(&self, line: &str, document: Value) -> Reply {
+        self.send_bytes(line, document.to_string().into_bytes()).await
+    }
+
+    async fn call(&self, line: &str) -> Reply {
+        self.send_bytes(line, Vec::new()).await
+    }
+
+    async fn send_bytes(&self, line: &str, body: Vec<u8>) -> Reply {
+        self.send_with(line, &[], body).await
+    }
+
+    async fn send_with(&self, line: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Reply {
+        let (method, path) = line.split_once(' ').expect("a method and a path");
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let headers = headers.iter().map(|(name, value)| {
+            let name: HeaderName = name.parse().expect("a name");
+            (name, HeaderValue::from_str(value).expect("a value"))
+        });
+        let request = Request {
+            method: method.parse().expect("a method"),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers: headers.collect(),
+            body,
+        };
+        answer(&self.context, &request).await
+    }
+
+    fn asked(&self) -> usize {
+        self.endpoint.asked.lock().expect("no panic").len()
+    }
+
+    fn topic(&self, name: &str) -> Option<Topic> {
+        self.store.tables.lock().expect("no panic").topics.get(name).cloned()
+    }
+
+    fn subscription_uid(&self, name: &str) -> Option<uuid::Uuid> {
+        let key = key("demo", name);
+        let tables = self.store.tables.lock().expect("no panic");
+        tables.subscriptions.get(&key).map(|subscription| subscription.uid)
+    }
+}
+
+const S1: &str = "PUT /topics/demo/eventSubscriptions/s-1";
+const S1_GET: &str = "GET /topics/demo/eventSubscriptions/s-1";
+const S1_DELETE: &str = "DELETE /topics/demo/eventSubscriptions/s-1";
+
+fn key(topic: &str, name: &str) -> SubscriptionKey {
+    SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() }
+}
+
+fn webhook(url: &str) -> Value {
+    json!({"properties": {"destination":
+        {"endpointType": "WebHook", "properties": {"endpointUrl": url}}}})
+}
+
+fn body(reply: &Reply) -> &Value {
+    reply.body.as_ref().expect("a document")
+}
+
+fn message(reply: &Reply) -> &str {
+    body(reply)["error"]["message"].as_str().expect("a message")
+}
+
+fn code(reply: &Reply) -> &str {
+    body(reply)["error"]["code"].as_str().expect("a code")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_lives_and_goes() {
+    let world = World::new();
+    let created = world.call("PUT /topics/demo").await;
+    let want = json!({
+        "id": "/topics/demo", "name": "demo", "type": "Gridpost/topics", "kind": "custom",
+        "properties": {
+            "inputSchema": "EventGridSchema", "disableLocalAuth": false, "deliveryProfile": "basic",
+            "endpoint": "https://publish.example/topics/demo/api/events",
+            "provisioningState": "Succeeded",
+        },
+    });
+    assert_eq!((created.status, body(&created)), (201, &want));
+    assert_eq!(world.call("GET /topics/demo").await, Reply { status: 200, ..created.clone() });
+    assert_eq!(body(&world.call("GET /topics").await), &json!({"value": [want]}));
+
+    let keys = body(&world.call("POST /topics/demo/listKeys").await).clone();
+    assert_eq!(keys["key1"].as_str().map(str::len), Some(44), "32 bytes in base64");
+    assert_ne!(keys["key1"], keys["key2"]);
+
+    let mut changed = want.clone();
+    changed["properties"]["disableLocalAuth"] = json!(true);
+    changed["properties"]["deliveryProfile"] = json!("basic2021");
+    let replaced = world.send("PUT /topics/demo", changed.clone()).await;
+    assert_eq!((replaced.status, body(&replaced)), (200, &changed));
+    assert_eq!(body(&world.call("POST /topics/demo/listKeys").await), &keys, "keys stay");
+
+    assert_eq!(world.call("DELETE /topics/demo").await.status, 200);
+    assert_eq!(world.call("DELETE /topics/demo").await.status, 204);
+    assert_eq!(world.call("GET /topics/demo").await.status, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_is_replaced_and_the_other_stays() {
+    let world = World::with_subscription().await;
+    let before = body(&world.call("POST /topics/demo/listKeys").await).clone();
+    let reply = world.send("POST /topics/demo/regenerateKey", json!({"keyName": "key2"})).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(body(&reply)["key1"], before["key1"]);
+    assert_ne!(body(&reply)["key2"], before["key2"]);
+    assert_eq!(world.call("POST /topics/demo/listKeys").await, reply);
+    let refused = world.send("POST /topics/demo/regenerateKey", json!({"keyName": "k"})).await;
+    assert_eq!(refused.status, 400);
+    assert!(message(&refused).contains("keyName must be 'key1' or 'key2'"), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hangs_on_a_topic_limits_its_changes() {
+    let world = World::with_subscription().await;
+    let table = [
+        (json!({"kind": "namespace"}), "kind", "The kind of a topic can't change"),
+        (
+            json!({"properties": {"inputSchema": "CloudEventSchemaV1_0"}}),
+            "properties.inputSchema",
+            "The inputSchema of a topic can't change",
+        ),
+        (
+            json!({"properties": {"deliveryProfile": "namespace"}}),
+            "properties.deliveryProfile",
+            "at most 10 attempts and 10080 minutes of time-to-live; the retry policies of 1 event \
+             subscriptions ask for more, first s-1",
+        ),
+    ];
+    let before = world.topic("demo");
+    for (document, target, rule) in table {
+        let refused = world.send("PUT /topics/demo", document).await;
+        assert_eq!((refused.status, code(&refused)), (409, "Conflict"));
+        assert_eq!(body(&refused)["error"]["details"][0]["target"], target);
+        assert!(message(&refused).contains(rule), "{refused:?}");
+    }
+    assert_eq!(world.topic("demo"), before, "nothing was stored");
+    // A policy within the other profile's ranges is no obstacle.
+    let mut document = webhook("https://e.example/hook?code=hush");
+    document["properties"]["retryPolicy"] = json!({"maxDeliveryAttempts": 10});
+    assert_eq!(world.send(S1, document).await.status, 200);
+    let profile = json!({"properties": {"deliveryProfile": "namespace"}});
+    assert_eq!(world.send("PUT /topics/demo", profile).await.status, 200);
+    let read = world.call(S1_GET).await;
+    let policy = json!({"maxDeliveryCount": 10, "eventTimeToLive": "P1D"});
+    assert_eq!(body(&read)["properties"]["retryPolicy"], policy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_subscription_lives_and_goes() {
+    let world = World::with_subscription().await;
+    let uid = world.subscription_uid("s-1");
+    assert_eq!(world.asked(), 1);
+    let read = world.call(S1_GET).await;
+    assert_eq!(read.status, 200);
+    assert_eq!(body(&read)["id"], "/topics/demo/eventSubscriptions/s-1");
+    let destination = &body(&read)["properties"]["destination"]["properties"];
+    assert_eq!(destination["endpointBaseUrl"], "https://e.example/hook");
+    assert!(!body(&read).to_string().contains("hush"));
+    let list = world.call("GET /topics/demo/eventSubscriptions").await;
+    assert_eq!(body(&list), &json!({"value": [body(&read)]}));
+    let full = world.call("POST /topics/demo/eventSubscriptions/s-1/getFullUrl").await;
+    assert_eq!(body(&full), &json!({"endpointUrl": "https://e.example/hook?code=hush"}));
+
+    // Written back as it was read, it stays what it is, and nobody is asked again.
+    let replaced = world.send(S1, body(&read).clone()).await;
+    assert_eq!(replaced, read);
+    assert_eq!((world.asked(), world.subscription_uid("s-1")), (1, uid));
+    // Another URL, if only in its query, must consent; so must another schema.
+    assert_eq!(world.send(S1, webhook("https://e.example/hook?code=2")).await.status, 200);
+    assert_eq!((world.asked(), world.subscription_uid("s-1")), (2, uid));
+    let mut cloud_events = webhook("https://e.example/hook?code=2");
+    cloud_events["properties"]["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");
+    assert_eq!(world.send(S1, cloud_events).await.status, 200);
+    let asked = world.endpoint.asked.lock().expect("no panic").pop().expect("asked");
+    assert_eq!(asked.method, Method::OPTIONS);
+    assert_eq!(asked.headers[0], ("webhook-request-origin", "eventgrid.azure.net".to_owned()));
+
+    assert_eq!(world.call(S1_DELETE).await.status, 200);
+    assert_eq!(world.call(S1_DELETE).await.status, 204);
+    assert_eq!(world.call(S1_GET).await.status, 404);
+    assert_eq!(world.send(S1, webhook("https://e.example/hook?code=hush")).await.status, 201);
+    assert_ne!(world.subscription_uid("s-1"), uid, "created again, it is another one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_consent_nothing_is_stored() {
+    let world = World::with_subscription().await;
+    *world.endpoint.denies.lock().expect("no panic") = true;
+    let before = body(&world.call(S1_GET).await).clone();
+    let s2 = "PUT /topics/demo/eventSubscriptions/s-2";
+    for line in [S1, s2] {
+        let refused = world.send(line, webhook("https://other.example/h?code=hush")).await;
+        assert_eq!((refused.status, code(&refused)), (400, "Endpoint validation"));
+        let want = "The attempt to validate the provided endpoint https://other.example/h failed: \
+                    it answered status 404; expected status 200 with the body";
+        assert!(message(&refused).starts_with(want), "{refused:?}");
+        assert!(!message(&refused).contains("hush"));
+    }
+    assert_eq!(body(&world.call(S1_GET).await), &before);
+    assert_eq!(world.subscription_uid("s-2"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_document_asks_nobody_and_stores_nothing() {
+    let world = World::with_subscription().await;
+    let (asked, revision) = (world.asked(), world.topic("demo").map(|topic| topic.revision));
+    let mut document = webhook("https://10.0.0.1/?code=hush");
+    document["properties"]["retryPolicy"] = json!({"maxDeliveryAttempts": 31, "x": 1});
+    let refused = world.send(S1, document).await;
+    assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"));
+    let details = body(&refused)["error"]["details"].as_array().expect("details").clone();
+    let targets: Vec<_> = details.iter().filter_map(|detail| detail["target"].as_str()).collect();
+    let want = [
+        "properties.destination.properties.endpointUrl",
+        "properties.retryPolicy.maxDeliveryAttempts",
+        "properties.retryPolicy.x",
+    ];
+    assert_eq!(targets, want);
+    assert!(!body(&refused).to_string().contains("hush"));
+    assert_eq!(world.asked(), asked);
+    assert_eq!(world.topic("demo").map(|topic| topic.revision), revision);
+    // Where the deployment names the network, plain http to it is fine.
+    assert_eq!(world.send(S1, webhook("http://127.0.0.1:9000/hook")).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_lead_nowhere() {
+    let world = World::with_subscription().await;
+    let table = [
+        ("GET /", 404, "ResourceNotFound", "There is nothing at '/'"),
+        ("GET /topics/", 404, "ResourceNotFound", "There is nothing at"),
+        ("GET /topics/demo/events", 404, "ResourceNotFound", "There is nothing at"),
+        ("GET /topics/demo/eventSubscriptions/", 404, "ResourceNotFound", "nothing at"),
+        ("GET /topics/demo/eventSubscriptions/s-1/x", 404, "ResourceNotFound", "nothing at"),
+        ("GET /topics/none", 404, "ResourceNotFound", "There is no topic 'none'"),
+        ("POST /topics/none/listKeys", 404, "ResourceNotFound", "no topic 'none'"),
+        ("GET /topics/none/eventSubscriptions", 404, "ResourceNotFound", "no topic 'none'"),
+        ("GET /topics/none/eventSubscriptions/s-1", 404, "ResourceNotFound", "no topic 'none'"),
+        ("PUT /topics/none/eventSubscriptions/s-1", 404, "ResourceNotFound", "no topic 'none'"),
+        ("PATCH /topics/none/eventSubscriptions/s-1", 404, "ResourceNotFound", "'none'"),
+        ("PATCH /topics/demo/eventSubscriptions/none", 404, "ResourceNotFound", "'none'"),
+        ("PATCH /topics/none", 404, "ResourceNotFound", "no topic 'none'"),
+        (
+            "GET /topics/demo/eventSubscriptions/none",
+            404,
+            "ResourceNotFound",
+            "The topic 'demo' has no event subscription 'none'",
+        ),
+        (
+            "POST /topics/demo/eventSubscriptions/none/getFullUrl",
+            404,
+            "ResourceNotFound",
+            "no event subscription 'none'",
+        ),
+        ("PUT /topics/a b", 400, "InvalidRequest", "name must be 3 to 50 of A-Z, a-z, 0-9"),
+        ("PUT /topics/System-1", 400, "InvalidRequest", "must not begin with System"),
+        ("GET /topics/x%20", 400, "InvalidRequest", "as a topic's name, but is \"x%20\""),
+        (
+            "PUT /topics/demo/eventSubscriptions/s",
+            400,
+            "InvalidRequest",
+            "name must be 2 to 64 of A-Z, a-z, 0-9 and '-', as an event subscription's name",
+        ),
+        ("POST /topics", 405, "MethodNotAllowed", "POST is not allowed here; allowed are GET"),
+        ("POST /topics/demo", 405, "MethodNotAllowed", "allowed are PUT, GET, PATCH, DELETE"),
+        ("GET /topics/demo/listKeys", 405, "MethodNotAllowed", "allowed are POST"),
+        ("GET /poison/", 404, "ResourceNotFound", "There is nothing at '/poison/'"),
+        ("GET /poison/a/b", 404, "ResourceNotFound", "/poison and /parked"),
+        ("DELETE /poison/m-1", 405, "MethodNotAllowed", "allowed are GET"),
+        ("GET /parked:release", 405, "MethodNotAllowed", "allowed are POST"),
+    ];
+    for (line, status, want_code, rule) in table {
+        let reply = world.call(line).await;
+        assert_eq!((reply.status, code(&reply)), (status, want_code), "{line}");
+        assert!(message(&reply).contains(rule), "{line}: {}", message(&reply));
+        let allow = reply.headers.iter().any(|(name, _)| *name == "allow");
+        assert_eq!(allow, status == 405, "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_no_documents() {
+    let world = World::with_subscription().await;
+    let table = [
+        (b"{".to_vec(), 400, "InvalidJson", "EOF while parsing an object at line 1 column 1"),
+        (b"{\"a\":1,\"a\":2}".to_vec(), 400, "InvalidJson", "member \"a\" stands twice"),
+        (vec![0xff], 400, "InvalidJson", "the body is not a JSON document"),
+        (Vec::new(), 400, "InvalidRequest", "properties is required"),
+        (vec![b' '; 262_145], 413, "RequestEntityTooLarge", "262145 bytes, over the limit"),
+    ];
+    for (bytes, status, want_code, rule) in table {
+        let reply = world.send_bytes(S1, bytes).await;
+        assert_eq!((reply.status, code(&reply)), (status, want_code));
+        assert!(message(&reply).contains(rule), "{}", message(&reply));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_answered_when_the_data_plane_has_seen_it() {
+    let world = World::with_subscription().await;
+    let url = webhook("https://e.example/hook?code=hush");
+    let table = [
+        ("GET /topics/demo", json!({}), false),
+        (S1_GET, json!({}), false),
+        ("PUT /topics/demo", json!({"kind": 1}), false),
+        (S1, json!({}), false),
+        ("PUT /topics/demo", json!({}), true),
+        (S1, url, true),
+        ("POST /topics/demo/regenerateKey", json!({"keyName": "key1"}), true),
+        (S1_DELETE, json!({}), true),
+        (S1_DELETE, json!({}), false),
+        ("DELETE /topics/demo", json!({}), true),
+        ("DELETE /topics/demo", json!({}), false),
+    ];
+    for (line, document, waits) in table {
+        let began = Instant::now();
+        world.send(line, document).await;
+        let want = if waits { KEPT_FOR } else { Duration::ZERO };
+        assert_eq!(began.elapsed().as_secs(), want.as_secs(), "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_that_meet_are_decided_anew() {
+    let world = World::with_subscription().await;
+    let uid = world.subscription_uid("s-1");
+    let bump = |tables: &mut fakes::Tables| {
+        tables.topics.get_mut("demo").expect("a topic").revision += 1;
+    };
+    // Other settings of somebody else's are not lost, and the endpoint is asked once.
+    let asked = world.asked();
+    world.store.interfere(bump);
+    assert_eq!(world.send(S1, webhook("https://e.example/2")).await.status, 200);
+    assert_eq!((world.asked() - asked, world.subscription_uid("s-1")), (1, uid));
+    // Deleted meanwhile: it is created anew, under another identity.
+    world.store.interfere(move |tables| {
+        bump(tables);
+        tables.subscriptions.clear();
+    });
+    assert_eq!(world.send(S1, webhook("https://e.example/4")).await.status, 201);
+    assert_ne!(world.subscription_uid("s-1"), uid);
+    // The topic is gone: nothing can be stored under it.
+    world.store.interfere(|tables| *tables = fakes::Tables::default());
+    assert_eq!(world.send(S1, webhook("https://e.example/3")).await.status, 404);
+    assert_eq!(world.subscription_uid("s-1"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_changes_of_others_end_in_a_conflict() {
+    let world = World::with_subscription().await;
+    let lines = ["PUT /topics/demo", S1, S1_DELETE, "DELETE /topics/demo"];
+    for line in lines {
+        for _ in 0..crate::TRIES_MAX {
+            world.store.interfere(|tables| {
+                tables.topics.get_mut("demo").expect("a topic").revision += 1;
+            });
+        }
+        let document = match line {
+            S1 => webhook("https://e.example/hook?code=2"),
+            _ => json!({"properties": {"disableLocalAuth": true}}),
+        };
+        let reply = world.send(line, document).await;
+        assert_eq!((reply.status, code(&reply)), (409, "Conflict"), "{line}");
+        assert!(message(&reply).contains("nothing was written"), "{line}");
+    }
+    assert!(world.subscription_uid("s-1").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_goes_with_all_its_event_subscriptions_even_after_a_crash() {
+    let world = World::with_subscription().await;
+    let fill = |world: &World| {
+        let mut tables = world.store.tables.lock().expect("no panic");
+        let one = tables.subscriptions.values().next().expect("s-1").clone();
+        for index in 0..249 {
+            let mut another = one.clone();
+            another.key = key("demo", &format!("many-{index:03}"));
+            tables.subscriptions.insert(another.key.clone(), another);
+        }
+        let mut elsewhere = one;
+        elsewhere.key = key("other", "s-1");
+        tables.subscriptions.insert(elsewhere.key.clone(), elsewhere);
+    };
+    fill(&world);
+    // Dies after the first 99 are gone.
+    *world.store.calls_left.lock().expect("no panic") = Some(4);
+    let died = world.call("DELETE /topics/demo").await;
+    assert_eq!((died.status, code(&died)), (503, "ServiceUnavailable"));
+    assert!(died.headers.contains(&("retry-after", "1".to_owned())));
+    assert_eq!(world.store.tables.lock().expect("no panic").subscriptions.len(), 251 - 99);
+    assert!(world.topic("demo").is_some(), "the topic goes last");
+    *world.store.calls_left.lock().expect("no panic") = None;
+    // One that is created meanwhile goes too.
+    world.store.interfere(|tables| {
+        let topic = tables.topics.get_mut("demo").expect("a topic");
+        topic.revision += 1;
+    });
+    assert_eq!(world.call("DELETE /topics/demo").await.status, 200);
+    let left: Vec<_> =
+        world.store.tables.lock().expect("no panic").subscriptions.keys().cloned().collect();
+    assert_eq!(left, [key("other", "s-1")]);
+    assert_eq!(world.topic("demo"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_takes_500_event_subscriptions() {
+    let world = World::with_subscription().await;
+    {
+        let mut tables = world.store.tables.lock().expect("no panic");
+        let one = tables.subscriptions.values().next().expect("s-1").clone();
+        for index in 0..499 {
+            let mut another = one.clone();
+            another.key = key("demo", &format!("many-{index:03}"));
+            tables.subscriptions.insert(another.key.clone(), another);
+        }
+    }
+    let one_more = "PUT /topics/demo/eventSubscriptions/one-more";
+    let refused = world.send(one_more, webhook("https://e.example/")).await;
+    assert_eq!(refused.status, 409);
+    assert!(message(&refused).contains("has 500 event subscriptions, the most"), "{refused:?}");
+    assert_eq!(world.send(S1, webhook("https://e.example/")).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_fails_is_unavailable() {
+    let world = World::with_subscription().await;
+    for calls in 0..4 {
+        *world.store.calls_left.lock().expect("no panic") = Some(calls);
+        let reply = world.send(S1, webhook("https://e.example/hook?code=2")).await;
+        let want = if calls < 3 { 503 } else { 200 };
+        assert_eq!(reply.status, want, "after {calls} calls");
+        if want == 503 {
+            assert_eq!(message(&reply), "dynamodb:Fake failed. Try again.");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sample_events_are_tested_against_a_document_or_an_event_subscription() {
+    const TEST: &str = "POST /topics/demo/eventSubscriptions:test";
+    let world = World::with_subscription().await;
+    let event = |subject: &str| json!({"id": "1", "eventType": "T", "subject": subject, "eventTime": "2026-01-02T03:04:05Z"});
+    let events = json!([event("/a"), event("/b")]);
+    let verdicts = |reply: Reply| -> Vec<bool> {
+        let body = reply.body.expect("a body");
+        let value = body["value"].as_array().expect("verdicts");
+        value.iter().map(|verdict| verdict["matches"] == true).collect()
+    };
+    let named = world.send(TEST, json!({"name": "s-1", "events": events})).await;
+    assert_eq!((named.status, verdicts(named)), (200, vec![true, true]));
+    let filter = json!({"filter": {"subjectEndsWith": "B"}});
+    let document = world.send(TEST, json!({"properties": filter, "events": events})).await;
+    assert_eq!((document.status, verdicts(document)), (200, vec![false, true]));
+    for (line, document, status) in [
+        (TEST, json!({"name": "s-2", "events": events}), 404),
+        (TEST, json!({"name": "s-1"}), 400),
+        (TEST, json!({"name": "s-1", "events": [{"id": "1"}]}), 400),
+        (
+            "POST /topics/other/eventSubscriptions:test",
+            json!({"properties": {}, "events": []}),
+            404,
+        ),
+        ("GET /topics/demo/eventSubscriptions:test", json!({}), 405),
+    ] {
+        assert_eq!(world.send(line, document.clone()).await.status, status, "{line} {document}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_have_routes_of_their_own() {
+    let world = World::with_subscription().await;
+    let route = |action: &str| format!("POST /topics/demo/eventSubscriptions/s-1/{action}");
+    assert_eq!(world.call(&route("getSigningSecrets")).await.status, 409);
+    assert_eq!(world.call(&route("rotateSigningSecret")).await.status, 409);
+    let mut document = webhook("https://e.example/hook?code=hush");
+    document["properties"]["signing"] = json!({"scheme": "StandardWebhooks"});
+    document["properties"]["destination"]["properties"]["deliveryAttributeMappings"] = json!([
+        {"name": "Authorization", "type": "Static", "properties": {"value": "tell no one", "isSecret": true}},
+    ]);
+    let replaced = world.send(S1, document).await;
+    assert_eq!(replaced.status, 200);
+    assert!(!replaced.body.expect("a document").to_string().contains("tell no one"));
+    let attributes = world.call(&route("getDeliveryAttributes")).await.body.expect("a document");
+    assert_eq!(attributes["value"][0]["properties"]["value"], "tell no one");
+    let first = world.call(&route("getSigningSecrets")).await.body.expect("a document");
+    assert!(first["secret"].as_str().is_some_and(|secret| secret.starts_with("whsec_")));
+    assert_eq!(first["previousSecret"], Value::Null);
+    let rotated = world.send(&route("rotateSigningSecret"), json!({"overlapInSeconds": 60})).await;
+    let rotated = rotated.body.expect("a document");
+    assert_eq!(rotated["previousSecret"], first["secret"]);
+    assert_ne!(rotated["secret"], first["secret"]);
+    assert_eq!(world.call(&route("getSigningSecrets")).await.body, Some(rotated));
+}

@@ -1,0 +1,160 @@
+//! Dead letters: listed, counted, shown, purged.
+
+use serde_json::{Value, json};
+
+use super::{
+    S1, World, body, code,
+    fakes::dead_letters::{Letters, record},
+    webhook,
+};
+
+const LETTERS: &str = "/topics/demo/eventSubscriptions/s-1/deadLetters";
+
+pub(super) fn with_destination() -> Value {
+    let mut document = webhook("https://e.example/hook");
+    document["properties"]["deadLetterDestination"] = json!({
+        "endpointType": "S3Bucket", "properties": {"bucketName": "letters", "prefix": "dead/"},
+    });
+    document
+}
+
+/// With fourteen dead letters in seven objects, of the last seven hours.
+pub(super) async fn filled() -> World {
+    let world = World::with_subscription().await;
+    assert_eq!(world.send(S1, with_destination()).await.status, 200);
+    for number in 0..7 {
+        let reason = if number < 3 { "TimeToLiveExceeded" } else { "MaxDeliveryAttemptsExceeded" };
+        let (first, second) = (number * 2, number * 2 + 1);
+        let records = [record(first, "A", reason), record(second, "B", reason)];
+        world.letters.store(number.into(), i64::try_from(number).expect("few"), &records);
+    }
+    world
+}
+
+/// Follows requests to the end: all of their answers.
+async fn all(world: &World, first: &str, input: Option<&Value>) -> Vec<Value> {
+    let (method, path) = first.split_once(' ').expect("a method and a path");
+    let mut next = Some(path.to_owned());
+    let mut answers = Vec::new();
+    for _ in 0..50 {
+        let Some(path) = next else { return answers };
+        let line = format!("{method} {path}");
+        let reply = match input {
+            Some(input) => world.send(&line, input.clone()).await,
+            None => world.call(&line).await,
+        };
+        assert_eq!(reply.status, 200, "{line}: {reply:?}");
+        let link = body(&reply)["nextLink"].as_str();
+        next = link.map(|link| link.replace("https://manage.example", ""));
+        answers.push(body(&reply).clone());
+    }
+    panic!("a list without end");
+}
+
+async fn events(world: &World, query: &str) -> Vec<u64> {
+    let pages = all(world, &format!("GET {LETTERS}{query}"), None).await;
+    let listed = pages.iter().flat_map(|page| page["value"].as_array().cloned().expect("a list"));
+    let id = |one: Value| one["eventId"].as_str().and_then(|id| id.parse().ok()).expect("a number");
+    let mut found: Vec<u64> = listed.map(id).collect();
+    found.sort_unstable();
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_dead_letter_is_on_one_page() {
+    let world = filled().await;
+    let hours_ago = |hours: i64| {
+        let at = super::fakes::NOW.as_millis() - hours * 3_600_000;
+        gridpost_core::time::Timestamp::from_millis(at).to_iso_8601()
+    };
+    let (two, four) = (hours_ago(2), hours_ago(4));
+    let everything: Vec<_> = (0..14).collect();
+    let table = [
+        (String::new(), everything.clone()),
+        ("?$top=1".to_owned(), everything.clone()),
+        ("?$top=3&api-version=1".to_owned(), everything),
+        ("?reason=TimeToLiveExceeded&$top=1".to_owned(), (0..6).collect()),
+        ("?eventType=A".to_owned(), (0..14).step_by(2).collect()),
+        ("?eventId=7&$top=1".to_owned(), vec![7]),
+        (format!("?from={two}"), (0..6).collect()),
+        (format!("?to={four}&$top=2"), (8..14).collect()),
+        (format!("?from={four}&to={two}&eventType=B"), vec![5, 7, 9]),
+        ("?reason=none&$top=1".to_owned(), vec![]),
+    ];
+    for (query, want) in table {
+        assert_eq!(events(&world, &query).await, want, "{query}");
+    }
+    let one = body(&world.call(&format!("GET {LETTERS}?$top=1")).await)["value"][0].clone();
+    assert!(!one.to_string().contains("confidential"), "{one}");
+    assert_eq!((&one["deliveryAttempts"], &one["lastHttpStatusCode"]), (&json!(2), &json!(503)));
+    assert_eq!(one["redriveCount"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_add_up() {
+    let world = filled().await;
+    world.letters.store(20, 1, &["7".to_owned()]);
+    let pages = all(&world, &format!("GET {LETTERS}:count?eventType=A"), None).await;
+    let sum = |place: &str| -> u64 {
+        pages.iter().filter_map(|page| page.pointer(place).and_then(Value::as_u64)).sum()
+    };
+    assert_eq!((sum("/events"), sum("/unreadable")), (7, 1));
+    assert_eq!((sum("/byReason/TimeToLiveExceeded"), sum("/byEventType/A")), (3, 7));
+    assert_eq!(sum("/byEventType/B"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_is_shown_with_its_event() {
+    let world = filled().await;
+    let id = Letters::id(3, 3, 1);
+    let shown = world.call(&format!("GET {LETTERS}/{id}")).await;
+    assert_eq!(shown.status, 200, "{shown:?}");
+    let event = r#"{"id":"7","eventType":"B","n":1.50,"data":"confidential"}"#;
+    assert_eq!((&body(&shown)["event"], &body(&shown)["id"]), (&json!(event), &json!(id)));
+    assert_eq!(body(&shown)["isEventCut"], false);
+    let missing = world.call(&format!("GET {LETTERS}/{}", Letters::id(3, 3, 2))).await;
+    assert_eq!((missing.status, code(&missing)), (404, "ResourceNotFound"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_purged_is_gone_and_nothing_else() {
+    let world = filled().await;
+    let purge = format!("POST {LETTERS}:purge");
+    let purged = all(&world, &purge, Some(&json!({"reason": "TimeToLiveExceeded"}))).await;
+    assert_eq!((&purged[0]["purgedEvents"], &purged[0]["purgedObjects"]), (&json!(6), &json!(3)));
+    assert_eq!(events(&world, "").await, (6..14).collect::<Vec<_>>());
+    // Objects that hold others too stay as they are, and the answer says so.
+    let purged = all(&world, &purge, Some(&json!({"eventType": "A"}))).await;
+    assert_eq!((&purged[0]["purgedEvents"], &purged[0]["leftEvents"]), (&json!(0), &json!(4)));
+    assert_eq!(events(&world, "").await.len(), 8);
+    for input in [json!({}), json!({"all": true, "reason": "x"}), json!({"from": "yesterday"})] {
+        assert_eq!(world.send(&purge, input.clone()).await.status, 400, "{input}");
+    }
+    all(&world, &purge, Some(&json!({"all": true}))).await;
+    assert_eq!(events(&world, "").await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_t_be_looked_at_says_why() {
+    let world = filled().await;
+    let table = [
+        ("?from=yesterday", "from must be a date and time such as 2026-01-31T08:00:00Z"),
+        ("?$skiptoken=x", "$skiptoken is none that this API gave out"),
+        (
+            "?type=A",
+            "is not known; parameters here are $top, $skiptoken, from, to, reason, eventType",
+        ),
+    ];
+    for (query, want) in table {
+        let reply = world.call(&format!("GET {LETTERS}{query}")).await;
+        assert!(reply.status == 400 && super::message(&reply).contains(want), "{reply:?}");
+    }
+    let reply = world.call(&format!("GET {LETTERS}/m-1")).await;
+    assert!(super::message(&reply).contains("id must be the id of a dead letter"), "{reply:?}");
+    *world.letters.is_missing.lock().expect("no panic") = true;
+    let reply = world.call(&format!("GET {LETTERS}")).await;
+    assert_eq!((reply.status, code(&reply)), (409, "Conflict"));
+    let plain = World::with_subscription().await;
+    let reply = plain.call(&format!("GET {LETTERS}")).await;
+    assert!(super::message(&reply).contains("has no dead-letter destination"), "{reply:?}");
+}

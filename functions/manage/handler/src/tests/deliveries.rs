@@ -1,0 +1,301 @@
+//! Deliveries that wait.
+
+use std::time::Duration;
+
+use gridpost_core::{
+    delivery::{
+        parking::Parked,
+        queue::Queue,
+        state::{DeliveryState, Past, Standing},
+    },
+    retry::{
+        Because, EndReason,
+        attempts::Attempts,
+        outcome::{Answer, Outcome},
+        probation::{Health, Wait},
+    },
+    time::Timestamp,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{World, body, code, fakes::NOW, key, poison};
+
+const LIST: &str = "GET /topics/demo/eventSubscriptions/s-1/deliveries";
+
+/// A delivery of `s-1`, published so many seconds ago.
+fn state(world: &World, id: u128, seconds_ago: i64, standing: Standing) -> DeliveryState {
+    DeliveryState {
+        id: Uuid::from_u128(id),
+        subscription: key("demo", "s-1"),
+        subscription_uid: world.subscription_uid("s-1").expect("s-1"),
+        publish_time: Timestamp::from_millis(NOW.as_millis() - seconds_ago * 1_000),
+        events: 3,
+        done: Default::default(),
+        attempts: Attempts::default(),
+        standing,
+        past: Vec::new(),
+        receipt: None,
+        resend: None,
+        redriven_at: None,
+        revision: 1,
+    }
+}
+
+/// One that waits for its third attempt.
+pub(super) fn waiting(world: &World, id: u128) -> DeliveryState {
+    let due = NOW + Duration::from_secs(3_600);
+    let mut state = state(world, id, 60, Standing::Waiting { due });
+    let (first, second) = (ago(60), ago(50));
+    state.attempts = state.attempts.with(first, Outcome::TimedOut, None);
+    state.attempts = state.attempts.with(second, Outcome::Busy, Some(503));
+    let took = |at: Timestamp, millis| (at, at + Duration::from_millis(millis));
+    let timed_out = Answer::without_status(Outcome::TimedOut);
+    state.past = vec![
+        Past::of(timed_out, took(first, 5_000), Some(Because::Schedule)),
+        Past::of(Answer::of_status(503, None), took(second, 41), Some(Because::RetryAfter)),
+    ];
+    state
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(NOW.as_millis() - seconds * 1_000)
+}
+
+fn store(world: &World, states: impl IntoIterator<Item = DeliveryState>) {
+    world.store.tables.lock().expect("no panic").waiting.extend(states);
+}
+
+async fn list(world: &World, line: &str) -> Value {
+    let reply = world.call(line).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    body(&reply).clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_deliveries_say_what_is_known_of_them() {
+    let world = World::with_subscription().await;
+    let due = NOW + Duration::from_secs(30);
+    let mut failed = state(&world, 1, 5, Standing::Waiting { due });
+    failed.attempts = failed.attempts.with(NOW, Outcome::ServerError, Some(500));
+    let reason = EndReason::UndeliverableDueToProbationCausedByClientError;
+    let mut ending = state(&world, 2, 4, Standing::Ending { reason, at: NOW });
+    ending.attempts.last_outcome = Some(Outcome::Probation);
+    let mut of_another = state(&world, 3, 4, Standing::Waiting { due });
+    of_another.subscription_uid = Uuid::from_u128(4_711);
+    store(&world, [of_another, ending, failed]);
+    let want = json!({"value": [
+        {
+            "id": "00000000-0000-0000-0000-000000000001",
+            "publishTime": "2026-11-21T07:59:55.000Z",
+            "events": 3,
+            "deliveryAttempts": 1,
+            "lastDeliveryAttemptTime": "2026-11-21T08:00:00.000Z",
+            "lastDeliveryOutcome": "ServerError",
+            "lastHttpStatusCode": 500,
+            "standing": "Waiting",
+            "due": "2026-11-21T08:00:30.000Z",
+        },
+        {
+            "id": "00000000-0000-0000-0000-000000000002",
+            "publishTime": "2026-11-21T07:59:56.000Z",
+            "events": 3,
+            "deliveryAttempts": 0,
+            "lastDeliveryOutcome": "Probation",
+            "standing": "Ending",
+            "reason": "UndeliverableDueToProbationCausedByClientError",
+            "endedAt": "2026-11-21T08:00:00.000Z",
+        },
+    ]});
+    let found = list(&world, LIST).await;
+    assert_eq!(found, want);
+    super::openapi::assert_valid("DeliveryList", &found);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_waiting_delivery_is_on_one_page() {
+    let world = World::with_subscription().await;
+    // Seven publishes at the same moment, twenty times: only the ids tell them apart.
+    let states = (0..140).map(|index| {
+        let standing = Standing::Waiting { due: NOW };
+        state(&world, 1_000 - index, i64::try_from(index / 7).expect("small"), standing)
+    });
+    let states: Vec<_> = states.collect();
+    store(&world, states.clone());
+    let (mut found, mut next) = (Vec::new(), Some(format!("{LIST}?$top=30")));
+    while let Some(line) = next {
+        let page = list(&world, &line).await;
+        let ids = page["value"].as_array().expect("a list").iter().map(|one| one["id"].clone());
+        found.extend(ids);
+        next = page["nextLink"].as_str().map(|link| {
+            let rest = link.strip_prefix("https://manage.example/").expect("absolute");
+            format!("GET /{rest}")
+        });
+    }
+    let mut want = states;
+    want.sort_by_key(|state| (state.publish_time, state.id));
+    let want: Vec<_> = want.iter().map(|state| json!(state.id)).collect();
+    assert_eq!(found, want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_exist_has_no_deliveries() {
+    let world = World::with_subscription().await;
+    for line in [
+        "GET /topics/demo/eventSubscriptions/s-2/deliveries",
+        "GET /topics/none/eventSubscriptions/s-1/deliveries",
+        "GET /topics/demo/eventSubscriptions/s-1/deliveries/1",
+        "GET /topics/demo/eventSubscriptions/s-1/deliveries/00000000-0000-0000-0000-000000000009",
+        "POST /topics/demo/eventSubscriptions/s-1/deliveries/x/resend",
+    ] {
+        let reply = world.call(line).await;
+        assert_eq!((reply.status, code(&reply)), (404, "ResourceNotFound"), "{line}");
+    }
+}
+
+/// Stores the state where the function loads it.
+fn keep(world: &World, state: DeliveryState) {
+    world.waiting.states.lock().expect("no panic").insert(state.id, state);
+}
+
+fn kept(world: &World, id: u128) -> DeliveryState {
+    world.waiting.states.lock().expect("no panic")[&Uuid::from_u128(id)].clone()
+}
+
+fn one(id: u128) -> String {
+    format!("GET /topics/demo/eventSubscriptions/s-1/deliveries/{}", Uuid::from_u128(id))
+}
+
+fn resend(id: u128) -> String {
+    format!("POST /topics/demo/eventSubscriptions/s-1/deliveries/{}/resend", Uuid::from_u128(id))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
+    let world = World::with_subscription().await;
+    keep(&world, waiting(&world, 7));
+    let shown = list(&world, &one(7)).await;
+    super::openapi::assert_valid("DeliveryShown", &shown);
+    let attempts = json!([
+        {"attempt": 1, "startTime": "2026-11-21T07:59:00.000Z", "durationInMs": 5000,
+            "outcome": "TimedOut", "waitBecause": "Schedule"},
+        {"attempt": 2, "startTime": "2026-11-21T07:59:10.000Z", "durationInMs": 41,
+            "outcome": "Busy", "httpStatusCode": 503, "waitBecause": "RetryAfter"},
+    ]);
+    let mut next = json!({"attempt": 3, "notBefore": "2026-11-21T09:00:00.000Z",
+        "because": "RetryAfter", "expires": "2026-11-22T07:59:00.000Z"});
+    assert_eq!((&shown["attempts"], &shown["next"]), (&attempts, &next));
+
+    // The endpoint waits for longer than this delivery does.
+    let uid = world.subscription_uid("s-1").expect("s-1");
+    let until = NOW + Duration::from_secs(7_200);
+    let wait = Some(Wait { since: NOW, until, outcome: Outcome::Busy, status: Some(503) });
+    let health = Health { wait, ..Health::default() };
+    world.store.tables.lock().expect("no panic").healths.insert(uid, health);
+    next["because"] = json!("EndpointWaits");
+    next["endpointWaitsUntil"] = json!("2026-11-21T10:00:00.000Z");
+    let shown = list(&world, &one(7)).await;
+    assert_eq!(shown["next"], next);
+    super::openapi::assert_valid("DeliveryShown", &shown);
+
+    // One that was redriven lives from then on.
+    keep(&world, DeliveryState { redriven_at: Some(ago(10)), ..waiting(&world, 7) });
+    assert_eq!(list(&world, &one(7)).await["next"]["expires"], "2026-11-22T07:59:50.000Z");
+
+    // A success is its last attempt, and none of those that are counted.
+    let mut delivered = waiting(&world, 8);
+    delivered.standing = Standing::Delivered;
+    let good = Answer::of_status(200, None);
+    delivered.past.push(Past::of(good, (NOW, NOW), None));
+    keep(&world, delivered);
+    let shown = list(&world, &one(8)).await;
+    assert_eq!((&shown["attempts"][2]["attempt"], shown.get("next")), (&json!(3), None));
+    assert_eq!(shown["attempts"][2]["outcome"], "Delivered");
+    // Of another event subscription it shows nothing.
+    let mut of_another = waiting(&world, 9);
+    of_another.subscription_uid = Uuid::from_u128(4_711);
+    keep(&world, of_another);
+    assert_eq!(world.call(&one(9)).await.status, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
+    let parked = |world: &World| {
+        let delivery = poison::delivery(7);
+        let due = NOW + Duration::from_secs(3_600);
+        let (id, body) = (delivery.id, delivery.due_at(due).encode());
+        world.waiting.put(Parked { id, due, shard: 2, group: "demo/s-1".to_owned(), body });
+    };
+    let queue = |world: &World| {
+        let uid = world.subscription_uid("s-1").expect("s-1").as_u128();
+        format!("retry-{}", uid % 4)
+    };
+    for is_parked in [true, false] {
+        let world = World::with_subscription().await;
+        let receipt = Some("r-1".to_owned());
+        keep(&world, DeliveryState { receipt, ..waiting(&world, 7) });
+        if is_parked {
+            parked(&world);
+        }
+        let reply = world.call(&resend(7)).await;
+        assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")));
+        super::openapi::assert_valid("Resent", body(&reply));
+        let state = kept(&world, 7);
+        assert_eq!(state.standing, Standing::Waiting { due: NOW });
+        assert_eq!(state.resend.map(|resend| resend.at), Some(NOW));
+        let calls = world.waiting.calls.lock().expect("no panic").clone();
+        let want: &[&str] = match is_parked {
+            true => &["write the state", "send to retry-2", "remove what was parked"],
+            false => &["write the state", &format!("show r-1 in {}", queue(&world))],
+        };
+        assert_eq!(calls, want);
+        let sent = world.waiting.sent.lock().expect("no panic");
+        assert!(sent.iter().all(|(queue, _)| *queue == Queue::Retry(2)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resend_that_reaches_nothing_says_when_it_comes() {
+    let world = World::with_subscription().await;
+    keep(&world, waiting(&world, 7));
+    for _ in 0..2 {
+        let reply = world.call(&resend(7)).await;
+        assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Requested")));
+        assert_eq!(
+            body(&reply)["expectedBy"],
+            "2026-11-21T09:00:06.000Z",
+            "as it was due at first"
+        );
+        super::openapi::assert_valid("Resent", body(&reply));
+    }
+    let shown = list(&world, &one(7)).await;
+    assert_eq!(shown["next"]["because"], "Resend");
+    super::openapi::assert_valid("DeliveryShown", &shown);
+    // What has ended is not attempted again.
+    let mut ended = waiting(&world, 8);
+    ended.standing = Standing::Ended;
+    keep(&world, ended);
+    let reply = world.call(&resend(8)).await;
+    assert_eq!((reply.status, code(&reply)), (409, "Conflict"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resend_that_stops_halfway_loses_nothing() {
+    for calls in 0..3 {
+        let world = World::with_subscription().await;
+        keep(&world, waiting(&world, 7));
+        let delivery = poison::delivery(7);
+        let due = NOW + Duration::from_secs(3_600);
+        let (id, text) = (delivery.id, delivery.due_at(due).encode());
+        world.waiting.put(Parked { id, due, shard: 2, group: "demo/s-1".to_owned(), body: text });
+        *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
+        assert_eq!(world.call(&resend(7)).await.status, 503, "{calls}");
+        let is_parked = || !world.waiting.items.lock().expect("no panic").is_empty();
+        assert!(is_parked(), "{calls}: it is removed last");
+        // Asked for again, it goes on.
+        *world.waiting.calls_left.lock().expect("no panic") = None;
+        let reply = world.call(&resend(7)).await;
+        assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")), "{calls}");
+        assert!(!is_parked() && !world.waiting.sent.lock().expect("no panic").is_empty());
+    }
+}

@@ -1,0 +1,126 @@
+//! The health of endpoints, shown and reset.
+
+use std::time::Duration;
+
+use gridpost_core::{
+    delivery::state::{DeliveryState, Standing},
+    retry::{
+        attempts::Attempts,
+        outcome::Outcome,
+        probation::{Health, Probe, Wait},
+    },
+    time::Timestamp,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{World, body, code, fakes::NOW, key};
+
+const SHOW: &str = "GET /topics/demo/eventSubscriptions/s-1/health";
+const RESET: &str = "POST /topics/demo/eventSubscriptions/s-1/health:reset";
+
+fn ago(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(NOW.as_millis() - seconds * 1_000)
+}
+
+/// Delayed delivery since 20 s, for 40 s more.
+fn delayed() -> Health {
+    let until = NOW + Duration::from_secs(40);
+    Health {
+        failures_in_row: 10,
+        last_failure_at: Some(ago(20)),
+        delayed_waits: 1,
+        wait: Some(Wait { since: ago(20), until, outcome: Outcome::Busy, status: Some(503) }),
+        revision: 4,
+        ..Health::default()
+    }
+}
+
+fn store(world: &World, health: Health) {
+    let uid = world.subscription_uid("s-1").expect("s-1");
+    world.store.tables.lock().expect("no panic").healths.insert(uid, health);
+}
+
+fn stored(world: &World) -> Health {
+    let uid = world.subscription_uid("s-1").expect("s-1");
+    world.store.tables.lock().expect("no panic").healths[&uid].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_health_says_why_and_until_when() {
+    let world = World::with_subscription().await;
+    let healthy = json!({
+        "state": "Healthy", "newEvents": "Attempted", "failuresInRow": 0,
+        "waitingDeliveries": {"count": 0, "isComplete": true},
+    });
+    assert_eq!(body(&world.call(SHOW).await), &healthy);
+    let waiting = |id: u128| DeliveryState {
+        id: Uuid::from_u128(id),
+        subscription: key("demo", "s-1"),
+        subscription_uid: world.subscription_uid("s-1").expect("s-1"),
+        publish_time: ago(60),
+        events: 1,
+        done: Default::default(),
+        attempts: Attempts::default(),
+        standing: Standing::Waiting { due: NOW },
+        past: Vec::new(),
+        receipt: None,
+        resend: None,
+        redriven_at: None,
+        revision: 1,
+    };
+    let states = [waiting(1), waiting(2)];
+    world.store.tables.lock().expect("no panic").waiting.extend(states);
+    store(&world, delayed());
+    let mut want = json!({
+        "state": "DelayedDelivery",
+        "newEvents": "Waits",
+        "failuresInRow": 10,
+        "lastFailureTime": "2026-11-21T07:59:40.000Z",
+        "cause": {"outcome": "Busy", "httpStatusCode": 503},
+        "since": "2026-11-21T07:59:40.000Z",
+        "until": "2026-11-21T08:00:40.000Z",
+        "nextProbe": {"notBefore": "2026-11-21T08:00:40.000Z"},
+        "waitingDeliveries":
+            {"count": 2, "isComplete": true, "oldestPublishTime": "2026-11-21T07:59:00.000Z"},
+    });
+    assert_eq!(body(&world.call(SHOW).await), &want);
+    super::openapi::assert_valid("Health", &want);
+    // A claimed probe is named as long as it may be under way.
+    let probe = Probe { delivery: Uuid::from_u128(1), lease_until: NOW + Duration::from_secs(1) };
+    store(&world, Health { probe: Some(probe), ..delayed() });
+    want["nextProbe"]["delivery"] = json!(Uuid::from_u128(1));
+    assert_eq!(body(&world.call(SHOW).await), &want);
+    super::openapi::assert_valid("Health", &want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_lets_attempts_through() {
+    let world = World::with_subscription().await;
+    store(&world, delayed());
+    // An attempt fails in between: it is decided anew.
+    let uid = world.subscription_uid("s-1").expect("s-1");
+    world.store.interfere(move |tables| {
+        tables.healths.entry(uid).and_modify(|health| health.revision += 1);
+    });
+    let reply = world.call(RESET).await;
+    let (state, events) = (&body(&reply)["state"], &body(&reply)["newEvents"]);
+    assert_eq!((reply.status, state, events), (200, &json!("Recovering"), &json!("Attempted")));
+    let reset = stored(&world);
+    assert_eq!((reset.wait, reset.failures_in_row, reset.revision), (None, 0, 6));
+    // What is healthy is not written.
+    assert_eq!(world.call(RESET).await.status, 200);
+    assert_eq!(stored(&world).revision, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_exist_has_no_health() {
+    let world = World::with_subscription().await;
+    for line in [
+        "GET /topics/demo/eventSubscriptions/s-2/health",
+        "POST /topics/none/eventSubscriptions/s-1/health:reset",
+    ] {
+        let reply = world.call(line).await;
+        assert_eq!((reply.status, code(&reply)), (404, "ResourceNotFound"), "{line}");
+    }
+}

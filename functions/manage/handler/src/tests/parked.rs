@@ -1,0 +1,210 @@
+//! Parked deliveries: listed, released, canceled.
+
+use std::time::Duration;
+
+use gridpost_core::{
+    delivery::{Delivery, parking::Parked, queue::Queue, state::Standing},
+    retry::EndReason,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    World, body, code,
+    fakes::NOW,
+    key,
+    poison::{delivery, state},
+};
+
+const LONG: Duration = Duration::from_secs(3 * 60 * 60);
+
+fn park(world: &World, id: u128, name: &str, body: Option<&str>) {
+    let mut delivery = delivery(id);
+    delivery.subscription = key("demo", name);
+    world.waiting.put(Parked {
+        id: delivery.id,
+        due: NOW + LONG,
+        shard: 2,
+        group: format!("demo/{name}"),
+        body: body.map_or_else(|| delivery.due_at(NOW + LONG).encode(), str::to_owned),
+    });
+}
+
+/// With seven parked deliveries among as many other items.
+fn filled() -> World {
+    let world = World::new();
+    for id in 1..=7 {
+        park(&world, id, if id <= 4 { "s-1" } else { "s-2" }, None);
+        let other = (format!("DELIVERY#{id}"), "-".to_owned());
+        world.waiting.items.lock().expect("no panic").insert(other, None);
+    }
+    world
+}
+
+fn parked(world: &World) -> usize {
+    world.waiting.items.lock().expect("no panic").values().flatten().count()
+}
+
+/// Follows a list, or a request that changes some, to its end: all that it answered.
+async fn all(world: &World, first: &str, input: Option<&Value>) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut next = Some(first.to_owned());
+    let method = first.split(' ').next().expect("a method").to_owned();
+    for _ in 0..20 {
+        let Some(line) = next else { return found };
+        let reply = match input {
+            Some(input) => world.send(&line, input.clone()).await,
+            None => world.call(&line).await,
+        };
+        assert_eq!(reply.status, 200, "{reply:?}");
+        found.extend(body(&reply)["value"].as_array().expect("a list").iter().cloned());
+        next = body(&reply)["nextLink"]
+            .as_str()
+            .map(|link| link.replace("https://manage.example", &format!("{method} ")));
+    }
+    panic!("a list without end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_parked_delivery_is_on_one_page() {
+    let world = filled();
+    park(&world, 8, "s-2", Some("rubbish"));
+    let table = [
+        ("GET /parked", 8),
+        ("GET /parked?$top=1", 8),
+        ("GET /parked?$top=3&api-version=1", 8),
+        ("GET /parked?topic=demo", 8),
+        ("GET /parked?topic=other", 0),
+        ("GET /parked?eventSubscription=s-1&$top=2", 4),
+        ("GET /parked?topic=demo&eventSubscription=s-2", 4),
+    ];
+    for (line, count) in table {
+        let found = all(&world, line, None).await;
+        let mut ids: Vec<_> = found.iter().map(|one| one["id"].to_string()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!((found.len(), ids.len()), (count, count), "{line}");
+    }
+    let found = all(&world, "GET /parked", None).await;
+    let one = found.iter().find(|one| one["id"] == json!(Uuid::from_u128(1))).expect("there");
+    let want = json!({
+        "id": Uuid::from_u128(1), "topic": "demo", "eventSubscription": "s-1", "events": 2,
+        "publishTime": NOW.to_iso_8601(), "due": (NOW + LONG).to_iso_8601(), "deliveryAttempts": 1,
+        "lastDeliveryOutcome": "Busy", "lastHttpStatusCode": 503,
+    });
+    assert_eq!(one, &want);
+    let unreadable = found.iter().find(|one| one["problem"].is_string()).expect("there");
+    assert_eq!(unreadable["eventSubscription"], "s-2");
+    assert!(!json!(found).to_string().contains("confidential"));
+}
+
+/// What dispatch finds in the queue and in the state agree that it is due.
+#[tokio::test(start_paused = true)]
+async fn a_released_delivery_is_due_at_once() {
+    let world = filled();
+    let waiting = Standing::Waiting { due: NOW + LONG };
+    world.waiting.states.lock().expect("no panic").insert(Uuid::from_u128(1), state(1, waiting, 3));
+    let ids = json!({"ids": [Uuid::from_u128(1), Uuid::from_u128(2)]});
+    let released = all(&world, "POST /parked:release", Some(&ids)).await;
+    assert_eq!(released.len(), 2);
+    assert!(released.iter().all(|one| one["result"] == "Released"), "{released:?}");
+    assert_eq!(parked(&world), 5);
+    let states = world.waiting.states.lock().expect("no panic");
+    let stored = states.get(&Uuid::from_u128(1)).expect("a state");
+    assert_eq!((stored.standing, stored.revision), (Standing::Waiting { due: NOW }, 4));
+    assert_eq!(stored.attempts.made, 1);
+    // One that was never attempted has no state, and its message says when it is due.
+    assert_eq!(states.get(&Uuid::from_u128(2)), None);
+    for (queue, message) in world.waiting.sent.lock().expect("no panic").iter() {
+        let sent = Delivery::decode(&message.body).expect("a delivery");
+        assert_eq!((*queue, message.delay_s, sent.due), (Queue::Retry(2), 0, Some(NOW)));
+    }
+}
+
+/// Its end is decided, and dispatch carries it out as any other.
+#[tokio::test(start_paused = true)]
+async fn a_canceled_delivery_is_to_end() {
+    let world = filled();
+    let waiting = Standing::Waiting { due: NOW + LONG };
+    let ending = Standing::Ending { reason: EndReason::TimeToLiveExceeded, at: NOW };
+    for (id, standing) in [(1, waiting), (3, Standing::Delivered), (4, ending)] {
+        let state = state(id, standing, 3);
+        world.waiting.states.lock().expect("no panic").insert(state.id, state);
+    }
+    let choice = json!({"topic": "demo", "eventSubscription": "s-1"});
+    let canceled = all(&world, "POST /parked:cancel?$top=3", Some(&choice)).await;
+    assert_eq!(canceled.len(), 4);
+    assert!(canceled.iter().all(|one| one["result"] == "Canceled"), "{canceled:?}");
+    assert_eq!(parked(&world), 3, "those of s-2");
+    let canceled = Standing::Ending { reason: EndReason::CanceledByOperator, at: NOW };
+    let states = world.waiting.states.lock().expect("no panic");
+    let want = [(1, canceled, 4), (2, canceled, 1), (3, Standing::Delivered, 3), (4, ending, 3)];
+    for (id, standing, revision) in want {
+        let stored = states.get(&Uuid::from_u128(id)).expect("a state");
+        assert_eq!((stored.standing, stored.revision), (standing, revision), "{id}");
+    }
+    assert_eq!(world.waiting.sent.lock().expect("no panic").len(), 4);
+}
+
+/// Wherever it stops, the delivery is parked or sent, and the same request goes on.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_stops_halfway_loses_nothing() {
+    for (line, done) in [("POST /parked:release", "Released"), ("POST /parked:cancel", "Canceled")]
+    {
+        for calls in 0..4 {
+            let world = World::new();
+            park(&world, 1, "s-1", None);
+            let waiting = state(1, Standing::Waiting { due: NOW + LONG }, 1);
+            world.waiting.states.lock().expect("no panic").insert(waiting.id, waiting);
+            *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
+            let stopped = all(&world, line, Some(&json!({"all": true}))).await;
+            let sent = world.waiting.sent.lock().expect("no panic").len();
+            assert_eq!(parked(&world), usize::from(calls < 3), "{line} after {calls} calls");
+            assert_eq!(sent, usize::from(calls > 1), "{line} after {calls} calls");
+            let want = if calls < 3 { "Failed" } else { done };
+            assert_eq!(stopped[0]["result"], want, "{line} after {calls} calls");
+            *world.waiting.calls_left.lock().expect("no panic") = None;
+            all(&world, line, Some(&json!({"all": true}))).await;
+            assert_eq!(parked(&world), 0);
+            let calls = world.waiting.calls.lock().expect("no panic").join(", ");
+            assert!(calls.ends_with("send to retry-2, remove what was parked"), "{calls}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_one_is_released_to_become_poison_and_never_canceled() {
+    let world = World::new();
+    park(&world, 1, "s-1", Some("rubbish"));
+    let refused = all(&world, "POST /parked:cancel", Some(&json!({"all": true}))).await;
+    assert_eq!(refused[0]["result"], "Refused");
+    assert!(refused[0]["message"].as_str().is_some_and(|text| text.contains("release it")));
+    assert_eq!(parked(&world), 1);
+    let released = all(&world, "POST /parked:release", Some(&json!({"all": true}))).await;
+    assert_eq!(released[0]["result"], "Released");
+    assert_eq!(world.waiting.sent.lock().expect("no panic")[0].1.body, "rubbish");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_choices_name_their_members() {
+    let world = filled();
+    let release = "POST /parked:release";
+    let table = [
+        (release, json!({}), "all must be true where neither ids nor topic"),
+        (release, json!({"all": true, "topic": "demo"}), "and only there"),
+        (release, json!({"topic": 1}), "topic must be a string"),
+        (release, json!({"ids": []}), "ids must have 1 to 100 elements"),
+        (release, json!({"all": true, "x": 1}), "x is not known"),
+        ("POST /parked:cancel", json!({}), "all must be true"),
+        ("POST /parked:cancel?topic=demo", json!({"all": true}), "parameters here are $top, $skip"),
+        ("GET /parked?$skiptoken=MTphYmM", json!({}), "is none that this API gave out"),
+        ("GET /parked?topic=a&topic=b", json!({}), "must stand once"),
+    ];
+    for (line, input, rule) in table {
+        let refused = world.send(line, input.clone()).await;
+        assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"), "{line} {input}");
+        assert!(body(&refused).to_string().contains(rule), "{refused:?}");
+    }
+    assert_eq!(parked(&world), 7);
+    assert!(world.waiting.calls.lock().expect("no panic").is_empty());
+}

@@ -1,0 +1,301 @@
+//! The poison queue: what it shows, and what becomes of its messages.
+
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        dead_letter::Ended,
+        queue::Queue,
+        state::{DeliveryState, Standing},
+    },
+    event::DeliverySchema,
+    retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
+    subscription::DeadLetterDestination,
+};
+use serde_json::{Value, json, value::RawValue};
+use uuid::Uuid;
+
+use super::{World, body, code, fakes::NOW, key, message};
+
+const EVENT: &str = r#"{"id":"e-1","data":"confidential"}"#;
+
+pub(super) fn delivery(id: u128) -> Delivery {
+    let event = || RawValue::from_string(EVENT.to_owned()).expect("JSON");
+    let mut delivery = Delivery::new(
+        Uuid::from_u128(id),
+        key("demo", "s-1"),
+        Uuid::from_u128(5),
+        NOW,
+        String::new(),
+        vec![event(), event()],
+    );
+    delivery.attempts = Attempts::default().with(NOW, Outcome::Busy, Some(503));
+    delivery
+}
+
+fn ended(id: u128) -> String {
+    let ended = Ended {
+        delivery: delivery(id),
+        reason: EndReason::TimeToLiveExceeded,
+        at: NOW,
+        destination: DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() },
+        schema: DeliverySchema::EventGridSchema,
+        mapping: None,
+        profile: ProfileName::Basic,
+        attributes: Vec::new(),
+    };
+    json!(ended).to_string()
+}
+
+pub(super) fn state(id: u128, standing: Standing, revision: u64) -> DeliveryState {
+    let Delivery { id, subscription, subscription_uid, publish_time, attempts, .. } = delivery(id);
+    let events = 2;
+    DeliveryState {
+        id,
+        subscription,
+        subscription_uid,
+        publish_time,
+        events,
+        done: Default::default(),
+        attempts,
+        standing,
+        past: Vec::new(),
+        receipt: None,
+        resend: None,
+        redriven_at: None,
+        revision,
+    }
+}
+
+/// With a delivery, an ended one, one that nobody can read, and one of a newer version.
+fn filled() -> World {
+    let world = World::new();
+    let newer = delivery(3).encode().replace("\"v\":1", "\"v\":9");
+    world.waiting.lay("m-1", &delivery(1).encode(), Some("gridpost-retry-1"), Some("demo/s-1"));
+    world.waiting.lay("m-2", &ended(2), None, Some("poison:dead-letter"));
+    world.waiting.lay("m-3", "rubbish", None, None);
+    world.waiting.lay("m-4", &newer, None, Some("poison:dispatch"));
+    world
+}
+
+fn ids(reply: &super::Reply) -> Vec<String> {
+    let value = body(reply)["value"].as_array().expect("a list");
+    value.iter().map(|one| one["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn poison_is_listed_with_where_it_came_from_and_without_what_it_carries() {
+    let world = filled();
+    let listed = world.call("GET /poison").await;
+    assert_eq!(listed.status, 200, "{listed:?}");
+    let carries = |id: u128| {
+        json!({
+            "id": Uuid::from_u128(id), "topic": "demo", "eventSubscription": "s-1", "events": 2,
+            "publishTime": NOW.to_iso_8601(), "deliveryAttempts": 1,
+            "lastDeliveryOutcome": "Busy", "lastHttpStatusCode": 503,
+        })
+    };
+    let want = json!([
+        {
+            "id": "m-1", "kind": "Delivery", "movedBy": "SQS", "fromQueue": "gridpost-retry-1",
+            "delivery": carries(1), "resendTo": "retry-1",
+        },
+        {
+            "id": "m-2", "kind": "EndedDelivery", "movedBy": "Gridpost", "fromQueue": "dead-letter",
+            "deadLetterReason": "TimeToLiveExceeded", "delivery": carries(2),
+            "resendTo": "dead-letter",
+        },
+        {
+            "id": "m-3", "kind": "Unreadable", "movedBy": null, "fromQueue": null,
+            "problem": "the message is not a delivery: expected value at line 1 column 1",
+        },
+        {
+            "id": "m-4", "kind": "Unreadable", "movedBy": "Gridpost", "fromQueue": "dispatch",
+            "problem": "the message has version 9, which this function does not read",
+        },
+    ]);
+    let mut found = body(&listed)["value"].clone();
+    for one in found.as_array_mut().expect("a list") {
+        let one = one.as_object_mut().expect("an object");
+        assert_eq!(one.remove("sentTime"), Some(json!(NOW.to_iso_8601())));
+        assert_eq!(one.remove("receiveCount"), Some(json!(1_001)));
+        assert!(one.remove("bodyBytes").is_some_and(|bytes| bytes.as_u64() > Some(6)));
+    }
+    assert_eq!(found, want);
+    assert_eq!(body(&listed)["approximateCount"], 4);
+    assert_eq!(body(&listed)["isComplete"], true);
+    assert!(!body(&listed).to_string().contains("confidential"));
+    // All of it is there for the next look.
+    assert_eq!(world.waiting.lying().len(), 4);
+    let two = world.call("GET /poison?$top=2").await;
+    assert_eq!(
+        (ids(&two), &body(&two)["isComplete"]),
+        (vec!["m-1".into(), "m-2".into()], &json!(false))
+    );
+    assert_eq!(world.waiting.lying().len(), 4);
+    for (query, rule) in
+        [("$top=101", "from 1 to 100"), ("$skiptoken=x", "parameters here are $top and")]
+    {
+        let refused = world.call(&format!("GET /poison?{query}")).await;
+        assert!(refused.status == 400 && message(&refused).contains(rule), "{refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_message_is_shown_whole_up_to_a_bound() {
+    let world = filled();
+    world.waiting.lay("m-5", &"ä".repeat(70_000), None, None);
+    let shown = world.call("GET /poison/m-1").await;
+    assert_eq!(body(&shown)["body"], delivery(1).encode());
+    assert_eq!(body(&shown)["isBodyCut"], false);
+    let cut = world.call("GET /poison/m-5").await;
+    assert_eq!(body(&cut)["body"].as_str().map(str::len), Some(2 * 65_536));
+    assert_eq!(
+        (&body(&cut)["isBodyCut"], &body(&cut)["bodyBytes"]),
+        (&json!(true), &json!(140_000))
+    );
+    let none = world.call("GET /poison/m-9").await;
+    assert_eq!((none.status, code(&none)), (404, "ResourceNotFound"));
+    assert!(message(&none).contains("\"m-9\" in the poison queue now"), "{none:?}");
+    assert_eq!(world.waiting.lying().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_go_back_to_where_they_belong() {
+    let world = filled();
+    let all = world.send("POST /poison:resend", json!({"all": true})).await;
+    let results: Vec<_> = body(&all)["value"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| (one["result"].as_str().expect("a result"), one["to"].as_str()))
+        .collect();
+    let want = [
+        ("Resent", Some("retry-1")),
+        ("Resent", Some("dead-letter")),
+        ("Refused", None),
+        ("Refused", None),
+    ];
+    assert_eq!(results, want);
+    assert_eq!(world.waiting.lying(), ["m-3", "m-4"]);
+    let input = json!({"ids": ["m-4", "m-9"], "to": "retry"});
+    let named = world.send("POST /poison:resend", input).await;
+    let value = &body(&named)["value"];
+    assert_eq!((&value[0]["result"], &value[0]["to"]), (&json!("Resent"), &json!("retry-0")));
+    assert_eq!((&value[1]["id"], &value[1]["result"]), (&json!("m-9"), &json!("NotFound")));
+    assert_eq!(world.waiting.lying(), ["m-3"]);
+    let sent = world.waiting.sent.lock().expect("no panic");
+    let sent: Vec<_> = sent.iter().map(|(queue, it)| (*queue, &*it.group, it.delay_s)).collect();
+    let want = [
+        (Queue::Retry(1), "demo/s-1", 0),
+        (Queue::DeadLetter, "demo/s-1", 0),
+        (Queue::Retry(0), "unreadable", 0),
+    ];
+    assert_eq!(sent, want);
+}
+
+/// Sent first, removed afterwards: wherever it stops, the message is in one of the two queues.
+#[tokio::test(start_paused = true)]
+async fn a_resend_that_stops_halfway_loses_nothing() {
+    for calls in 0..3 {
+        let world = World::new();
+        world.waiting.lay("m-1", &delivery(1).encode(), None, None);
+        *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
+        let reply = world.send("POST /poison:resend", json!({"ids": ["m-1"]})).await;
+        let sent = world.waiting.sent.lock().expect("no panic").len();
+        let lying = world.waiting.lying().len();
+        let want =
+            [(0, 1, "Failed", false), (1, 1, "Resent", false), (1, 0, "Resent", true)][calls];
+        let one = &body(&reply)["value"][0];
+        let result = one["result"].as_str().expect("a result");
+        assert_eq!((sent, lying, result, one["isRemoved"] == true), want, "after {calls} calls");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_purged_is_counted() {
+    let world = filled();
+    world.waiting.lay("m-5", &delivery(5).encode(), None, None);
+    for state in [state(1, Standing::Waiting { due: NOW }, 3), state(5, Standing::Delivered, 2)] {
+        world.waiting.states.lock().expect("no panic").insert(state.id, state);
+    }
+    let purged = world.send("POST /poison:purge", json!({"all": true})).await;
+    let dropped: Vec<_> = body(&purged)["value"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| (one["result"].as_str().expect("a result"), one["droppedEvents"].as_u64()))
+        .collect();
+    let want = [2, 2, 1, 1, 0].map(|events| ("Purged", Some(events)));
+    assert_eq!(dropped, want);
+    assert!(world.waiting.lying().is_empty());
+    let known = ("DroppedEventCount PurgedByOperator demo s-1".to_owned(), 2);
+    let unknown = ("DroppedEventCount PurgedByOperator ? ?".to_owned(), 1);
+    let counted = world.waiting.counted.lock().expect("no panic");
+    assert_eq!(*counted, [known.clone(), known, unknown.clone(), unknown]);
+    // Copies of what was purged end by themselves; what had ended stays as it ended.
+    let states = world.waiting.states.lock().expect("no panic");
+    let of = |id| states.get(&Uuid::from_u128(id)).map(|state| (state.standing, state.revision));
+    assert_eq!(of(1), Some((Standing::Ended, 4)));
+    assert_eq!(of(5), Some((Standing::Delivered, 2)));
+    assert_eq!(of(2), None, "a dead letter's state is its delivery's");
+    assert!(world.waiting.sent.lock().expect("no panic").is_empty());
+}
+
+/// Counted and written first, removed afterwards: nothing is gone that was not counted.
+#[tokio::test(start_paused = true)]
+async fn a_purge_that_stops_halfway_counts_rather_twice_than_never() {
+    for (calls, result, lying) in [(0, "Failed", 1), (1, "Purged", 0), (2, "Purged", 0)] {
+        let world = World::new();
+        world.waiting.lay("m-1", &delivery(1).encode(), None, None);
+        *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
+        let purged = world.send("POST /poison:purge", json!({"ids": ["m-1"]})).await;
+        assert_eq!(body(&purged)["value"][0]["result"], result, "after {calls} calls");
+        assert_eq!(world.waiting.lying().len(), lying, "after {calls} calls");
+        let counted = world.waiting.counted.lock().expect("no panic").len();
+        let written = *world.waiting.written.lock().expect("no panic");
+        assert_eq!((counted, written), (1, 1), "after {calls} calls");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_takes_a_hundred_and_says_that_there_are_more() {
+    let world = World::new();
+    for index in 0..130 {
+        world.waiting.lay(&format!("m-{index:03}"), &delivery(index + 1).encode(), None, None);
+    }
+    for (count, is_complete) in [(100, false), (30, true)] {
+        let resent = world.send("POST /poison:resend", json!({"all": true})).await;
+        assert_eq!(
+            (ids(&resent).len(), &body(&resent)["isComplete"]),
+            (count, &json!(is_complete))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_choices_name_their_members() {
+    let world = filled();
+    let many: Vec<_> = (0..101).map(|index| index.to_string()).collect();
+    let resend = "POST /poison:resend";
+    let table: [(&str, Value, &str); 8] = [
+        (resend, json!({}), "ids is required, or else \"all\": true, and not both"),
+        (resend, json!({"ids": ["m-1"], "all": true}), "and not both"),
+        (resend, json!({"ids": []}), "ids must have 1 to 100 elements, but has 0"),
+        (resend, json!({"ids": many}), "ids must have 1 to 100 elements, but has 101"),
+        (resend, json!({"ids": [1]}), "ids[0] must be a string, but is a number"),
+        (
+            resend,
+            json!({"ids": ["m"], "to": "dispatch"}),
+            "to must be 'retry', 'dead-letter' or 'fan-out'",
+        ),
+        (resend, json!({"all": true, "to": "retry"}), "to goes with ids alone"),
+        ("POST /poison:purge", json!({"ids": ["m"], "to": "retry"}), "to is not known"),
+    ];
+    for (line, input, rule) in table {
+        let refused = world.send(line, input.clone()).await;
+        assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"), "{input}");
+        assert!(body(&refused).to_string().replace("\\\"", "\"").contains(rule), "{refused:?}");
+    }
+    assert_eq!(world.waiting.lying().len(), 4);
+    assert!(world.waiting.calls.lock().expect("no panic").is_empty());
+}

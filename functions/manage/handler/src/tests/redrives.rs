@@ -1,0 +1,190 @@
+//! Redrive jobs: begun, listed, stopped, resumed.
+
+use gridpost_core::{
+    delivery::{
+        queue::Queue,
+        redrive::{Job, Phase, Status, Tick},
+    },
+    time::Timestamp,
+};
+use serde_json::json;
+
+use super::{World, body, code, dead_letters::filled, fakes::NOW, key, message, webhook};
+
+const S: &str = "/topics/demo/eventSubscriptions/s-1";
+
+fn only_job(world: &World) -> Job {
+    let jobs = world.letters.jobs.lock().expect("no panic");
+    assert_eq!(jobs.len(), 1);
+    jobs.values().next().expect("one").clone()
+}
+
+fn ticks(world: &World) -> Vec<Tick> {
+    let sent = world.waiting.sent.lock().expect("no panic");
+    let tick = |(queue, message): &(Queue, gridpost_ports::Outgoing)| {
+        assert_eq!((*queue, message.group.as_str()), (Queue::Redrive, "demo/s-1"));
+        Tick::decode(&message.body).expect("a tick")
+    };
+    sent.iter().map(tick).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_stored_before_anybody_works_at_it() {
+    let world = filled().await;
+    let asked = json!({"reason": "TimeToLiveExceeded", "eventsPerSecond": 7, "maxRedrives": 1});
+    let reply = world.send(&format!("POST {S}/deadLetters:redrive"), asked).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+    let job = only_job(&world);
+    assert_eq!((job.bucket.as_str(), job.folder.as_str()), ("letters", "dead/S-1"));
+    assert_eq!(
+        (job.wanted.to, job.wanted.reason.as_deref()),
+        (Some(Timestamp::from_millis(NOW.as_millis() - 2_000)), Some("TimeToLiveExceeded"))
+    );
+    assert_eq!((job.events_per_second, job.max_redrives), (7, 1));
+    assert_eq!(
+        (job.to.clone(), Some(job.to_uid)),
+        (key("demo", "s-1"), world.subscription_uid("s-1"))
+    );
+    assert_eq!(ticks(&world), [Tick::of(&job)]);
+    let shown = body(&reply);
+    assert_eq!((&shown["status"], &shown["phase"]), (&json!("Running"), &json!("Counting")));
+    let read = world.call(&format!("GET {S}/redrives/{}", job.id)).await;
+    assert_eq!(read.body, reply.body);
+    let unknown = world.call(&format!("GET {S}/redrives/{}", uuid::Uuid::nil())).await;
+    assert_eq!((unknown.status, code(&unknown)), (404, "ResourceNotFound"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_go_to_another_event_subscription_that_is_there() {
+    let world = filled().await;
+    let redrive = format!("POST {S}/deadLetters:redrive");
+    let to = |topic: &str| json!({"target": {"topic": topic, "eventSubscription": "s-2"}});
+    assert_eq!(world.send(&redrive, to("demo")).await.status, 404);
+    let other = "PUT /topics/demo/eventSubscriptions/s-2";
+    assert_eq!(world.send(other, webhook("https://e.example/two")).await.status, 201);
+    assert_eq!(world.send(&redrive, json!({"target": {"topic": "demo"}})).await.status, 400);
+    let same_topic = json!({"target": {"eventSubscription": "s-2"}});
+    assert_eq!(world.send(&redrive, same_topic).await.status, 201);
+    let job = only_job(&world);
+    assert_eq!(
+        (job.to.clone(), Some(job.to_uid)),
+        (key("demo", "s-2"), world.subscription_uid("s-2"))
+    );
+    assert_eq!(job.subscription, key("demo", "s-1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_jobs_do_not_run_at_once_and_dry_runs_do_not_matter() {
+    let world = filled().await;
+    let redrive = format!("POST {S}/deadLetters:redrive");
+    assert_eq!(world.send(&redrive, json!({"dryRun": true})).await.status, 201);
+    let first = world.send(&redrive, json!({})).await;
+    assert_eq!(first.status, 201);
+    let second = world.send(&redrive, json!({})).await;
+    assert_eq!((second.status, code(&second)), (409, "Conflict"));
+    let id = body(&first)["id"].as_str().expect("an id");
+    assert!(message(&second).contains(id), "{second:?}");
+    assert_eq!(world.send(&redrive, json!({"dryRun": true})).await.status, 201);
+    let purge = world.send(&format!("POST {S}/deadLetters:purge"), json!({"all": true})).await;
+    assert_eq!(purge.status, 409, "{purge:?}");
+    // Its message may have been lost: each one who asks sends another.
+    let of_first = |tick: &&Tick| tick.redrive.to_string() == id;
+    assert_eq!(ticks(&world).iter().filter(of_first).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_jobs_begun_at_once_one_runs_at_most() {
+    let world = filled().await;
+    let redrive = format!("POST {S}/deadLetters:redrive");
+    assert_eq!(world.send(&redrive, json!({})).await.status, 201);
+    let rival = only_job(&world);
+    world.letters.jobs.lock().expect("no panic").clear();
+    *world.letters.rival.lock().expect("no panic") = Some(rival.clone());
+    let second = world.send(&redrive, json!({})).await;
+    assert_eq!((second.status, code(&second)), (409, "Conflict"));
+    assert!(message(&second).contains(&rival.id.to_string()), "{second:?}");
+    let jobs = world.letters.jobs.lock().expect("no panic").clone();
+    let of = |status: Status| jobs.values().filter(|job| job.status == status).count();
+    assert_eq!((of(Status::Running), of(Status::Canceled)), (1, 1));
+    assert_eq!(ticks(&world), [Tick::of(&rival)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_stopped_and_goes_on() {
+    let world = filled().await;
+    assert_eq!(world.send(&format!("POST {S}/deadLetters:redrive"), json!({})).await.status, 201);
+    let one = format!("POST {S}/redrives/{}", only_job(&world).id);
+    for _ in 0..2 {
+        let canceled = world.call(&format!("{one}/cancel")).await;
+        assert_eq!((canceled.status, &body(&canceled)["status"]), (200, &json!("Canceled")));
+    }
+    assert_eq!(ticks(&world).len(), 1);
+    let resumed = world.call(&format!("{one}/resume")).await;
+    assert_eq!((resumed.status, &body(&resumed)["status"]), (200, &json!("Running")));
+    // One that seems to run, but whose message got lost, gets another.
+    assert_eq!(world.call(&format!("{one}/resume")).await.status, 200);
+    assert_eq!(ticks(&world).len(), 3);
+    let job = only_job(&world);
+    let over = Job { status: Status::Completed, phase: Phase::Sending, total: Some(5), ..job };
+    world.letters.jobs.lock().expect("no panic").insert(over.id, over);
+    let resumed = world.call(&format!("{one}/resume")).await;
+    assert_eq!((resumed.status, code(&resumed)), (409, "Conflict"));
+    let canceled = world.call(&format!("{one}/cancel")).await;
+    assert_eq!(body(&canceled)["status"], "Completed");
+    assert_eq!(body(&canceled)["counted"], 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_outlives_its_event_subscription_can_be_stopped() {
+    let world = filled().await;
+    let other = "PUT /topics/demo/eventSubscriptions/s-2";
+    assert_eq!(world.send(other, webhook("https://e.example/two")).await.status, 201);
+    let asked = json!({"target": {"eventSubscription": "s-2"}});
+    assert_eq!(world.send(&format!("POST {S}/deadLetters:redrive"), asked).await.status, 201);
+    assert_eq!(world.call(&format!("DELETE {S}")).await.status, 200);
+    let canceled = world.call(&format!("POST {S}/redrives/{}/cancel", only_job(&world).id)).await;
+    assert_eq!((canceled.status, &body(&canceled)["status"]), (200, &json!("Canceled")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_are_listed_in_pages_the_newest_first() {
+    let world = filled().await;
+    for _ in 0..5 {
+        let dry = json!({"dryRun": true});
+        assert_eq!(world.send(&format!("POST {S}/deadLetters:redrive"), dry).await.status, 201);
+    }
+    let mut next = Some(format!("{S}/redrives?$top=2"));
+    let mut found = Vec::new();
+    while let Some(path) = next {
+        let page = world.call(&format!("GET {path}")).await;
+        let value = body(&page)["value"].as_array().cloned().expect("a list");
+        found.extend(value.iter().map(|job| job["id"].to_string()));
+        let link = body(&page)["nextLink"].as_str();
+        next = link.map(|link| link.replace("https://manage.example", ""));
+    }
+    let jobs = world.letters.jobs.lock().expect("no panic");
+    let want: Vec<_> = jobs.keys().rev().map(|id| json!(id).to_string()).collect();
+    assert_eq!(found, want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_redrive_is_refused() {
+    let world = filled().await;
+    for (document, want) in [
+        (json!({"eventsPerSecond": 0}), "eventsPerSecond must be a whole number from 1 to 1000"),
+        (json!({"maxRedrives": 101}), "maxRedrives must be a whole number from 1 to 100"),
+        (json!({"from": 7}), "from must be a string"),
+        (json!({"to": "soon"}), "to must be a date and time"),
+        (json!({"rate": 1}), "rate is not known"),
+        (json!({"target": {}}), "target.eventSubscription is required"),
+    ] {
+        let reply = world.send(&format!("POST {S}/deadLetters:redrive"), document).await;
+        assert!(reply.status == 400 && message(&reply).contains(want), "{reply:?}");
+    }
+    assert!(world.letters.jobs.lock().expect("no panic").is_empty());
+    for line in ["GET", "POST"] {
+        let place = if line == "GET" { "" } else { "/cancel" };
+        let reply = world.call(&format!("{line} {S}/redrives/m-1{place}")).await;
+        assert!(message(&reply).contains("id must be the id of a redrive"), "{reply:?}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Validation by hand: an endpoint that neither consents nor refuses, and the URL it was given.
+
+use std::time::Duration;
+
+use gridpost_core::subscription::ProvisioningState;
+use serde_json::{Value, json};
+
+use super::{S1, S1_DELETE, S1_GET, World, body, code, message, webhook};
+
+/// With an event subscription that waits for its validation; the URL's path and query.
+async fn waiting(schema: &str) -> (World, String) {
+    let world = World::new();
+    assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
+    *world.endpoint.is_silent.lock().expect("no panic") = true;
+    let mut document = webhook("https://e.example/hook?code=hush");
+    document["properties"]["eventDeliverySchema"] = json!(schema);
+    let created = world.send(S1, document).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    assert_eq!(body(&created)["properties"]["provisioningState"], "AwaitingManualAction");
+    let url = validation_url(&world);
+    assert!(!body(&created).to_string().contains("token"), "{created:?}");
+    (world, url)
+}
+
+/// The URL that the endpoint got last.
+fn validation_url(world: &World) -> String {
+    let asked = world.endpoint.asked.lock().expect("no panic").pop().expect("asked");
+    let callback = asked.headers.iter().find(|(name, _)| *name == "webhook-request-callback");
+    let url = match callback {
+        Some((_, url)) => url.clone(),
+        None => {
+            let events: Value = serde_json::from_slice(&asked.body).expect("JSON");
+            events[0]["data"]["validationUrl"].as_str().expect("a URL").to_owned()
+        }
+    };
+    let beginning = "https://manage.example/topics/demo/eventSubscriptions/s-1/validate?id=";
+    assert!(url.starts_with(beginning), "{url}");
+    url.replace("https://manage.example", "")
+}
+
+async fn state(world: &World) -> String {
+    let read = world.call(S1_GET).await;
+    body(&read)["properties"]["provisioningState"].as_str().expect("a state").to_owned()
+}
+
+fn stored_state(world: &World) -> ProvisioningState {
+    let tables = world.store.tables.lock().expect("no panic");
+    tables.subscriptions.values().next().expect("s-1").provisioning_state
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_validation_url_completes_what_the_endpoint_left_open() {
+    for (schema, method) in [("EventGridSchema", "GET"), ("CloudEventSchemaV1_0", "POST")] {
+        let (world, url) = waiting(schema).await;
+        world.clock.advance(Duration::from_secs(599));
+        assert_eq!(state(&world).await, "AwaitingManualAction");
+        let done = world.call(&format!("{method} {url}")).await;
+        assert_eq!((done.status, &body(&done)["provisioningState"]), (200, &json!("Succeeded")));
+        assert_eq!(state(&world).await, "Succeeded");
+        assert_eq!(stored_state(&world), ProvisioningState::Succeeded);
+        // A second look at the same URL is no error, even later.
+        world.clock.advance(Duration::from_secs(60));
+        assert_eq!(world.call(&format!("GET {url}")).await.status, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_may_bring_a_rate() {
+    let (world, url) = waiting("CloudEventSchemaV1_0").await;
+    let headers = [("webhook-allowed-rate", "120")];
+    assert_eq!(world.send_with(&format!("POST {url}"), &headers, Vec::new()).await.status, 200);
+    assert_eq!(body(&world.call(S1_GET).await)["properties"]["allowedRate"], 120);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_ten_minutes_a_validation_has_failed() {
+    let (world, url) = waiting("EventGridSchema").await;
+    world.clock.advance(Duration::from_secs(600));
+    assert_eq!(state(&world).await, "Failed");
+    let late = world.call(&format!("GET {url}")).await;
+    assert_eq!((late.status, code(&late)), (410, "ValidationExpired"));
+    assert_eq!(state(&world).await, "Failed");
+    // The same document again is a new question, and the old URL is void.
+    let again = world.send(S1, webhook("https://e.example/hook?code=hush")).await;
+    assert_eq!(again.status, 200);
+    assert_eq!(body(&again)["properties"]["provisioningState"], "AwaitingManualAction");
+    let new = validation_url(&world);
+    assert_eq!(world.call(&format!("GET {url}")).await.status, 403);
+    assert_eq!(world.call(&format!("GET {new}")).await.status, 200);
+    assert_eq!(state(&world).await, "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_validation_url_that_is_none_says_nothing() {
+    let (world, url) = waiting("EventGridSchema").await;
+    let elsewhere = |from: &str, to: &str| format!("GET {}", url.replace(from, to));
+    let path = url.split('?').next().expect("a path");
+    let shorter = &url[..url.len() - 1];
+    let rows = [
+        format!("GET {path}"),
+        format!("GET {path}?token="),
+        format!("GET {path}?token=abc"),
+        format!("GET {shorter}"),
+        format!("GET {url}a"),
+        elsewhere("/demo/", "/none/"),
+        elsewhere("/s-1/", "/none/"),
+    ];
+    let revision = world.topic("demo").map(|topic| topic.revision);
+    let mut messages: Vec<String> = Vec::new();
+    for line in rows {
+        let refused = world.call(&line).await;
+        assert_eq!((refused.status, code(&refused)), (403, "Forbidden"), "{line}");
+        messages.push(message(&refused).to_owned());
+    }
+    messages.dedup();
+    assert_eq!(messages.len(), 1, "what exists must not be told");
+    assert_eq!(world.topic("demo").map(|topic| topic.revision), revision);
+    assert_eq!(world.call(&format!("DELETE {path}")).await.status, 405);
+    // Deleted, it can not be validated.
+    assert_eq!(world.call(S1_DELETE).await.status, 200);
+    assert_eq!(world.call(&format!("GET {url}")).await.status, 403);
+}
+
+/// A change of the URL stops the events until the new endpoint has consented.
+#[tokio::test(start_paused = true)]
+async fn a_new_endpoint_waits_for_its_own_consent() {
+    let world = World::with_subscription().await;
+    *world.endpoint.is_silent.lock().expect("no panic") = true;
+    let patch = json!({"destination": {"properties": {"endpointUrl": "https://e.example/2"}}});
+    let patched = world.send("PATCH /topics/demo/eventSubscriptions/s-1", patch).await;
+    assert_eq!(patched.status, 200);
+    assert_eq!(state(&world).await, "AwaitingManualAction");
+    let url = validation_url(&world);
+    assert_eq!(world.call(&format!("GET {url}")).await.status, 200);
+    assert_eq!(state(&world).await, "Succeeded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespace_topics_take_consent_at_once_or_not_at_all() {
+    let world = World::new();
+    assert_eq!(world.send("PUT /topics/demo", json!({"kind": "namespace"})).await.status, 201);
+    *world.endpoint.is_silent.lock().expect("no panic") = true;
+    let refused = world.send(S1, webhook("https://e.example/hook")).await;
+    assert_eq!((refused.status, code(&refused)), (400, "Endpoint validation"));
+    let asked = world.endpoint.asked.lock().expect("no panic").pop().expect("asked");
+    assert_eq!(asked.headers, [("webhook-request-origin", "eventgrid.azure.net".to_owned())]);
+    assert_eq!(world.call(S1_GET).await.status, 404);
+}

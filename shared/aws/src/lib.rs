@@ -1,0 +1,92 @@
+//! The ports on AWS: translate and call, no rule of delivery. SDK types stay inside.
+
+pub mod configuration;
+pub mod lineage;
+pub mod parking;
+pub mod payloads;
+pub mod redrives;
+pub mod s3;
+pub mod sqs;
+pub mod state;
+mod table;
+
+use std::env;
+
+use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
+use aws_sdk_dynamodb::error::DisplayErrorContext;
+use aws_smithy_http_client::{
+    Builder,
+    tls::{Provider, rustls_provider::CryptoMode},
+};
+use aws_types::{SdkConfig, region::Region};
+
+use self::lineage::Lineage;
+use gridpost_ports::PortError;
+use gridpost_runtime::config::{SettingError, text};
+
+/// Clients of the services, which share connections and TLS.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    config: SdkConfig,
+}
+
+impl Clients {
+    /// Reads region, credentials and endpoint from the environment, where Lambda puts them. Call it
+    /// once, before the first invocation.
+    ///
+    /// The SDK's own way to find credentials looks into files and asks services besides. A function
+    /// on Lambda needs none of that, so it is not in its program.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingError`] when the environment holds no region or no credentials.
+    pub fn from_env() -> Result<Self, SettingError> {
+        let credentials = Credentials::new(
+            text("AWS_ACCESS_KEY_ID")?,
+            text("AWS_SECRET_ACCESS_KEY")?,
+            env::var("AWS_SESSION_TOKEN").ok(),
+            None,
+            "the function's environment",
+        );
+        let region = text("AWS_REGION").or_else(|_| text("AWS_DEFAULT_REGION"))?;
+        // Without one of their own, each client would read the system's certificates again.
+        let tls = Provider::Rustls(CryptoMode::AwsLc);
+        let mut config = SdkConfig::builder()
+            .behavior_version(aws_sdk_sqs::config::BehaviorVersion::latest())
+            .region(Region::new(region))
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .http_client(Builder::new().tls_provider(tls).build_https());
+        config.set_endpoint_url(env::var("AWS_ENDPOINT_URL").ok());
+        Ok(Self { config: config.build() })
+    }
+
+    /// What clients of other services are made with.
+    pub fn config(&self) -> &SdkConfig {
+        &self.config
+    }
+
+    /// A client of SQS.
+    pub fn sqs(&self) -> aws_sdk_sqs::Client {
+        let config = aws_sdk_sqs::config::Builder::from(&self.config).interceptor(Lineage);
+        aws_sdk_sqs::Client::from_conf(config.build())
+    }
+
+    /// A client of DynamoDB.
+    pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
+        let config = aws_sdk_dynamodb::config::Builder::from(&self.config).interceptor(Lineage);
+        aws_sdk_dynamodb::Client::from_conf(config.build())
+    }
+
+    /// A client of S3. Another endpoint than AWS's own is addressed by path: its buckets have no
+    /// host names.
+    pub fn s3(&self) -> aws_sdk_s3::Client {
+        let own_endpoint = self.config.endpoint_url().is_some();
+        let config = aws_sdk_s3::config::Builder::from(&self.config).interceptor(Lineage);
+        aws_sdk_s3::Client::from_conf(config.force_path_style(own_endpoint).build())
+    }
+}
+
+/// An SDK error with its causes, as a port's error.
+fn port_error(call: &'static str, error: impl std::error::Error) -> PortError {
+    PortError::new(call, DisplayErrorContext(error))
+}

@@ -1,0 +1,265 @@
+//! Queues in SQS.
+
+mod poison;
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use aws_sdk_sqs::{
+    Client,
+    error::ProvideErrorMetadata,
+    types::{DeleteMessageBatchRequestEntry, QueueAttributeName, SendMessageBatchRequestEntry},
+};
+use futures::future::join_all;
+
+use super::port_error;
+use gridpost_core::delivery::queue::Queue;
+use gridpost_ports::{Outgoing, PortError, QueueReceiver, QueueSender};
+use gridpost_runtime::config::{self, SettingError};
+
+/// Most entries of one batch request. Source: SQS quotas.
+const ENTRIES_MAX: usize = 10;
+
+/// Most bytes of all bodies of one batch request (1 MiB), less 16 KiB for what else SQS may count.
+const BATCH_BYTES_MAX: usize = 1_048_576 - 16_384;
+
+/// The URLs of the queues.
+#[derive(Clone, Debug, Default)]
+pub struct QueueUrls {
+    /// The dispatch queue.
+    pub dispatch: String,
+    /// The retry queues in shard order.
+    pub retry: Vec<String>,
+    /// The dead-letter queue.
+    pub dead_letter: String,
+    /// The fan-out queue.
+    pub fan_out: String,
+    /// The redrive queue.
+    pub redrive: String,
+    /// The poison queue.
+    pub poison: String,
+}
+
+impl QueueUrls {
+    /// Reads those URLs that this function has been given.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingError`] when the environment holds something else than text.
+    pub fn from_env() -> Result<Self, SettingError> {
+        let url = |name| config::parsed_or(name, String::new());
+        let retry = url("GRIDPOST_RETRY_QUEUE_URLS")?;
+        let retry = retry.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect();
+        Ok(Self {
+            dispatch: url("GRIDPOST_DISPATCH_QUEUE_URL")?,
+            retry,
+            dead_letter: url("GRIDPOST_DEAD_LETTER_QUEUE_URL")?,
+            fan_out: url("GRIDPOST_FAN_OUT_QUEUE_URL")?,
+            redrive: url("GRIDPOST_REDRIVE_QUEUE_URL")?,
+            poison: url("GRIDPOST_POISON_QUEUE_URL")?,
+        })
+    }
+
+    fn of(&self, queue: Queue) -> Option<&str> {
+        let url = match queue {
+            Queue::Dispatch => &self.dispatch,
+            Queue::Retry(shard) => self.retry.get(shard)?,
+            Queue::DeadLetter => &self.dead_letter,
+            Queue::FanOut => &self.fan_out,
+            Queue::Redrive => &self.redrive,
+            Queue::Poison => &self.poison,
+        };
+        Some(url.as_str()).filter(|url| !url.is_empty())
+    }
+}
+
+/// Gridpost's queues in SQS.
+#[derive(Clone, Debug)]
+pub struct SqsQueues {
+    client: Client,
+    urls: QueueUrls,
+}
+
+impl SqsQueues {
+    /// The queues with those URLs.
+    pub fn new(client: Client, urls: QueueUrls) -> Self {
+        Self { client, urls }
+    }
+
+    /// How many retry queues there are.
+    pub fn retry_shards(&self) -> usize {
+        self.urls.retry.len()
+    }
+
+    fn url(&self, call: &'static str, queue: Queue) -> Result<&str, PortError> {
+        let missing = || PortError::new(call, format!("no URL is set for the queue {queue:?}"));
+        self.urls.of(queue).ok_or_else(missing)
+    }
+
+    /// Sends one batch request; the answers are in the order of its entries.
+    async fn send_batch(&self, url: &str, batch: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        const CALL: &str = "sqs:SendMessageBatch";
+        let count = batch.len();
+        let entry = |(index, message): (usize, Outgoing)| {
+            SendMessageBatchRequestEntry::builder()
+                .id(index.to_string())
+                .message_body(message.body)
+                .message_group_id(message.group)
+                .set_delay_seconds(i32::try_from(message.delay_s).ok().filter(|delay| *delay > 0))
+                .build()
+                .expect("id and body are set")
+        };
+        let entries = batch.into_iter().enumerate().map(entry).collect();
+        let sent =
+            self.client.send_message_batch().queue_url(url).set_entries(Some(entries)).send().await;
+        match sent {
+            Ok(answer) => {
+                let sent: HashSet<_> = answer.successful().iter().map(|entry| entry.id()).collect();
+                let failure = |id: &str| {
+                    let failed = answer.failed().iter().find(|entry| entry.id() == id);
+                    let reason = failed.map_or("no answer for this entry", |entry| entry.code());
+                    PortError::new(CALL, reason)
+                };
+                let answer_of = |index: usize| {
+                    let id = index.to_string();
+                    if sent.contains(id.as_str()) { Ok(()) } else { Err(failure(&id)) }
+                };
+                (0..count).map(answer_of).collect()
+            }
+            Err(error) => {
+                let error = port_error(CALL, error);
+                (0..count).map(|_| Err(PortError::new(CALL, &error.reason))).collect()
+            }
+        }
+    }
+}
+
+impl SqsQueues {
+    /// The sum of counters that SQS keeps of a queue.
+    async fn counts(&self, queue: Queue, names: &[QueueAttributeName]) -> Result<u64, PortError> {
+        const CALL: &str = "sqs:GetQueueAttributes";
+        let asked = self
+            .client
+            .get_queue_attributes()
+            .queue_url(self.url(CALL, queue)?)
+            .set_attribute_names(Some(names.to_vec()))
+            .send()
+            .await;
+        let asked = asked.map_err(|error| {
+            let code = error.code().unwrap_or("no code").to_owned();
+            tracing::debug!(code, "queue attributes could not be read");
+            port_error(CALL, error)
+        })?;
+        let count = |name: &QueueAttributeName| -> Option<u64> {
+            asked.attributes().and_then(|all| all.get(name))?.parse().ok()
+        };
+        let sum = names.iter().map(count).sum::<Option<u64>>();
+        sum.ok_or_else(|| PortError::new(CALL, "the answer lacks a number that was asked for"))
+    }
+}
+
+/// Cuts messages into batch requests, in order: at most ten each, and no more bytes than fit.
+fn batches(messages: Vec<Outgoing>) -> Vec<Vec<Outgoing>> {
+    let mut batches: Vec<Vec<Outgoing>> = Vec::new();
+    let mut bytes = 0;
+    for message in messages {
+        let size = message.body.len();
+        match batches.last_mut() {
+            Some(last) if last.len() < ENTRIES_MAX && bytes + size <= BATCH_BYTES_MAX => {
+                bytes += size;
+                last.push(message);
+            }
+            _ => {
+                bytes = size;
+                batches.push(vec![message]);
+            }
+        }
+    }
+    batches
+}
+
+#[async_trait]
+impl QueueSender for SqsQueues {
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        let url = match self.url("sqs:SendMessageBatch", queue) {
+            Ok(url) => url,
+            Err(error) => {
+                let refused = |_| Err(PortError::new(error.call, &error.reason));
+                return messages.iter().map(refused).collect();
+            }
+        };
+        let sent = batches(messages).into_iter().map(|batch| self.send_batch(url, batch));
+        join_all(sent).await.into_iter().flatten().collect()
+    }
+}
+
+#[async_trait]
+impl QueueReceiver for SqsQueues {
+    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
+        const CALL: &str = "sqs:ChangeMessageVisibility";
+        let change = self
+            .client
+            .change_message_visibility()
+            .queue_url(self.url(CALL, queue)?)
+            .receipt_handle(receipt)
+            .visibility_timeout(i32::try_from(seconds).unwrap_or(i32::MAX));
+        change.send().await.map_err(|error| port_error(CALL, error))?;
+        Ok(())
+    }
+
+    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
+        const CALL: &str = "sqs:DeleteMessageBatch";
+        let url = self.url(CALL, queue)?;
+        for receipts in receipts.chunks(ENTRIES_MAX) {
+            let entry = |(index, receipt): (usize, &String)| {
+                DeleteMessageBatchRequestEntry::builder()
+                    .id(index.to_string())
+                    .receipt_handle(receipt)
+                    .build()
+                    .expect("id and receipt are set")
+            };
+            let entries = receipts.iter().enumerate().map(entry).collect();
+            let deleted = self
+                .client
+                .delete_message_batch()
+                .queue_url(url)
+                .set_entries(Some(entries))
+                .send()
+                .await
+                .map_err(|error| port_error(CALL, error))?;
+            // A receipt that SQS no longer knows belongs to a message that is gone or received anew.
+            let real = |code: &str| !code.contains("ReceiptHandleIsInvalid");
+            if let Some(failed) = deleted.failed().iter().find(|entry| real(entry.code())) {
+                return Err(PortError::new(CALL, failed.code()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
+        self.counts(queue, &[QueueAttributeName::ApproximateNumberOfMessagesNotVisible]).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(bytes: usize) -> Outgoing {
+        Outgoing { body: "x".repeat(bytes), group: "t/s".to_owned(), delay_s: 0 }
+    }
+
+    #[test]
+    fn batches_hold_ten_and_a_mebibyte() {
+        let table: [(Vec<usize>, Vec<usize>); 4] = [
+            (vec![1; 25], vec![10, 10, 5]),
+            (vec![262_144; 5], vec![3, 2]),
+            (vec![1_048_576], vec![1]),
+            (vec![], vec![]),
+        ];
+        for (sizes, want) in table {
+            let cut = batches(sizes.iter().map(|size| message(*size)).collect());
+            assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), want, "{sizes:?}");
+        }
+    }
+}

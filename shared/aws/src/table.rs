@@ -1,0 +1,109 @@
+//! Items that hold one JSON document under a condition on its revision.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::{
+    Client, error::SdkError, operation::put_item::PutItemError, types::AttributeValue,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::port_error;
+use gridpost_core::time::Timestamp;
+use gridpost_ports::{PortError, Saved};
+
+/// An item as DynamoDB gives it.
+pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// A table of documents, named by partition key (`pk`) and sort key (`sk`).
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    pub(super) client: Client,
+    pub(super) name: String,
+}
+
+/// A text attribute.
+pub(super) fn text(value: impl Into<String>) -> AttributeValue {
+    AttributeValue::S(value.into())
+}
+
+/// A number attribute.
+pub(super) fn number(value: impl ToString) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+impl Table {
+    /// The document under these keys with its revision. Strongly consistent.
+    pub(super) async fn load<T: DeserializeOwned>(
+        &self,
+        pk: String,
+        sk: &str,
+    ) -> Result<Option<(T, u64)>, PortError> {
+        const CALL: &str = "dynamodb:GetItem";
+        let got = self
+            .client
+            .get_item()
+            .table_name(&self.name)
+            .key("pk", text(pk))
+            .key("sk", text(sk))
+            .consistent_read(true)
+            .send()
+            .await;
+        let item = got.map_err(|error| port_error(CALL, error))?.item;
+        item.map(|item| document(&item)).transpose()
+    }
+
+    /// Writes a document as revision `revision + 1`, if the stored one still is `revision` (0:
+    /// there is none). `indexed` are attributes beside the document, by which an index finds it.
+    pub(super) async fn save<T: Serialize>(
+        &self,
+        (pk, sk): (String, &str),
+        value: &T,
+        revision: u64,
+        forget_at: Option<Timestamp>,
+        indexed: Option<HashMap<String, AttributeValue>>,
+    ) -> Result<Saved, PortError> {
+        const CALL: &str = "dynamodb:PutItem";
+        let document = serde_json::to_string(value).map_err(|error| PortError::new(CALL, error))?;
+        let mut put = self
+            .client
+            .put_item()
+            .table_name(&self.name)
+            .set_item(indexed)
+            .item("pk", text(pk))
+            .item("sk", text(sk))
+            .item("revision", number(revision + 1))
+            .item("document", text(document));
+        if let Some(at) = forget_at {
+            put = put.item("expiresAt", number(at.as_seconds()));
+        }
+        put = if revision == 0 {
+            put.condition_expression("attribute_not_exists(pk)")
+        } else {
+            put.condition_expression("revision = :revision")
+                .expression_attribute_values(":revision", number(revision))
+        };
+        match put.send().await {
+            Ok(_) => Ok(Saved::Written),
+            Err(SdkError::ServiceError(error))
+                if matches!(error.err(), PutItemError::ConditionalCheckFailedException(_)) =>
+            {
+                Ok(Saved::Conflict)
+            }
+            Err(error) => Err(port_error(CALL, error)),
+        }
+    }
+}
+
+/// The document of an item, with its revision.
+pub(super) fn document<T: DeserializeOwned>(item: &Item) -> Result<(T, u64), PortError> {
+    const CALL: &str = "dynamodb: reading an item";
+    let attribute = |name: &str| {
+        item.get(name).ok_or_else(|| PortError::new(CALL, format!("it has no attribute {name}")))
+    };
+    let json = attribute("document")?
+        .as_s()
+        .map_err(|_| PortError::new(CALL, "its document is not text"))?;
+    let revision = attribute("revision")?.as_n().ok().and_then(|number| number.parse().ok());
+    let value = serde_json::from_str(json).map_err(|error| PortError::new(CALL, error))?;
+    Ok((value, revision.ok_or_else(|| PortError::new(CALL, "its revision is not a number"))?))
+}

@@ -1,0 +1,412 @@
+//! Deliveries: the events of one request to one event subscription, from packing to their end.
+//!
+//! A delivery to a webhook ends or is retried as a whole; [`retry`](crate::retry) decides which. The
+//! modules here are plain functions over plain data: [`rate`] says how often an endpoint may be asked,
+//! [`batch`] joins what waits together, [`dead_letter`] is the record of what ended undelivered,
+//! [`claim`] keeps apart what is too large for a message, [`redrive`] sends dead letters again.
+//!
+//! AWS services answer for each event. There [`resource_request`] takes the place of [`request`],
+//! [`resource_outcome`] says what their answers mean, and [`partial`] parts the events that were delivered
+//! ([`event_set`]) from those that go on.
+
+pub mod batch;
+pub mod claim;
+pub mod dead_letter;
+pub mod event_set;
+pub mod parking;
+pub mod partial;
+pub mod queue;
+pub mod rate;
+pub mod redrive;
+pub mod request;
+pub mod resource_check;
+pub mod resource_outcome;
+pub mod resource_request;
+pub mod state;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::{
+    delivery::queue::Queue, retry::attempts::Attempts, subscription::SubscriptionKey,
+    time::Timestamp, trace::TraceParent,
+};
+use claim::Claim;
+use event_set::EventSet;
+
+/// The version of the queue form that carries its events.
+const VERSION: u8 = 1;
+
+/// The version of the queue form whose events lie in the payload bucket: a function that does not
+/// know of it must not take it for a delivery without events.
+const VERSION_CLAIMED: u8 = 2;
+
+/// Ids of events in one log line, at most.
+const IDS_MAX: usize = 100;
+
+/// Bytes of these ids together, at most.
+const IDS_BYTES_MAX: usize = 4_096;
+
+/// One delivery, as it travels in an SQS message.
+///
+/// The events are raw JSON, as they will be sent: no step between ingest and the endpoint parses
+/// them again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delivery {
+    /// The queue form's version.
+    v: u8,
+    /// Stable over all attempts.
+    pub id: Uuid,
+    /// Whose delivery it is.
+    pub subscription: SubscriptionKey,
+    /// Which creation of that subscription.
+    pub subscription_uid: Uuid,
+    /// When the publish was accepted. Time-to-live counts from here.
+    pub publish_time: Timestamp,
+    /// Not to be attempted before, where it has waited or is to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
+    /// That it was a dead letter before, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redriven: Option<Redriven>,
+    /// What is known of its attempts when the message was sent; the state table may know more.
+    #[serde(default, skip_serializing_if = "Attempts::is_empty")]
+    pub attempts: Attempts,
+    /// `dataVersion` of the first event, given or mapped, for the request's header; empty for
+    /// CloudEvents.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub data_version: String,
+    /// The publisher's trace, where it named one: requests carry it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<TraceParent>,
+    /// Which of its events are done with: delivered, or ended on their own. The state may know of more.
+    #[serde(default, skip_serializing_if = "EventSet::is_empty")]
+    pub done: EventSet,
+    /// The events in the subscription's delivery schema, 1 to 5,000; none where they are claimed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    events: Vec<Box<RawValue>>,
+    /// Says that the events lie in the payload bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claim: Option<Claim>,
+    /// The events from the payload bucket, once they are here. They never travel in a message.
+    #[serde(skip)]
+    claimed: Vec<Box<RawValue>>,
+}
+
+/// That a delivery is of a dead letter that was sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redriven {
+    /// How often its event was sent again, at least once.
+    pub times: u32,
+    /// When it was sent again: its time-to-live counts from here.
+    pub at: Timestamp,
+}
+
+/// A queue message that is nothing this code can read.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Not the JSON of a delivery.
+    #[error("the message is not a delivery")]
+    NotADelivery(#[source] serde_json::Error),
+    /// Not the JSON of an ended delivery.
+    #[error("the message is not an ended delivery")]
+    NotEnded(#[source] serde_json::Error),
+    /// Written by a newer Gridpost.
+    #[error("the message has version {0}, which this function does not read")]
+    Version(u8),
+    /// Taken for a delivery, it would end delivered with nothing sent.
+    #[error("the delivery {0} has no events")]
+    NoEvents(Uuid),
+}
+
+impl Delivery {
+    /// A delivery that nobody has attempted.
+    pub fn new(
+        id: Uuid,
+        subscription: SubscriptionKey,
+        subscription_uid: Uuid,
+        publish_time: Timestamp,
+        data_version: String,
+        events: Vec<Box<RawValue>>,
+    ) -> Self {
+        Self {
+            v: VERSION,
+            id,
+            subscription,
+            subscription_uid,
+            publish_time,
+            due: None,
+            redriven: None,
+            attempts: Attempts::default(),
+            data_version,
+            traceparent: None,
+            done: EventSet::default(),
+            events,
+            claim: None,
+            claimed: Vec::new(),
+        }
+    }
+
+    /// The same delivery as part of a trace.
+    #[must_use]
+    pub fn traced(self, traceparent: Option<TraceParent>) -> Self {
+        Self { traceparent, ..self }
+    }
+
+    /// The same delivery with its events left out of the queue form: they lie in the payload
+    /// bucket.
+    #[must_use]
+    pub fn into_claimed(mut self) -> Self {
+        if self.claim.is_none() {
+            self.v = VERSION_CLAIMED;
+            self.claim =
+                Some(Claim { events: u32::try_from(self.events.len()).unwrap_or(u32::MAX) });
+            self.claimed = std::mem::take(&mut self.events);
+        }
+        self
+    }
+
+    /// Whether its events lie in the payload bucket.
+    pub fn is_claimed(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    /// Takes the events from the payload bucket in hand.
+    pub fn claim(&mut self, events: Vec<Box<RawValue>>) {
+        self.claimed = events;
+    }
+
+    /// The events in hand, those that are done with included: none where they still lie in the payload
+    /// bucket.
+    pub fn events(&self) -> &[Box<RawValue>] {
+        if self.is_claimed() { &self.claimed } else { &self.events }
+    }
+
+    /// The events in hand that are not done with, each with its position.
+    pub fn left(&self) -> impl Iterator<Item = (usize, &RawValue)> + Clone {
+        let events = self.events().iter().enumerate().map(|(at, event)| (at, &**event));
+        events.filter(|(position, _)| !self.done.has(*position))
+    }
+
+    /// The ids of the events in hand that are not done with as a JSON array, as many as fit a log line.
+    /// Events of a publisher's own schema have none that is known here.
+    pub fn event_ids(&self) -> String {
+        #[derive(Deserialize)]
+        struct Named<'e> {
+            #[serde(borrow)]
+            id: Cow<'e, str>,
+        }
+        let mut bytes = 0;
+        let ids = self.left().take(IDS_MAX);
+        let ids = ids.filter_map(|(_, event)| serde_json::from_str::<Named<'_>>(event.get()).ok());
+        let ids = ids.map(|named| named.id).take_while(|id| {
+            bytes += id.len();
+            bytes <= IDS_BYTES_MAX
+        });
+        serde_json::json!(ids.collect::<Vec<_>>()).to_string()
+    }
+
+    /// The delivery with some of its events alone: all others are done with. Events that lie in the payload
+    /// bucket would be let go with them, so a part of those carries its events itself, under an id that
+    /// follows from the delivery's and from which they are.
+    #[must_use]
+    pub fn part(&self, of: &EventSet) -> Self {
+        if !self.is_claimed() {
+            let others = (0..self.events.len()).filter(|position| !of.has(*position));
+            return Self { done: others.collect(), ..self.clone() };
+        }
+        let events = self.left().filter(|(position, _)| of.has(*position));
+        let mut hash = Sha256::new();
+        hash.update(self.id.as_bytes());
+        hash.update(String::from(of.clone()));
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.finalize()[..16]);
+        Self {
+            v: VERSION,
+            id: uuid::Builder::from_custom_bytes(bytes).into_uuid(),
+            events: events.map(|(_, event)| event.to_owned()).collect(),
+            claim: None,
+            claimed: Vec::new(),
+            done: EventSet::default(),
+            subscription: self.subscription.clone(),
+            attempts: self.attempts.clone(),
+            data_version: self.data_version.clone(),
+            ..*self
+        }
+    }
+
+    /// From when its time-to-live counts: the publish, or its redrive.
+    pub fn lives_from(&self) -> Timestamp {
+        self.redriven.map_or(self.publish_time, |redriven| redriven.at)
+    }
+
+    /// How many events it carries that are not done with, in hand or not.
+    pub fn event_count(&self) -> usize {
+        let all = self.claim.map_or(self.events.len(), |claim| claim.events as usize);
+        all.saturating_sub(self.done.len())
+    }
+
+    /// The same delivery, not to be attempted before `due`.
+    #[must_use]
+    pub fn due_at(&self, due: Timestamp) -> Self {
+        Self { due: Some(due), ..self.clone() }
+    }
+
+    /// The queue form, safe for SQS: see [`queue_text`].
+    pub fn encode(&self) -> String {
+        queue_text(serde_json::to_string(self).expect("a delivery has only string keys"))
+    }
+
+    /// The queue form with these events, JSON texts, in place of its own, of which it has none and
+    /// claims none. What it takes is foreseen as `bytes`.
+    pub fn encode_with<'a>(&self, events: impl Iterator<Item = &'a str>, bytes: usize) -> String {
+        let empty = serde_json::to_string(self).expect("a delivery has only string keys");
+        let mut text = String::with_capacity(bytes);
+        text.push_str(empty.strip_suffix('}').expect("an object ends with a brace"));
+        text.push_str(r#","events":["#);
+        for (index, event) in events.enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            text.push_str(event);
+        }
+        text.push_str("]}");
+        queue_text(text)
+    }
+
+    /// Reads the queue form.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the text is no delivery, one of another version, or one without events.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+        let delivery: Self = serde_json::from_str(text).map_err(DecodeError::NotADelivery)?;
+        delivery.checked()
+    }
+
+    /// The same delivery, if it is one that can be delivered.
+    fn checked(self) -> Result<Self, DecodeError> {
+        match (self.v, self.claim) {
+            (VERSION, None) | (VERSION_CLAIMED, Some(_)) if self.event_count() == 0 => {
+                Err(DecodeError::NoEvents(self.id))
+            }
+            (VERSION, None) | (VERSION_CLAIMED, Some(_)) => Ok(self),
+            (v, _) => Err(DecodeError::Version(v)),
+        }
+    }
+
+    /// Its retry queue, of so many: always the same one for an event subscription, so that a failing
+    /// endpoint burdens no other shard.
+    pub fn retry_queue(&self, shards: usize) -> Queue {
+        Self::retry_queue_of(self.subscription_uid, shards)
+    }
+
+    /// The retry queue of all deliveries of the event subscription with that uid.
+    pub fn retry_queue_of(subscription_uid: Uuid, shards: usize) -> Queue {
+        let shard = subscription_uid.as_u128() % shards.max(1) as u128;
+        Queue::Retry(usize::try_from(shard).unwrap_or(0))
+    }
+
+    /// The bytes of the events in hand that are not done with, without what stands between them.
+    pub fn events_bytes(&self) -> usize {
+        self.left().map(|(_, event)| event.get().len()).sum()
+    }
+}
+
+/// Makes JSON text legal for an SQS body.
+///
+/// SQS takes the characters of XML 1.0 only. JSON escapes control characters by itself, but U+FFFE
+/// and U+FFFF may stand raw in its strings (and nowhere else): they become escapes.
+pub fn queue_text(json: String) -> String {
+    if escaped_in_queue_text(&json) > 0 {
+        json.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff")
+    } else {
+        json
+    }
+}
+
+/// How many characters of a JSON text [`queue_text`] escapes.
+pub fn escaped_in_queue_text(json: &str) -> usize {
+    let bytes = json.as_bytes();
+    // U+FFFE is EF BF BE and U+FFFF is EF BF BF in UTF-8, where EF begins a character and nothing else.
+    let escaped = |at: &usize| matches!(bytes.get(at + 1..at + 3), Some([0xbf, 0xbe | 0xbf]));
+    memchr::memchr_iter(0xef, bytes).filter(escaped).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(event: &str) -> Delivery {
+        Delivery::new(
+            Uuid::from_u128(7),
+            SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() },
+            Uuid::from_u128(8),
+            Timestamp::from_millis(1),
+            String::new(),
+            vec![RawValue::from_string(event.to_owned()).expect("JSON")],
+        )
+    }
+
+    #[test]
+    fn events_travel_byte_for_byte() {
+        let event = r#"{ "id" : "1",  "n": 1.50, "big": 123456789012345678901234567890 }"#;
+        let read = Delivery::decode(&delivery(event).encode()).expect("a delivery");
+        assert_eq!(read.events()[0].get(), event);
+    }
+
+    #[test]
+    fn claimed_events_do_not_travel() {
+        let claimed = delivery(r#"{"large":true}"#).into_claimed();
+        assert_eq!((claimed.events().len(), claimed.event_count()), (1, 1));
+        let text = claimed.encode();
+        assert!(!text.contains("large"), "{text}");
+        let mut read = Delivery::decode(&text).expect("a delivery");
+        assert!(read.is_claimed());
+        assert_eq!((read.events().len(), read.event_count()), (0, 1));
+        read.claim(claimed.events().to_vec());
+        assert_eq!(read.events()[0].get(), r#"{"large":true}"#);
+        assert_eq!(read.encode(), text);
+        let as_plain = text.replace("\"v\":2", "\"v\":1");
+        assert!(Delivery::decode(&as_plain).is_err(), "a version without claims");
+    }
+
+    #[test]
+    fn characters_that_sqs_refuses_are_escaped() {
+        let text = delivery("{\"a\":\"\u{ffff}\u{fffe}\"}").encode();
+        assert!(text.contains(r#"{"a":"\uffff\ufffe"}"#), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_delivery_is_refused_by_name() {
+        let whole = delivery("{}").encode();
+        let claimed = delivery("{}").into_claimed().encode();
+        let none = "the delivery 00000000-0000-0000-0000-000000000007 has no events";
+        let table = [
+            (whole.replace("\"v\":1", "\"v\":9"), "the message has version 9"),
+            (claimed.replace("\"v\":2", "\"v\":1"), "the message has version 1"),
+            (whole.replace(",\"events\":[{}]", ""), none),
+            (whole.replace("[{}]", "[]"), none),
+            (claimed.replace("{\"events\":1}", "{\"events\":0}"), none),
+            (whole.replace("\"id\"", "\"ID\""), "the message is not a delivery"),
+            (String::new(), "the message is not a delivery"),
+        ];
+        for (text, want) in table {
+            let refused = Delivery::decode(&text).expect_err(&text).to_string();
+            assert!(refused.starts_with(want), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_subscription_has_one_retry_queue() {
+        for (shards, want) in [(1, 0), (3, 2), (4, 0), (0, 0)] {
+            assert_eq!(delivery("{}").retry_queue(shards), Queue::Retry(want), "{shards}");
+        }
+    }
+}

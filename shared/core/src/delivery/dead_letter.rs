@@ -1,0 +1,426 @@
+//! Dead letters: what is kept of a delivery that ended undelivered.
+//!
+//! Source: Event Grid, "Message delivery and retry", section "Dead-letter events", and "Manage
+//! event delivery".
+
+pub mod place;
+pub mod stored;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{DecodeError, Delivery};
+use crate::{
+    event::{DeliverySchema, custom, mapping::InputSchemaMapping},
+    retry::{EndReason, attempts::Attempts, profile::ProfileName},
+    subscription::{
+        DeadLetterDestination, DeliveryAttribute, EventSubscription, SubscriptionKey,
+        attributes::shown_values,
+    },
+    time::Timestamp,
+    topic,
+};
+pub use stored::{Labels, Origin};
+
+/// An ended delivery on its way to its dead-letter destination, as it travels in the queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    /// The delivery, with its final attempts.
+    pub delivery: Delivery,
+    /// Why it ended.
+    pub reason: EndReason,
+    /// When it ended.
+    pub at: Timestamp,
+    /// Where it goes: the subscription's destination at that time.
+    pub destination: DeadLetterDestination,
+    /// How its events are written.
+    pub schema: DeliverySchema,
+    /// What is what in events of the publisher's own schema, where they are delivered in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<InputSchemaMapping>,
+    /// The topic's delivery profile: the record and the object's name have its edition's form.
+    pub profile: ProfileName,
+    /// The delivery attributes that a record shows, see [`shown_attributes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<DeliveryAttribute>,
+}
+
+/// Bytes of delivery attributes for which a queue message always keeps room.
+const ATTRIBUTES_BYTES_ROOMY: usize = 2_048;
+
+/// A delivery up to here may be sent with all delivery attributes there may be: together they stay
+/// below the smallest limit that a queue message may have (256 KiB).
+const DELIVERY_BYTES_ROOMY: usize = 128 * 1_024;
+
+/// The delivery attributes that records of a delivery show: those of namespace topics alone, without
+/// the secret ones. A delivery so large that they might not fit beside it goes without.
+pub fn shown_attributes(
+    delivery: &Delivery,
+    subscription: &EventSubscription,
+    profile: ProfileName,
+) -> Vec<DeliveryAttribute> {
+    if profile != ProfileName::Namespace {
+        return Vec::new();
+    }
+    let shown = subscription.delivery_attributes.iter().filter(|one| !one.is_secret());
+    let shown: Vec<_> = shown.cloned().collect();
+    let bytes = serde_json::to_string(&shown).map_or(usize::MAX, |json| json.len());
+    let fits = bytes <= ATTRIBUTES_BYTES_ROOMY || delivery.events_bytes() <= DELIVERY_BYTES_ROOMY;
+    if fits { shown } else { Vec::new() }
+}
+
+impl Ended {
+    /// Reads the queue form.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the text is no ended delivery, or its delivery is none that can be read.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+        let ended: Self = serde_json::from_str(text).map_err(DecodeError::NotEnded)?;
+        Ok(Self { delivery: ended.delivery.checked()?, ..ended })
+    }
+
+    /// The records of its events, as JSON texts. What the publisher wrote stays as it was written.
+    pub fn records(&self) -> Vec<String> {
+        let events = self.delivery.left();
+        events.map(|(index, event)| self.record(index, event.get())).collect()
+    }
+
+    fn record(&self, index: usize, event: &str) -> String {
+        match self.profile {
+            ProfileName::Namespace => format!(
+                r#"{{"deadLetterProperties":{},"customDeliveryProperties":{},"event":{event}}}"#,
+                self.namespace_properties(),
+                json!(shown_values(&self.attributes, event)),
+            ),
+            ProfileName::Basic | ProfileName::Basic2021 => match self.schema {
+                DeliverySchema::EventGridSchema | DeliverySchema::CloudEventSchemaV1_0 => {
+                    with_members(event, &self.basic_members())
+                }
+                DeliverySchema::CustomInputSchema => {
+                    with_members(&self.enveloped(index, event), &self.basic_members())
+                }
+            },
+        }
+    }
+
+    /// An event of the publisher's own schema in Event Grid's envelope. An id that it does not have
+    /// is made of the delivery's, so that the same dead letter is the same record.
+    fn enveloped(&self, index: usize, event: &str) -> String {
+        let Delivery { id, publish_time, subscription, .. } = &self.delivery;
+        let id = Uuid::from_u128(id.as_u128().wrapping_add(index as u128));
+        let topic_id = topic::id_of(&subscription.topic);
+        custom::enveloped(event, &topic_id, self.mapping.as_ref(), *publish_time, id)
+    }
+
+    /// What became of the event, in the casing of its schema.
+    fn basic_members(&self) -> Vec<(String, Value)> {
+        let Attempts { made, last_at, last_outcome, last_status, .. } = &self.delivery.attempts;
+        let mut members = Vec::new();
+        let mut add = |name: &str, value: Value| {
+            let name = match self.schema {
+                DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
+                    name.to_owned()
+                }
+                DeliverySchema::CloudEventSchemaV1_0 => name.to_ascii_lowercase(),
+            };
+            members.push((name, value));
+        };
+        add("deadLetterReason", json!(self.reason));
+        add("deliveryAttempts", json!(made));
+        if let Some(outcome) = last_outcome {
+            add("lastDeliveryOutcome", json!(outcome));
+        }
+        if let Some(status) = last_status {
+            add("lastHttpStatusCode", json!(status));
+        }
+        add("publishTime", json!(self.delivery.publish_time.to_iso_8601()));
+        if let Some(at) = last_at {
+            add("lastDeliveryAttemptTime", json!(at.to_iso_8601()));
+        }
+        if let Some(redriven) = self.delivery.redriven {
+            add(stored::REDRIVE_COUNT, json!(redriven.times));
+        }
+        members
+    }
+
+    fn namespace_properties(&self) -> Value {
+        let Attempts { made, last_at, last_outcome, .. } = &self.delivery.attempts;
+        let mut properties = Map::new();
+        properties.insert("deadletterreason".to_owned(), json!(sentence(self.reason)));
+        properties.insert("deliveryattempts".to_owned(), json!(made));
+        if let Some(outcome) = last_outcome {
+            properties.insert("deliveryresult".to_owned(), json!(outcome));
+        }
+        let publish_time = self.delivery.publish_time.to_iso_8601();
+        properties.insert("publishutc".to_owned(), json!(publish_time));
+        if let Some(at) = last_at {
+            properties.insert("deliveryattemptutc".to_owned(), json!(at.to_iso_8601()));
+        }
+        if let Some(redriven) = self.delivery.redriven {
+            let name = stored::REDRIVE_COUNT.to_ascii_lowercase();
+            properties.insert(name, json!(redriven.times));
+        }
+        Value::Object(properties)
+    }
+
+    /// What all records of one object share.
+    pub fn folder(&self) -> Folder {
+        let (key, destination) = (&self.delivery.subscription, &self.destination);
+        let origin = Origin { subscription: key.clone(), schema: self.schema };
+        Folder {
+            bucket: destination.bucket.clone(),
+            path: folder_path(destination, key, self.profile),
+            labels: origin.labels(),
+        }
+    }
+}
+
+/// What the names of an event subscription's dead letters begin with, without a slash at its end.
+/// Event subscriptions of the same name share it, for it does not say the topic.
+pub fn folder_path(
+    destination: &DeadLetterDestination,
+    subscription: &SubscriptionKey,
+    profile: ProfileName,
+) -> String {
+    let (prefix, SubscriptionKey { topic, name }) = (&destination.prefix, subscription);
+    match profile {
+        ProfileName::Basic | ProfileName::Basic2021 => {
+            format!("{prefix}{}", name.to_ascii_uppercase())
+        }
+        ProfileName::Namespace => format!("{prefix}{topic}/{name}"),
+    }
+}
+
+/// An object's text with further members at its end.
+fn with_members(object: &str, members: &[(String, Value)]) -> String {
+    let open = object.trim_end().strip_suffix('}').unwrap_or(object).trim_end();
+    let mut text = open.to_owned();
+    for (name, value) in members {
+        if !text.ends_with('{') {
+            text.push(',');
+        }
+        text.push_str(&format!("{}:{value}", Value::String(name.clone())));
+    }
+    text.push('}');
+    text
+}
+
+/// The reasons of namespace topics are sentences.
+fn sentence(reason: EndReason) -> &'static str {
+    match reason {
+        EndReason::MaxDeliveryAttemptsExceeded => "Maximum delivery attempts was exceeded.",
+        EndReason::TimeToLiveExceeded => "Event time to live was exceeded.",
+        EndReason::SubscriptionDeleted => "Event subscription was deleted.",
+        EndReason::CanceledByOperator => "Delivery was canceled by an operator.",
+        _ => "Undeliverable due to client error",
+    }
+}
+
+/// Where the dead letters of one subscription lie.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Folder {
+    /// The bucket.
+    pub bucket: String,
+    /// What comes before the date, without a slash at its end.
+    pub path: String,
+    /// What the object says of itself beside its records, see [`Origin`].
+    pub labels: Labels,
+}
+
+impl Folder {
+    /// The name of an object written at `now`: UTC, no zero padding.
+    pub fn key(&self, now: Timestamp, id: Uuid) -> String {
+        let at = now.utc();
+        let (year, month, day, hour) = (at.year(), u8::from(at.month()), at.day(), at.hour());
+        format!("{}/{year}/{month}/{day}/{hour}/{id}.json", self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::retry::outcome::Outcome;
+
+    fn ended(
+        schema: DeliverySchema,
+        profile: ProfileName,
+        event: &str,
+        attempts: Attempts,
+    ) -> Ended {
+        let mut delivery = Delivery::new(
+            Uuid::from_u128(1),
+            SubscriptionKey { topic: "orders".to_owned(), name: "Ship-it".to_owned() },
+            Uuid::from_u128(2),
+            Timestamp::from_millis(1_565_250_000_000),
+            String::new(),
+            vec![RawValue::from_string(event.to_owned()).expect("JSON")],
+        );
+        delivery.attempts = attempts;
+        Ended {
+            delivery,
+            reason: EndReason::UndeliverableDueToHttpBadRequest,
+            at: Timestamp::from_millis(1_565_250_001_000),
+            destination: DeadLetterDestination {
+                bucket: "b".to_owned(),
+                prefix: "dead/".to_owned(),
+            },
+            schema,
+            mapping: None,
+            profile,
+            attributes: Vec::new(),
+        }
+    }
+
+    fn one_attempt() -> Attempts {
+        let at = Timestamp::from_millis(1_565_250_000_500);
+        Attempts::default().with(at, Outcome::BadRequest, Some(400))
+    }
+
+    #[test]
+    fn namespace_records_show_attributes_but_no_secrets() {
+        use crate::{
+            fixtures::subscription,
+            secret::Secret,
+            subscription::attributes::AttributeValue::{self, Dynamic, Static},
+        };
+        let attribute =
+            |name: &str, value: AttributeValue| DeliveryAttribute { name: name.to_owned(), value };
+        let mut subscription = subscription("s");
+        subscription.delivery_attributes = vec![
+            attribute("X-S", Static { value: "s".to_owned() }),
+            attribute("X-D", Dynamic { source_field: "id".to_owned() }),
+            attribute("X-H", AttributeValue::Secret { value: Secret::new("hush") }),
+        ];
+        let (schema, namespace) = (DeliverySchema::CloudEventSchemaV1_0, ProfileName::Namespace);
+        let mut ended = ended(schema, namespace, r#"{"id":"7"}"#, one_attempt());
+        ended.attributes = shown_attributes(&ended.delivery, &subscription, namespace);
+        let record: Value = serde_json::from_str(&ended.records()[0]).expect("JSON");
+        assert_eq!(record["customDeliveryProperties"], json!({"X-S": "s", "X-D": "7"}));
+        assert!(!serde_json::to_string(&ended).expect("JSON").contains("hush"));
+        assert!(shown_attributes(&ended.delivery, &subscription, ProfileName::Basic).is_empty());
+        // A delivery that fills its message has room for few of them.
+        let large = format!(r#"{{"d":"{}"}}"#, "x".repeat(200_000));
+        ended.delivery.events = vec![RawValue::from_string(large).expect("JSON")];
+        let few = shown_attributes(&ended.delivery, &subscription, namespace);
+        assert_eq!(few.len(), 2);
+        let value = "v".repeat(4_096);
+        subscription.delivery_attributes[0].value = Static { value };
+        assert!(shown_attributes(&ended.delivery, &subscription, namespace).is_empty());
+    }
+
+    #[test]
+    fn records_in_every_form() {
+        let event_grid = json!({
+            "id": "7",
+            "deadLetterReason": "UndeliverableDueToHttpBadRequest",
+            "deliveryAttempts": 1,
+            "lastDeliveryOutcome": "BadRequest",
+            "lastHttpStatusCode": 400,
+            "publishTime": "2019-08-08T07:40:00.000Z",
+            "lastDeliveryAttemptTime": "2019-08-08T07:40:00.500Z",
+        });
+        let cloud_events = json!({
+            "id": "7",
+            "deadletterreason": "UndeliverableDueToHttpBadRequest",
+            "deliveryattempts": 1,
+            "lastdeliveryoutcome": "BadRequest",
+            "lasthttpstatuscode": 400,
+            "publishtime": "2019-08-08T07:40:00.000Z",
+            "lastdeliveryattempttime": "2019-08-08T07:40:00.500Z",
+        });
+        let never = json!({
+            "id": "7",
+            "deadLetterReason": "UndeliverableDueToHttpBadRequest",
+            "deliveryAttempts": 0,
+            "publishTime": "2019-08-08T07:40:00.000Z",
+        });
+        let namespace = json!({
+            "deadLetterProperties": {
+                "deadletterreason": "Undeliverable due to client error",
+                "deliveryattempts": 1,
+                "deliveryresult": "BadRequest",
+                "publishutc": "2019-08-08T07:40:00.000Z",
+                "deliveryattemptutc": "2019-08-08T07:40:00.500Z",
+            },
+            "customDeliveryProperties": {},
+            "event": {"id": "7"},
+        });
+        let event = r#"{"id":"7"}"#;
+        let (eg, ce) = (DeliverySchema::EventGridSchema, DeliverySchema::CloudEventSchemaV1_0);
+        let table = [
+            ("Event Grid", ended(eg, ProfileName::Basic, event, one_attempt()), event_grid),
+            ("CloudEvents", ended(ce, ProfileName::Basic, event, one_attempt()), cloud_events),
+            ("never attempted", ended(eg, ProfileName::Basic, event, Attempts::default()), never),
+            ("namespace", ended(ce, ProfileName::Namespace, event, one_attempt()), namespace),
+        ];
+        for (row, ended, want) in table {
+            let records: Vec<Value> = ended
+                .records()
+                .iter()
+                .map(|record| serde_json::from_str(record).expect("JSON"))
+                .collect();
+            assert_eq!(records, [want], "{row}");
+        }
+    }
+
+    #[test]
+    fn an_event_of_the_publishers_own_schema_is_kept_in_event_grids_envelope() {
+        let event = r#"{ "key": 7,"n":1.50 }"#;
+        let schema = DeliverySchema::CustomInputSchema;
+        let mapping = Some(InputSchemaMapping { id: Some("key".to_owned()), ..Default::default() });
+        let one = Ended { mapping, ..ended(schema, ProfileName::Basic, event, one_attempt()) };
+        let want = concat!(
+            r#"{"id":"7","topic":"/topics/orders","subject":"","eventType":"CustomEvent","#,
+            r#""eventTime":"2019-08-08T07:40:00.000Z","dataVersion":"","metadataVersion":"1","#,
+            r#""data":{ "key": 7,"n":1.50 },"deadLetterReason":"UndeliverableDueToHttpBadRequest","#,
+            r#""deliveryAttempts":1,"lastDeliveryOutcome":"BadRequest","lastHttpStatusCode":400,"#,
+            r#""publishTime":"2019-08-08T07:40:00.000Z","#,
+            r#""lastDeliveryAttemptTime":"2019-08-08T07:40:00.500Z"}"#,
+        );
+        assert_eq!(one.records(), [want]);
+        let unmapped = Ended { mapping: None, ..one.clone() };
+        let id = r#"{"id":"00000000-0000-0000-0000-000000000001","#;
+        assert!(unmapped.records()[0].starts_with(id), "{:?}", unmapped.records());
+        let namespace = Ended { profile: ProfileName::Namespace, ..one };
+        let want = r#""event":{ "key": 7,"n":1.50 }}"#;
+        assert!(namespace.records()[0].ends_with(want), "{:?}", namespace.records());
+    }
+
+    #[test]
+    fn what_the_publisher_wrote_stays_as_it_was_written() {
+        let (schema, profile) = (DeliverySchema::EventGridSchema, ProfileName::Basic);
+        let event = r#"{ "z" : 1.50, "a": 123456789012345678901234567890 } "#;
+        let record = ended(schema, profile, event, one_attempt()).records().remove(0);
+        let want = r#"{ "z" : 1.50, "a": 123456789012345678901234567890,"deadLetterReason":"#;
+        assert!(record.starts_with(want), "{record}");
+        let empty = ended(schema, profile, "{}", one_attempt()).records().remove(0);
+        assert!(empty.starts_with(r#"{"deadLetterReason":"#), "{empty}");
+    }
+
+    #[test]
+    fn object_names_are_event_grids() {
+        let now = Timestamp::from_millis(1_565_241_000_000) + Duration::from_secs(0);
+        let id = Uuid::from_u128(0x1111_1111);
+        let table = [
+            (
+                ProfileName::Basic,
+                "dead/SHIP-IT/2019/8/8/5/00000000-0000-0000-0000-000011111111.json",
+            ),
+            (
+                ProfileName::Namespace,
+                "dead/orders/Ship-it/2019/8/8/5/00000000-0000-0000-0000-000011111111.json",
+            ),
+        ];
+        for (profile, want) in table {
+            let ended = ended(DeliverySchema::EventGridSchema, profile, "{}", one_attempt());
+            assert_eq!(ended.folder().key(now, id), want);
+        }
+    }
+}

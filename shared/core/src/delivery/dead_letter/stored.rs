@@ -1,0 +1,359 @@
+//! Dead letters as they lie in the bucket: read again, event for event.
+//!
+//! A record is the event with members of ours at its end, or with the event inside
+//! ([`Ended::records`](super::Ended::records)). What is taken out is the event as it was delivered, byte for
+//! byte but for white space before its last brace; numbers keep their digits.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    event::{DeliverySchema, Member, members, string_of},
+    subscription::SubscriptionKey,
+    time::Timestamp,
+    trace::{TRACE_PARENT, TraceParent},
+};
+
+/// The member that says how often a record's event was sent again; none stands there for never.
+pub const REDRIVE_COUNT: &str = "redriveCount";
+
+/// The first of the members that a record adds to an event.
+const FIRST_MEMBER: &str = "deadLetterReason";
+
+/// A longer `dataVersion` is not repeated in a request's header.
+const DATA_VERSION_BYTES_MAX: usize = 1_024;
+
+const TOPIC_LABEL: &str = "gridpost-topic";
+const SUBSCRIPTION_LABEL: &str = "gridpost-event-subscription";
+const SCHEMA_LABEL: &str = "gridpost-delivery-schema";
+
+/// Names and values that an object carries beside its content (metadata of S3).
+pub type Labels = Vec<(&'static str, String)>;
+
+/// The names of all labels, for those who read them.
+pub const LABEL_NAMES: [&str; 3] = [TOPIC_LABEL, SUBSCRIPTION_LABEL, SCHEMA_LABEL];
+
+/// Whose dead letters an object has. Its name does not say that for topics of kind `custom`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The event subscription.
+    pub subscription: SubscriptionKey,
+    /// How their events were delivered.
+    pub schema: DeliverySchema,
+}
+
+impl Origin {
+    /// What says so in the object's labels.
+    pub fn labels(&self) -> Labels {
+        let schema = format!("{:?}", self.schema);
+        vec![
+            (TOPIC_LABEL, self.subscription.topic.clone()),
+            (SUBSCRIPTION_LABEL, self.subscription.name.clone()),
+            (SCHEMA_LABEL, schema),
+        ]
+    }
+
+    /// Reads labels; `None` where they are not ours.
+    pub fn of(label: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let (topic, name) = (label(TOPIC_LABEL)?, label(SUBSCRIPTION_LABEL)?);
+        let all = [
+            DeliverySchema::EventGridSchema,
+            DeliverySchema::CloudEventSchemaV1_0,
+            DeliverySchema::CustomInputSchema,
+        ];
+        let given = label(SCHEMA_LABEL)?;
+        let schema = all.into_iter().find(|schema| format!("{schema:?}") == given)?;
+        Some(Self { subscription: SubscriptionKey { topic, name }, schema })
+    }
+}
+
+/// One dead letter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Letter {
+    /// The event as it was delivered, a JSON text.
+    pub event: String,
+    /// The event's id; empty where its schema does not say.
+    pub event_id: String,
+    /// The event's type; empty where its schema does not say.
+    pub event_type: String,
+    /// For the request's header; empty for CloudEvents.
+    pub data_version: String,
+    /// The trace that it says it belongs to; CloudEvents alone can.
+    pub trace_parent: Option<TraceParent>,
+    /// Why it ended, as the record says it.
+    pub reason: String,
+    /// Attempts made.
+    pub attempts: u32,
+    /// What the last one met.
+    pub last_outcome: Option<String>,
+    /// The HTTP status of the last one, where the record says it.
+    pub last_status: Option<u16>,
+    /// When it was published.
+    pub published_at: Timestamp,
+    /// When the last attempt began.
+    pub last_attempt_at: Option<Timestamp>,
+    /// How often it was sent again before.
+    pub redriven: u32,
+}
+
+/// What becomes a letter; the records of both profiles name it alike but for the case.
+#[derive(Debug, Default)]
+struct Said {
+    reason: String,
+    attempts: u32,
+    last_outcome: Option<String>,
+    last_status: Option<u16>,
+    published_at: Option<Timestamp>,
+    last_attempt_at: Option<Timestamp>,
+    redriven: u32,
+}
+
+impl Said {
+    /// Takes over one member, whatever its case is; answers whether it is one of ours.
+    fn take(&mut self, name: &str, value: &RawValue) -> bool {
+        let text = || string_of(value).map(|text| text.into_owned());
+        let number = || value.get().parse::<u32>().ok();
+        let time = || Timestamp::parse_rfc_3339(&text()?);
+        match name.to_ascii_lowercase().as_str() {
+            "deadletterreason" => self.reason = text().unwrap_or_default(),
+            "deliveryattempts" => self.attempts = number().unwrap_or_default(),
+            "lastdeliveryoutcome" | "deliveryresult" => self.last_outcome = text(),
+            "lasthttpstatuscode" => {
+                self.last_status = number().and_then(|status| u16::try_from(status).ok());
+            }
+            "publishtime" | "publishutc" => self.published_at = time(),
+            "lastdeliveryattempttime" | "deliveryattemptutc" => self.last_attempt_at = time(),
+            "redrivecount" => self.redriven = number().unwrap_or_default(),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A record of the namespace form. What else it has is of no use here.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wrapped<'r> {
+    #[serde(borrow)]
+    dead_letter_properties: &'r RawValue,
+    #[serde(borrow)]
+    event: &'r RawValue,
+}
+
+/// Reads an object's records, in their order; a record that is none says why not. `schema` is how
+/// their events were delivered.
+///
+/// # Errors
+///
+/// The object is no JSON array.
+pub fn letters(
+    object: &[u8],
+    schema: DeliverySchema,
+) -> Result<Vec<Result<Letter, String>>, serde_json::Error> {
+    let records: Vec<&RawValue> = serde_json::from_slice(object)?;
+    Ok(records.into_iter().map(|record| letter(record.get(), schema)).collect())
+}
+
+fn letter(record: &str, schema: DeliverySchema) -> Result<Letter, String> {
+    let mut said = Said::default();
+    if let Ok(Wrapped { dead_letter_properties, event }) = serde_json::from_str(record) {
+        let properties = members(dead_letter_properties.get()).map_err(not_a_letter)?;
+        for (name, value) in &properties {
+            said.take(name, value);
+        }
+        let event = event.get();
+        let inner = members(event).map_err(not_a_letter)?;
+        return whole(said, event.to_owned(), &inner, schema);
+    }
+    let all = members(record).map_err(not_a_letter)?;
+    // An event may have a member of that name too: ours are behind it.
+    let first = all.iter().rposition(|(name, _)| name.eq_ignore_ascii_case(FIRST_MEMBER));
+    let first = first.ok_or_else(|| format!("it has no member {FIRST_MEMBER}"))?;
+    let (own, ours) = all.split_at(first);
+    if !ours.iter().fold(true, |known, (name, value)| said.take(name, value) && known) {
+        return Err("it has members behind those of a dead letter".to_owned());
+    }
+    let event = match schema {
+        DeliverySchema::CustomInputSchema => {
+            let data = own.iter().find(|(name, _)| name == "data");
+            let (_, data) = data.ok_or("its envelope has no member data")?;
+            data.get().to_owned()
+        }
+        DeliverySchema::EventGridSchema | DeliverySchema::CloudEventSchemaV1_0 => {
+            format!("{}}}", up_to(record, own))
+        }
+    };
+    whole(said, event, own, schema)
+}
+
+fn not_a_letter(error: serde_json::Error) -> String {
+    format!("it is no record of a dead letter: {error}")
+}
+
+/// The text of an object up to the end of these, its first members.
+fn up_to<'o>(object: &'o str, first: &[Member<'_>]) -> &'o str {
+    let Some((_, last)) = first.last() else { return "{" };
+    // The value is a part of the object's text.
+    let end = last.get().as_ptr() as usize + last.get().len() - object.as_ptr() as usize;
+    &object[..end]
+}
+
+/// The letter of an event whose envelope has these members.
+fn whole(
+    said: Said,
+    event: String,
+    envelope: &[Member<'_>],
+    schema: DeliverySchema,
+) -> Result<Letter, String> {
+    let text = |wanted: &str| {
+        let found = envelope.iter().find(|(name, _)| name == wanted);
+        found.and_then(|(_, value)| string_of(value)).unwrap_or_default().into_owned()
+    };
+    let (event_type, data_version, trace_parent) = match schema {
+        DeliverySchema::CloudEventSchemaV1_0 => {
+            (text("type"), String::new(), TraceParent::parse(&text(TRACE_PARENT)))
+        }
+        _ => (text("eventType"), text("dataVersion"), None),
+    };
+    let Said { reason, attempts, last_outcome, last_status, last_attempt_at, redriven, .. } = said;
+    Ok(Letter {
+        event,
+        event_id: text("id"),
+        event_type,
+        trace_parent,
+        data_version: if data_version.len() <= DATA_VERSION_BYTES_MAX {
+            data_version
+        } else {
+            String::new()
+        },
+        reason,
+        attempts,
+        last_outcome,
+        last_status,
+        published_at: said.published_at.ok_or("it does not say when it was published")?,
+        last_attempt_at,
+        redriven,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{
+        delivery::{Delivery, Redriven, dead_letter::Ended},
+        retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
+        subscription::DeadLetterDestination,
+    };
+
+    const PUBLISHED: Timestamp = Timestamp::from_millis(1_565_250_000_000);
+
+    fn key() -> SubscriptionKey {
+        SubscriptionKey { topic: "orders".to_owned(), name: "Ship-it".to_owned() }
+    }
+
+    fn ended(schema: DeliverySchema, profile: ProfileName, event: &str, times: u32) -> Ended {
+        let event = RawValue::from_string(event.to_owned()).expect("JSON");
+        let (id, uid) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let mut delivery = Delivery::new(id, key(), uid, PUBLISHED, String::new(), vec![event]);
+        delivery.attempts = Attempts::default().with(PUBLISHED, Outcome::Busy, Some(503));
+        delivery.redriven = (times > 0).then_some(Redriven { times, at: PUBLISHED });
+        Ended {
+            delivery,
+            reason: EndReason::MaxDeliveryAttemptsExceeded,
+            at: PUBLISHED,
+            destination: DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() },
+            schema,
+            mapping: None,
+            profile,
+            attributes: Vec::new(),
+        }
+    }
+
+    /// The event as it comes back from its dead letter.
+    fn back(ended: &Ended) -> Letter {
+        let object = format!("[{}]", ended.records().join(","));
+        let mut letters = letters(object.as_bytes(), ended.schema).expect("an array");
+        letters.remove(0).expect("a letter")
+    }
+
+    #[test]
+    fn every_event_comes_back_as_it_was_delivered() {
+        use DeliverySchema::{CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema};
+        let event_grid = r#"{ "id":"7", "eventType" : "T","n":1.50,"dataVersion":"2","big":123456789012345678901234567890}"#;
+        let cloud_event = r#"{"specversion":"1.0","id":"7","type":"T","traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","data":{"a":[1,{"b":"\uffff}"}]}}"#;
+        let own = r#"{ "key": 7,"n":1.50 }"#;
+        let tricky =
+            r#"{"id":"7","eventType":"T","deadLetterReason":"mine","deliveryAttempts":"a lot"}"#;
+        let (basic, namespace) = (ProfileName::Basic, ProfileName::Namespace);
+        let table = [
+            ("Event Grid", EventGridSchema, basic, event_grid, "7 T 2"),
+            ("CloudEvents", CloudEventSchemaV1_0, ProfileName::Basic2021, cloud_event, "7 T "),
+            ("namespace", CloudEventSchemaV1_0, namespace, cloud_event, "7 T "),
+            ("the publisher's own", CustomInputSchema, basic, own, " CustomEvent "),
+            ("own, namespace", CustomInputSchema, namespace, own, "  "),
+            ("with members like ours", EventGridSchema, basic, tricky, "7 T "),
+            ("empty", EventGridSchema, basic, "{}", "  "),
+        ];
+        for (row, schema, profile, event, want) in table {
+            for times in [0, 3] {
+                let letter = back(&ended(schema, profile, event, times));
+                assert_eq!(letter.event, event, "{row}");
+                let named = [&letter.event_id, &letter.event_type, &letter.data_version];
+                let named = named.map(String::as_str).join(" ");
+                // An event of the publisher's own schema is given an id in its envelope.
+                assert!(named.ends_with(want), "{row}: {named}");
+                assert_eq!(letter.trace_parent.is_some(), event.contains("traceparent"), "{row}");
+                assert_eq!((letter.redriven, letter.attempts), (times, 1), "{row}");
+                assert_eq!(letter.published_at, PUBLISHED, "{row}");
+                assert_eq!(letter.last_attempt_at, Some(PUBLISHED), "{row}");
+                assert_eq!(letter.last_outcome.as_deref(), Some("Busy"), "{row}");
+                let is_namespace = profile == namespace;
+                assert_eq!(letter.last_status, (!is_namespace).then_some(503), "{row}");
+                assert!(letter.reason.starts_with("Max"), "{row}: {}", letter.reason);
+            }
+        }
+    }
+
+    #[test]
+    fn only_white_space_at_the_end_is_lost() {
+        let (schema, profile) = (DeliverySchema::EventGridSchema, ProfileName::Basic);
+        let letter = back(&ended(schema, profile, "{ \"id\":\"7\" \n } ", 0));
+        assert_eq!(letter.event, "{ \"id\":\"7\"}");
+    }
+
+    #[test]
+    fn what_is_no_dead_letter_says_so() {
+        let table = [
+            (r#"[{"id":"1"}]"#, "it has no member deadLetterReason"),
+            (r#"["x"]"#, "it is no record of a dead letter"),
+            (r#"[{"deadLetterReason":"a"}]"#, "it does not say when it was published"),
+            (r#"[{"deadLetterReason":"a","more":1}]"#, "it has members behind"),
+        ];
+        for (object, want) in table {
+            let found = letters(object.as_bytes(), DeliverySchema::EventGridSchema);
+            let problem = found.expect("an array").remove(0).expect_err(object);
+            assert!(problem.starts_with(want), "{object}: {problem}");
+        }
+        for object in ["", "{}", "[", "[{]"] {
+            assert!(
+                letters(object.as_bytes(), DeliverySchema::EventGridSchema).is_err(),
+                "{object}"
+            );
+        }
+    }
+
+    #[test]
+    fn labels_say_whose_letters_they_are() {
+        let origin = Origin { subscription: key(), schema: DeliverySchema::CustomInputSchema };
+        let labels = origin.labels();
+        assert!(labels.iter().map(|(name, _)| *name).eq(LABEL_NAMES));
+        let label = |wanted: &str| {
+            labels.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.clone())
+        };
+        assert_eq!(Origin::of(label), Some(origin));
+        assert_eq!(Origin::of(|_| None), None);
+        assert_eq!(Origin::of(|_| Some("x".to_owned())), None);
+    }
+}

@@ -1,0 +1,36 @@
+//! The queues that deliveries go through.
+
+use std::fmt;
+
+/// A queue by its role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Queue {
+    /// First attempts only; nothing in it is ever hidden to wait.
+    Dispatch,
+    /// Everything after a first failure or deferral, by shard.
+    Retry(usize),
+    /// Deliveries that ended undelivered, on their way to the dead-letter destination.
+    DeadLetter,
+    /// Pieces of publishes that made too many deliveries for their request.
+    FanOut,
+    /// Jobs that send dead letters again.
+    Redrive,
+    /// What our own code could not read or settle.
+    Poison,
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dispatch => formatter.write_str("dispatch"),
+            Self::Retry(shard) => write!(formatter, "retry-{shard}"),
+            Self::DeadLetter => formatter.write_str("dead-letter"),
+            Self::FanOut => formatter.write_str("fan-out"),
+            Self::Redrive => formatter.write_str("redrive"),
+            Self::Poison => formatter.write_str("poison"),
+        }
+    }
+}
+
+/// The longest `DelaySeconds` of SQS.
+pub const DELAY_S_MAX: u32 = 900;

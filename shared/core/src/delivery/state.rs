@@ -1,0 +1,211 @@
+//! What is known of a delivery after its first failure.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::event_set::EventSet;
+use crate::{
+    retry::{
+        Because, EndReason,
+        attempts::Attempts,
+        outcome::{Answer, Outcome},
+    },
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
+
+/// How long a state outlives its delivery, so that late copies of the message still find it.
+const KEPT_FOR: Duration = Duration::from_secs(48 * 60 * 60);
+
+/// The longest that any delivery may live: the namespace profile's time-to-live.
+const LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The state of one failing delivery. A delivery that succeeds at once never has one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryState {
+    /// Whose state it is.
+    pub id: Uuid,
+    /// The event subscription.
+    pub subscription: SubscriptionKey,
+    /// Which creation of it.
+    #[serde(default)]
+    pub subscription_uid: Uuid,
+    /// When the publish was accepted.
+    pub publish_time: Timestamp,
+    /// From when its life counts, where that is not its publish: when it was redriven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redriven_at: Option<Timestamp>,
+    /// How many events it carries that are not done with.
+    #[serde(default)]
+    pub events: u32,
+    /// Which of its events are done with: delivered, or ended on their own.
+    #[serde(default, skip_serializing_if = "EventSet::is_empty")]
+    pub done: EventSet,
+    /// The attempts made.
+    pub attempts: Attempts,
+    /// Where it stands.
+    pub standing: Standing,
+    /// Its attempts one by one, the last [`PAST_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<Past>,
+    /// With what its message was received before it was hidden for this wait, where it was. SQS takes
+    /// it until the message is received again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
+    /// That somebody asked for an attempt now. The next attempt makes it void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resend: Option<Resend>,
+    /// Counts its writes; a write names the one it has read.
+    #[serde(skip)]
+    pub revision: u64,
+}
+
+/// Attempts that a state remembers, at most: as many as a retry policy allows.
+pub const PAST_MAX: usize = 30;
+
+/// An attempt that was made, in about 35 bytes: a state is written with every further failure, and
+/// each kilobyte is paid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "PastForm", into = "PastForm")]
+pub struct Past {
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+    /// What it met.
+    pub outcome: Outcome,
+    /// The HTTP status, where one came.
+    pub status: Option<u16>,
+    /// What asked for the wait behind it, where it is to be followed by another one.
+    pub because: Option<Because>,
+}
+
+type PastForm = (Timestamp, u64, Outcome, Option<u16>, Option<Because>);
+
+impl From<PastForm> for Past {
+    fn from((at, took_ms, outcome, status, because): PastForm) -> Self {
+        Self { at, took_ms, outcome, status, because }
+    }
+}
+
+impl From<Past> for PastForm {
+    fn from(past: Past) -> Self {
+        (past.at, past.took_ms, past.outcome, past.status, past.because)
+    }
+}
+
+impl Past {
+    /// An attempt that came to this answer.
+    pub fn of(
+        answer: Answer,
+        (began_at, ended_at): (Timestamp, Timestamp),
+        because: Option<Because>,
+    ) -> Self {
+        let took_ms = u64::try_from(ended_at.since(began_at).as_millis()).unwrap_or(u64::MAX);
+        let Answer { outcome, status, .. } = answer;
+        Self { at: began_at, took_ms, outcome, status, because }
+    }
+
+    /// Adds it to others; the oldest make room.
+    pub fn add_to(self, past: &mut Vec<Self>) {
+        if past.len() >= PAST_MAX {
+            past.drain(..=past.len() - PAST_MAX);
+        }
+        past.push(self);
+    }
+}
+
+/// That an attempt was asked for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resend {
+    /// When.
+    pub at: Timestamp,
+    /// When it was due until then: its message is held until about then, unless it was reached.
+    pub was_due: Timestamp,
+}
+
+/// Where a failing delivery stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "camelCase")]
+pub enum Standing {
+    /// Waits for its next attempt.
+    Waiting {
+        /// Not before this time.
+        due: Timestamp,
+    },
+    /// Its end is decided but not yet carried out: nothing is attempted any more.
+    Ending {
+        /// Why.
+        reason: EndReason,
+        /// When it was decided.
+        at: Timestamp,
+    },
+    /// Dead-lettered or dropped: late copies delete themselves.
+    Ended,
+    /// A success: late copies delete themselves.
+    Delivered,
+}
+
+impl DeliveryState {
+    /// Where it stands in a list of deliveries by publish time: nobody else has this place. Letters,
+    /// digits and hyphens.
+    pub fn place(&self) -> String {
+        format!("{:013}-{}", self.publish_time.as_millis(), self.id)
+    }
+
+    /// From when its time-to-live counts: the publish, or its redrive.
+    pub fn lives_from(&self) -> Timestamp {
+        self.redriven_at.unwrap_or(self.publish_time)
+    }
+
+    /// When the table may forget it: two days after the last moment a copy could matter.
+    ///
+    /// While a delivery waits for its endpoint, nothing is written for days. Forgotten before its
+    /// life is over, it would count its attempts anew.
+    pub fn forget_at(&self) -> Timestamp {
+        let last = match self.standing {
+            Standing::Waiting { due } => {
+                // States of older versions do not say that they were redriven.
+                let began = self.attempts.first_at.unwrap_or_default().max(self.lives_from());
+                due.max(began + LIFE_MAX)
+            }
+            Standing::Ending { at, .. } => at,
+            Standing::Ended | Standing::Delivered => {
+                self.attempts.last_at.unwrap_or(self.lives_from())
+            }
+        };
+        last + KEPT_FOR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_remembers_its_last_attempts_in_little_space() {
+        let at = |seconds: u64| Timestamp::default() + Duration::from_secs(seconds);
+        let mut past = Vec::new();
+        for number in 0..40 {
+            let answer = Answer::of_status(503, None);
+            let times = (at(number), at(number) + Duration::from_millis(41));
+            Past::of(answer, times, Some(Because::LeastWait)).add_to(&mut past);
+        }
+        assert_eq!((past.len(), past[0].at, past[29].at), (PAST_MAX, at(10), at(39)));
+        let json = serde_json::to_string(&past[0]).expect("JSON");
+        assert_eq!(json, r#"[10000,41,"Busy",503,"LeastWait"]"#);
+        assert_eq!(serde_json::from_str::<Past>(&json).expect("read back"), past[0]);
+    }
+
+    #[test]
+    fn states_of_older_versions_are_read() {
+        let json = r#"{"id":"00000000-0000-0000-0000-000000000007","subscription":{"topic":"t",
+            "name":"s"},"publishTime":1,"attempts":{"made":1},"standing":{"is":"waiting","due":5}}"#;
+        let state: DeliveryState = serde_json::from_str(json).expect("a state");
+        assert_eq!((state.past.len(), state.receipt, state.resend), (0, None, None));
+    }
+}

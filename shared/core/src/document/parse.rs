@@ -1,0 +1,119 @@
+//! JSON text to a value. A member that stands twice is refused: whichever were taken, the writer may
+//! have meant the other.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Number, Value};
+
+use super::shown;
+
+/// The text is not JSON. The cause says where.
+#[derive(Debug, thiserror::Error)]
+#[error("the body is not a JSON document")]
+pub struct NotJson(#[source] serde_json::Error);
+
+/// Reads a JSON document.
+///
+/// # Errors
+///
+/// [`NotJson`], whose source names line and column.
+pub fn parse(text: &[u8]) -> Result<Value, NotJson> {
+    serde_json::from_slice::<Strict>(text).map(|Strict(value)| value).map_err(NotJson)
+}
+
+/// A value whose objects name each member once.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Self)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(Strict(element)) = elements.next_element()? {
+            all.push(element);
+        }
+        Ok(Value::Array(all))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some((name, Strict(value))) = entries.next_entry::<String, _>()? {
+            if members.contains_key(&name) {
+                return Err(A::Error::custom(format!("member {} stands twice", shown(&name))));
+            }
+            members.insert(name, value);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::chain;
+
+    #[test]
+    fn documents_are_read_like_any_json() {
+        for text in ["null", "[1,-2,0.5,true,\"é\"]", "{\"a\":{\"b\":[]},\"c\":null}", " 1 "] {
+            let want: Value = serde_json::from_str(text).expect("JSON");
+            assert_eq!(parse(text.as_bytes()).expect("JSON"), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused_with_its_place() {
+        let table: [(&[u8], &str); 6] = [
+            (b"", "EOF while parsing a value at line 1 column 0"),
+            (b"{\"a\":1,\n\"a\":2}", "member \"a\" stands twice at line 2 column 6"),
+            (b"{'a':1}", "key must be a string at line 1 column 2"),
+            (b"{} {}", "trailing characters at line 1 column 4"),
+            (b"\"\xff\"", "invalid unicode code point at line 1 column 2"),
+            (&[b'['; 200], "recursion limit exceeded at line 1 column 128"),
+        ];
+        for (text, want) in table {
+            let error = parse(text).expect_err("not JSON");
+            let got = chain(&error);
+            assert_eq!(got, format!("the body is not a JSON document: {want}"));
+        }
+    }
+}

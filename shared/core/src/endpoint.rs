@@ -1,0 +1,273 @@
+//! Which endpoints may be called. Endpoint URLs are untrusted: without this guard, whoever may
+//! create an event subscription could reach the Lambda Runtime API on loopback, or hosts of a
+//! private network.
+//!
+//! The URL is checked when a subscription is created and again at every attempt. What a host name
+//! resolves to is checked where it is dialled.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    str::FromStr,
+};
+
+use http::Uri;
+use ipnet::IpNet;
+use url::{Host, Url};
+
+pub mod arn;
+mod special;
+
+use crate::endpoint::arn::AllowedResources;
+use special::is_public;
+
+/// What a deployment allows of endpoints: the default is the public internet by https.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Networks besides the public internet.
+    pub networks: AllowedNetworks,
+    /// Ports.
+    pub ports: AllowedPorts,
+    /// AWS resources.
+    pub resources: AllowedResources,
+}
+
+/// Networks that a deployment allows besides the public internet. Plain `http` is allowed only to
+/// addresses in them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedNetworks(Vec<IpNet>);
+
+impl FromStr for AllowedNetworks {
+    type Err = ipnet::AddrParseError;
+
+    /// Reads comma-separated CIDR blocks; an empty text allows none.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let blocks = text.split(',').map(str::trim).filter(|block| !block.is_empty());
+        blocks.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl AllowedNetworks {
+    /// Whether a setting names a network that holds this address. A mapped address
+    /// (`::ffff:10.0.0.1`) is the IPv4 address that it maps: that is where its packets go.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// Whether an address may be called: one of a named network, and any public one where `public`
+    /// says so. Plain `http` goes to named networks alone.
+    pub fn permits(&self, address: IpAddr, public: bool) -> bool {
+        self.contains(address) || (public && is_public(address))
+    }
+
+    /// Whether any network is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Ports that endpoints may have.
+///
+/// The default is 80, 443 and all from 1024: below 1024 everything but HTTP has its own protocol
+/// (mail, name service, remote shells), which must not be spoken to in the deployment's name, and
+/// development and load balancers use ports above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowedPorts(Vec<(u16, u16)>);
+
+impl Default for AllowedPorts {
+    fn default() -> Self {
+        Self(vec![(80, 80), (443, 443), (1024, u16::MAX)])
+    }
+}
+
+/// A list of ports that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is neither a port (1 to 65535) nor a range such as 1024-65535")]
+pub struct PortsError(String);
+
+impl FromStr for AllowedPorts {
+    type Err = PortsError;
+
+    /// Reads comma-separated ports and ranges; an empty text is the default.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let ranges = parts.map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let port = |text: &str| text.parse().ok().filter(|port: &u16| *port > 0);
+            match (port(first), port(last)) {
+                (Some(first), Some(last)) if first <= last => Ok((first, last)),
+                _ => Err(PortsError(part.to_owned())),
+            }
+        });
+        let ranges: Vec<_> = ranges.collect::<Result<_, _>>()?;
+        Ok(if ranges.is_empty() { Self::default() } else { Self(ranges) })
+    }
+}
+
+impl fmt::Display for AllowedPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (first, last)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            match first == last {
+                true => write!(f, "{comma}{first}")?,
+                false => write!(f, "{comma}{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AllowedPorts {
+    /// Whether an endpoint may have this port.
+    pub fn contains(&self, port: u16) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&port))
+    }
+}
+
+/// Why a URL or an address is not called. No variant repeats the URL: its query may carry a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A character that parsers drop or repair, each in its own way.
+    #[error("must be a URL without spaces, control characters and '\\'")]
+    Character,
+    /// Not an absolute URL.
+    #[error("must be an absolute URL such as https://example.com/hook{0}")]
+    NotAbsolute(String),
+    /// Not https.
+    #[error(
+        "the scheme '{0}' is not allowed; use https (http only \
+         to networks that the deployment setting endpoint_allowed_networks names)"
+    )]
+    Scheme(String),
+    /// A port that the deployment does not allow.
+    #[error(
+        "the port {port} is not among those that the deployment \
+         setting endpoint_allowed_ports names: {allowed}"
+    )]
+    Port {
+        /// The URL's port.
+        port: u16,
+        /// What is allowed.
+        allowed: AllowedPorts,
+    },
+    /// User name or password in the URL.
+    #[error("the URL carries a user name or password; send credentials by header or query")]
+    UserInfo,
+    /// A fragment, which is never sent.
+    #[error("the URL has a fragment, which would never be sent; leave out '#' and what follows")]
+    Fragment,
+    /// A host name that no certificate can have.
+    #[error(
+        "its host name must be at most 253 characters in labels of 1 to 63 letters, digits, '-' \
+         and '_', without '-' at their ends"
+    )]
+    HostName,
+    /// An address of a private, local or reserved network.
+    #[error(
+        "the address {0} is not public and the deployment \
+         setting endpoint_allowed_networks does not name its network"
+    )]
+    Address(IpAddr),
+    /// A host name of the local machine.
+    #[error("the host name '{0}' means this machine")]
+    LocalName(String),
+}
+
+/// Reads an endpoint's URL into the form that requests carry, and checks what it alone shows. Host names are checked again when
+/// they are resolved.
+///
+/// # Errors
+///
+/// [`Refusal`] says what is not allowed.
+pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
+    // The URL standard's parser would drop or repair these; the endpoint's owner meant something.
+    if text.chars().any(|char| char.is_whitespace() || char.is_control() || char == '\\') {
+        return Err(Refusal::Character);
+    }
+    let url = match text.parse::<Url>() {
+        Ok(url) if has_authority(text, url.scheme()) => url,
+        Ok(_) => {
+            let rest = ", with '//' and a host behind the scheme";
+            return Err(Refusal::NotAbsolute(rest.to_owned()));
+        }
+        Err(error) => return Err(Refusal::NotAbsolute(format!(": {error}"))),
+    };
+    if url.port() == Some(0) {
+        return Err(Refusal::NotAbsolute(": the port must be 1 to 65535".to_owned()));
+    }
+    if has_user_info(text) {
+        return Err(Refusal::UserInfo);
+    }
+    if url.fragment().is_some() {
+        return Err(Refusal::Fragment);
+    }
+    let literal = literal(&url, &allowed.networks)?;
+    match url.scheme() {
+        "https" => {}
+        "http" if literal.is_some_and(|address| allowed.networks.contains(address)) => {}
+        // A name may resolve into an allowed network; the connector then checks that it does.
+        "http" if literal.is_none() && !allowed.networks.is_empty() => {}
+        scheme => return Err(Refusal::Scheme(scheme.to_owned())),
+    }
+    let port = url.port_or_known_default().unwrap_or(0);
+    if !allowed.ports.contains(port) {
+        return Err(Refusal::Port { port, allowed: allowed.ports.clone() });
+    }
+    // What a request can't carry must not be found out by the first attempt.
+    url.as_str().parse().map_err(|error| Refusal::NotAbsolute(format!(": {error}")))
+}
+
+/// The address that a URL's host is, if it is one and may be called.
+fn literal(url: &Url, networks: &AllowedNetworks) -> Result<Option<IpAddr>, Refusal> {
+    let address = match url.host() {
+        None => return Err(Refusal::NotAbsolute(String::new())),
+        Some(Host::Ipv4(address)) => IpAddr::V4(address),
+        Some(Host::Ipv6(address)) => IpAddr::V6(address),
+        Some(Host::Domain(name)) if is_local_name(name) => {
+            let this_machine = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            if !networks.contains(this_machine) {
+                return Err(Refusal::LocalName(name.to_owned()));
+            }
+            this_machine
+        }
+        Some(Host::Domain(name)) => {
+            let bare = name.strip_suffix('.').unwrap_or(name);
+            return match bare.len() <= 253 && bare.split('.').all(is_label) {
+                true => Ok(None),
+                false => Err(Refusal::HostName),
+            };
+        }
+    };
+    networks.permits(address, true).then_some(Some(address)).ok_or(Refusal::Address(address))
+}
+
+/// Whether name servers and certificates can have this label. Lengths: RFC 1035, section 2.3.4.
+fn is_label(label: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=63).contains(&label.len())
+        && label.bytes().all(is_inner)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// Whether a host stands where it should. The parser also takes `https:host` and `https:////host`.
+fn has_authority(given: &str, scheme: &str) -> bool {
+    let rest = given.get(scheme.len()..).and_then(|rest| rest.strip_prefix("://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+}
+
+/// Whether a user stands before the host. The parsed URL no longer shows an empty one.
+fn has_user_info(given: &str) -> bool {
+    let rest = given.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.contains('@')
+}
+
+fn is_local_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Events and their wire schemas.
+//!
+//! A publish body is read over its raw text: the envelope's members are looked at, `data` is only
+//! checked to be JSON, and every text handed on is the publisher's own, byte for byte. What Event
+//! Grid stamps is added to that text, never written into it.
+//!
+//! Source: Event Grid, "Event schema" and "CloudEvents v1.0 schema with Azure Event Grid";
+//! CloudEvents 1.0.2, "JSON event format".
+
+pub mod cloud_events;
+pub mod custom;
+pub mod event_grid;
+pub mod lookup;
+pub mod mapping;
+
+pub(crate) mod date_time;
+mod reader;
+
+use std::borrow::Cow;
+
+pub(crate) use reader::{Member, members, string as string_of};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::trace::TraceParent;
+
+/// The schema in which events are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeliverySchema {
+    /// Event Grid's own schema, always an array.
+    EventGridSchema,
+    /// CloudEvents 1.0 in JSON: one object, or an array where batching is on.
+    CloudEventSchemaV1_0,
+    /// The publisher's own schema, as it came, always an array.
+    CustomInputSchema,
+}
+
+/// Most events in one publish request to a custom topic. Source: Event Grid, "Quotas and limits".
+pub const EVENTS_MAX: usize = 5_000;
+
+/// Most events in one publish request to a namespace topic. Source: Event Grid, "Quotas and limits".
+pub const NAMESPACE_EVENTS_MAX: usize = 1_000;
+
+/// One event of a publish request, checked against its schema.
+#[derive(Debug)]
+pub struct ParsedEvent<'a> {
+    /// The event's id.
+    pub id: Cow<'a, str>,
+    /// Its type, by which event subscriptions choose.
+    pub event_type: Cow<'a, str>,
+    /// Its subject, by which event subscriptions choose; empty where it has none.
+    pub subject: Cow<'a, str>,
+    /// Where it comes from: `source` of a CloudEvent, else the topic's id, but for an event of a
+    /// publisher's own schema whose mapping says otherwise.
+    pub source: Cow<'a, str>,
+    /// `dataVersion` of Event Grid's schema; empty where it has none.
+    pub data_version: Cow<'a, str>,
+    /// The event as the publisher wrote it.
+    pub text: &'a str,
+    form: Form<'a>,
+}
+
+/// What only one schema has.
+#[derive(Debug)]
+enum Form<'a> {
+    EventGrid(event_grid::Envelope<'a>),
+    CloudEvents {
+        /// Its extension attribute of that name.
+        trace_parent: Option<TraceParent>,
+    },
+    Custom {
+        /// As RFC 3339 writes it.
+        event_time: String,
+    },
+}
+
+impl ParsedEvent<'_> {
+    /// The trace it says that it belongs to; CloudEvents alone can.
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        match self.form {
+            Form::CloudEvents { trace_parent } => trace_parent,
+            Form::EventGrid(_) | Form::Custom { .. } => None,
+        }
+    }
+
+    /// The event as it is delivered in that schema, as JSON.
+    ///
+    /// Event Grid's schema gets its stamps; from it an event becomes a CloudEvent where the
+    /// subscription asks for one. An event of a publisher's own schema goes out as it came, or as the
+    /// data of one in either schema. A CloudEvent goes out as it came. Subscriptions that ask for
+    /// anything else are refused when they are created.
+    pub fn in_schema(&self, schema: DeliverySchema) -> String {
+        match (&self.form, schema) {
+            (Form::EventGrid(envelope), DeliverySchema::CloudEventSchemaV1_0) => {
+                event_grid::to_cloud_event(self, envelope)
+            }
+            (Form::EventGrid(envelope), _) => event_grid::stamped(self, envelope),
+            (Form::Custom { event_time }, DeliverySchema::EventGridSchema) => {
+                custom::to_event_grid(self, event_time)
+            }
+            (Form::Custom { event_time }, DeliverySchema::CloudEventSchemaV1_0) => {
+                custom::to_cloud_event(self, event_time)
+            }
+            (Form::Custom { .. }, DeliverySchema::CustomInputSchema)
+            | (Form::CloudEvents { .. }, _) => self.text.to_owned(),
+        }
+    }
+}
+
+/// Why a publish body was refused as a whole. Events are counted from 0, as JSON arrays are.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// JSON is UTF-8.
+    #[error("the body is not UTF-8 from byte {offset} on; JSON must be")]
+    NotUtf8 {
+        /// The first byte that is not, counted from 0.
+        offset: usize,
+    },
+    /// The body is not the kind of value that holds events.
+    #[error("the body must be {expected}, but it begins with {found}")]
+    Shape {
+        /// What the schema asks for.
+        expected: &'static str,
+        /// What stands there.
+        found: &'static str,
+    },
+    /// What stands between or after the events is wrong.
+    #[error("the body is not valid JSON: expected {expected} at byte {offset}, found {found}")]
+    Punctuation {
+        /// What would have been right.
+        expected: &'static str,
+        /// What stands there.
+        found: &'static str,
+        /// Where, in bytes of the body, counted from 0.
+        offset: usize,
+    },
+    /// An event can't be read.
+    #[error("the event at index {index} is not valid JSON: {reason} (counted within the event)")]
+    NotJson {
+        /// Which event.
+        index: usize,
+        /// What the JSON parser says, with line and column.
+        reason: String,
+    },
+    /// An event is something else than an object.
+    #[error("the event at index {index} must be a JSON object, but it begins with {found}")]
+    NotAnObject {
+        /// Which event.
+        index: usize,
+        /// What stands there.
+        found: &'static str,
+    },
+    /// A member breaks a rule of the schema.
+    #[error("the event at index {index}: member '{}' {}", .violation.member, .violation.rule)]
+    Member {
+        /// Which event.
+        index: usize,
+        /// Which member, which rule.
+        violation: Violation,
+    },
+    /// More events than one request may carry.
+    #[error("the body has more than {limit} events; send them in several requests")]
+    TooManyEvents {
+        /// How many one request may carry.
+        limit: usize,
+    },
+    /// A header of a CloudEvent in binary mode breaks a rule.
+    #[error("the event at index 0: header '{name}' {rule}")]
+    Header {
+        /// The header's name.
+        name: String,
+        /// The rule, as the end of a sentence.
+        rule: &'static str,
+    },
+}
+
+/// A member that breaks a rule of its schema.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The member's name, shortened.
+    pub member: String,
+    /// The rule, as the end of a sentence: `must be a string`.
+    pub rule: Cow<'static, str>,
+}
+
+/// Longest piece of a member's name that an error repeats, in characters.
+const NAME_SHOWN_MAX: usize = 64;
+
+impl Violation {
+    fn new(member: &str, rule: impl Into<Cow<'static, str>>) -> Self {
+        let mut shown: String = member.chars().take(NAME_SHOWN_MAX).collect();
+        if shown.len() < member.len() {
+            shown.push('…');
+        }
+        Self { member: shown, rule: rule.into() }
+    }
+}
+
+/// A text as a JSON string.
+fn json_string(text: &str) -> String {
+    serde_json::to_string(text).expect("a string is JSON")
+}
+
+/// Puts a member's value into its place, which must be empty.
+fn fill<'a>(
+    place: &mut Option<&'a RawValue>,
+    member: &str,
+    value: &'a RawValue,
+) -> Result<(), Violation> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Violation::new(member, GIVEN_TWICE)),
+    }
+}
+
+const GIVEN_TWICE: &str = "is given twice";
+
+/// A member that must be there.
+fn required<'a>(value: Option<&'a RawValue>, member: &str) -> Result<&'a RawValue, Violation> {
+    value.ok_or_else(|| Violation::new(member, "is required"))
+}
+
+/// The text of a member that must be a string.
+fn string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violation> {
+    let rule = if value.get().starts_with('"') {
+        "must be a string of whole Unicode characters; it has half of a surrogate pair"
+    } else {
+        "must be a string"
+    };
+    reader::string(value).ok_or_else(|| Violation::new(member, rule))
+}
+
+/// The text of a member that must be a string with something in it.
+fn filled_string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violation> {
+    let text = string(value, member)?;
+    if text.is_empty() { Err(Violation::new(member, "must not be empty")) } else { Ok(text) }
+}

@@ -1,0 +1,163 @@
+//! The ledger: what was published against what became of it, for each event subscription and hour.
+//!
+//! The functions count; each count is a line in their logs ([`gridpost_runtime::telemetry`]), made of all events
+//! of an invocation that share topic, event subscription and the hour in which they were published.
+//! Summed up, every event that an event subscription matched, or got once more by a redrive, is
+//! delivered, dead-lettered, dropped or waits: what is left over is [`Account::difference`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::{metric::PUBLISH_HOUR, subscription::SubscriptionKey, time::Timestamp};
+
+/// What the publishers of one topic sent in one hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Intake {
+    /// Events accepted.
+    pub accepted: u64,
+    /// Those of them that no event subscription wanted.
+    pub unmatched: u64,
+}
+
+/// What became of the events published in one hour that one event subscription wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Events that it wanted.
+    pub matched: u64,
+    /// Dead letters that were sent again, to it.
+    pub redriven: u64,
+    /// Events delivered. One that was delivered twice counts twice.
+    pub delivered: u64,
+    /// Events stored as dead letters, by reason.
+    pub dead_lettered: BTreeMap<String, u64>,
+    /// Events dropped, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Events that wait for their next attempt, or for their end to be carried out.
+    pub waiting: u64,
+}
+
+impl Account {
+    /// Events of which no end is known: matched or redriven, and neither delivered, dead-lettered or dropped, nor
+    /// known to wait. Below zero: more ends than events.
+    pub fn difference(&self) -> i64 {
+        let Self { matched, redriven, delivered, dead_lettered, dropped, waiting } = self;
+        let reasons = dead_lettered.values().chain(dropped.values());
+        let known =
+            reasons.fold(delivered.saturating_add(*waiting), |sum, one| sum.saturating_add(*one));
+        let difference = i128::from(matched.saturating_add(*redriven)) - i128::from(known);
+        i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// Adds another account to this one.
+    pub fn add(&mut self, other: &Self) {
+        let Self { matched, redriven, delivered, dead_lettered, dropped, waiting } = other;
+        add(&mut self.matched, *matched);
+        add(&mut self.redriven, *redriven);
+        add(&mut self.delivered, *delivered);
+        add(&mut self.waiting, *waiting);
+        for (own, others) in
+            [(&mut self.dead_lettered, dead_lettered), (&mut self.dropped, dropped)]
+        {
+            for (reason, count) in others {
+                add(own.entry(reason.clone()).or_default(), *count);
+            }
+        }
+    }
+}
+
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
+/// All accounts of a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// By topic and hour.
+    pub intakes: BTreeMap<(String, Timestamp), Intake>,
+    /// By event subscription and hour.
+    pub accounts: BTreeMap<(SubscriptionKey, Timestamp), Account>,
+}
+
+/// A line of a function's log that counts events. A line has one of the counters, but any would do.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Line {
+    #[serde(deserialize_with = "hour")]
+    publish_hour: Timestamp,
+    topic: String,
+    event_subscription_name: Option<String>,
+    dead_letter_reason: Option<String>,
+    drop_reason: Option<String>,
+    #[serde(default)]
+    publish_success_count: u64,
+    #[serde(default)]
+    unmatched_event_count: u64,
+    #[serde(default)]
+    matched_event_count: u64,
+    #[serde(default)]
+    redriven_event_count: u64,
+    #[serde(default)]
+    delivery_success_count: u64,
+    #[serde(default)]
+    dead_lettered_count: u64,
+    #[serde(default)]
+    dropped_event_count: u64,
+}
+
+fn hour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let at = Timestamp::parse_rfc_3339(&text).map(Timestamp::hour);
+    at.ok_or_else(|| serde::de::Error::custom("the publish hour is no date and time"))
+}
+
+impl Ledger {
+    /// Adds what a line of a function's log counts of events published at `since` or later. Answers
+    /// whether it was a line of the ledger; functions log other things too.
+    pub fn read(&mut self, line: &str, since: Timestamp) -> bool {
+        if !line.contains(PUBLISH_HOUR) {
+            return false;
+        }
+        let Ok(line) = serde_json::from_str::<Line>(line) else { return false };
+        if line.publish_hour >= since.hour() {
+            self.post(line);
+        }
+        true
+    }
+
+    fn post(&mut self, line: Line) {
+        let hour = line.publish_hour;
+        let Some(name) = line.event_subscription_name else {
+            let intake = self.intakes.entry((line.topic, hour)).or_default();
+            add(&mut intake.accepted, line.publish_success_count);
+            add(&mut intake.unmatched, line.unmatched_event_count);
+            return;
+        };
+        let key = SubscriptionKey { topic: line.topic, name };
+        let account = self.accounts.entry((key, hour)).or_default();
+        add(&mut account.matched, line.matched_event_count);
+        add(&mut account.redriven, line.redriven_event_count);
+        add(&mut account.delivered, line.delivery_success_count);
+        if let Some(reason) = line.dead_letter_reason {
+            add(account.dead_lettered.entry(reason).or_default(), line.dead_lettered_count);
+        }
+        if let Some(reason) = line.drop_reason {
+            add(account.dropped.entry(reason).or_default(), line.dropped_event_count);
+        }
+    }
+
+    /// Adds events that wait.
+    pub fn wait(&mut self, key: &SubscriptionKey, published_at: Timestamp, events: u64) {
+        let account = self.accounts.entry((key.clone(), published_at.hour())).or_default();
+        add(&mut account.waiting, events);
+    }
+
+    /// The accounts of all hours together, by event subscription.
+    pub fn totals(&self) -> BTreeMap<&SubscriptionKey, Account> {
+        let mut totals: BTreeMap<_, Account> = BTreeMap::new();
+        for ((key, _), account) in &self.accounts {
+            totals.entry(key).or_default().add(account);
+        }
+        totals
+    }
+}

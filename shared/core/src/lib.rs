@@ -1,0 +1,34 @@
+//! The core of Gridpost: what an event is, who wants it, and what becomes of every delivery.
+//!
+//! All of it is pure. Nothing here can reach AWS, a network, a clock or dice: `Cargo.toml` names no
+//! crate that could, and a lint forbids what the standard library has of them. Time and randomness
+//! are arguments.
+//!
+//! Modules build on those above them:
+
+pub mod document;
+pub mod error;
+pub mod secret;
+pub mod time;
+pub mod trace;
+
+pub mod endpoint;
+pub mod retry;
+
+pub mod event;
+pub mod topic;
+
+pub mod subscription;
+
+pub mod delivery;
+
+pub mod publish;
+
+pub mod poison;
+
+pub mod metric;
+
+pub mod ledger;
+
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;

@@ -1,0 +1,100 @@
+//! Names of metrics and their dimensions, which are Event Grid's.
+
+use crate::subscription::SubscriptionKey;
+
+/// The dimension that names a topic.
+pub const TOPIC: &str = "Topic";
+
+/// The dimension that names an event subscription of its topic.
+pub const EVENT_SUBSCRIPTION_NAME: &str = "EventSubscriptionName";
+
+/// The dimension that says why events became dead letters.
+pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
+
+/// The dimension that says why events were dropped.
+pub const DROP_REASON: &str = "DropReason";
+
+/// The property, and no dimension, of a line that counts events of the ledger: the beginning of the
+/// hour in which they were published. As a dimension it would make new metrics every hour.
+pub const PUBLISH_HOUR: &str = "PublishHour";
+
+/// The dimensions of what is counted for an event subscription.
+pub fn of(key: &SubscriptionKey) -> [(&'static str, &str); 2] {
+    [(TOPIC, &key.topic), (EVENT_SUBSCRIPTION_NAME, &key.name)]
+}
+
+/// Events accepted from publishers, by `Topic`.
+pub const PUBLISH_SUCCESS_COUNT: &str = "PublishSuccessCount";
+/// Publish requests refused, by `ErrorType` and `Error`.
+pub const PUBLISH_FAIL_COUNT: &str = "PublishFailCount";
+/// Events that an event subscription wants, by `Topic` and `EventSubscriptionName`.
+pub const MATCHED_EVENT_COUNT: &str = "MatchedEventCount";
+/// Events that no event subscription wants, by `Topic`.
+pub const UNMATCHED_EVENT_COUNT: &str = "UnmatchedEventCount";
+/// Events delivered, by `Topic` and `EventSubscriptionName`.
+pub const DELIVERY_SUCCESS_COUNT: &str = "DeliverySuccessCount";
+/// Failed attempts, by `Error` (the outcome), `Topic` and `EventSubscriptionName`.
+pub const DELIVERY_ATTEMPT_FAIL_COUNT: &str = "DeliveryAttemptFailCount";
+/// Events stored as dead letters, by `DeadLetterReason`, `Topic` and `EventSubscriptionName`.
+pub const DEAD_LETTERED_COUNT: &str = "DeadLetteredCount";
+/// Events dropped, by `DropReason`, `Topic` and `EventSubscriptionName`.
+pub const DROPPED_EVENT_COUNT: &str = "DroppedEventCount";
+/// Dead letters sent again, by `Topic` and `EventSubscriptionName` of where they were sent to.
+pub const REDRIVEN_EVENT_COUNT: &str = "RedrivenEventCount";
+/// Messages moved to the poison queue, by `Queue`: a defect of ours, somebody must look.
+pub const POISON_COUNT: &str = "PoisonCount";
+/// Long waits parked in the table instead of hidden in a queue.
+pub const PARKED_COUNT: &str = "ParkedCount";
+/// Visibility changes that SQS refused.
+pub const HIDE_FAIL_COUNT: &str = "HideFailCount";
+/// Waits of endpoints that began: probations, delayed deliveries and failed probes, by `Error` (the
+/// outcome), `Topic` and `EventSubscriptionName`.
+pub const PROBATION_COUNT: &str = "ProbationCount";
+/// Milliseconds from a publish request to its answer, by `Topic`.
+pub const PUBLISH_SUCCESS_LATENCY_IN_MS: &str = "PublishSuccessLatencyInMs";
+/// Milliseconds of attempts, by `Topic` and `EventSubscriptionName`.
+pub const DESTINATION_PROCESSING_DURATION_IN_MS: &str = "DestinationProcessingDurationInMs";
+/// Milliseconds from the publish to the end of the attempt that delivered, by `Topic` and
+/// `EventSubscriptionName`.
+pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
+
+/// Every metric with its dimensions. Each is written without any of them, too: alarms can't search.
+/// Values of dimensions are names of topics and event subscriptions, and otherwise constants.
+pub const ALL: [(&str, &[&str]); 16] = {
+    const OF_TOPIC: &[&str] = &[TOPIC];
+    const OF_SUBSCRIPTION: &[&str] = &[TOPIC, EVENT_SUBSCRIPTION_NAME];
+    const OF_ERROR: &[&str] = &["Error", TOPIC, EVENT_SUBSCRIPTION_NAME];
+    [
+        (PUBLISH_SUCCESS_COUNT, OF_TOPIC),
+        (PUBLISH_FAIL_COUNT, &["ErrorType", "Error"]),
+        (MATCHED_EVENT_COUNT, OF_SUBSCRIPTION),
+        (UNMATCHED_EVENT_COUNT, OF_TOPIC),
+        (DELIVERY_SUCCESS_COUNT, OF_SUBSCRIPTION),
+        (DELIVERY_ATTEMPT_FAIL_COUNT, OF_ERROR),
+        (DEAD_LETTERED_COUNT, &[DEAD_LETTER_REASON, TOPIC, EVENT_SUBSCRIPTION_NAME]),
+        (DROPPED_EVENT_COUNT, &[DROP_REASON, TOPIC, EVENT_SUBSCRIPTION_NAME]),
+        (REDRIVEN_EVENT_COUNT, OF_SUBSCRIPTION),
+        (POISON_COUNT, &["Queue"]),
+        (PARKED_COUNT, &[]),
+        (HIDE_FAIL_COUNT, &[]),
+        (PROBATION_COUNT, OF_ERROR),
+        (PUBLISH_SUCCESS_LATENCY_IN_MS, OF_TOPIC),
+        (DESTINATION_PROCESSING_DURATION_IN_MS, OF_SUBSCRIPTION),
+        (DELIVERY_LATENCY_IN_MS, OF_SUBSCRIPTION),
+    ]
+};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_metric_is_in_the_settings_page() {
+        let page = include_str!("../../../docs/settings.md");
+        for (name, dimensions) in super::ALL {
+            let row = page.lines().find(|line| line.contains(&format!("`{name}`")));
+            let row = row.unwrap_or_else(|| panic!("{name} is not in the page"));
+            for dimension in dimensions {
+                assert!(row.contains(&format!("`{dimension}`")), "{name}: {dimension}");
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! What lies in the poison queue: what it is, where it came from, and where it may go back to.
+
+use std::error::Error;
+
+use uuid::Uuid;
+
+use crate::{
+    delivery::{DecodeError, Delivery, dead_letter::Ended, queue::Queue},
+    publish::fan_out::{self, Piece},
+    time::Timestamp,
+};
+
+/// What a fair-queue group begins with by which our code notes where a message was.
+const GROUP_PREFIX: &str = "poison:";
+
+/// The fair-queue group of a message that our code moves. It is the one note that takes nothing of
+/// the message's size: one that fills its queue must still fit into this one.
+pub fn group(from: Queue) -> String {
+    format!("{GROUP_PREFIX}{from}")
+}
+
+/// A message of the poison queue, as it was received.
+#[derive(Clone, Debug)]
+pub struct Poisoned {
+    /// SQS's id. One that is sent back gets another.
+    pub id: String,
+    /// What hides or deletes it.
+    pub receipt: String,
+    /// Its body.
+    pub body: String,
+    /// When it was sent: by our code into this queue, or, where SQS moved it, into the queue before.
+    pub sent_at: Timestamp,
+    /// How often it was received, looks of operators included.
+    pub receive_count: u32,
+    /// The queue that SQS moved it from, by the queue's name in SQS.
+    pub moved_from: Option<String>,
+    /// Its fair-queue group.
+    pub group: Option<String>,
+}
+
+/// Who moved a message into the poison queue, and from where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// SQS, because it was received 1,000 times and never settled. The queue's name in SQS.
+    Sqs(String),
+    /// Our code, because it could not read it. The queue's role, such as `retry-0`.
+    Gridpost(String),
+    /// Somebody else.
+    Unknown,
+}
+
+impl Poisoned {
+    /// Where it came from.
+    pub fn origin(&self) -> Origin {
+        if let Some(queue) = &self.moved_from {
+            return Origin::Sqs(queue.clone());
+        }
+        let noted = self.group.as_deref().and_then(|group| group.strip_prefix(GROUP_PREFIX));
+        noted.map_or(Origin::Unknown, |queue| Origin::Gridpost(queue.to_owned()))
+    }
+}
+
+/// What a message is.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// A delivery that is to be attempted.
+    Delivery(Box<Delivery>),
+    /// An ended delivery on its way to its dead-letter destination.
+    Ended(Box<Ended>),
+    /// Some of the deliveries of a stored publish, which are still to be made.
+    FanOut(Piece),
+    /// Nothing this code can read, and why.
+    Unreadable(String),
+}
+
+impl Content {
+    /// Reads a message's body as far as that goes.
+    pub fn of(body: &str) -> Self {
+        let not_a_delivery = match Delivery::decode(body) {
+            Ok(delivery) => return Self::Delivery(Box::new(delivery)),
+            Err(error) => error,
+        };
+        // Of forms that it does not have, the one for which it was meant is worth telling.
+        match Ended::decode(body) {
+            Ok(ended) => return Self::Ended(Box::new(ended)),
+            Err(DecodeError::NotEnded(_)) => {}
+            Err(error) => return Self::Unreadable(why(&error)),
+        }
+        match Piece::decode(body) {
+            Ok(piece) => Self::FanOut(piece),
+            Err(fan_out::DecodeError::Form(..)) => Self::Unreadable(why(&not_a_delivery)),
+            Err(error) => Self::Unreadable(why(&error)),
+        }
+    }
+
+    /// The delivery that it is, or that ended.
+    pub fn delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Ended(ended) => Some(&ended.delivery),
+            Self::FanOut(_) | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// The id of that delivery.
+    pub fn delivery_id(&self) -> Option<Uuid> {
+        self.delivery().map(|delivery| delivery.id)
+    }
+
+    /// Which way back it has by itself.
+    fn own_way(&self) -> Option<Way> {
+        match self {
+            Self::Delivery(_) => Some(Way::Retry),
+            Self::Ended(_) => Some(Way::DeadLetter),
+            Self::FanOut(_) => Some(Way::FanOut),
+            Self::Unreadable(_) => None,
+        }
+    }
+}
+
+/// The error with what lies behind it.
+fn why(error: &dyn Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// A way back out of the poison queue. There is none to the dispatch queue, which is for what nobody
+/// has attempted: there a delivery's state would not be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To a retry queue, and so to dispatch.
+    Retry,
+    /// To the dead-letter queue.
+    DeadLetter,
+    /// To the fan-out queue.
+    FanOut,
+}
+
+/// The ways back by name.
+pub const WAYS: [(&str, Way); 3] =
+    [("retry", Way::Retry), ("dead-letter", Way::DeadLetter), ("fan-out", Way::FanOut)];
+
+/// Why a message was not sent back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoWay {
+    /// Nothing says where it belongs.
+    #[error(
+        "it can't be read ({0}), so nothing says where it belongs; look at it, and name the way with \
+         \"to\" where it is sound and only a newer version reads it, or purge it"
+    )]
+    Unreadable(String),
+    /// It was to go where it does not belong, and would come back.
+    #[error("it is {what}, which goes to {queue} alone; leave out \"to\"")]
+    Elsewhere {
+        /// What it is.
+        what: &'static str,
+        /// Where that goes.
+        queue: Queue,
+    },
+}
+
+/// Where a message goes back to: a delivery to its retry queue, where its state is asked before it is
+/// attempted; an ended one to the dead-letter queue; a piece of a publish to the fan-out queue; an
+/// unreadable one where `to` says.
+///
+/// # Errors
+///
+/// [`NoWay`] for an unreadable one without `to`, and a readable one that belongs elsewhere.
+pub fn way_back(content: &Content, to: Option<Way>, shards: usize) -> Result<Queue, NoWay> {
+    let (queue, what) = match (content, to) {
+        (Content::Unreadable(why), None) => return Err(NoWay::Unreadable(why.clone())),
+        (Content::Unreadable(_), Some(Way::Retry)) => return Ok(Queue::Retry(0)),
+        (Content::Unreadable(_), Some(Way::DeadLetter)) => return Ok(Queue::DeadLetter),
+        (Content::Unreadable(_), Some(Way::FanOut)) => return Ok(Queue::FanOut),
+        (Content::Delivery(delivery), _) => (delivery.retry_queue(shards), "a delivery"),
+        (Content::Ended(_), _) => (Queue::DeadLetter, "an ended delivery"),
+        (Content::FanOut(_), _) => (Queue::FanOut, "a piece of a publish"),
+    };
+    match to {
+        Some(_) if to != content.own_way() => Err(NoWay::Elsewhere { what, queue }),
+        _ => Ok(queue),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, value::RawValue};
+
+    use super::*;
+    use crate::{
+        event::DeliverySchema,
+        retry::{EndReason, profile::ProfileName},
+        subscription::{DeadLetterDestination, SubscriptionKey},
+    };
+
+    fn delivery() -> Delivery {
+        Delivery::new(
+            Uuid::from_u128(7),
+            SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() },
+            Uuid::from_u128(6),
+            Timestamp::from_millis(1),
+            String::new(),
+            vec![RawValue::from_string("{}".to_owned()).expect("JSON")],
+        )
+    }
+
+    fn ended() -> String {
+        let ended = Ended {
+            delivery: delivery(),
+            reason: EndReason::TimeToLiveExceeded,
+            at: Timestamp::from_millis(2),
+            destination: DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() },
+            schema: DeliverySchema::EventGridSchema,
+            mapping: None,
+            profile: ProfileName::Basic,
+            attributes: Vec::new(),
+        };
+        json!(ended).to_string()
+    }
+
+    const PIECE: &str =
+        r#"{"v":1,"publish":"00000000-0000-0000-0000-000000000009","from":[0,0],"to":[3,0]}"#;
+
+    fn kind(content: &Content) -> (&'static str, &str) {
+        match content {
+            Content::Delivery(_) => ("delivery", ""),
+            Content::Ended(_) => ("ended", ""),
+            Content::FanOut(_) => ("piece", ""),
+            Content::Unreadable(why) => ("unreadable", why),
+        }
+    }
+
+    #[test]
+    fn content_table() {
+        let (delivery, ended) = (delivery().encode(), ended());
+        let table = [
+            (delivery.clone(), "delivery", ""),
+            (delivery.replace("\"v\":1", "\"v\":3"), "unreadable", "the message has version 3"),
+            (delivery.replace("[{}]", "[]"), "unreadable", "the delivery 00000000-"),
+            (ended.clone(), "ended", ""),
+            (ended.replace("\"v\":1", "\"v\":3"), "unreadable", "the message has version 3"),
+            (ended.replace("[{}]", "[]"), "unreadable", "the delivery 00000000-"),
+            (
+                ended.replace("\"TimeTo", "\"Time-to"),
+                "unreadable",
+                "the message is not a delivery: ",
+            ),
+            (PIECE.to_owned(), "piece", ""),
+            (PIECE.replace("\"v\":1", "\"v\":3"), "unreadable", "it has version 3"),
+            ("{}".to_owned(), "unreadable", "the message is not a delivery: missing field"),
+            ("rubbish".to_owned(), "unreadable", "the message is not a delivery: expected value"),
+            (String::new(), "unreadable", "the message is not a delivery: EOF"),
+            ("[".repeat(100_000), "unreadable", "the message is not a delivery: "),
+        ];
+        for (body, want, why) in table {
+            let content = Content::of(&body);
+            let found = kind(&content);
+            let start: String = body.chars().take(100).collect();
+            assert!(found.0 == want && found.1.starts_with(why), "{start}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn way_back_table() {
+        let readable = Content::Delivery(Box::new(delivery()));
+        let ended = Content::of(&ended());
+        let unreadable = Content::Unreadable("no".to_owned());
+        let piece = Content::of(PIECE);
+        let (retry, dead_letter) = (Some(Way::Retry), Some(Way::DeadLetter));
+        let table = [
+            ("a delivery", &readable, None, Ok(Queue::Retry(2))),
+            ("a delivery, named", &readable, retry, Ok(Queue::Retry(2))),
+            ("a delivery elsewhere", &readable, dead_letter, Err("goes to retry-2 alone")),
+            ("an ended one", &ended, None, Ok(Queue::DeadLetter)),
+            ("an ended one, named", &ended, dead_letter, Ok(Queue::DeadLetter)),
+            ("an ended one elsewhere", &ended, retry, Err("goes to dead-letter alone")),
+            ("a piece", &piece, None, Ok(Queue::FanOut)),
+            ("a piece, named", &piece, Some(Way::FanOut), Ok(Queue::FanOut)),
+            ("a piece elsewhere", &piece, retry, Err("goes to fan-out alone")),
+            ("an unreadable piece", &unreadable, Some(Way::FanOut), Ok(Queue::FanOut)),
+            ("an unreadable one", &unreadable, None, Err("it can't be read (no)")),
+            ("an unreadable one, named", &unreadable, retry, Ok(Queue::Retry(0))),
+            ("the other way", &unreadable, dead_letter, Ok(Queue::DeadLetter)),
+        ];
+        for (row, content, to, want) in table {
+            match (way_back(content, to, 4), want) {
+                (Ok(queue), Ok(want)) => assert_eq!(queue, want, "{row}"),
+                (Err(refused), Err(want)) => {
+                    assert!(refused.to_string().contains(want), "{row}: {refused}");
+                }
+                (found, _) => panic!("{row}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn origin_table() {
+        let group = |group: &str| Some(group.to_owned());
+        let sqs = || Some("gridpost-retry-1".to_owned());
+        let table = [
+            (None, Some(super::group(Queue::Retry(1))), Origin::Gridpost("retry-1".to_owned())),
+            (
+                None,
+                Some(super::group(Queue::DeadLetter)),
+                Origin::Gridpost("dead-letter".to_owned()),
+            ),
+            (sqs(), group("t/s"), Origin::Sqs("gridpost-retry-1".to_owned())),
+            (None, group("t/s"), Origin::Unknown),
+            (None, None, Origin::Unknown),
+        ];
+        for (moved_from, group, want) in table {
+            let message = Poisoned {
+                id: String::new(),
+                receipt: String::new(),
+                body: String::new(),
+                sent_at: Timestamp::default(),
+                receive_count: 1,
+                moved_from,
+                group,
+            };
+            assert_eq!(message.origin(), want);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! From a publish request to deliveries, as plain decisions: who may publish, what the body holds,
+//! which event subscriptions want it, and how it is packed. A request is accepted or refused as a
+//! whole.
+
+pub mod authenticate;
+pub mod error;
+pub mod explain;
+pub mod fan_out;
+pub mod matching;
+pub mod pack;
+pub mod sample;
+pub mod sas;
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, header::CONTENT_TYPE};
+
+pub use error::PublishError;
+
+use crate::{
+    event::{
+        EVENTS_MAX, NAMESPACE_EVENTS_MAX, ParsedEvent,
+        cloud_events::{self, binary},
+        custom::{self, Stamps},
+        event_grid,
+    },
+    topic::{InputSchema, Kind, Topic},
+};
+
+/// Most bytes of a request's body, and so of an event: 1 MiB. Source: Event Grid, "Quotas and
+/// limits", which says 1 MB and not which one.
+pub const BODY_BYTES_MAX: usize = 1_048_576;
+
+/// The body of a publish to a topic in the form that [`read`] reads: as it came or, for a CloudEvent
+/// in binary mode, the structured event that says the same.
+///
+/// The content type decides little for Event Grid's schema: all but CloudEvents is read as JSON,
+/// because publishers send theirs as forms too (`curl -d`). For a topic that takes CloudEvents it
+/// tells structured from binary events.
+///
+/// # Errors
+///
+/// [`PublishError`] when the body is too large, in another schema, or its headers make no event.
+pub fn body<'a>(
+    topic: &Topic,
+    headers: &HeaderMap,
+    body: &'a [u8],
+) -> Result<Cow<'a, [u8]>, PublishError> {
+    if body.len() > BODY_BYTES_MAX {
+        return Err(PublishError::BodyTooLarge { size_bytes: body.len() });
+    }
+    let media_type = media_type(headers);
+    let cloud_events = CLOUD_EVENTS.contains(&media_type.as_str());
+    match topic.input_schema {
+        InputSchema::EventGridSchema | InputSchema::CustomEventSchema if cloud_events => {
+            Err(PublishError::ContentType { given: media_type, takes: "application/json" })
+        }
+        InputSchema::EventGridSchema | InputSchema::CustomEventSchema => Ok(Cow::Borrowed(body)),
+        InputSchema::CloudEventSchemaV1_0 if cloud_events => Ok(Cow::Borrowed(body)),
+        InputSchema::CloudEventSchemaV1_0
+            if binary::is_binary(headers) && !media_type.starts_with(CLOUD_EVENTS_OF_ANY_FORM) =>
+        {
+            Ok(Cow::Owned(binary::to_structured(headers, body)?.into_bytes()))
+        }
+        InputSchema::CloudEventSchemaV1_0 => Err(PublishError::ContentType {
+            given: media_type,
+            takes: "application/cloudevents+json or application/cloudevents-batch+json, or any \
+                    content type together with the headers ce-specversion, ce-id, ce-source and \
+                    ce-type",
+        }),
+    }
+}
+
+/// Reads the events of a publish to a topic, from what [`body`] answered. `topic_id` is the topic's;
+/// the stamps are for events of a publisher's own schema.
+///
+/// # Errors
+///
+/// [`PublishError`] when the body holds too many events, or one that breaks a rule.
+pub fn read<'a>(
+    topic: &Topic,
+    topic_id: &'a str,
+    body: &'a [u8],
+    stamps: Stamps<'_>,
+) -> Result<Vec<ParsedEvent<'a>>, PublishError> {
+    let mapping = topic.input_schema_mapping.as_ref();
+    Ok(match topic.input_schema {
+        InputSchema::CustomEventSchema => custom::parse(body, topic_id, mapping, stamps)?,
+        InputSchema::EventGridSchema => event_grid::parse(body, topic_id)?,
+        InputSchema::CloudEventSchemaV1_0 => {
+            cloud_events::parse_up_to(body, events_max(topic.kind))?
+        }
+    })
+}
+
+/// Most events in one request.
+fn events_max(kind: Kind) -> usize {
+    match kind {
+        Kind::Custom => EVENTS_MAX,
+        Kind::Namespace => NAMESPACE_EVENTS_MAX,
+    }
+}
+
+/// What the content types of all structured forms begin with, those included that are not taken.
+const CLOUD_EVENTS_OF_ANY_FORM: &str = "application/cloudevents";
+
+/// The content types of structured CloudEvents, by themselves and in a batch.
+const CLOUD_EVENTS: [&str; 2] =
+    ["application/cloudevents+json", "application/cloudevents-batch+json"];
+
+/// The content type in lower case without its parameters; empty where there is none.
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::time::Timestamp;
+
+    const EVENT_GRID: &str =
+        r#"[{"id":"1","subject":"s","eventType":"T","eventTime":"2026-01-02T03:04:05Z"}]"#;
+    const CLOUD_EVENT: &str = r#"{"id":"1","source":"/s","type":"T","specversion":"1.0"}"#;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (name.parse().expect("a name"), value.parse().expect("a value"))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    fn topic(kind: Kind, input_schema: InputSchema) -> Topic {
+        Topic { kind, input_schema, ..crate::fixtures::topic() }
+    }
+
+    fn count(topic: &Topic, headers: &HeaderMap, body: &[u8]) -> Result<usize, PublishError> {
+        let body = super::body(topic, headers, body)?;
+        let stamps = Stamps { now: Timestamp::from_millis(0), id: &mut Uuid::nil };
+        read(topic, "/topics/t", &body, stamps).map(|events| events.len())
+    }
+
+    #[test]
+    fn content_type_table() {
+        use InputSchema::{
+            CloudEventSchemaV1_0 as CloudEvents, CustomEventSchema as Custom,
+            EventGridSchema as EventGrid,
+        };
+        let kind = |content_type: &'static str| headers(&[("content-type", content_type)]);
+        let binary = |content_type: &'static str| {
+            headers(&[
+                ("content-type", content_type),
+                ("ce-specversion", "1.0"),
+                ("ce-id", "1"),
+                ("ce-source", "/s"),
+                ("ce-type", "T"),
+            ])
+        };
+        let batch = format!("[{CLOUD_EVENT},{CLOUD_EVENT}]");
+        let wrong_type = "takes application/cloudevents+json or application/cloudevents-batch+json";
+        let table = [
+            (EventGrid, kind("application/json"), EVENT_GRID, Ok(1)),
+            (EventGrid, kind("Application/JSON; Charset=UTF-8"), EVENT_GRID, Ok(1)),
+            (EventGrid, kind("application/x-www-form-urlencoded"), EVENT_GRID, Ok(1)),
+            (EventGrid, HeaderMap::new(), EVENT_GRID, Ok(1)),
+            (
+                EventGrid,
+                kind("application/cloudevents-batch+json; charset=utf-8"),
+                &batch,
+                Err("topic takes application/json, the request is 'application/cloudevents-batch+"),
+            ),
+            (CloudEvents, kind("application/cloudevents+json"), CLOUD_EVENT, Ok(1)),
+            (CloudEvents, kind("application/cloudevents+json; charset=utf-8"), &batch, Ok(2)),
+            (CloudEvents, kind("APPLICATION/CloudEvents-Batch+JSON ;x=y"), &batch, Ok(2)),
+            (CloudEvents, kind("application/cloudevents-batch+json"), CLOUD_EVENT, Ok(1)),
+            (CloudEvents, kind("application/json"), CLOUD_EVENT, Err(wrong_type)),
+            (CloudEvents, HeaderMap::new(), CLOUD_EVENT, Err(wrong_type)),
+            (CloudEvents, binary("application/json"), "{}", Ok(1)),
+            (CloudEvents, binary("application/octet-stream"), "x", Ok(1)),
+            (CloudEvents, binary("application/cloudevents+json"), &batch, Ok(2)),
+            (CloudEvents, binary("application/cloudevents+avro"), "x", Err(wrong_type)),
+            (CloudEvents, headers(&[("ce-id", "1")]), "x", Err("'ce-specversion' is required")),
+            (EventGrid, binary("application/json"), EVENT_GRID, Ok(1)),
+            (Custom, kind("application/json"), "[{},{}]", Ok(2)),
+            (Custom, kind("application/x-www-form-urlencoded"), "{}", Ok(1)),
+            (
+                Custom,
+                kind("application/cloudevents+json"),
+                CLOUD_EVENT,
+                Err("topic takes application/json"),
+            ),
+        ];
+        for (schema, headers, body, want) in table {
+            for kind in [Kind::Custom, Kind::Namespace] {
+                let got = count(&topic(kind, schema), &headers, body.as_bytes());
+                match (got, want) {
+                    (Ok(events), Ok(count)) => assert_eq!(events, count, "{headers:?}"),
+                    (Err(error), Err(text)) => {
+                        assert!(error.to_string().contains(text), "{headers:?}: {error}");
+                        assert_eq!(error.status(), 400, "{headers:?}");
+                    }
+                    (got, want) => panic!("{headers:?} {body}: {got:?}, not {want:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_most_events() {
+        let headers = headers(&[("content-type", "application/cloudevents-batch+json")]);
+        for (kind, most) in [(Kind::Custom, 5_000), (Kind::Namespace, 1_000)] {
+            let topic = topic(kind, InputSchema::CloudEventSchemaV1_0);
+            let events = |count: usize| format!("[{}]", vec![CLOUD_EVENT; count].join(","));
+            let count = |events: String| count(&topic, &headers, events.as_bytes());
+            assert_eq!(count(events(most)).expect("just fits"), most);
+            let refused = count(events(most + 1)).expect_err("too many");
+            assert_eq!((refused.status(), refused.detail()), (400, "TooManyEvents"));
+            assert!(refused.to_string().contains(&format!("more than {most} events")));
+        }
+    }
+
+    #[test]
+    fn bodies_up_to_a_mebibyte() {
+        let topic = topic(Kind::Custom, InputSchema::EventGridSchema);
+        let count = |body: String| count(&topic, &HeaderMap::new(), body.as_bytes());
+        let padded = |bytes: usize| format!("{EVENT_GRID}{}", " ".repeat(bytes - EVENT_GRID.len()));
+        assert_eq!(count(padded(BODY_BYTES_MAX)).expect("just fits"), 1);
+        let refused = count(padded(BODY_BYTES_MAX + 1)).expect_err("too large");
+        assert_eq!(refused.status(), 413);
+    }
+}

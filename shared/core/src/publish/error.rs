@@ -1,0 +1,184 @@
+//! Why a publish request was refused, in Event Grid's form.
+
+use std::error::Error;
+
+use serde_json::json;
+
+use super::{BODY_BYTES_MAX, sas::TokenError};
+use crate::event::ParseError;
+
+/// Why a publish request was refused. Nothing of it is delivered, but for [`Self::Unavailable`].
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// Status 404: the path or the method is no publish.
+    #[error(
+        "nothing is served here; publish with POST to /topics/<topic>/api/events, or to \
+         /topics/<topic>:publish for a namespace topic"
+    )]
+    RouteNotFound,
+    /// Status 404.
+    #[error("the topic does not exist")]
+    TopicNotFound,
+    /// Status 401.
+    #[error(
+        "the request has no credentials; send one of the topic's two access keys in the header \
+         aeg-sas-key, or a SAS token in aeg-sas-token"
+    )]
+    CredentialsMissing,
+    /// Status 401: credentials of a form that is not known here.
+    #[error(
+        "credentials in {given} are not taken; send an access key in aeg-sas-key or as \
+         'Authorization: SharedAccessKey <key>', or a SAS token in aeg-sas-token or as \
+         'Authorization: SharedAccessSignature <token>'"
+    )]
+    CredentialsUnsupported {
+        /// The header or query parameter.
+        given: &'static str,
+    },
+    /// Status 401: which ones count would be a guess.
+    #[error("the request has credentials more than once, in {given}; send them once")]
+    CredentialsTwice {
+        /// Where they are.
+        given: &'static str,
+    },
+    /// Status 401.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Status 401.
+    #[error("the access key is not one of the topic's two; ask for them with listKeys")]
+    KeyRefused,
+    /// Status 401: the deployment has an authorizer, and it did not see the request.
+    #[error(
+        "publishers are authorized by API Gateway here, and this request did not pass its \
+         authorizer; the deployment's publish routes have lost it: apply its Terraform again"
+    )]
+    AuthorizerPassedBy,
+    /// Status 401: the topic takes no access keys.
+    #[error(
+        "the topic's local authentication is disabled, so access keys and SAS tokens are refused; \
+         set its disableLocalAuth to false, or publish to a deployment with an authorizer"
+    )]
+    LocalAuthDisabled,
+    /// Status 404: a namespace topic has another path than a custom one.
+    #[error("the topic is of kind '{kind}'; publish to it with POST to {path}")]
+    OtherPath {
+        /// The topic's kind, as documents name it.
+        kind: &'static str,
+        /// Its path.
+        path: String,
+    },
+    /// Status 413: over the limit, so none of the body was parsed.
+    #[error("the body has {size_bytes} bytes; at most {BODY_BYTES_MAX} are taken")]
+    BodyTooLarge {
+        /// The body's size.
+        size_bytes: usize,
+    },
+    /// Status 400: the content type belongs to another schema than the topic's.
+    #[error("the topic takes {takes}, the request is '{given}'")]
+    ContentType {
+        /// The request's, without parameters; may be empty.
+        given: String,
+        /// What the topic's input schema takes.
+        takes: &'static str,
+    },
+    /// Status 400: the body, or one of its events, breaks a rule.
+    #[error(transparent)]
+    Body(#[from] ParseError),
+    /// Status 503: something of ours did not answer. Some deliveries may have been made; the
+    /// publisher's retry makes them twice.
+    #[error("the events could not be stored for delivery; send them again")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl PublishError {
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.kind().0
+    }
+
+    /// The status by Event Grid's name.
+    pub fn code(&self) -> &'static str {
+        self.kind().1
+    }
+
+    /// What exactly it was.
+    pub fn detail(&self) -> &'static str {
+        self.kind().2
+    }
+
+    /// After how many seconds it is worth another try, if it is. Only such answers may carry
+    /// `Retry-After`: the Azure SDK for Python repeats whatever has it.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        match self {
+            Self::Unavailable(_) => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The body of the answer.
+    ///
+    /// Source: Event Grid, "Publish events to custom topics with access keys", and bodies seen in
+    /// the wild; `code` is the status by name.
+    pub fn to_json(&self) -> String {
+        let message = self.to_string();
+        let details = json!([{"code": self.detail(), "message": message}]);
+        let error = json!({"code": self.code(), "message": message, "details": details});
+        json!({ "error": error }).to_string()
+    }
+
+    fn kind(&self) -> (u16, &'static str, &'static str) {
+        const BAD_REQUEST: &str = "BadRequest";
+        const UNAUTHORIZED: &str = "Unauthorized";
+        const TOO_LARGE: &str = "RequestEntityTooLarge";
+        match self {
+            Self::RouteNotFound => (404, "NotFound", "RouteNotFound"),
+            Self::TopicNotFound => (404, "NotFound", "TopicNotFound"),
+            Self::CredentialsMissing => (401, UNAUTHORIZED, "CredentialsMissing"),
+            Self::CredentialsTwice { .. } => (401, UNAUTHORIZED, "CredentialsTwice"),
+            Self::Token(TokenError::Malformed(_) | TokenError::Expiry(_)) => {
+                (401, UNAUTHORIZED, "TokenMalformed")
+            }
+            Self::Token(TokenError::Signature) => (401, UNAUTHORIZED, "TokenRefused"),
+            Self::Token(TokenError::Expired(_)) => (401, UNAUTHORIZED, "TokenExpired"),
+            Self::Token(TokenError::OtherResource { .. }) => {
+                (401, UNAUTHORIZED, "TokenForOtherResource")
+            }
+            Self::CredentialsUnsupported { .. } => (401, UNAUTHORIZED, "CredentialsUnsupported"),
+            Self::KeyRefused => (401, UNAUTHORIZED, "KeyRefused"),
+            Self::AuthorizerPassedBy => (401, UNAUTHORIZED, "AuthorizerPassedBy"),
+            Self::LocalAuthDisabled => (401, UNAUTHORIZED, "LocalAuthDisabled"),
+            Self::OtherPath { .. } => (404, "NotFound", "OtherPath"),
+            Self::BodyTooLarge { .. } => (413, TOO_LARGE, "RequestTooLarge"),
+            Self::ContentType { .. } => (400, BAD_REQUEST, "ContentTypeUnsupported"),
+            Self::Body(ParseError::Header { .. }) => (400, BAD_REQUEST, "InputHeaderInvalid"),
+            Self::Body(ParseError::TooManyEvents { .. }) => (400, BAD_REQUEST, "TooManyEvents"),
+            Self::Body(_) => (400, BAD_REQUEST, "InputJsonInvalid"),
+            Self::Unavailable(_) => (503, "ServiceUnavailable", "ServiceUnavailable"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_body_has_event_grids_shape() {
+        let error = PublishError::Body(ParseError::NotAnObject { index: 3, found: "a \"string\"" });
+        let body: Value = serde_json::from_str(&error.to_json()).expect("JSON");
+        let message = "the event at index 3 must be a JSON object, but it begins with a \"string\"";
+        let details = json!([{"code": "InputJsonInvalid", "message": message}]);
+        let want = json!({"error": {"code": "BadRequest", "message": message, "details": details}});
+        assert_eq!(body, want);
+    }
+
+    #[test]
+    fn what_went_wrong_inside_stays_inside() {
+        let error = PublishError::Unavailable("sqs:SendMessageBatch failed: host x".into());
+        let (status, retry_after_s) = (error.status(), error.retry_after_s());
+        assert_eq!((status, retry_after_s), (503, Some(1)));
+        assert!(!error.to_json().contains("host x"), "{}", error.to_json());
+    }
+}

@@ -1,0 +1,261 @@
+//! Large fan-outs: a publish that makes more deliveries than its request has time for is stored, and
+//! its deliveries are made piece by piece from the fan-out queue.
+//!
+//! What is stored is what was decided when the publish was accepted: the events as they are
+//! delivered, and who gets which. So nothing is read or matched a second time, and what happens to
+//! event subscriptions in the meantime changes nothing; those that were deleted are dispatch's to
+//! drop. No endpoint and no secret is stored.
+
+use std::borrow::Cow;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::pack::{Acceptance, Body, Packed, Parcel, Place, Recipient};
+use crate::{
+    event::DeliverySchema,
+    subscription::{Batching, SubscriptionKey},
+    time::Timestamp,
+    trace::TraceParent,
+};
+
+/// The version of both forms.
+const VERSION: u8 = 1;
+
+/// Most deliveries of a piece. One invocation makes them in a few seconds, and repeats so many at
+/// most if it dies.
+pub const PIECE_DELIVERIES_MAX: usize = 5_000;
+
+/// Most bytes of a piece's messages, but for one delivery that is larger.
+const PIECE_BYTES_MAX: usize = 32 * 1_048_576;
+
+/// Some of the deliveries of a stored publish, as a message of the fan-out queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    v: u8,
+    /// The stored publish.
+    pub publish: Uuid,
+    #[serde(with = "pair")]
+    from: Place,
+    /// Where the next piece begins.
+    #[serde(with = "pair")]
+    to: Place,
+}
+
+/// A place as a pair of numbers: 2 to 10 bytes, and not a name for each.
+mod pair {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Place;
+
+    pub(super) fn serialize<S: Serializer>(place: &Place, to: S) -> Result<S::Ok, S::Error> {
+        (place.recipient, place.event).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Place, D::Error> {
+        let (recipient, event) = Deserialize::deserialize(from)?;
+        Ok(Place { recipient, event })
+    }
+}
+
+/// What is no piece, or no stored publish, that this code can read.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Not the JSON of one.
+    #[error("it is not of the form of {0}")]
+    Form(&'static str, #[source] serde_json::Error),
+    /// Written by a newer Gridpost.
+    #[error("it has version {0}, which this function does not read")]
+    Version(u8),
+    /// An event subscription gets an event that is not there.
+    #[error("event subscription {0} gets events that are not stored")]
+    Events(SubscriptionKey),
+}
+
+impl Piece {
+    /// The message's body.
+    pub fn encode(&self) -> String {
+        serde_json::to_string(self).expect("a piece has only string keys")
+    }
+
+    /// Reads a message's body.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when it is none, or one of another version.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+        let piece: Self =
+            serde_json::from_str(text).map_err(|error| DecodeError::Form("a piece", error))?;
+        if piece.v == VERSION { Ok(piece) } else { Err(DecodeError::Version(piece.v)) }
+    }
+
+    /// Its deliveries.
+    pub fn parcels<'p>(&self, packed: &'p Packed<'_>) -> Vec<Parcel<'p>> {
+        packed.parcels_from(self.from).take_while(|parcel| parcel.place < self.to).collect()
+    }
+
+    /// What is left of it from that place on.
+    #[must_use]
+    pub fn rest(&self, from: Place) -> Self {
+        Self { from, ..*self }
+    }
+}
+
+/// Cuts the deliveries of a publish into pieces of at most `deliveries_max`.
+pub fn cut(packed: &Packed<'_>, deliveries_max: usize) -> Vec<Piece> {
+    let end = Place { recipient: packed.recipients.len(), event: 0 };
+    let mut pieces: Vec<Piece> = Vec::new();
+    let (mut deliveries, mut bytes) = (0, 0);
+    for parcel in packed.parcels() {
+        deliveries += 1;
+        bytes += parcel.encoded_bytes;
+        if pieces.is_empty() || deliveries > deliveries_max || bytes > PIECE_BYTES_MAX {
+            (deliveries, bytes) = (1, parcel.encoded_bytes);
+            if let Some(before) = pieces.last_mut() {
+                before.to = parcel.place;
+            }
+            let publish = packed.acceptance.id;
+            pieces.push(Piece { v: VERSION, publish, from: parcel.place, to: end });
+        }
+    }
+    pieces
+}
+
+/// The name of a stored publish in the payload bucket. It is never removed by hand: a message may
+/// ask for it again until it is as old as a message can become, and the bucket removes what is older.
+pub fn key(publish: Uuid) -> String {
+    format!("publishes/{publish}")
+}
+
+/// A publish as it is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored<'s> {
+    v: u8,
+    id: Uuid,
+    time: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace_parent: Option<TraceParent>,
+    recipients: Vec<StoredRecipient>,
+    #[serde(borrow)]
+    event_grid: Vec<StoredEvent<'s>>,
+    #[serde(borrow)]
+    cloud_events: Vec<StoredEvent<'s>>,
+    #[serde(borrow)]
+    custom: Vec<StoredEvent<'s>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredRecipient {
+    subscription: SubscriptionKey,
+    uid: Uuid,
+    batching: Batching,
+    schema: DeliverySchema,
+    /// A bit for each event of the request, in base64: 834 bytes for 5,000 of them, whichever they
+    /// are.
+    events: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredEvent<'s> {
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    data_version: Cow<'s, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace_parent: Option<TraceParent>,
+    #[serde(borrow)]
+    event: &'s RawValue,
+}
+
+impl<'s> StoredEvent<'s> {
+    fn of(body: &'s Body) -> Self {
+        let event = serde_json::from_str(&body.text).expect("made of texts that were read as JSON");
+        let trace_parent = body.trace_parent;
+        Self { data_version: Cow::Borrowed(&body.data_version), trace_parent, event }
+    }
+}
+
+/// The form in which a publish is stored.
+pub fn encode(packed: &Packed<'_>) -> Vec<u8> {
+    let recipient = |recipient: &Recipient<'_>| StoredRecipient {
+        subscription: recipient.key.clone().into_owned(),
+        uid: recipient.uid,
+        batching: recipient.batching,
+        schema: recipient.schema,
+        events: STANDARD.encode(bits(&recipient.events)),
+    };
+    let stored = Stored {
+        v: VERSION,
+        id: packed.acceptance.id,
+        time: packed.acceptance.time,
+        trace_parent: packed.acceptance.trace_parent,
+        recipients: packed.recipients.iter().map(recipient).collect(),
+        event_grid: events(&packed.event_grid),
+        cloud_events: events(&packed.cloud_events),
+        custom: events(&packed.custom),
+    };
+    serde_json::to_vec(&stored).expect("a publish has only string keys")
+}
+
+fn events(bodies: &[Body]) -> Vec<StoredEvent<'_>> {
+    bodies.iter().map(StoredEvent::of).collect()
+}
+
+/// Reads a stored publish; no queue message may exceed `message_bytes_max`.
+///
+/// # Errors
+///
+/// [`DecodeError`] when it is none, or one of another version.
+pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>, DecodeError> {
+    let stored: Stored<'_> = serde_json::from_slice(object)
+        .map_err(|error| DecodeError::Form("a stored publish", error))?;
+    if stored.v != VERSION {
+        return Err(DecodeError::Version(stored.v));
+    }
+    let of_schema = |schema| match schema {
+        DeliverySchema::EventGridSchema => &stored.event_grid,
+        DeliverySchema::CloudEventSchemaV1_0 => &stored.cloud_events,
+        DeliverySchema::CustomInputSchema => &stored.custom,
+    };
+    let recipient = |found: &StoredRecipient| {
+        let StoredRecipient { subscription, events, .. } = found;
+        let (uid, batching, schema) = (found.uid, found.batching, found.schema);
+        let positions = positions(events).filter(|positions| {
+            positions.last().is_some_and(|last| *last < of_schema(schema).len())
+        });
+        let Some(events) = positions else {
+            return Err(DecodeError::Events(subscription.clone()));
+        };
+        let (key, events) = (Cow::Owned(subscription.clone()), Cow::Owned(events));
+        Ok(Recipient { key, uid, batching, schema, events })
+    };
+    let recipients = stored.recipients.iter().map(recipient).collect::<Result<_, _>>()?;
+    let body = |event: &StoredEvent<'_>| {
+        let data_version = event.data_version.clone().into_owned();
+        Body::new(event.event.get().to_owned(), data_version, event.trace_parent)
+    };
+    let bodies = |schema| of_schema(schema).iter().map(body).collect();
+    let Stored { id, time, trace_parent, .. } = stored;
+    let acceptance = Acceptance { id, time, trace_parent };
+    Ok(Packed::new(acceptance, recipients, bodies, message_bytes_max))
+}
+
+/// Positions, rising, as bits: the lowest of a byte first.
+fn bits(positions: &[usize]) -> Vec<u8> {
+    let mut bits = vec![0; positions.last().map_or(0, |last| last / 8 + 1)];
+    positions.iter().for_each(|position| bits[position / 8] |= 1 << (position % 8));
+    bits
+}
+
+/// The positions of bits in base64.
+fn positions(bits: &str) -> Option<Vec<usize>> {
+    let bits = STANDARD.decode(bits).ok()?;
+    let set = |position: &usize| bits[position / 8] & (1 << (position % 8)) != 0;
+    Some((0..bits.len() * 8).filter(set).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Which event subscriptions want which of the published events.
+
+use std::sync::Arc;
+
+use crate::{
+    event::ParsedEvent,
+    subscription::{EventSubscription, ProvisioningState, filter::Filters},
+    time::Timestamp,
+    topic::InputSchema,
+};
+
+/// The events that one event subscription wants.
+#[derive(Clone, Debug)]
+pub struct Match {
+    /// Who wants them.
+    pub subscription: Arc<EventSubscription>,
+    /// Their positions in the request, rising, at least one.
+    pub events: Vec<usize>,
+}
+
+/// What became of the published events.
+#[derive(Clone, Debug)]
+pub struct Matched {
+    /// Those that are wanted, by event subscription.
+    pub matches: Vec<Match>,
+    /// How many nobody wants.
+    pub unmatched: usize,
+}
+
+/// The event subscriptions of a topic, their filters compiled.
+#[derive(Debug)]
+pub struct Matcher {
+    subscriptions: Vec<Arc<EventSubscription>>,
+    filters: Filters,
+}
+
+impl Matcher {
+    /// Compiles the filters of a topic's event subscriptions; the topic takes events in that schema.
+    pub fn new(schema: InputSchema, subscriptions: &[Arc<EventSubscription>]) -> Self {
+        let filters = subscriptions.iter().map(|subscription| &subscription.filter);
+        Self { filters: Filters::compile(schema, filters), subscriptions: subscriptions.to_vec() }
+    }
+
+    /// Finds for every event subscription of the topic the events that it wants. One that has
+    /// expired, or whose endpoint has not been validated, wants none.
+    pub fn match_events(&self, events: &[ParsedEvent<'_>], now: Timestamp) -> Matched {
+        let active: Vec<_> =
+            self.subscriptions.iter().map(|subscription| is_active(subscription, now)).collect();
+        let mut wanted: Vec<Vec<usize>> = vec![Vec::new(); self.subscriptions.len()];
+        let mut unmatched = 0;
+        for (position, event) in events.iter().enumerate() {
+            let mut is_wanted = false;
+            self.filters.ask(event, |subscription| {
+                if active[subscription] {
+                    wanted[subscription].push(position);
+                    is_wanted = true;
+                }
+            });
+            unmatched += usize::from(!is_wanted);
+        }
+        let wanted = self.subscriptions.iter().zip(wanted);
+        let matches = wanted.filter(|(_, events)| !events.is_empty());
+        let matches = matches
+            .map(|(subscription, events)| Match { subscription: Arc::clone(subscription), events });
+        Matched { matches: matches.collect(), unmatched }
+    }
+}
+
+fn is_active(subscription: &EventSubscription, now: Timestamp) -> bool {
+    subscription.provisioning_state == ProvisioningState::Succeeded && !subscription.is_expired(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::event_grid,
+        fixtures::{body, subscription},
+        subscription::Filter,
+    };
+
+    #[test]
+    fn every_subscription_gets_what_it_wants() {
+        let now = Timestamp::from_millis(10_000);
+        let (body, filter) = (body(&[("A", "x/1"), ("B", "y/2"), ("C", "x/3")]), Filter::default());
+        let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
+        let types = |types: &[&str]| Some(types.iter().map(|name| (*name).to_owned()).collect());
+        let mut all = [
+            subscription("all"),
+            subscription("subject"),
+            subscription("type"),
+            subscription("none"),
+            subscription("expired"),
+            subscription("expiring"),
+        ];
+        all[1].filter = Filter { subject_begins_with: "X/".to_owned(), ..filter.clone() };
+        all[2].filter = Filter { included_event_types: types(&["C", "Z"]), ..filter.clone() };
+        all[3].filter = Filter { included_event_types: types(&["Z"]), ..filter };
+        all[4].expires_at = Some(now);
+        all[5].expires_at = Some(Timestamp::from_millis(10_001));
+        let all: Vec<_> = all.into_iter().map(Arc::new).collect();
+
+        let got = |subscriptions: &[Arc<EventSubscription>]| {
+            let matcher = Matcher::new(InputSchema::EventGridSchema, subscriptions);
+            let matched = matcher.match_events(&events, now);
+            let matches = matched.matches.into_iter();
+            let matches: Vec<_> =
+                matches.map(|found| (found.subscription.key.name.clone(), found.events)).collect();
+            (matches, matched.unmatched)
+        };
+        let row = |name: &str, events: &[usize]| (name.to_owned(), events.to_vec());
+        let want = vec![
+            row("all", &[0, 1, 2]),
+            row("subject", &[0, 2]),
+            row("type", &[2]),
+            row("expiring", &[0, 1, 2]),
+        ];
+        assert_eq!(got(&all), (want, 0));
+        assert_eq!(got(&all[1..5]), (vec![row("subject", &[0, 2]), row("type", &[2])], 1));
+        assert_eq!(got(&[]), (vec![], 3));
+    }
+}

@@ -1,0 +1,377 @@
+//! How matched events become deliveries.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::matching::Match;
+use crate::{
+    delivery::{Delivery, escaped_in_queue_text, queue_text},
+    event::{DeliverySchema, ParsedEvent},
+    subscription::{Batching, SubscriptionKey},
+    time::Timestamp,
+    trace::{TRACE_PARENT_CHARS, TraceParent},
+};
+
+/// What a queue message keeps free for what a delivery gains on its way: the snapshot of its
+/// attempts, and the envelope of a dead letter with its destination.
+pub const HEADROOM_BYTES: usize = 4_096;
+
+/// A longer `dataVersion` is not repeated in the request's header, where endpoints would refuse it
+/// for its size; the event keeps it.
+const DATA_VERSION_HEADER_BYTES_MAX: usize = 1_024;
+
+/// What all deliveries of one publish share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acceptance {
+    /// The publish's own id: its deliveries' ids follow from it.
+    pub id: Uuid,
+    /// When it was accepted.
+    pub time: Timestamp,
+    /// The trace that its request names.
+    pub trace_parent: Option<TraceParent>,
+}
+
+/// An event subscription that gets events of a publish: what packing needs of it.
+#[derive(Clone, Debug)]
+pub struct Recipient<'m> {
+    /// Its topic and name.
+    pub key: Cow<'m, SubscriptionKey>,
+    /// Which creation of it.
+    pub uid: Uuid,
+    /// How many events one request may carry.
+    pub batching: Batching,
+    /// How its events are written.
+    pub schema: DeliverySchema,
+    /// The positions in the request of the events that it wants, rising, at least one.
+    pub events: Cow<'m, [usize]>,
+}
+
+impl<'m> Recipient<'m> {
+    fn of(found: &'m Match) -> Self {
+        let subscription = &found.subscription;
+        Self {
+            key: Cow::Borrowed(&subscription.key),
+            uid: subscription.uid,
+            batching: subscription.batching(),
+            schema: subscription.delivery_schema,
+            events: Cow::Borrowed(&found.events),
+        }
+    }
+}
+
+/// Where a parcel begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Which recipient of the publish, from 0.
+    pub recipient: usize,
+    /// Which of the events that it wants, from 0.
+    pub event: usize,
+}
+
+/// One delivery to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Parcel<'p> {
+    /// Whose it is.
+    pub recipient: &'p Recipient<'p>,
+    /// Where it begins.
+    pub place: Place,
+    /// Its events' positions in the request, at least one.
+    pub events: &'p [usize],
+    /// What its events take with the envelope, whether they travel in its queue form or apart.
+    pub encoded_bytes: usize,
+    /// Whether its events are too large for a queue message and go through the payload bucket.
+    pub claimed: bool,
+    publish: Uuid,
+}
+
+impl Parcel<'_> {
+    /// The delivery's id. It follows from the publish, the event subscription and the events, so a
+    /// publish that is packed once more makes deliveries that can be told as the same.
+    pub fn id(&self) -> Uuid {
+        let ends = [self.events.first(), self.events.last()];
+        let ends = ends.map(|position| position.copied().unwrap_or_default() as u64);
+        let mut hash = Sha256::new();
+        hash.update(self.publish.as_bytes());
+        hash.update(self.recipient.uid.as_bytes());
+        ends.iter().for_each(|position| hash.update(position.to_be_bytes()));
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.finalize()[..16]);
+        uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    }
+}
+
+/// All deliveries of one publish. They are found and written one by one, so that a publish to
+/// hundreds of event subscriptions never stands in memory hundreds of times.
+#[derive(Debug)]
+pub struct Packed<'m> {
+    pub(super) acceptance: Acceptance,
+    pub(super) recipients: Vec<Recipient<'m>>,
+    pub(super) event_grid: Vec<Body>,
+    pub(super) cloud_events: Vec<Body>,
+    pub(super) custom: Vec<Body>,
+    /// A queue form larger than this goes through the payload bucket.
+    limit_bytes: usize,
+}
+
+impl<'m> Packed<'m> {
+    /// Event bodies and who gets them; no queue message may exceed `message_bytes_max`.
+    pub(super) fn new(
+        acceptance: Acceptance,
+        recipients: Vec<Recipient<'m>>,
+        mut bodies: impl FnMut(DeliverySchema) -> Vec<Body>,
+        message_bytes_max: usize,
+    ) -> Self {
+        Self {
+            acceptance,
+            recipients,
+            event_grid: bodies(DeliverySchema::EventGridSchema),
+            cloud_events: bodies(DeliverySchema::CloudEventSchemaV1_0),
+            custom: bodies(DeliverySchema::CustomInputSchema),
+            limit_bytes: message_bytes_max.saturating_sub(HEADROOM_BYTES),
+        }
+    }
+
+    /// What its deliveries share.
+    pub fn acceptance(&self) -> Acceptance {
+        self.acceptance
+    }
+
+    /// The topic's name; empty where nobody gets anything.
+    pub fn topic(&self) -> &str {
+        self.recipients.first().map_or("", |recipient| recipient.key.topic.as_str())
+    }
+
+    /// The deliveries to be, by event subscription, in the order of the request.
+    pub fn parcels(&self) -> impl Iterator<Item = Parcel<'_>> {
+        self.parcels_from(Place { recipient: 0, event: 0 })
+    }
+
+    /// The same from a place on, where a parcel must begin.
+    pub fn parcels_from(&self, from: Place) -> impl Iterator<Item = Parcel<'_>> {
+        let recipients = self.recipients.iter().enumerate().skip(from.recipient);
+        recipients.flat_map(move |(number, recipient)| {
+            let first = if number == from.recipient { from.event } else { 0 };
+            Parcels {
+                packed: self,
+                recipient,
+                bodies: self.bodies(recipient.schema),
+                envelope_bytes: envelope_bytes(recipient, self.acceptance.time),
+                next: Place { recipient: number, event: first },
+            }
+        })
+    }
+
+    /// All deliveries to be, if they are no more than that and their queue forms take no more bytes
+    /// than that together.
+    pub fn at_most(&self, deliveries: usize, bytes: usize) -> Option<Vec<Parcel<'_>>> {
+        let mut all = Vec::new();
+        let mut sum_bytes = 0;
+        for parcel in self.parcels() {
+            sum_bytes += parcel.encoded_bytes;
+            if all.len() == deliveries || sum_bytes > bytes {
+                return None;
+            }
+            all.push(parcel);
+        }
+        Some(all)
+    }
+
+    /// The delivery of a parcel: the same at every call.
+    pub fn delivery(&self, parcel: &Parcel<'_>) -> Delivery {
+        let bodies = self.bodies(parcel.recipient.schema);
+        let event = |position: &usize| {
+            let text = bodies[*position].text.clone();
+            RawValue::from_string(text).expect("made of texts that were read as JSON")
+        };
+        let delivery = self.with_events(parcel, parcel.events.iter().map(event).collect());
+        if parcel.claimed { delivery.into_claimed() } else { delivery }
+    }
+
+    /// The queue form of [`Self::delivery`]. Events that travel in it are copied once and not read.
+    pub fn encode(&self, parcel: &Parcel<'_>) -> String {
+        if parcel.claimed {
+            return self.delivery(parcel).encode();
+        }
+        let bodies = self.bodies(parcel.recipient.schema);
+        let events = parcel.events.iter().map(|position| bodies[*position].text.as_str());
+        self.with_events(parcel, Vec::new()).encode_with(events, parcel.encoded_bytes)
+    }
+
+    fn with_events(&self, parcel: &Parcel<'_>, events: Vec<Box<RawValue>>) -> Delivery {
+        let recipient = parcel.recipient;
+        let bodies = self.bodies(recipient.schema);
+        let first = parcel.events.first().map(|position| bodies[*position].data_version.clone());
+        Delivery::new(
+            parcel.id(),
+            recipient.key.clone().into_owned(),
+            recipient.uid,
+            self.acceptance.time,
+            first.unwrap_or_default(),
+            events,
+        )
+        .traced(self.trace_parent(parcel))
+    }
+
+    /// The trace of a delivery: the request's or, where that names none, the one that all of its
+    /// events name.
+    fn trace_parent(&self, parcel: &Parcel<'_>) -> Option<TraceParent> {
+        let bodies = self.bodies(parcel.recipient.schema);
+        let mut named = parcel.events.iter().map(|position| bodies[*position].trace_parent);
+        self.acceptance.trace_parent.or_else(|| {
+            let first = named.next()??;
+            named.all(|other| other == Some(first)).then_some(first)
+        })
+    }
+
+    pub(super) fn bodies(&self, schema: DeliverySchema) -> &[Body] {
+        match schema {
+            DeliverySchema::EventGridSchema => &self.event_grid,
+            DeliverySchema::CloudEventSchemaV1_0 => &self.cloud_events,
+            DeliverySchema::CustomInputSchema => &self.custom,
+        }
+    }
+}
+
+/// An event as it is delivered in one schema.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) text: String,
+    /// For the request's header; empty for CloudEvents.
+    pub(super) data_version: String,
+    /// The trace that it names itself.
+    pub(super) trace_parent: Option<TraceParent>,
+    /// What the text takes in a queue message.
+    encoded_bytes: usize,
+    /// What the data version takes in it, where the event is the first one.
+    data_version_bytes: usize,
+}
+
+impl Body {
+    pub(super) fn new(
+        text: String,
+        data_version: String,
+        trace_parent: Option<TraceParent>,
+    ) -> Self {
+        Self {
+            encoded_bytes: encoded_bytes(&text),
+            data_version_bytes: data_version_bytes(&data_version),
+            text,
+            data_version,
+            trace_parent,
+        }
+    }
+}
+
+/// Packs matched events into deliveries, in the order of the request.
+///
+/// A delivery never carries more events than its subscription's `maxEventsPerBatch`. It fills up to
+/// the preferred size (the bytes of the request's body: events, commas and brackets), but for one
+/// event that is larger by itself. Its queue form never exceeds `message_bytes_max` less
+/// [`HEADROOM_BYTES`]: an event that does not fit by itself is claimed, see
+/// [`claim`](crate::delivery::claim).
+pub fn pack<'m>(
+    matches: &'m [Match],
+    events: &[ParsedEvent<'_>],
+    acceptance: Acceptance,
+    message_bytes_max: usize,
+) -> Packed<'m> {
+    let recipients = matches.iter().map(Recipient::of).collect();
+    let bodies = |schema| bodies(matches, events, schema);
+    Packed::new(acceptance, recipients, bodies, message_bytes_max)
+}
+
+/// The events in a schema, where some subscription asks for it.
+fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema) -> Vec<Body> {
+    if !matches.iter().any(|wanted| wanted.subscription.delivery_schema == schema) {
+        return Vec::new();
+    }
+    let body = |event: &ParsedEvent<'_>| {
+        let in_header = schema != DeliverySchema::CloudEventSchemaV1_0
+            && event.data_version.len() <= DATA_VERSION_HEADER_BYTES_MAX;
+        let data_version = if in_header { event.data_version.to_string() } else { String::new() };
+        Body::new(event.in_schema(schema), data_version, event.trace_parent())
+    };
+    events.iter().map(body).collect()
+}
+
+/// What a JSON text takes in a queue message, which escapes two characters (see [`queue_text`]).
+fn encoded_bytes(json: &str) -> usize {
+    json.len() + escaped_in_queue_text(json) * (r"\uffff".len() - '\u{ffff}'.len_utf8())
+}
+
+/// What a delivery's queue form takes beside its events and their data version.
+fn envelope_bytes(recipient: &Recipient<'_>, publish_time: Timestamp) -> usize {
+    let (key, uid) = (recipient.key.clone().into_owned(), recipient.uid);
+    let empty = Delivery::new(Uuid::nil(), key, uid, publish_time, String::new(), Vec::new());
+    empty.encode().len() + r#","events":[]"#.len()
+}
+
+/// What a data version takes in a delivery's queue form.
+fn data_version_bytes(data_version: &str) -> usize {
+    if data_version.is_empty() {
+        return 0;
+    }
+    let json = serde_json::to_string(data_version).expect("a string is JSON");
+    r#""dataVersion":,"#.len() + queue_text(json).len()
+}
+
+/// What a trace takes in a delivery's queue form.
+const TRACE_BYTES: usize = r#","traceparent":"""#.len() + TRACE_PARENT_CHARS;
+
+/// The deliveries of one event subscription.
+struct Parcels<'p> {
+    packed: &'p Packed<'p>,
+    recipient: &'p Recipient<'p>,
+    bodies: &'p [Body],
+    envelope_bytes: usize,
+    next: Place,
+}
+
+impl<'p> Iterator for Parcels<'p> {
+    type Item = Parcel<'p>;
+
+    /// One event and those after it that fit. Nothing joins an event that does not fit a queue
+    /// message by itself.
+    fn next(&mut self) -> Option<Parcel<'p>> {
+        const COMMA: usize = 1;
+        const BRACKETS: usize = 2;
+        let events = self.recipient.events.get(self.next.event..)?;
+        let (first, others) = events.split_first()?;
+        let (batching, limit_bytes) = (self.recipient.batching, self.packed.limit_bytes);
+        let first = &self.bodies[*first];
+        let mut request_bytes = BRACKETS + first.text.len();
+        let mut encoded_bytes =
+            self.envelope_bytes + first.data_version_bytes + first.encoded_bytes;
+        if self.packed.acceptance.trace_parent.or(first.trace_parent).is_some() {
+            encoded_bytes += TRACE_BYTES;
+        }
+        let fits = |position: &&usize| {
+            let body = &self.bodies[**position];
+            let request = request_bytes + COMMA + body.text.len();
+            let encoded = encoded_bytes + COMMA + body.encoded_bytes;
+            let fits = request <= batching.preferred_bytes() && encoded <= limit_bytes;
+            if fits {
+                (request_bytes, encoded_bytes) = (request, encoded);
+            }
+            fits
+        };
+        let most = (batching.max_events as usize).saturating_sub(1);
+        let count = 1 + others.iter().take(most).take_while(fits).count();
+        let place = self.next;
+        self.next.event += count;
+        Some(Parcel {
+            recipient: self.recipient,
+            place,
+            events: &events[..count],
+            encoded_bytes,
+            claimed: encoded_bytes > limit_bytes,
+            publish: self.packed.acceptance.id,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

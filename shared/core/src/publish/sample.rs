@@ -1,0 +1,141 @@
+//! Sample events against a filter: does it want them, and if not, which part of it refuses them.
+//! Nothing is published.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{PublishError, read};
+use crate::{
+    document::shown,
+    event::{ParsedEvent, custom::Stamps},
+    subscription::filter::{Filter, Filters, compiled::Refusal},
+    time::Timestamp,
+    topic::Topic,
+};
+
+/// Most characters of a value that an answer repeats.
+const FOUND_CHARS_MAX: usize = 256;
+
+/// Tests events, an array or one by itself, against a filter of that topic. The answer has a verdict
+/// for each event, in their order.
+///
+/// # Errors
+///
+/// [`PublishError`] for events that a publish would refuse too.
+pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<Value, PublishError> {
+    let body = match events {
+        Value::Array(_) => events.to_string(),
+        one => format!("[{one}]"),
+    };
+    let topic_id = topic.id();
+    // What a mapping would stamp is not looked at: filters have the event as it was published.
+    let stamps = Stamps { now: Timestamp::from_millis(0), id: &mut Uuid::nil };
+    let events = read(topic, &topic_id, body.as_bytes(), stamps)?;
+    let filters = Filters::compile(topic.input_schema, [filter]);
+    let verdict = |(index, event): (usize, &ParsedEvent<'_>)| {
+        let refusals = filters.refusals(0, filter, event);
+        let refused_by = refusals.iter().map(|refusal| refused_by(filter, event, refusal));
+        json!({
+            "index": index,
+            "id": event.id,
+            "matches": refusals.is_empty(),
+            "refusedBy": refused_by.collect::<Value>(),
+        })
+    };
+    let verdicts: Value = events.iter().enumerate().map(verdict).collect();
+    Ok(json!({ "value": verdicts }))
+}
+
+/// One part of the filter, what it found, and why that is not wanted.
+pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Refusal<'_>) -> Value {
+    let case = if filter.is_subject_case_sensitive { "" } else { " (in any case)" };
+    let part = |name: &str, found: &str, rule: String| {
+        let message = format!("{} {rule}", shown(found));
+        json!({"path": format!("filter.{name}"), "found": found, "message": message})
+    };
+    match refusal {
+        Refusal::EventType => {
+            let rule = "is not one of the included event types, which are exact".to_owned();
+            part("includedEventTypes", &event.event_type, rule)
+        }
+        Refusal::SubjectBeginsWith => {
+            let wanted = shown(&filter.subject_begins_with);
+            part("subjectBeginsWith", &event.subject, format!("does not begin with {wanted}{case}"))
+        }
+        Refusal::SubjectEndsWith => {
+            let wanted = shown(&filter.subject_ends_with);
+            part("subjectEndsWith", &event.subject, format!("does not end with {wanted}{case}"))
+        }
+        Refusal::Advanced { index, filter, found } => {
+            let operator = filter.operator.name();
+            let is_long = |json: &&String| json.chars().count() > FOUND_CHARS_MAX;
+            let value = match found {
+                None => Value::Null,
+                Some(json) if is_long(&json) => {
+                    Value::from(json.chars().take(FOUND_CHARS_MAX).collect::<String>() + "…")
+                }
+                Some(json) => serde_json::from_str(json).unwrap_or_else(|_| json!(json)),
+            };
+            let message = match found {
+                None => format!("{} is not there, which {operator} does not want", filter.key),
+                Some(_) => format!("{} has a value that {operator} does not want", filter.key),
+            };
+            json!({
+                "path": format!("filter.advancedFilters[{index}]"),
+                "operatorType": operator,
+                "key": filter.key,
+                "isThere": found.is_some(),
+                "found": value,
+                "message": message,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{fixtures::topic, subscription::resource::read_filter};
+
+    #[test]
+    fn each_event_has_a_verdict_that_names_the_part() {
+        let filter = read_filter(&json!({"filter": {
+            "includedEventTypes": ["T"],
+            "subjectBeginsWith": "/a",
+            "advancedFilters": [
+                {"operatorType": "NumberGreaterThan", "key": "data.n", "value": 5},
+                {"operatorType": "StringIn", "key": "data.colour", "values": ["red"]},
+            ],
+        }}));
+        let filter = filter.expect("valid");
+        let event = |id: &str, event_type: &str, subject: &str, data: Value| {
+            json!({"id": id, "eventType": event_type, "subject": subject, "data": data,
+                "eventTime": "2026-01-02T03:04:05Z"})
+        };
+        let events = json!([
+            event("1", "T", "/A/b", json!({"n": 6, "colour": "RED"})),
+            event("2", "U", "/b", json!({"n": 5, "colour": "red"})),
+            event("3", "T", "/a", json!({"n": 6})),
+        ]);
+        let answer = test(&topic(), &filter, &events).expect("tested");
+        let verdict = |index: usize| &answer["value"][index];
+        assert_eq!(verdict(0), &json!({"index": 0, "id": "1", "matches": true, "refusedBy": []}));
+        let paths = |index: usize| -> Vec<_> {
+            let parts = verdict(index)["refusedBy"].as_array().expect("an array");
+            parts.iter().map(|part| part["path"].as_str().expect("a path").to_owned()).collect()
+        };
+        let advanced = |index| format!("filter.advancedFilters[{index}]");
+        let types = "filter.includedEventTypes".to_owned();
+        assert_eq!(paths(1), [types, "filter.subjectBeginsWith".to_owned(), advanced(0)]);
+        assert_eq!(paths(2), [advanced(1)]);
+        assert_eq!(verdict(1)["refusedBy"][2]["found"], json!(5));
+        let missing = &verdict(2)["refusedBy"][0];
+        assert_eq!((&missing["found"], &missing["isThere"]), (&Value::Null, &json!(false)));
+        assert_eq!(missing["message"], "data.colour is not there, which StringIn does not want");
+        // One event by itself, and one that no publish would take.
+        let one = test(&topic(), &filter, &events[0]).expect("tested");
+        assert_eq!(one["value"].as_array().map(Vec::len), Some(1));
+        let refused = test(&topic(), &filter, &json!([{"id": "1"}])).expect_err("no event");
+        assert_eq!(refused.status(), 400);
+    }
+}

@@ -1,0 +1,286 @@
+//! When a delivery is attempted again, and when it ends.
+//!
+//! [`decide`] is the only chooser of retry or end. [`outcome`] names what an attempt met, [`attempts`] sums up those made, [`profile`]
+//! and [`policy`] are the rules as tables, [`probation`] says whether the endpoint may be asked at
+//! all, [`timeline`] plays a whole delivery through.
+
+pub mod attempts;
+pub mod outcome;
+pub mod policy;
+pub mod probation;
+pub mod profile;
+pub mod timeline;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use self::{
+    outcome::{Answer, Outcome},
+    policy::RetryPolicy,
+    profile::{EndpointKind, ProfileName, Rule},
+};
+use crate::time::Timestamp;
+
+/// Jitter is at most this much of the wait.
+const JITTER_SHARE: f64 = 0.1;
+
+/// Jitter is never longer than this.
+const JITTER_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// The rules that one delivery is under.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// The topic's delivery profile.
+    pub profile: ProfileName,
+    /// Which column of its table.
+    pub kind: EndpointKind,
+    /// The subscription's retry policy.
+    pub policy: &'a RetryPolicy,
+}
+
+/// A failed attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    /// Attempts made, this one included.
+    pub attempts: u32,
+    /// When the first attempt began.
+    pub first_attempt_at: Timestamp,
+    /// When this one ended.
+    pub ended_at: Timestamp,
+    /// What it met.
+    pub answer: Answer,
+    /// The end of the endpoint's probation or delayed delivery, where it has one.
+    pub not_before: Option<Timestamp>,
+    /// When time-to-live ends.
+    pub expires_at: Timestamp,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Another attempt, when it is due.
+    Retry {
+        /// Not before this time.
+        due: Timestamp,
+        /// What asks for that wait.
+        because: Because,
+    },
+    /// No further attempt.
+    End(EndReason),
+}
+
+/// What decides when an attempt is made again: the longest of what asks to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Because {
+    /// The next step of the schedule.
+    Schedule,
+    /// The least wait that the rule of its outcome asks for.
+    LeastWait,
+    /// `Retry-After` of the response.
+    RetryAfter,
+    /// The endpoint's probation or delayed delivery.
+    EndpointWaits,
+}
+
+impl std::fmt::Display for Because {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, formatter)
+    }
+}
+
+/// Why a delivery ended undelivered (`deadLetterReason`, and the reason of a drop).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum EndReason {
+    /// The retry policy's attempts are used up.
+    MaxDeliveryAttemptsExceeded,
+    /// An attempt was due after time-to-live had passed.
+    TimeToLiveExceeded,
+    /// 400, not retried.
+    UndeliverableDueToHttpBadRequest,
+    /// 413, not retried.
+    UndeliverableDueToHttpPayloadTooLarge,
+    /// 401, not retried.
+    UndeliverableDueToHttpUnauthorized,
+    /// 403, not retried.
+    UndeliverableDueToHttpForbidden,
+    /// 404, not retried.
+    UndeliverableDueToHttpNotFound,
+    /// Any other outcome that is not retried.
+    UndeliverableDueToClientError,
+    /// Met a probation whose cause is not retried.
+    UndeliverableDueToProbationCausedByClientError,
+    /// Its event subscription no longer exists.
+    SubscriptionDeleted,
+    /// Somebody canceled it while it was parked.
+    CanceledByOperator,
+    /// Its events, too large for a message, are gone from the payload bucket: somebody removed them.
+    PayloadMissing,
+}
+
+impl std::fmt::Display for EndReason {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, formatter)
+    }
+}
+
+impl EndReason {
+    /// The reason for an outcome that is not retried.
+    pub fn not_retried(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::BadRequest => Self::UndeliverableDueToHttpBadRequest,
+            Outcome::PayloadTooLarge => Self::UndeliverableDueToHttpPayloadTooLarge,
+            Outcome::Unauthorized => Self::UndeliverableDueToHttpUnauthorized,
+            Outcome::Forbidden => Self::UndeliverableDueToHttpForbidden,
+            Outcome::NotFound => Self::UndeliverableDueToHttpNotFound,
+            _ => Self::UndeliverableDueToClientError,
+        }
+    }
+}
+
+/// Decides what follows a failed attempt. `dice` is a draw from 0 up to 1.
+///
+/// The next attempt is due at the first step of the schedule after now, but not before the rule's
+/// least wait (raised by `Retry-After`, up to time-to-live) nor before the endpoint's wait ends;
+/// then a small positive jitter. Time-to-live itself is not asked here: [`is_expired`] is, when the
+/// next attempt is due.
+pub fn decide(rules: Rules<'_>, failure: Failure, dice: f64) -> Decision {
+    let Answer { outcome, status, retry_after } = failure.answer;
+    let min_s = match rules.policy.rule(rules.profile, rules.kind, status, outcome) {
+        Rule::End => return Decision::End(EndReason::not_retried(outcome)),
+        Rule::Retry { min_s } => min_s,
+    };
+    if failure.attempts >= rules.policy.max_attempts {
+        return Decision::End(EndReason::MaxDeliveryAttemptsExceeded);
+    }
+    let elapsed_s = failure.ended_at.since(failure.first_attempt_at).as_secs_f64();
+    let step_s = rules.policy.step_after(rules.profile, elapsed_s);
+    let asked = retry_after
+        .map_or(Duration::ZERO, |wait| wait.min(failure.expires_at.since(failure.ended_at)));
+    let least = Duration::from_secs(u64::from(min_s)).max(asked);
+    let step = (failure.first_attempt_at + Duration::from_secs(step_s), Because::Schedule);
+    let of_rule =
+        if asked >= least && !asked.is_zero() { Because::RetryAfter } else { Because::LeastWait };
+    let endpoint = (failure.not_before.unwrap_or_default(), Because::EndpointWaits);
+    let longer = |one: (Timestamp, Because), other: (Timestamp, Because)| {
+        if other.0 > one.0 { other } else { one }
+    };
+    let (due, because) = longer(longer(step, (failure.ended_at + least, of_rule)), endpoint);
+    Decision::Retry { due: due + jitter(due.since(failure.ended_at), dice), because }
+}
+
+/// A small positive delay on top of a wait, so that what failed together does not return together.
+pub fn jitter(wait: Duration, dice: f64) -> Duration {
+    wait.mul_f64(JITTER_SHARE * dice.clamp(0.0, 1.0)).min(JITTER_MAX)
+}
+
+/// When the time-to-live of something published then ends.
+pub fn expires_at(policy: &RetryPolicy, publish_time: Timestamp) -> Timestamp {
+    publish_time + Duration::from_secs(u64::from(policy.time_to_live_minutes) * 60)
+}
+
+/// Whether an attempt that is due now comes too late.
+pub fn is_expired(policy: &RetryPolicy, publish_time: Timestamp, now: Timestamp) -> bool {
+    now >= expires_at(policy, publish_time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decide_table() {
+        use Outcome::{Busy, NotFound, ServerError, TimedOut};
+        let at = |seconds: u64| Timestamp::default() + Duration::from_secs(seconds);
+        let retry = |seconds, because| Decision::Retry { due: at(seconds), because };
+        let (step, least) = (Because::Schedule, Because::LeastWait);
+        let (asked, waits) = (Because::RetryAfter, Because::EndpointWaits);
+        let end = Decision::End;
+        let status = |status| Answer::of_status(status, None);
+        let after = |code, wait| Answer::of_status(code, Some(Duration::from_secs(wait)));
+        let none = Answer::without_status;
+        let table = [
+            // (row, attempts, ended at s, not before s, answer, dice, decision)
+            ("first failure, first step", 1, 0, 0, status(500), 0.0, retry(10, step)),
+            ("a step passed over is skipped", 2, 45, 0, status(500), 0.0, retry(60, step)),
+            ("the status minimum beats the step", 1, 0, 0, status(404), 0.0, retry(300, least)),
+            ("the step beats the status minimum", 4, 60, 0, status(503), 0.0, retry(300, step)),
+            ("probation beats both", 2, 10, 700, status(429), 0.0, retry(700, waits)),
+            ("Retry-After raises the minimum", 1, 0, 0, after(503, 90), 0.0, retry(90, asked)),
+            ("Retry-After never lowers it", 1, 0, 0, after(503, 1), 0.0, retry(30, least)),
+            (
+                "Retry-After ends at time-to-live",
+                1,
+                0,
+                0,
+                after(503, 9_000_000),
+                0.0,
+                retry(86_400, asked),
+            ),
+            ("jitter is a tenth of the wait", 1, 0, 0, status(404), 1.0, retry(330, least)),
+            ("jitter stops at five minutes", 6, 3_600, 0, status(500), 1.0, retry(11_100, step)),
+            ("no response, the step after it", 1, 30, 0, none(TimedOut), 0.0, retry(60, step)),
+            (
+                "attempts spent",
+                9,
+                600,
+                0,
+                status(500),
+                0.0,
+                end(EndReason::MaxDeliveryAttemptsExceeded),
+            ),
+            (
+                "not retried",
+                1,
+                0,
+                0,
+                status(400),
+                0.0,
+                end(EndReason::UndeliverableDueToHttpBadRequest),
+            ),
+            (
+                "not retried, though attempts are spent too",
+                9,
+                0,
+                0,
+                status(413),
+                0.0,
+                end(EndReason::UndeliverableDueToHttpPayloadTooLarge),
+            ),
+        ];
+        let policy = RetryPolicy { max_attempts: 9, ..RetryPolicy::default_of(ProfileName::Basic) };
+        let rules =
+            Rules { profile: ProfileName::Basic, kind: EndpointKind::Webhook, policy: &policy };
+        for (row, attempts, ended_s, not_before_s, answer, dice, want) in table {
+            let failure = Failure {
+                attempts,
+                first_attempt_at: at(0),
+                ended_at: at(ended_s),
+                answer,
+                not_before: Some(at(not_before_s)),
+                expires_at: at(86_400),
+            };
+            assert_eq!(decide(rules, failure, dice), want, "{row}");
+        }
+        // Every outcome that ends has a reason of its own or the general one.
+        let reasons = [
+            (Outcome::Unauthorized, EndReason::UndeliverableDueToHttpUnauthorized),
+            (Outcome::Forbidden, EndReason::UndeliverableDueToHttpForbidden),
+            (NotFound, EndReason::UndeliverableDueToHttpNotFound),
+            (Busy, EndReason::UndeliverableDueToClientError),
+            (ServerError, EndReason::UndeliverableDueToClientError),
+        ];
+        for (outcome, reason) in reasons {
+            assert_eq!(EndReason::not_retried(outcome), reason, "{outcome}");
+        }
+    }
+
+    #[test]
+    fn expired_at_the_very_moment() {
+        let policy =
+            RetryPolicy { time_to_live_minutes: 30, ..RetryPolicy::default_of(ProfileName::Basic) };
+        let at = |seconds| Timestamp::default() + Duration::from_secs(seconds);
+        assert!(!is_expired(&policy, at(0), at(1_799)));
+        assert!(is_expired(&policy, at(0), at(1_800)));
+    }
+}

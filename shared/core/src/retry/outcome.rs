@@ -1,0 +1,189 @@
+//! What an attempt met, by Event Grid's names.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// How long a response head may take. Source: Event Grid, "Message delivery and retry".
+pub const RESPONSE_WAIT: Duration = Duration::from_secs(30);
+
+/// How long after sending a late response is still heard. Source: the same.
+pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
+
+/// What an attempt met (`lastDeliveryOutcome`).
+///
+/// Source: Event Grid, "Message delivery and retry", section "Delivery outcomes".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The endpoint accepted the events.
+    Delivered,
+    /// 400 or 414: the request itself is refused.
+    BadRequest,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 404 or 410.
+    NotFound,
+    /// No response head within 30 s, or 408 or 504.
+    TimedOut,
+    /// 413.
+    PayloadTooLarge,
+    /// 429 or 503.
+    Busy,
+    /// The resource is disabled.
+    Disabled,
+    /// The resource's quota is reached.
+    Full,
+    /// Connect, TLS, reset, or something that is not HTTP.
+    SocketError,
+    /// The host name was not found.
+    ResolutionError,
+    /// A FIFO destination without a message group.
+    SessionQueueNotSupported,
+    /// A function that can't be invoked.
+    InvalidFunctionDestination,
+    /// Not attempted: the event subscription is on probation.
+    Probation,
+    /// Cancelled by shutdown.
+    Canceled,
+    /// Given up by Gridpost.
+    Aborted,
+    /// Every other failure.
+    ServerError,
+}
+
+impl Outcome {
+    /// Every outcome, in the order of the specification's table.
+    pub const ALL: [Self; 18] = [
+        Self::Delivered,
+        Self::BadRequest,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::TimedOut,
+        Self::PayloadTooLarge,
+        Self::Busy,
+        Self::Disabled,
+        Self::Full,
+        Self::SocketError,
+        Self::ResolutionError,
+        Self::SessionQueueNotSupported,
+        Self::InvalidFunctionDestination,
+        Self::Probation,
+        Self::Canceled,
+        Self::Aborted,
+        Self::ServerError,
+    ];
+
+    /// The outcome of a webhook's HTTP status. Success is exactly 200 to 204; redirects fail.
+    pub fn of_status(status: u16) -> Self {
+        match status {
+            200..=204 => Self::Delivered,
+            400 | 414 => Self::BadRequest,
+            401 => Self::Unauthorized,
+            403 => Self::Forbidden,
+            404 | 410 => Self::NotFound,
+            408 | 504 => Self::TimedOut,
+            413 => Self::PayloadTooLarge,
+            429 | 503 => Self::Busy,
+            _ => Self::ServerError,
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, formatter)
+    }
+}
+
+impl FromStr for Outcome {
+    type Err = UnknownOutcome;
+
+    fn from_str(name: &str) -> Result<Self, UnknownOutcome> {
+        Self::ALL
+            .into_iter()
+            .find(|outcome| outcome.to_string() == name)
+            .ok_or_else(|| UnknownOutcome(name.to_owned()))
+    }
+}
+
+/// A name that is no outcome.
+#[derive(Debug, thiserror::Error)]
+#[error("'{0}' is no outcome; the names are those of lastDeliveryOutcome, e.g. TimedOut")]
+pub struct UnknownOutcome(String);
+
+/// What came back from one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What it met.
+    pub outcome: Outcome,
+    /// The HTTP status, where one came.
+    pub status: Option<u16>,
+    /// What `Retry-After` asked for, counted from the response.
+    pub retry_after: Option<Duration>,
+}
+
+impl Answer {
+    /// An HTTP response with that status.
+    pub fn of_status(status: u16, retry_after: Option<Duration>) -> Self {
+        Self { outcome: Outcome::of_status(status), status: Some(status), retry_after }
+    }
+
+    /// No response came; `outcome` says why.
+    pub const fn without_status(outcome: Outcome) -> Self {
+        Self { outcome, status: None, retry_after: None }
+    }
+}
+
+/// Reads `Retry-After`: seconds, or an HTTP date. Anything else asks for nothing.
+///
+/// Source: RFC 9110, section 10.2.3.
+pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    let value = value.trim();
+    match value.parse::<u32>() {
+        Ok(seconds) => Some(Duration::from_secs(u64::from(seconds))),
+        // More digits than fit ask for longer than any time-to-live: the limit caps it.
+        Err(_) if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(Duration::from_secs(u64::from(u32::MAX)))
+        }
+        Err(_) => Timestamp::parse_http_date(value).map(|at| at.since(now)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_in_both_forms() {
+        let now = Timestamp::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
+        let table = [
+            ("120", Some(120)),
+            (" 7 ", Some(7)),
+            ("0", Some(0)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sun, 06 Nov 1994 08:48:37 GMT", Some(0)),
+            ("99999999999999999999", Some(u64::from(u32::MAX))),
+            ("-1", None),
+            ("1.5", None),
+            ("soon", None),
+            ("", None),
+        ];
+        for (value, seconds) in table {
+            let want = seconds.map(Duration::from_secs);
+            assert_eq!(parse_retry_after(value, now), want, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for outcome in Outcome::ALL {
+            assert_eq!(outcome.to_string().parse::<Outcome>().expect("a name"), outcome);
+        }
+        assert!("timedout".parse::<Outcome>().is_err());
+    }
+}

@@ -1,0 +1,177 @@
+//! Event subscriptions: filter, endpoint, retry policy and dead-letter destination under one topic.
+
+pub mod attributes;
+pub mod aws;
+pub mod filter;
+pub mod resource;
+pub mod signing;
+pub mod validation;
+
+use std::{fmt, num::NonZeroU32};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    event::DeliverySchema,
+    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::EndpointKind},
+    secret::Secret,
+    time::Timestamp,
+};
+
+pub use attributes::DeliveryAttribute;
+pub use aws::{KeySource, Resource, ResourceKind};
+pub use filter::Filter;
+pub use signing::Signing;
+pub use validation::Validation;
+
+/// What names an event subscription in a deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SubscriptionKey {
+    /// The topic's name.
+    pub topic: String,
+    /// The event subscription's name.
+    pub name: String,
+}
+
+impl fmt::Display for SubscriptionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.topic, self.name)
+    }
+}
+
+/// Where a subscription's events are sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum Endpoint {
+    /// An HTTP endpoint.
+    WebHook {
+        /// The whole URL. Its query may carry a key, so it never prints.
+        url: Secret,
+    },
+    /// An AWS resource.
+    Resource(Resource),
+}
+
+impl Endpoint {
+    /// Which column of the status table holds for it.
+    pub fn kind(&self) -> EndpointKind {
+        match self {
+            Self::WebHook { .. } => EndpointKind::Webhook,
+            Self::Resource(_) => EndpointKind::Resource,
+        }
+    }
+}
+
+/// How many events one request may carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Batching {
+    /// At most so many events in one request: 1 to 5,000, never exceeded.
+    pub max_events: u32,
+    /// A target for the request's size in kilobytes (1,024 bytes): 1 to 1,024. One event larger
+    /// than it still goes, alone.
+    pub preferred_kilobytes: u32,
+}
+
+impl Batching {
+    /// One event in each request: batching is off.
+    pub const OFF: Self = Self { max_events: 1, preferred_kilobytes: 64 };
+
+    /// Most events a subscription may ask for in one request.
+    pub const MAX_EVENTS_LIMIT: u32 = 5_000;
+
+    /// Largest target size a subscription may ask for, in kilobytes.
+    pub const PREFERRED_KILOBYTES_LIMIT: u32 = 1_024;
+
+    /// The target in bytes.
+    pub fn preferred_bytes(self) -> usize {
+        self.preferred_kilobytes as usize * 1_024
+    }
+}
+
+/// Where ended events are kept for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetterDestination {
+    /// The bucket's name.
+    pub bucket: String,
+    /// What every object's key begins with; may be empty.
+    pub prefix: String,
+}
+
+/// Whether events flow to the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProvisioningState {
+    /// The endpoint has proven that it wants the events.
+    Succeeded,
+    /// It was asked and has not answered for or against: its owner has ten minutes for the
+    /// validation URL.
+    AwaitingManualAction,
+    /// Nobody used the validation URL in time. Never stored, but found out by the time.
+    Failed,
+}
+
+/// An event subscription as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventSubscription {
+    /// Topic and name.
+    pub key: SubscriptionKey,
+    /// New with every creation: a delivery made for a deleted subscription never reaches one that
+    /// was created later under the same name.
+    pub uid: Uuid,
+    /// Where events go.
+    pub endpoint: Endpoint,
+    /// Whether batching was asked for; `None` when neither of its settings was given.
+    pub batching: Option<Batching>,
+    /// Which events it wants.
+    pub filter: Filter,
+    /// How its events are written.
+    pub delivery_schema: DeliverySchema,
+    /// When to try again, and when to end.
+    pub retry_policy: RetryPolicy,
+    /// What happens to events that meet a probation caused by a client error.
+    pub probation_policy: ProbationPolicy,
+    /// Where ended events go; without one they are dropped, counted and logged.
+    pub dead_letter: Option<DeadLetterDestination>,
+    /// Free labels of the user.
+    pub labels: Vec<String>,
+    /// From then on it matches nothing.
+    pub expires_at: Option<Timestamp>,
+    /// Whether events flow, as it was when it was last written: [`Self::state`] says what holds.
+    pub provisioning_state: ProvisioningState,
+    /// The validation URL that the endpoint was given with the last question.
+    #[serde(default)]
+    pub validation: Option<Validation>,
+    /// Requests in a minute that the endpoint allows (`WebHook-Allowed-Rate`); `None`: any number.
+    #[serde(default)]
+    pub allowed_rate: Option<NonZeroU32>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// New with every change, so that a change can name what it was decided on.
+    #[serde(default)]
+    pub etag: Uuid,
+    /// Headers of the user's own, at most [`attributes::ATTRIBUTES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delivery_attributes: Vec<DeliveryAttribute>,
+    /// The secrets with which its requests are signed, where it asks for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<Signing>,
+}
+
+impl EventSubscription {
+    /// The batching in force. Services that answer for each entry of a call take as many as fit it.
+    pub fn batching(&self) -> Batching {
+        let own = match &self.endpoint {
+            Endpoint::WebHook { .. } => None,
+            Endpoint::Resource(resource) => resource.own_batching(),
+        };
+        own.or(self.batching).unwrap_or(Batching::OFF)
+    }
+
+    /// Whether it has passed its expiration.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}

@@ -1,0 +1,392 @@
+//! Event subscriptions as documents of the resource API, in Event Grid's shape and names.
+//!
+//! Reading a document checks all of it: every problem is listed with its path. What a read has
+//! answered can be written back as it is. Source of names and defaults: Event Grid's resource
+//! model, `Microsoft.EventGrid/eventSubscriptions`.
+
+pub mod retry;
+pub mod sample;
+pub mod signing;
+
+mod dead_letter;
+mod destination;
+mod filter;
+mod namespace;
+mod patch;
+mod write;
+
+use std::num::NonZeroU32;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{
+    Batching, DeadLetterDestination, DeliveryAttribute, Endpoint, EventSubscription, Filter,
+    ProvisioningState, Signing, SubscriptionKey, Validation,
+};
+use crate::{
+    document::{self, Code, Object, Problem, Problems, name_of, shown, text},
+    endpoint::Allowed,
+    event::DeliverySchema,
+    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
+    time::Timestamp,
+    topic::{InputSchema, Kind, Topic},
+};
+
+use destination::Destination;
+pub(crate) use destination::aws::{PARTITION_KEY_CHARS_MAX, is_group};
+
+pub use patch::read_patch;
+pub use write::{base_url, delivery_attributes, full_url, write};
+
+/// The resource type that documents carry.
+pub const TYPE: &str = "Gridpost/topics/eventSubscriptions";
+
+/// Labels a subscription may have.
+const LABELS_MAX: usize = 50;
+
+/// Characters a label may have.
+const LABEL_CHARS_MAX: usize = 256;
+
+const SCHEMAS: [(&str, DeliverySchema); 3] = [
+    ("EventGridSchema", DeliverySchema::EventGridSchema),
+    ("CloudEventSchemaV1_0", DeliverySchema::CloudEventSchemaV1_0),
+    ("CustomInputSchema", DeliverySchema::CustomInputSchema),
+];
+
+const PROBATION_POLICIES: [(&str, ProbationPolicy); 2] =
+    [("EventGrid", ProbationPolicy::EventGrid), ("Delay", ProbationPolicy::Delay)];
+
+/// What a document is read against.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The topic it belongs to.
+    pub topic: &'a Topic,
+    /// The event subscription that it replaces.
+    pub existing: Option<&'a EventSubscription>,
+    /// Now: an expiration before it is refused.
+    pub now: Timestamp,
+    /// The networks and ports that an endpoint may have.
+    pub allowed: &'a Allowed,
+}
+
+/// What an event subscription has that no document gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// See [`EventSubscription::uid`].
+    pub uid: Uuid,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// See [`EventSubscription::etag`].
+    pub etag: Uuid,
+}
+
+/// What an endpoint has said to the question whether it wants the events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consent {
+    /// Whether it has consented.
+    pub state: ProvisioningState,
+    /// See [`EventSubscription::validation`].
+    pub validation: Option<Validation>,
+    /// See [`EventSubscription::allowed_rate`].
+    pub allowed_rate: Option<NonZeroU32>,
+}
+
+impl Consent {
+    /// What the endpoint of an event subscription has said.
+    pub fn of(existing: &EventSubscription) -> Self {
+        Self {
+            state: existing.provisioning_state,
+            validation: existing.validation.clone(),
+            allowed_rate: existing.allowed_rate,
+        }
+    }
+}
+
+/// What a document says about an event subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where events go.
+    pub endpoint: Endpoint,
+    /// Whether batching was asked for.
+    pub batching: Option<Batching>,
+    /// Which events it wants.
+    pub filter: Filter,
+    /// How its events are written.
+    pub delivery_schema: DeliverySchema,
+    /// When to try again, and when to end.
+    pub retry_policy: RetryPolicy,
+    /// What happens to events that meet a probation caused by a client error.
+    pub probation_policy: ProbationPolicy,
+    /// Where ended events go.
+    pub dead_letter: Option<DeadLetterDestination>,
+    /// Free labels.
+    pub labels: Vec<String>,
+    /// From then on it matches nothing.
+    pub expires_at: Option<Timestamp>,
+    /// Headers of the user's own.
+    pub delivery_attributes: Vec<DeliveryAttribute>,
+    /// Whether requests are to be signed.
+    pub is_signed: bool,
+    /// The secrets they are signed with, where it has some already.
+    pub signing: Option<Signing>,
+}
+
+impl Settings {
+    /// Makes a signing secret where requests are to be signed and there is none yet.
+    pub fn make_secret(&mut self, key: impl FnOnce() -> [u8; 32]) {
+        if self.is_signed {
+            self.signing.get_or_insert_with(|| Signing::new(key()));
+        }
+    }
+
+    /// The event subscription with these settings, once its endpoint has consented.
+    pub fn into_subscription(
+        self,
+        key: SubscriptionKey,
+        identity: Identity,
+        consent: Consent,
+    ) -> EventSubscription {
+        let Identity { uid, created_at, etag } = identity;
+        EventSubscription {
+            key,
+            uid,
+            endpoint: self.endpoint,
+            batching: self.batching,
+            filter: self.filter,
+            delivery_schema: self.delivery_schema,
+            retry_policy: self.retry_policy,
+            probation_policy: self.probation_policy,
+            dead_letter: self.dead_letter,
+            labels: self.labels,
+            expires_at: self.expires_at,
+            provisioning_state: consent.state,
+            validation: consent.validation,
+            allowed_rate: consent.allowed_rate,
+            created_at,
+            etag,
+            delivery_attributes: self.delivery_attributes,
+            signing: self.signing,
+        }
+    }
+
+    /// Whether the endpoint must be asked for its consent: it is new, has not consented yet, or what
+    /// it has consented to has changed.
+    pub fn needs_consent(&self, existing: Option<&EventSubscription>) -> bool {
+        existing.is_none_or(|existing| {
+            existing.provisioning_state != ProvisioningState::Succeeded
+                || existing.endpoint != self.endpoint
+                || existing.delivery_schema != self.delivery_schema
+        })
+    }
+}
+
+/// Checks an event subscription's name: 2 to 64 of `[A-Za-z0-9-]`. Event Grid begins at 3;
+/// `s1` is too common a name to be refused.
+///
+/// # Errors
+///
+/// [`Problem`] at `name`.
+pub fn check_name(name: &str) -> Result<(), Problem> {
+    document::check_name(name, "an event subscription's name", 2..=64)
+}
+
+/// Reads a retry policy alone: the object that a document has as `properties.retryPolicy`.
+///
+/// # Errors
+///
+/// Every problem of the object, with paths that begin with `retryPolicy`.
+pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Problems> {
+    let document = serde_json::json!({ "retryPolicy": policy });
+    let mut problems = Problems::default();
+    let policy = Object::root(&document, &mut problems)
+        .map(|mut root| retry::read(&mut root, profile, &mut problems));
+    problems.or(policy)
+}
+
+/// Reads the filter alone of a document's `properties`, in either of its forms: what else they have
+/// is not looked at.
+///
+/// # Errors
+///
+/// Every problem of the filter, with paths that begin with `properties`.
+pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
+    let mut problems = Problems::default();
+    let filter = Object::at("properties".to_owned(), properties, &mut problems)
+        .map(|mut properties| filter::read(&mut properties, Kind::Namespace, &mut problems));
+    problems.or(filter)
+}
+
+/// Reads an event subscription's document.
+///
+/// # Errors
+///
+/// Every problem of the document.
+pub fn read(document: &Value, context: &Context<'_>) -> Result<Settings, Problems> {
+    let mut problems = Problems::default();
+    let settings = Object::root(document, &mut problems).and_then(|mut root| {
+        root.ignore(&["id", "name", "type", "systemData", "etag"]);
+        let what = "an object with the destination of the events";
+        let properties = root.required_object("properties", what, &mut problems);
+        let settings =
+            properties.and_then(|properties| settings(properties, context, &mut problems));
+        root.finish(&mut problems);
+        settings
+    });
+    problems.or(settings)
+}
+
+fn settings(
+    mut properties: Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Settings> {
+    properties.ignore(&["topic", "provisioningState", "allowedRate"]);
+    refuse_other_forms(&mut properties, problems);
+    let kind = context.topic.kind;
+    namespace::check(&mut properties, kind, problems);
+    let profile = context.topic.delivery_profile;
+    let (destination, retry_policy, dead_letter) =
+        match namespace::push(&mut properties, kind, problems) {
+            Some(mut push) => {
+                let destination = destination::read(&mut push, context, problems);
+                let dead_letter = dead_letter::read(&mut push, problems);
+                (destination, retry::read_members(push, profile, problems), dead_letter)
+            }
+            None => (
+                destination::read(&mut properties, context, problems),
+                retry::read(&mut properties, profile, problems),
+                dead_letter::read(&mut properties, problems),
+            ),
+        };
+    let filter = filter::read(&mut properties, kind, problems);
+    let delivery_schema = delivery_schema(&mut properties, context.topic.input_schema, problems);
+    let policies = &PROBATION_POLICIES;
+    let probation_policy =
+        properties.choice("probationPolicy", policies, Some("EventGrid"), problems);
+    let labels = labels(&mut properties, problems);
+    let expires_at = expires_at(&mut properties, context, problems);
+    let signing_path = properties.path_of("signing");
+    let is_signed = signing::read(&mut properties, problems);
+    properties.finish(problems);
+    let Destination { endpoint, batching, delivery_attributes } = destination?;
+    if is_signed && matches!(endpoint, Endpoint::Resource(_)) {
+        let rule = "belongs to WebHook: AWS itself signs the calls to its resources";
+        problems.add(Code::InvalidValue, signing_path, rule);
+    }
+    Some(Settings {
+        endpoint,
+        batching,
+        filter,
+        delivery_schema,
+        retry_policy,
+        probation_policy: probation_policy.unwrap_or_default(),
+        dead_letter,
+        labels,
+        expires_at,
+        delivery_attributes,
+        is_signed,
+        signing: context.existing.filter(|_| is_signed).and_then(|one| one.signing.clone()),
+    })
+}
+
+/// Event Grid's other ways to write the same parts.
+fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
+    let forms = [
+        ("deliveryWithResourceIdentity", "write the endpoint into destination"),
+        ("deadLetterWithResourceIdentity", "write the bucket into deadLetterDestination"),
+    ];
+    for (name, instead) in forms {
+        properties.not_yet(name, |_| false, instead, problems);
+    }
+}
+
+/// The schema of delivery, which not every schema of publishing can be turned into.
+///
+/// Source: Event Grid, "Webhook event delivery", schema conversions.
+fn delivery_schema(
+    properties: &mut Object<'_>,
+    input: InputSchema,
+    problems: &mut Problems,
+) -> DeliverySchema {
+    const NAME: &str = "eventDeliverySchema";
+    use DeliverySchema::{CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema};
+    let default = match input {
+        InputSchema::EventGridSchema | InputSchema::CustomEventSchema => EventGridSchema,
+        InputSchema::CloudEventSchemaV1_0 => CloudEventSchemaV1_0,
+    };
+    let name = name_of(&SCHEMAS, default);
+    let path = properties.path_of(NAME);
+    let schema = properties.choice(NAME, &SCHEMAS, Some(name), problems).unwrap_or(default);
+    let refused = match (input, schema) {
+        (InputSchema::CloudEventSchemaV1_0, EventGridSchema) => Some(
+            "must be 'CloudEventSchemaV1_0' (the default): the topic takes CloudEvents, and they \
+             can't be turned into Event Grid's schema",
+        ),
+        (InputSchema::CloudEventSchemaV1_0, CustomInputSchema) => Some(
+            "must be 'CloudEventSchemaV1_0' (the default): the topic takes CloudEvents, and \
+             CustomInputSchema is for topics of inputSchema CustomEventSchema",
+        ),
+        (InputSchema::EventGridSchema, CustomInputSchema) => Some(
+            "must be 'EventGridSchema' (the default) or 'CloudEventSchemaV1_0': the topic takes \
+             Event Grid's schema, and CustomInputSchema is for topics of inputSchema \
+             CustomEventSchema",
+        ),
+        _ => None,
+    };
+    if let Some(rule) = refused {
+        problems.add(Code::InvalidValue, path, rule);
+    }
+    schema
+}
+
+fn labels(properties: &mut Object<'_>, problems: &mut Problems) -> Vec<String> {
+    const NAME: &str = "labels";
+    let path = properties.path_of(NAME);
+    let given = properties.list(NAME, problems).unwrap_or_default();
+    if given.len() > LABELS_MAX {
+        let rule = format!("must have at most {LABELS_MAX} labels, but has {}", given.len());
+        problems.add(Code::OutOfRange, path, rule);
+        return Vec::new();
+    }
+    let mut labels = Vec::with_capacity(given.len());
+    for (path, value) in given {
+        let Some(label) = text(value, &path, problems) else { continue };
+        if !(1..=LABEL_CHARS_MAX).contains(&label.chars().count()) {
+            let rule =
+                format!("must have 1 to {LABEL_CHARS_MAX} characters, but is {}", shown(label));
+            problems.add(Code::OutOfRange, path, rule);
+        }
+        labels.push(label.to_owned());
+    }
+    labels
+}
+
+fn expires_at(
+    properties: &mut Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Timestamp> {
+    const NAME: &str = "expirationTimeUtc";
+    let path = properties.path_of(NAME);
+    let given = properties.text(NAME, problems)?;
+    let Some(at) = Timestamp::parse_rfc_3339(given) else {
+        let rule = format!(
+            "must be a date and time of RFC 3339, such as 2030-01-01T00:00:00Z, but is {}",
+            shown(given)
+        );
+        problems.add(Code::InvalidValue, path, rule);
+        return None;
+    };
+    // One that has expired can be changed in other respects.
+    let is_kept = context.existing.is_some_and(|existing| existing.expires_at == Some(at));
+    if at <= context.now && !is_kept {
+        let now = context.now;
+        let rule = format!("must be in the future, but is {at}, and now it is {now}");
+        problems.add(Code::OutOfRange, path, rule);
+    }
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests;

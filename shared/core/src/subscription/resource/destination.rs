@@ -1,0 +1,178 @@
+//! `properties.destination`: where events go.
+
+pub(super) mod attributes;
+pub(super) mod aws;
+
+use serde_json::Value;
+
+use super::{Context, write::base_url};
+use crate::{
+    document::{Code, Object, Problems, shown},
+    endpoint::{self, Refusal},
+    secret::Secret,
+    subscription::{Batching, DeliveryAttribute, Endpoint, ResourceKind},
+};
+
+/// What a destination says.
+pub(super) struct Destination {
+    pub(super) endpoint: Endpoint,
+    pub(super) batching: Option<Batching>,
+    pub(super) delivery_attributes: Vec<DeliveryAttribute>,
+}
+
+/// Characters of an endpoint's URL.
+const URL_CHARS_MAX: usize = 2_048;
+
+/// Destinations of Event Grid's that are Azure's own, and what stands for them here.
+const AZURE_RESOURCES: [(&str, &str); 8] = [
+    ("AzureFunction", "'LambdaFunction'"),
+    ("EventHub", "'KinesisStream'"),
+    ("HybridConnection", "'WebHook'"),
+    ("MonitorAlert", "'WebHook'"),
+    ("NamespaceTopic", "'EventBridgeBus'"),
+    ("ServiceBusQueue", "'SqsQueue'"),
+    ("ServiceBusTopic", "'SnsTopic'"),
+    ("StorageQueue", "'SqsQueue'"),
+];
+
+/// The types of endpoints that there are.
+const TYPES: &str = "'WebHook', 'SqsQueue', 'SnsTopic', 'KinesisStream', 'EventBridgeBus' or \
+                     'LambdaFunction'";
+
+const URL: &str = "endpointUrl";
+
+const BASE_URL: &str = "endpointBaseUrl";
+
+const MAX_EVENTS: &str = "maxEventsPerBatch";
+
+const PREFERRED_SIZE: &str = "preferredBatchSizeInKilobytes";
+
+pub(super) fn read(
+    properties: &mut Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Destination> {
+    let what = "an object with endpointType, such as 'WebHook', and properties";
+    let mut destination = properties.required_object("destination", what, problems)?;
+    let endpoint_type = destination.required_text("endpointType", TYPES, problems);
+    let resource = endpoint_type.and_then(ResourceKind::named);
+    if let Some(other) = endpoint_type.filter(|name| *name != "WebHook" && resource.is_none()) {
+        refuse_type(&destination, other, problems);
+        return None;
+    }
+    let what = if resource.is_some() {
+        "an object with resourceId, the resource's ARN"
+    } else {
+        "an object with endpointUrl"
+    };
+    let members = destination.required_object("properties", what, problems);
+    destination.finish(problems);
+    members.and_then(|members| match resource {
+        Some(kind) => aws::read(members, kind, context, problems),
+        None => read_webhook(members, context, problems),
+    })
+}
+
+fn refuse_type(destination: &Object<'_>, given: &str, problems: &mut Problems) {
+    let path = destination.path_of("endpointType");
+    let azure = AZURE_RESOURCES.iter().find(|(name, _)| *name == given);
+    let rule = match azure {
+        Some((_, instead)) => {
+            format!("is {given}, a resource of Azure's; its counterpart here is {instead}")
+        }
+        None => format!("must be {TYPES}, but is {}", shown(given)),
+    };
+    problems.add(Code::InvalidValue, path, rule);
+}
+
+fn read_webhook(
+    mut webhook: Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Destination> {
+    refuse_unsupported(&mut webhook, problems);
+    let delivery_attributes = attributes::read(&mut webhook, context.existing, problems);
+    let url = read_url(&mut webhook, context, problems);
+    let batching = read_batching(&mut webhook, problems);
+    webhook.finish(problems);
+    let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
+    Some(Destination { endpoint, batching, delivery_attributes })
+}
+
+/// The two settings of batching, where one of them turns it on.
+fn read_batching(members: &mut Object<'_>, problems: &mut Problems) -> Option<Batching> {
+    let Batching { max_events, preferred_kilobytes } = Batching::OFF;
+    let batching = Batching {
+        max_events: members.whole(MAX_EVENTS, 1..=Batching::MAX_EVENTS_LIMIT, max_events, problems),
+        preferred_kilobytes: members.whole(
+            PREFERRED_SIZE,
+            1..=Batching::PREFERRED_KILOBYTES_LIMIT,
+            preferred_kilobytes,
+            problems,
+        ),
+    };
+    // Event Grid's reads fill in the defaults where batching is off: they must not turn it on.
+    Some(batching).filter(|batching| *batching != Batching::OFF)
+}
+
+/// Members of Event Grid's webhooks that come later. Values that ask for what is so anyway pass.
+fn refuse_unsupported(webhook: &mut Object<'_>, problems: &mut Problems) {
+    let nothing = |_: &Value| false;
+    let instead = "put credentials into a secret delivery attribute";
+    webhook.not_yet("azureActiveDirectoryTenantId", nothing, instead, problems);
+    webhook.not_yet("azureActiveDirectoryApplicationIdOrUri", nothing, instead, problems);
+    let is_floor = |value: &Value| value.as_str() == Some("1.2");
+    let instead = "it must be '1.2' (the default): TLS 1.2 and 1.3 are spoken";
+    webhook.not_yet("minimumTlsVersionAllowed", is_floor, instead, problems);
+}
+
+/// The endpoint's URL. A document that a read has answered has no `endpointUrl`: its
+/// `endpointBaseUrl` says that the stored URL stays, if it still is that URL's.
+fn read_url(
+    webhook: &mut Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<String> {
+    webhook.ignore(&[BASE_URL]);
+    if !webhook.has(URL) && webhook.has(BASE_URL) {
+        return stored_url(webhook, context, problems);
+    }
+    let what = "an absolute https URL";
+    let given = webhook.required_text(URL, what, problems)?;
+    if let Err(rule) = check_url(given, context) {
+        problems.add(Code::InvalidValue, webhook.path_of(URL), rule);
+    }
+    Some(given.to_owned())
+}
+
+fn stored_url(
+    webhook: &mut Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<String> {
+    let base = webhook.text(BASE_URL, problems)?;
+    let stored = context.existing.and_then(|existing| match &existing.endpoint {
+        Endpoint::WebHook { url } => Some(url.expose()),
+        Endpoint::Resource(_) => None,
+    });
+    if let Some(stored) = stored.filter(|stored| base_url(stored) == base) {
+        return Some(stored.to_owned());
+    }
+    let rule = "is required: an absolute https URL (endpointBaseUrl alone keeps the URL of an \
+                event subscription that exists, and only if it is that URL without its query)";
+    problems.add(Code::MissingMember, webhook.path_of(URL), rule);
+    None
+}
+
+/// Checks a URL, and never repeats it: its query may carry a key.
+fn check_url(given: &str, context: &Context<'_>) -> Result<(), String> {
+    let chars = given.chars().count();
+    if chars > URL_CHARS_MAX {
+        return Err(format!("must have at most {URL_CHARS_MAX} characters, but has {chars}"));
+    }
+    match endpoint::check_url(given, context.allowed) {
+        Ok(_) => Ok(()),
+        Err(refusal @ (Refusal::Character | Refusal::NotAbsolute(_))) => Err(refusal.to_string()),
+        Err(refusal) => Err(format!("is a URL that must not be called: {refusal}")),
+    }
+}

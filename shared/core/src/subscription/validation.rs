@@ -1,0 +1,94 @@
+//! Consent that an endpoint gives outside of its answer to the handshake.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use super::{EventSubscription, ProvisioningState};
+use crate::{secret::Secret, time::Timestamp};
+
+/// How long the validation URL can be used. Source: Event Grid, "Endpoint validation with Event Grid
+/// event schema".
+pub const VALID_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// How often deliveries that are under way ask whether the endpoint has consented meanwhile.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// How often they ask where the time for it has passed: only a new change can make events flow.
+const ASK_SELDOM: Duration = Duration::from_secs(10 * 60);
+
+/// A validation URL that was given to the endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Validation {
+    /// The secret part of the URL.
+    pub token: Secret,
+    /// From then on the URL is void.
+    pub until: Timestamp,
+}
+
+impl Validation {
+    /// Whether this is the token, found out in constant time.
+    pub fn has_token(&self, given: &str) -> bool {
+        bool::from(self.token.expose().as_bytes().ct_eq(given.as_bytes()))
+    }
+}
+
+impl EventSubscription {
+    /// Whether events flow at that time. A validation that nobody has completed in time has failed.
+    pub fn state(&self, now: Timestamp) -> ProvisioningState {
+        let is_open = self.validation.as_ref().is_some_and(|validation| now < validation.until);
+        match self.provisioning_state {
+            ProvisioningState::AwaitingManualAction if !is_open => ProvisioningState::Failed,
+            state => state,
+        }
+    }
+
+    /// Until when a delivery that is under way must wait, because the endpoint has not consented to
+    /// the settings that are now in force. `None`: it need not.
+    pub fn waits_for_consent(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.state(now) {
+            ProvisioningState::Succeeded => None,
+            ProvisioningState::AwaitingManualAction => Some(now + ASK_AGAIN),
+            ProvisioningState::Failed => Some(now + ASK_SELDOM),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::subscription;
+
+    #[test]
+    fn states_by_time() {
+        use ProvisioningState::{AwaitingManualAction, Failed, Succeeded};
+        let until = Timestamp::default() + VALID_FOR;
+        let validation = || Some(Validation { token: Secret::new("t"), until });
+        let table = [
+            ("validated", Succeeded, None, 0, Succeeded, None),
+            ("validated by the URL", Succeeded, validation(), 700, Succeeded, None),
+            ("waiting", AwaitingManualAction, validation(), 599, AwaitingManualAction, Some(659)),
+            ("too late", AwaitingManualAction, validation(), 600, Failed, Some(1_200)),
+            ("without a URL", AwaitingManualAction, None, 0, Failed, Some(600)),
+        ];
+        for (row, stored, validation, at_s, state, waits_until_s) in table {
+            let one =
+                EventSubscription { provisioning_state: stored, validation, ..subscription("s-1") };
+            let at = |seconds| Timestamp::default() + Duration::from_secs(seconds);
+            assert_eq!(one.state(at(at_s)), state, "{row}");
+            assert_eq!(one.waits_for_consent(at(at_s)), waits_until_s.map(at), "{row}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_compared_whole() {
+        let validation = Validation { token: Secret::new("abc"), until: Timestamp::default() };
+        for (given, want) in
+            [("abc", true), ("ab", false), ("abcd", false), ("", false), ("ABC", false)]
+        {
+            assert_eq!(validation.has_token(given), want, "{given}");
+        }
+    }
+}

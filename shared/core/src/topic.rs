@@ -1,0 +1,86 @@
+//! Topics: where events enter.
+
+pub mod resource;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    event::mapping::InputSchemaMapping, retry::profile::ProfileName, secret::Secret,
+    time::Timestamp,
+};
+
+/// Which kind of Event Grid topic this one stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// A custom topic of the basic tier: `POST /topics/{topic}/api/events`.
+    Custom,
+    /// A namespace topic: `POST /topics/{topic}:publish`.
+    Namespace,
+}
+
+/// The schema in which a topic takes events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputSchema {
+    /// Event Grid's own schema, an array of events.
+    EventGridSchema,
+    /// CloudEvents 1.0 in JSON, structured or batched.
+    CloudEventSchemaV1_0,
+    /// The publisher's own, which a mapping explains.
+    CustomEventSchema,
+}
+
+/// A topic as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Topic {
+    /// 3 to 50 of `[A-Za-z0-9-]`, unique in the deployment.
+    pub name: String,
+    /// Custom or namespace.
+    pub kind: Kind,
+    /// The one schema in which it takes events.
+    pub input_schema: InputSchema,
+    /// What the members of Event Grid's envelope are in the publisher's own schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema_mapping: Option<InputSchemaMapping>,
+    /// Whether access keys are refused.
+    pub disable_local_auth: bool,
+    /// The table of rules by which its deliveries are retried.
+    pub delivery_profile: ProfileName,
+    /// Two access keys, base64, both valid at once so that they can be rotated.
+    pub keys: [Secret; 2],
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// New with every change of the topic itself, so that a change can name what it was decided on.
+    #[serde(default)]
+    pub etag: Uuid,
+    /// Counts every change of the topic or of one of its event subscriptions: what was read under
+    /// one revision holds as long as the revision stands.
+    pub revision: u64,
+}
+
+impl Topic {
+    /// The resource id, which is also what events of Event Grid's schema carry as `topic`.
+    pub fn id(&self) -> String {
+        id_of(&self.name)
+    }
+
+    /// The name of its kind in documents.
+    pub fn kind_name(&self) -> &'static str {
+        crate::document::name_of(&resource::KINDS, self.kind)
+    }
+
+    /// The path by which events are published to it.
+    pub fn publish_path(&self) -> String {
+        match self.kind {
+            Kind::Custom => format!("{}/api/events", self.id()),
+            Kind::Namespace => format!("{}:publish", self.id()),
+        }
+    }
+}
+
+/// The resource id of the topic of that name.
+pub fn id_of(name: &str) -> String {
+    format!("/topics/{name}")
+}

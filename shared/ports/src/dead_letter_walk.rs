@@ -1,0 +1,214 @@
+//! Goes through the dead letters of an event subscription, in the order of their objects' names.
+//!
+//! Names carry the hour, so other hours are passed over without a look; all else takes reading. What
+//! is read at once is bounded in objects and bytes.
+
+use std::collections::VecDeque;
+
+use futures::future::try_join_all;
+
+use crate::{BucketError, DeadLetters, Listed};
+use gridpost_core::{
+    delivery::{
+        dead_letter::{
+            place::Place,
+            stored::{self, Letter},
+        },
+        redrive::{Found, Wanted},
+    },
+    event::DeliverySchema,
+    subscription::SubscriptionKey,
+};
+
+/// Objects that are read at the same time.
+const OBJECTS_AT_ONCE: usize = 8;
+
+/// Most bytes of objects that are read at the same time, but for one that is larger.
+const BYTES_AT_ONCE: u64 = 16 * 1_048_576;
+
+/// An object that is larger is not read: dead-letter has not written it.
+const OBJECT_BYTES_MAX: u64 = 96 * 1_048_576;
+
+/// Whose dead letters, and where.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The event subscription.
+    pub subscription: SubscriptionKey,
+    /// The bucket.
+    pub bucket: String,
+    /// What the names of its objects begin with, without a slash at its end.
+    pub folder: String,
+    /// How events of objects were delivered that do not say so themselves.
+    pub schema: DeliverySchema,
+}
+
+/// A dead letter, or what lies in its place.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Where it lies.
+    pub place: Place,
+    /// The letter, or why it can't be read.
+    pub found: Result<Found, String>,
+    /// Whether it is the last one of its object.
+    pub is_last: bool,
+}
+
+impl Item {
+    /// Where the next one begins: behind the last one of an object, at one that is not there.
+    pub fn next(&self) -> Place {
+        self.place.at(self.place.index + 1)
+    }
+}
+
+/// A walk through dead letters that were written at the times that are meant.
+pub struct Walk<'w> {
+    letters: &'w dyn DeadLetters,
+    source: &'w Source,
+    wanted: &'w Wanted,
+    /// The first letter of interest in the object where it begins.
+    from: Option<Place>,
+    /// Behind which name to list.
+    after: Option<String>,
+    listed: VecDeque<(Place, Listed)>,
+    items: VecDeque<Item>,
+}
+
+impl<'w> Walk<'w> {
+    /// From the first dead letter on, or from that place.
+    pub fn from(
+        letters: &'w dyn DeadLetters,
+        source: &'w Source,
+        wanted: &'w Wanted,
+        from: Option<Place>,
+    ) -> Self {
+        let after = from.map(|place| place.before(&source.folder));
+        let (listed, items) = (VecDeque::new(), VecDeque::new());
+        Self { letters, source, wanted, from, after, listed, items }
+    }
+
+    /// The next letter; none when all have been given.
+    ///
+    /// # Errors
+    ///
+    /// A list, or an object of it, could not be read. The walk is over then; another one can begin at
+    /// the same place.
+    pub async fn next(&mut self) -> Result<Option<Item>, BucketError> {
+        while self.items.is_empty() {
+            if !self.look().await? {
+                return Ok(None);
+            }
+        }
+        Ok(self.items.pop_front())
+    }
+
+    /// Looks for further letters, which may find none; answers whether there is more to look at.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::next`].
+    pub async fn look(&mut self) -> Result<bool, BucketError> {
+        if self.listed.is_empty() && !self.list().await? {
+            return Ok(false);
+        }
+        self.read().await?;
+        Ok(true)
+    }
+
+    /// The next letter to look at, where the walk knows of one: a place to go on from.
+    pub fn place(&self) -> Option<Place> {
+        let read = self.items.front().map(|item| item.place);
+        read.or_else(|| self.listed.front().map(|(place, _)| *place))
+    }
+
+    /// Up to where nothing is left to look at, as far as the walk has come. Unlike [`Self::place`] it is
+    /// known where everything that was listed was passed over.
+    pub fn reached(&self) -> Option<Place> {
+        let listed = || Place::first_of(&self.source.folder, self.after.as_deref()?);
+        self.place().or_else(listed)
+    }
+
+    /// What has been read and not been given: no further look is needed for it.
+    pub fn at_hand(&mut self) -> Option<Item> {
+        self.items.pop_front()
+    }
+
+    /// Lists one page; answers whether there was one.
+    async fn list(&mut self) -> Result<bool, BucketError> {
+        let Source { bucket, folder, .. } = self.source;
+        let hours = self.wanted.hours();
+        let after = self.after.as_deref();
+        let page = self.letters.list(bucket, &hours.prefix(folder), after).await?;
+        let Some(last) = page.last() else { return Ok(false) };
+        let mut after = last.name.clone();
+        let mut passed = String::new();
+        for object in page {
+            if object.name <= passed {
+                continue;
+            }
+            let Some(place) = Place::first_of(folder, &object.name) else { continue };
+            match hours.pass_over(folder, &place) {
+                Some(over) => passed = over,
+                None if self.wanted.has_time(object.written_at) => {
+                    self.listed.push_back((place, object));
+                }
+                None => {}
+            }
+        }
+        if passed > after {
+            after = passed;
+        }
+        self.after = Some(after);
+        Ok(true)
+    }
+
+    /// Reads some of the objects listed.
+    async fn read(&mut self) -> Result<(), BucketError> {
+        let mut bytes = 0;
+        let fit = self.listed.iter().take(OBJECTS_AT_ONCE).take_while(|(_, object)| {
+            bytes += object.bytes;
+            bytes <= BYTES_AT_ONCE
+        });
+        let count = fit.count().max(1).min(self.listed.len());
+        let some: Vec<_> = self.listed.drain(..count).collect();
+        let read = some.iter().map(|(place, object)| self.read_one(*place, object));
+        for items in try_join_all(read).await? {
+            self.items.extend(items);
+        }
+        Ok(())
+    }
+
+    async fn read_one(&self, place: Place, object: &Listed) -> Result<Vec<Item>, BucketError> {
+        let unreadable = |why: String| vec![Item { place, found: Err(why), is_last: true }];
+        if object.bytes > OBJECT_BYTES_MAX {
+            return Ok(unreadable(format!("its object has {} bytes", object.bytes)));
+        }
+        let got = self.letters.get(&self.source.bucket, &object.name).await?;
+        // Somebody has removed it since it was listed.
+        let Some((body, origin)) = got else { return Ok(Vec::new()) };
+        if origin.as_ref().is_some_and(|origin| origin.subscription != self.source.subscription) {
+            return Ok(Vec::new());
+        }
+        let schema = origin.map_or(self.source.schema, |origin| origin.schema);
+        let letters = match stored::letters(&body, schema) {
+            Ok(letters) => letters,
+            Err(error) => return Ok(unreadable(format!("its object can't be read: {error}"))),
+        };
+        let count = letters.len();
+        let item = |(index, letter): (usize, Result<Letter, String>)| {
+            let place = place.at(index);
+            let written_at = object.written_at;
+            let found = letter.map(|letter| Found { place, written_at, schema, letter });
+            Item { place, found, is_last: index + 1 == count }
+        };
+        let all = letters.into_iter().enumerate().map(item);
+        Ok(all.filter(|item| self.is_behind_start(&item.place)).collect())
+    }
+
+    /// Whether the walk has begun at that place or before.
+    fn is_behind_start(&self, place: &Place) -> bool {
+        self.from.is_none_or(|from| !place.is_before(&from))
+    }
+}
+
+#[cfg(test)]
+mod tests;

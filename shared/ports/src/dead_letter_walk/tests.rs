@@ -1,0 +1,174 @@
+use std::{collections::BTreeMap, sync::Mutex};
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::*;
+use crate::PortError;
+use gridpost_core::{delivery::dead_letter::Origin, time::Timestamp};
+
+/// A bucket whose pages hold three objects.
+#[derive(Default)]
+struct Bucket {
+    objects: BTreeMap<String, (Vec<u8>, Option<Origin>)>,
+    calls: Mutex<Vec<String>>,
+    refused: Option<String>,
+}
+
+impl Bucket {
+    fn calls(&self, of: &str) -> usize {
+        let calls = self.calls.lock().expect("no panic while held");
+        calls.iter().filter(|call| call.starts_with(of)).count()
+    }
+}
+
+/// When an object was written: at half past its hour.
+fn written_at(name: &str) -> Timestamp {
+    let parts: Vec<i64> = name.split('/').filter_map(|part| part.parse().ok()).collect();
+    let [year, month, day, hour] = parts.as_slice() else { return Timestamp::default() };
+    Timestamp::parse_rfc_3339(&format!("{year}-{month:02}-{day:02}T{hour:02}:30:00Z"))
+        .expect("a time")
+}
+
+#[async_trait]
+impl DeadLetters for Bucket {
+    async fn list(
+        &self,
+        _: &str,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> Result<Vec<Listed>, BucketError> {
+        self.calls.lock().expect("no panic").push(format!("list {}", after.unwrap_or("-")));
+        let names = self.objects.keys().filter(|name| name.starts_with(prefix));
+        let names = names.filter(|name| after.is_none_or(|after| after < name.as_str())).take(3);
+        let listed = |name: &String| Listed {
+            name: name.clone(),
+            bytes: self.objects[name].0.len() as u64,
+            written_at: written_at(name),
+        };
+        Ok(names.map(listed).collect())
+    }
+
+    async fn get(
+        &self,
+        _: &str,
+        name: &str,
+    ) -> Result<Option<(Vec<u8>, Option<Origin>)>, BucketError> {
+        self.calls.lock().expect("no panic").push(format!("get {name}"));
+        if self.refused.as_deref() == Some(name) {
+            return Err(PortError::new("s3:GetObject", "SlowDown").into());
+        }
+        Ok(self.objects.get(name).cloned())
+    }
+
+    async fn delete(&self, _: &str, _: &str) -> Result<(), BucketError> {
+        unreachable!("a walk deletes nothing")
+    }
+}
+
+fn key(topic: &str) -> SubscriptionKey {
+    SubscriptionKey { topic: topic.to_owned(), name: "s".to_owned() }
+}
+
+fn source() -> Source {
+    let schema = DeliverySchema::EventGridSchema;
+    Source { subscription: key("t"), bucket: "b".to_owned(), folder: "p/S".to_owned(), schema }
+}
+
+fn object(ids: &[String]) -> Vec<u8> {
+    let record = |id: &String| {
+        format!(
+            r#"{{"id":"{id}","deadLetterReason":"R","publishTime":"2026-01-01T00:00:00Z","deliveryAttempts":1}}"#
+        )
+    };
+    format!("[{}]", ids.iter().map(record).collect::<Vec<_>>().join(",")).into_bytes()
+}
+
+/// Two letters in each of four objects in each of these hours; with other things among them.
+fn filled(hours: &[&str]) -> Bucket {
+    let mut bucket = Bucket::default();
+    let mut id = 0;
+    for hour in hours {
+        for number in 0..4 {
+            let name = format!("p/S/{hour}/{}.json", Uuid::from_u128(number + 1));
+            let ids = [format!("{}", id), format!("{}", id + 1)];
+            id += 2;
+            let labels = Origin { subscription: key("t"), schema: DeliverySchema::EventGridSchema };
+            let labels = (number % 2 == 0).then_some(labels);
+            bucket.objects.insert(name, (object(&ids), labels));
+        }
+        let name = format!("p/S/{hour}/{}.json", Uuid::from_u128(9));
+        let other = Origin { subscription: key("u"), schema: DeliverySchema::EventGridSchema };
+        bucket.objects.insert(name, (object(&["other".to_owned()]), Some(other)));
+        bucket.objects.insert(format!("p/S/{hour}/notes.txt"), (Vec::new(), None));
+    }
+    bucket
+}
+
+async fn walked(bucket: &Bucket, wanted: &Wanted, from: Option<Place>) -> Vec<Item> {
+    let source = source();
+    let mut walk = Walk::from(bucket, &source, wanted, from);
+    let mut found = Vec::new();
+    while let Some(item) = walk.next().await.expect("no call fails") {
+        found.push(item);
+    }
+    found
+}
+
+fn ids(items: &[Item]) -> Vec<u64> {
+    let id = |item: &Item| {
+        let found = item.found.as_ref().expect("a letter");
+        found.letter.event_id.parse().expect("a number")
+    };
+    items.iter().map(id).collect()
+}
+
+#[tokio::test]
+async fn every_letter_is_found_once_from_wherever_the_walk_begins() {
+    let bucket = filled(&["2026/1/9/8", "2026/1/10/8", "2026/2/1/0"]);
+    let all = walked(&bucket, &Wanted::default(), None).await;
+    let mut sorted = ids(&all);
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..24).collect::<Vec<_>>());
+    for (index, item) in all.iter().enumerate() {
+        let from_here = walked(&bucket, &Wanted::default(), Some(item.place)).await;
+        assert_eq!(ids(&from_here), ids(&all[index..]));
+        let behind = walked(&bucket, &Wanted::default(), Some(item.next())).await;
+        assert_eq!(ids(&behind), ids(&all[index + 1..]));
+        assert_eq!(item.is_last, item.place.index == 1);
+    }
+}
+
+#[tokio::test]
+async fn other_hours_are_neither_listed_nor_read() {
+    let hours: Vec<_> = (1..=28).map(|day| format!("2026/1/{day}/8")).collect();
+    let hours: Vec<_> = hours.iter().map(String::as_str).collect();
+    let bucket = filled(&hours);
+    let at = |text: &str| Timestamp::parse_rfc_3339(text);
+    let wanted = Wanted {
+        from: at("2026-01-20T08:30:00Z"),
+        to: at("2026-01-21T08:29:59Z"),
+        ..Wanted::default()
+    };
+    let found = walked(&bucket, &wanted, None).await;
+    assert_eq!(ids(&found), (19 * 8..20 * 8).collect::<Vec<_>>());
+    assert_eq!(bucket.calls("get"), 5, "those of one day");
+    // At most one for each day that is passed over, and those of two days.
+    assert!(bucket.calls("list") <= 34, "{}", bucket.calls("list"));
+}
+
+#[tokio::test]
+async fn what_can_t_be_read_has_a_place_and_holds_up_nothing() {
+    let mut bucket = filled(&["2026/1/9/8"]);
+    let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(1));
+    bucket.objects.insert(name.clone(), (b"[{".to_vec(), None));
+    let all = walked(&bucket, &Wanted::default(), None).await;
+    assert_eq!(all.len(), 7);
+    assert!(all[0].found.as_ref().is_err_and(|why| why.contains("can't be read")));
+    assert_eq!(ids(&all[1..]), [2, 3, 4, 5, 6, 7]);
+    bucket.refused = Some(name);
+    let source = source();
+    let wanted = Wanted::default();
+    let mut walk = Walk::from(&bucket, &source, &wanted, None);
+    assert!(walk.next().await.is_err(), "a call that fails is no letter");
+}

@@ -1,0 +1,79 @@
+//! Settings of the functions, read once from the environment that Terraform sets.
+
+use std::{env, fmt::Display, str::FromStr, time::Duration};
+
+use gridpost_core::endpoint::{
+    Allowed, AllowedNetworks, AllowedPorts,
+    arn::{AllowedResources, ArnPatterns},
+};
+
+/// A setting that is missing or can't be read. The function then refuses to start.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// The variable is not set.
+    #[error(
+        "the environment variable {0} is not set; Terraform or Lambda sets it on every function"
+    )]
+    Missing(&'static str),
+    /// The variable's value is not of its form.
+    #[error("the environment variable {name} is wrong: {reason}")]
+    Wrong {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A setting as text.
+///
+/// # Errors
+///
+/// [`SettingError::Missing`] when the variable is not set.
+pub fn text(name: &'static str) -> Result<String, SettingError> {
+    env::var(name).map_err(|_| SettingError::Missing(name))
+}
+
+/// A setting of another type, or its default where the variable is not set.
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it is set and can't be read.
+pub fn parsed_or<T>(name: &'static str, default: T) -> Result<T, SettingError>
+where
+    T: FromStr<Err: Display>,
+{
+    match env::var(name) {
+        Ok(value) => value.parse().map_err(|error: T::Err| SettingError::Wrong {
+            name,
+            reason: format!("'{value}': {error}"),
+        }),
+        Err(_) => Ok(default),
+    }
+}
+
+/// How long configuration is kept in memory, from `GRIDPOST_CONFIG_CACHE_MS` (milliseconds).
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it is no number.
+pub fn configuration_kept_for() -> Result<Duration, SettingError> {
+    Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
+}
+
+/// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS`,
+/// `GRIDPOST_ENDPOINT_ALLOWED_PORTS` and `GRIDPOST_RESOURCE_DESTINATIONS` (all comma separated).
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when one of them can't be read.
+pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
+    Ok(Allowed {
+        networks: parsed_or("GRIDPOST_ENDPOINT_ALLOWED_NETWORKS", AllowedNetworks::default())?,
+        ports: parsed_or("GRIDPOST_ENDPOINT_ALLOWED_PORTS", AllowedPorts::default())?,
+        resources: AllowedResources {
+            region: env::var("AWS_REGION").unwrap_or_default(),
+            patterns: parsed_or("GRIDPOST_RESOURCE_DESTINATIONS", ArnPatterns::default())?,
+        },
+    })
+}

@@ -1,0 +1,9 @@
+//! What the functions' programs run on: settings, logs and metrics, Lambda's invocations, the real
+//! clock and the real dice.
+
+pub mod config;
+#[cfg(feature = "lambda")]
+pub mod lambda;
+pub mod lineage;
+pub mod system;
+pub mod telemetry;

@@ -1,0 +1,62 @@
+//! The real clock and the real dice: the only places that ask the machine.
+
+use std::time::SystemTime;
+
+use uuid::Uuid;
+
+use gridpost_core::time::Timestamp;
+use gridpost_ports::{Clock, Dice};
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        #[expect(clippy::disallowed_methods, reason = "this is the Clock port itself")]
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let millis = since_epoch.map_or(0, |duration| duration.as_millis());
+        Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
+    }
+}
+
+/// The machine's randomness.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemDice;
+
+impl Dice for SystemDice {
+    fn roll(&self) -> f64 {
+        // The first 48 bits of a version 4 UUID are all random.
+        let bits = self.id().as_u128() >> 80;
+        bits as f64 / (1_u64 << 48) as f64
+    }
+
+    fn id(&self) -> Uuid {
+        #[expect(clippy::disallowed_methods, reason = "this is the Dice port itself")]
+        Uuid::new_v4()
+    }
+
+    fn key(&self) -> [u8; 32] {
+        let mut key = [0; 32];
+        // A machine without randomness can't make ids either; no key is better than a weak one.
+        getrandom::fill(&mut key).expect("the operating system gives random bytes");
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_comes_twice() {
+        assert_ne!(SystemDice.key(), SystemDice.key());
+    }
+
+    #[test]
+    fn rolls_lie_between_zero_and_one() {
+        let rolls: Vec<f64> = (0..1_000).map(|_| SystemDice.roll()).collect();
+        assert!(rolls.iter().all(|roll| (0.0..1.0).contains(roll)));
+        assert!(rolls.iter().any(|roll| *roll < 0.5) && rolls.iter().any(|roll| *roll > 0.5));
+    }
+}

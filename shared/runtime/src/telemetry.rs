@@ -1,0 +1,318 @@
+//! Logs and metrics. Both are lines on standard output: CloudWatch reads the metrics out of them
+//! (embedded metric format), so no call is made for either.
+
+use std::{
+    cmp::Ordering,
+    mem,
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::layer,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
+
+use crate::config::{self, SettingError};
+use gridpost_core::{metric::PUBLISH_HOUR, time::Timestamp};
+use gridpost_ports::Meter;
+
+/// The CloudWatch namespace of all metrics, where `GRIDPOST_METRIC_NAMESPACE` names no other one: each
+/// deployment of an account and region has its own.
+pub const NAMESPACE: &str = "Gridpost";
+
+/// Starts logging: JSON lines, filtered by `GRIDPOST_LOG` (default `info`), which is a level, or levels
+/// by module: `warn,gridpost_dispatch_handler=debug`.
+pub fn start_logging() {
+    let info = Targets::new().with_default(LevelFilter::INFO);
+    let filter = config::parsed_or("GRIDPOST_LOG", info.clone()).unwrap_or(info);
+    let lines = layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+}
+
+/// Counts in memory and writes one line for each counter when an invocation ends.
+#[derive(Debug)]
+pub struct EmbeddedMeter {
+    /// CloudWatch's.
+    namespace: String,
+    /// In the order of [`Counter::cmp_to`]: one that is there is found without an allocation.
+    counters: Mutex<Vec<Counter>>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    metric: &'static str,
+    hour: Option<Timestamp>,
+    dimensions: Vec<(&'static str, String)>,
+    amount: Amount,
+}
+
+/// What a line says of its metric.
+#[derive(Debug)]
+enum Amount {
+    Count(u64),
+    /// At most [`VALUES_MAX`]; what comes after is left out, which changes no average by much.
+    Millis(Vec<u64>),
+}
+
+/// Most values of a metric in one line. Source: the embedded metric format's specification.
+const VALUES_MAX: usize = 100;
+
+impl Counter {
+    fn cmp_to(
+        &self,
+        metric: &str,
+        hour: Option<Timestamp>,
+        dimensions: &[(&'static str, &str)],
+    ) -> Ordering {
+        let own = self.dimensions.iter().map(|(name, value)| (*name, value.as_str()));
+        let by_dimensions = || own.cmp(dimensions.iter().copied());
+        self.metric.cmp(metric).then_with(|| self.hour.cmp(&hour)).then_with(by_dimensions)
+    }
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Count(sum), Self::Count(by)) => *sum += by,
+            (Self::Millis(values), Self::Millis(more)) => {
+                let room = VALUES_MAX.saturating_sub(values.len());
+                values.extend(more.into_iter().take(room));
+            }
+            // A metric is always the one or the other.
+            (own, other) => *own = other,
+        }
+    }
+
+    fn unit(&self) -> &'static str {
+        match self {
+            Self::Count(_) => "Count",
+            Self::Millis(_) => "Milliseconds",
+        }
+    }
+}
+
+impl Meter for EmbeddedMeter {
+    fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
+        self.add(metric, None, dimensions, Amount::Count(by));
+    }
+
+    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
+        let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.add(metric, None, dimensions, Amount::Millis(vec![millis]));
+    }
+
+    fn count_events(
+        &self,
+        metric: &'static str,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        by: u64,
+    ) {
+        self.add(metric, Some(published_at.hour()), dimensions, Amount::Count(by));
+    }
+
+    fn flush(&self, now: Timestamp) {
+        // Together: each write is a call of the system.
+        print!("{}", self.lines(now));
+    }
+}
+
+impl Default for EmbeddedMeter {
+    fn default() -> Self {
+        Self { namespace: NAMESPACE.to_owned(), counters: Mutex::default() }
+    }
+}
+
+impl EmbeddedMeter {
+    /// A meter for the namespace that `GRIDPOST_METRIC_NAMESPACE` names (default [`NAMESPACE`]).
+    ///
+    /// # Errors
+    ///
+    /// The variable is set and is no text.
+    pub fn from_env() -> Result<Self, SettingError> {
+        let namespace = config::parsed_or("GRIDPOST_METRIC_NAMESPACE", NAMESPACE.to_owned())?;
+        Ok(Self { namespace, ..Self::default() })
+    }
+
+    fn counters(&self) -> MutexGuard<'_, Vec<Counter>> {
+        self.counters.lock().expect("no panic while held")
+    }
+
+    fn add(
+        &self,
+        metric: &'static str,
+        hour: Option<Timestamp>,
+        dimensions: &[(&'static str, &str)],
+        amount: Amount,
+    ) {
+        let mut counters = self.counters();
+        let found = counters.binary_search_by(|found| found.cmp_to(metric, hour, dimensions));
+        match found {
+            Ok(index) => counters[index].amount.add(amount),
+            Err(index) => {
+                let dimensions =
+                    dimensions.iter().map(|(name, value)| (*name, (*value).to_owned()));
+                let dimensions = dimensions.collect();
+                counters.insert(index, Counter { metric, hour, dimensions, amount });
+            }
+        }
+    }
+
+    /// What was counted since the last time, a line for each counter.
+    pub fn lines(&self, now: Timestamp) -> String {
+        let counters = mem::take(&mut *self.counters());
+        let mut text = Vec::new();
+        for counter in &counters {
+            let line = Line { namespace: &self.namespace, now, counter };
+            serde_json::to_writer(&mut text, &line).expect("a line has only string keys");
+            text.push(b'\n');
+        }
+        String::from_utf8(text).expect("JSON is UTF-8")
+    }
+}
+
+/// One counter in CloudWatch's embedded metric format.
+///
+/// Source: Amazon CloudWatch user guide, "Embedded metric format specification".
+struct Line<'a> {
+    namespace: &'a str,
+    now: Timestamp,
+    counter: &'a Counter,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Metadata<'a> {
+    timestamp: i64,
+    cloud_watch_metrics: [Directive<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Directive<'a> {
+    namespace: &'a str,
+    dimensions: Vec<Vec<&'a str>>,
+    metrics: [Metric<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Metric<'a> {
+    name: &'a str,
+    unit: &'a str,
+}
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Counter { metric, hour, dimensions, amount } = self.counter;
+        let mut line = serializer.serialize_map(None)?;
+        let directive = Directive {
+            namespace: self.namespace,
+            dimensions: dimension_sets(dimensions),
+            metrics: [Metric { name: metric, unit: amount.unit() }],
+        };
+        let metadata =
+            Metadata { timestamp: self.now.as_millis(), cloud_watch_metrics: [directive] };
+        line.serialize_entry("_aws", &metadata)?;
+        for (name, value) in dimensions {
+            line.serialize_entry(name, value)?;
+        }
+        if let Some(hour) = hour {
+            line.serialize_entry(PUBLISH_HOUR, &hour.to_iso_8601())?;
+        }
+        match amount {
+            Amount::Count(count) => line.serialize_entry(metric, count)?,
+            Amount::Millis(values) => line.serialize_entry(metric, values)?,
+        }
+        line.end()
+    }
+}
+
+/// By which dimensions CloudWatch keeps a metric: all of its own, and none.
+fn dimension_sets<'a>(dimensions: &'a [(&'static str, String)]) -> Vec<Vec<&'a str>> {
+    let own: Vec<_> = dimensions.iter().map(|(name, _)| *name).collect();
+    if own.is_empty() { vec![own] } else { vec![own, Vec::new()] }
+}
+
+#[cfg(test)]
+mod ledger_tests;
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use gridpost_core::metric::{self, TOPIC};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(5);
+
+    #[test]
+    fn a_counter_becomes_one_embedded_line() {
+        let meter = EmbeddedMeter::default();
+        let dimensions = [("DropReason", "TimeToLiveExceeded"), ("Topic", "a\"b")];
+        let published_at = Timestamp::from_millis(1_795_251_599_999);
+        meter.count_events("DroppedEventCount", &dimensions, published_at, 3);
+        let line: Value = serde_json::from_str(&meter.lines(NOW)).expect("one line of JSON");
+        let want = json!({
+            "_aws": {
+                "Timestamp": 5,
+                "CloudWatchMetrics": [{
+                    "Namespace": "Gridpost",
+                    "Dimensions": [["DropReason", "Topic"], []],
+                    "Metrics": [{"Name": "DroppedEventCount", "Unit": "Count"}],
+                }],
+            },
+            "DropReason": "TimeToLiveExceeded",
+            "Topic": "a\"b",
+            "PublishHour": "2026-11-21T08:00:00.000Z",
+            "DroppedEventCount": 3,
+        });
+        assert_eq!(line, want);
+        assert_eq!(meter.lines(NOW), "", "what was written is not written again");
+    }
+
+    #[test]
+    fn durations_are_values_of_one_line() {
+        let meter = EmbeddedMeter::default();
+        for millis in 0..150 {
+            let took = Duration::from_millis(millis);
+            meter.measure(metric::DELIVERY_LATENCY_IN_MS, &[(TOPIC, "t")], took);
+        }
+        let line: Value = serde_json::from_str(&meter.lines(NOW)).expect("one line of JSON");
+        let values = line["DeliveryLatencyInMs"].as_array().expect("values");
+        assert_eq!((values.len(), &values[1]), (VALUES_MAX, &json!(1)));
+        let unit = &line["_aws"]["CloudWatchMetrics"][0]["Metrics"][0]["Unit"];
+        assert_eq!(unit, "Milliseconds");
+    }
+
+    #[test]
+    fn counts_of_one_counter_add_up() {
+        let meter = EmbeddedMeter::default();
+        let hour = |at: i64| Timestamp::from_millis(at * 3_600_000 + 7);
+        let table =
+            [("A", "c", Some(1)), ("A", "d", Some(1)), ("A", "c", Some(2)), ("C", "c", None)];
+        for round in 1..=3 {
+            for (metric, value, at) in table {
+                match at {
+                    Some(at) => meter.count_events(metric, &[("B", value)], hour(at), round),
+                    None => meter.count(metric, &[("B", value)], round),
+                }
+            }
+        }
+        let lines = meter.lines(NOW);
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines.len(), table.len());
+        for (metric, value, at) in table {
+            let hour = at.map_or(Value::Null, |at| json!(hour(at).hour().to_iso_8601()));
+            let is_it = |line: &&Value| {
+                line[metric] == 6 && line["B"] == value && line[PUBLISH_HOUR] == hour
+            };
+            assert_eq!(lines.iter().filter(is_it).count(), 1, "{metric} {value} {at:?}");
+        }
+    }
+}

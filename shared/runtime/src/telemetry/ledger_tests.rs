@@ -1,0 +1,133 @@
+//! The ledger reads what the meter writes.
+
+use proptest::prelude::*;
+
+use super::EmbeddedMeter;
+use gridpost_core::{
+    ledger::{Account, Intake, Ledger},
+    metric::{self, DEAD_LETTER_REASON, DROP_REASON, TOPIC, of},
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
+use gridpost_ports::Meter;
+
+const HOUR: i64 = 3_600_000;
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(500_000 * HOUR + millis)
+}
+
+fn key(name: &str) -> SubscriptionKey {
+    SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() }
+}
+
+/// What functions count: metric, event subscription, reason, time of the publish, events.
+type Count = (&'static str, &'static str, &'static str, i64, u64);
+
+const COUNTS: [Count; 11] = [
+    (metric::PUBLISH_SUCCESS_COUNT, "", "", 1, 9),
+    (metric::UNMATCHED_EVENT_COUNT, "", "", 1, 2),
+    (metric::MATCHED_EVENT_COUNT, "a", "", 1, 7),
+    (metric::MATCHED_EVENT_COUNT, "a", "", HOUR, 5),
+    (metric::DELIVERY_SUCCESS_COUNT, "a", "", HOUR - 1, 3),
+    (metric::DEAD_LETTERED_COUNT, "a", "TimeToLiveExceeded", 5, 1),
+    (metric::DEAD_LETTERED_COUNT, "a", "MaxDeliveryAttemptsExceeded", 5, 1),
+    (metric::DROPPED_EVENT_COUNT, "a", "SubscriptionDeleted", 7, 1),
+    (metric::REDRIVEN_EVENT_COUNT, "a", "", 5, 2),
+    (metric::DELIVERY_SUCCESS_COUNT, "a", "", 5, 2),
+    (metric::DELIVERY_SUCCESS_COUNT, "b", "", 0, 1),
+];
+
+fn count(meter: &EmbeddedMeter, (metric, name, reason, published_at, by): Count) {
+    let key = key(name);
+    let [topic, name] = of(&key);
+    let dimensions = match metric {
+        metric::DEAD_LETTERED_COUNT => vec![(DEAD_LETTER_REASON, reason), topic, name],
+        metric::DROPPED_EVENT_COUNT => vec![(DROP_REASON, reason), topic, name],
+        _ if key.name.is_empty() => vec![(TOPIC, "t")],
+        _ => vec![topic, name],
+    };
+    meter.count_events(metric, &dimensions, at(published_at), by);
+}
+
+/// The ledger of these counts, written by so many invocations.
+fn ledger(counts: &[Count], invocations: usize, since: Timestamp) -> Ledger {
+    let meters: Vec<_> = (0..invocations).map(|_| EmbeddedMeter::default()).collect();
+    for (index, one) in counts.iter().enumerate() {
+        count(&meters[index % invocations], *one);
+    }
+    let mut ledger = Ledger::default();
+    for meter in &meters {
+        meter.count(metric::PARKED_COUNT, &[], 1);
+        let lines = meter.lines(at(0));
+        let read = lines.lines().filter(|line| ledger.read(line, since)).count();
+        assert_eq!(read + 1, lines.lines().count(), "parked deliveries are not in the ledger");
+    }
+    ledger
+}
+
+#[test]
+fn what_functions_count_adds_up() {
+    let mut ledger = ledger(&COUNTS, 1, at(0));
+    ledger.wait(&key("a"), at(9), 1);
+    assert_eq!(ledger.intakes[&("t".to_owned(), at(0))], Intake { accepted: 9, unmatched: 2 });
+    let account = &ledger.accounts[&(key("a"), at(0))];
+    assert_eq!((account.matched, account.redriven), (7, 2));
+    assert_eq!((account.delivered, account.waiting), (5, 1));
+    assert_eq!(account.dead_lettered.values().sum::<u64>(), 2);
+    assert_eq!(account.dropped["SubscriptionDeleted"], 1);
+    assert_eq!(account.difference(), 0);
+    let totals = ledger.totals();
+    assert_eq!((totals[&key("a")].matched, totals[&key("a")].difference()), (12, 5));
+    assert_eq!(totals[&key("b")].difference(), -1);
+}
+
+fn twice() -> Vec<Count> {
+    [COUNTS, COUNTS].concat()
+}
+
+proptest! {
+    #[test]
+    fn who_counts_and_in_which_order_changes_nothing(
+        counts in Just(twice()).prop_shuffle(),
+        invocations in 1..20_usize,
+    ) {
+        prop_assert_eq!(ledger(&counts, invocations, at(0)), ledger(&twice(), 1, at(0)));
+    }
+}
+
+#[test]
+fn events_published_before_do_not_count() {
+    let later = ledger(&COUNTS, 1, at(HOUR + 1_000));
+    assert_eq!(later.accounts.len(), 1);
+    assert_eq!(later.accounts[&(key("a"), at(HOUR))].matched, 5);
+    assert!(later.intakes.is_empty());
+}
+
+#[test]
+fn other_lines_are_passed_over() {
+    let mut ledger = Ledger::default();
+    for line in [
+        "",
+        "PublishHour",
+        "START RequestId: PublishHour",
+        r#"{"level":"WARN","message":"PublishHour"}"#,
+        r#"{"PublishHour":"yesterday","Topic":"t","PublishSuccessCount":1}"#,
+        r#"{"PublishHour":"2026-11-21T08:00:00.000Z","PublishSuccessCount":1}"#,
+        r#"{"PublishHour":"2026-11-21T08:00:00.000Z","Topic":"t","PublishSuccessCount":-1}"#,
+    ] {
+        assert!(!ledger.read(line, at(0)), "{line}");
+    }
+    assert_eq!(ledger, Ledger::default());
+}
+
+#[test]
+fn sums_do_not_wrap_around() {
+    let most = Account { matched: u64::MAX, delivered: 0, ..Account::default() };
+    let ends = Account { delivered: u64::MAX, waiting: 1, ..Account::default() };
+    assert_eq!((most.difference(), ends.difference()), (i64::MAX, i64::MIN));
+    let mut sum = most.clone();
+    sum.add(&most);
+    sum.add(&ends);
+    assert_eq!((sum.matched, sum.difference()), (u64::MAX, 0));
+}

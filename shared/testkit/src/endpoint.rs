@@ -1,0 +1,299 @@
+//! Receivers: they answer by script, slowly, late, or not at all. Those of AWS are in [`resource`].
+
+mod resource;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::request::Request as Sent,
+    retry::outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT},
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
+use gridpost_ports::{Attempted, Clock, EndpointClient};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    bucket::subscription_of,
+    clock::{BEGINNING, VirtualClock},
+    dice::SeededDice,
+    history::{History, Request},
+};
+
+/// One answer of an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Reaction {
+    /// How long it takes.
+    pub after: Duration,
+    /// The answer; `None`: never.
+    pub answer: Option<Answer>,
+}
+
+impl Reaction {
+    /// That status, at once.
+    pub fn status(status: u16) -> Self {
+        Self { after: Duration::ZERO, answer: Some(Answer::of_status(status, None)) }
+    }
+
+    /// The same, after a while.
+    #[must_use]
+    pub fn after(self, after: Duration) -> Self {
+        Self { after, ..self }
+    }
+
+    /// The same, later by that.
+    #[must_use]
+    pub fn delayed(self, by: Duration) -> Self {
+        Self { after: self.after + by, ..self }
+    }
+
+    /// The same, asking to come back after so many seconds.
+    #[must_use]
+    pub fn with_retry_after(self, seconds: u64) -> Self {
+        let asked = Some(Duration::from_secs(seconds));
+        let answer = self.answer.map(|answer| Answer { retry_after: asked, ..answer });
+        Self { answer, ..self }
+    }
+
+    /// The connection fails.
+    pub fn failing(outcome: Outcome) -> Self {
+        let after = Duration::from_millis(20);
+        Self { after, answer: Some(Answer::without_status(outcome)) }
+    }
+
+    /// Nothing ever comes.
+    pub const NEVER: Self = Self { after: Duration::from_secs(600), answer: None };
+}
+
+/// How an endpoint behaves.
+#[derive(Clone, Debug)]
+pub enum Script {
+    /// One answer after the other, by request; the last repeats.
+    Answers(Vec<Reaction>),
+    /// One answer in those times, success otherwise.
+    Outage {
+        /// From and until when, in seconds since the beginning.
+        windows: Vec<(u64, u64)>,
+        /// What it answers then.
+        reaction: Reaction,
+    },
+    /// Success, but so often one of those.
+    Flaky {
+        /// How often.
+        rate: f64,
+        /// One of them.
+        reactions: Vec<Reaction>,
+    },
+    /// At most so many requests in a second; to the others it answers 429.
+    Limited {
+        /// How many.
+        per_second: usize,
+        /// What `Retry-After` asks for.
+        retry_after: Option<Duration>,
+    },
+    /// Some events are refused for ever with that status, by their ids.
+    Picky {
+        /// One in so many.
+        one_in: u64,
+        /// With what.
+        status: u16,
+    },
+    /// A resource refuses so often an event, with one of those, and takes the others.
+    Partly {
+        /// How often.
+        rate: f64,
+        /// One of them.
+        answers: Vec<Answer>,
+    },
+    /// Answers after 0 to so many seconds, with that status.
+    Slow {
+        /// The longest.
+        seconds_max: u64,
+        /// What it answers.
+        status: u16,
+    },
+}
+
+/// All endpoints of one world, behind the client's port.
+pub struct Endpoints {
+    scripts: BTreeMap<SubscriptionKey, Script>,
+    clock: VirtualClock,
+    dice: SeededDice,
+    history: Arc<Mutex<History>>,
+}
+
+/// What is read of an event.
+#[derive(Clone, Deserialize)]
+struct Event {
+    id: String,
+    #[serde(default)]
+    subject: Option<String>,
+    #[serde(skip)]
+    bytes: usize,
+}
+
+/// The events of a request's body: an array of them, or one.
+fn events(body: &[u8]) -> serde_json::Result<Vec<Event>> {
+    let texts: Vec<&RawValue> = match body.first() {
+        Some(b'[') => serde_json::from_slice(body)?,
+        _ => vec![serde_json::from_slice(body)?],
+    };
+    let read = |text: &RawValue| {
+        let event: Event = serde_json::from_str(text.get())?;
+        Ok(Event { bytes: text.get().len(), ..event })
+    };
+    texts.into_iter().map(read).collect()
+}
+
+/// Whether a picky endpoint refuses an event.
+fn is_picked(event: &Event, one_in: u64) -> bool {
+    let sum: u64 = event.id.bytes().map(u64::from).sum();
+    (sum + event.id.len() as u64).is_multiple_of(one_in)
+}
+
+impl Endpoints {
+    /// Endpoints with those scripts; the others always succeed.
+    pub fn new(
+        scripts: BTreeMap<SubscriptionKey, Script>,
+        clock: VirtualClock,
+        dice: SeededDice,
+        history: Arc<Mutex<History>>,
+    ) -> Self {
+        Self { scripts, clock, dice, history }
+    }
+
+    /// Notes a request that has arrived; answers its index and what the endpoint will do.
+    fn arrive(&self, sent: &Sent) -> Result<(usize, Reaction), String> {
+        let events = events(&sent.body).map_err(|error| error.to_string())?;
+        let subject = events.first().and_then(|event| event.subject.as_deref());
+        let published_to = subject.and_then(subscription_of).ok_or("a strange event")?;
+        let header = |name| sent.headers.iter().find(|(found, _)| *found == name);
+        let (_, name) = header("aeg-subscription-name").ok_or("no aeg-subscription-name")?;
+        let subscription = SubscriptionKey { name: name.to_ascii_lowercase(), ..published_to };
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        let mut deliveries = Vec::new();
+        let mut events_bytes = 0;
+        for event in &events {
+            let delivery =
+                history.carrier(&subscription, &event.id).ok_or("somebody else's event")?;
+            // Two copies of a delivery may go out together.
+            let begins = history.accepted[&delivery].events.first() == Some(&event.id);
+            if begins || deliveries.last() != Some(&delivery) {
+                deliveries.push(delivery);
+            }
+            events_bytes += event.bytes;
+        }
+        let count = header("aeg-delivery-count").and_then(|(_, count)| count.parse().ok());
+        let made: u32 = count.ok_or("no aeg-delivery-count")?;
+        let reaction = self.react(&history, &subscription, &events, now);
+        history.trace(now, || format!("request {subscription} {} {deliveries:?}", made + 1));
+        history.requests.push(Request {
+            subscription,
+            deliveries,
+            events: events.len(),
+            events_bytes,
+            number: made + 1,
+            began_at: now,
+            answered: reaction.answer.map(|answer| (now + reaction.after, answer)),
+            heard: None,
+            heard_late: None,
+            met: Vec::new(),
+        });
+        Ok((history.requests.len() - 1, reaction))
+    }
+
+    fn react(
+        &self,
+        history: &History,
+        subscription: &SubscriptionKey,
+        events: &[Event],
+        now: Timestamp,
+    ) -> Reaction {
+        let quick = || self.dice.millis(5..200);
+        let success = || Reaction::status(200).after(quick());
+        let before = || history.requests.iter().filter(|made| made.subscription == *subscription);
+        match self.scripts.get(subscription) {
+            None | Some(Script::Partly { .. }) => success(),
+            Some(Script::Answers(answers)) => answers[before().count().min(answers.len() - 1)],
+            Some(Script::Outage { windows, reaction }) => {
+                let second = now.since(BEGINNING).as_secs();
+                let down = windows.iter().any(|(from, until)| (*from..*until).contains(&second));
+                if down { *reaction } else { success() }
+            }
+            Some(Script::Flaky { rate, reactions }) => {
+                if self.dice.chance(*rate) {
+                    self.dice.choose(reactions)
+                } else {
+                    success()
+                }
+            }
+            Some(Script::Limited { per_second, retry_after }) => {
+                let recent = before().filter(|made| now.since(made.began_at).as_secs() == 0);
+                if recent.count() < *per_second {
+                    return success();
+                }
+                let answer = Answer::of_status(429, *retry_after);
+                Reaction { after: quick(), answer: Some(answer) }
+            }
+            Some(Script::Picky { one_in, status }) => {
+                if events.iter().any(|event| is_picked(event, *one_in)) {
+                    Reaction::status(*status).after(quick())
+                } else {
+                    success()
+                }
+            }
+            Some(Script::Slow { seconds_max, status }) => {
+                Reaction::status(*status).after(self.dice.millis(0..seconds_max * 1_000 + 1))
+            }
+        }
+    }
+
+    fn hear(&self, index: usize, answer: Answer) -> Answer {
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        history.requests[index].heard = Some((now, answer));
+        history.trace(now, || format!("answer {answer:?}"));
+        answer
+    }
+}
+
+#[async_trait]
+impl EndpointClient for Endpoints {
+    async fn attempt(&self, request: Sent) -> Attempted {
+        let (index, reaction) = match self.arrive(&request) {
+            Ok(arrived) => arrived,
+            Err(strange) => {
+                let mut history = self.history.lock().expect("no panic while held");
+                history.violation(self.clock.now(), format!("a request with {strange}"));
+                return Attempted::Answered(Answer::of_status(400, None));
+            }
+        };
+        if let Some(answer) = reaction.answer.filter(|_| reaction.after < RESPONSE_WAIT) {
+            tokio::time::sleep(reaction.after).await;
+            return Attempted::Answered(self.hear(index, answer));
+        }
+        tokio::time::sleep(RESPONSE_WAIT).await;
+        self.hear(index, Answer::without_status(Outcome::TimedOut));
+        let (clock, history) = (self.clock, Arc::clone(&self.history));
+        let late = async move {
+            let rest = reaction.after.min(LATE_RESPONSE_WAIT) - RESPONSE_WAIT;
+            tokio::time::sleep(rest).await;
+            let answer = reaction.answer.filter(|_| reaction.after < LATE_RESPONSE_WAIT)?;
+            if answer.outcome == Outcome::Delivered {
+                let now = clock.now();
+                let mut history = history.lock().expect("no panic while held");
+                history.requests[index].heard_late = Some(now);
+                history.trace(now, || format!("late success of request {index}"));
+            }
+            Some(answer)
+        };
+        Attempted::TimedOut { late: Box::pin(late) }
+    }
+}

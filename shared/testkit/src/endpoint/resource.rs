@@ -1,0 +1,163 @@
+//! AWS resources: they answer for each event.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::{resource_check::Finding, resource_request::Entry},
+    retry::outcome::{Answer, Outcome, RESPONSE_WAIT},
+    subscription::{Resource, ResourceKind, SubscriptionKey},
+};
+use gridpost_ports::{Clock, ResourceClient};
+
+use super::{Endpoints, Event, Reaction, Script, events, is_picked};
+use crate::history::{History, Met, Request};
+
+/// What a call comes to.
+struct Reply {
+    request: usize,
+    after: Duration,
+    /// For each entry; `None`: the call is never answered.
+    answers: Option<Vec<Answer>>,
+}
+
+/// The event subscription of a resource: simulated ones are named after their topic.
+fn subscription_of(resource: &Resource) -> SubscriptionKey {
+    let name = resource.arn.resource.rsplit(':').next().unwrap_or_default();
+    SubscriptionKey { topic: name.to_owned(), name: "s".to_owned() }
+}
+
+impl Endpoints {
+    fn called(&self, resource: &Resource, entries: &[Entry]) -> Result<Reply, String> {
+        let subscription = subscription_of(resource);
+        let now = self.clock.now();
+        let carried: Result<Vec<Vec<Event>>, _> =
+            entries.iter().map(|entry| events(entry.body.as_bytes())).collect();
+        let carried = carried.map_err(|error| error.to_string())?;
+        let is_function = resource.kind == ResourceKind::LambdaFunction;
+        if !is_function && (entries.len() > 10 || carried.iter().any(|events| events.len() != 1)) {
+            return Err("entries that no queue takes".to_owned());
+        }
+        let count = |entry: &Entry| {
+            let mut found =
+                entry.attributes.iter().filter(|(name, _)| name == "aeg-delivery-count");
+            found.next().and_then(|(_, value)| value.expose().parse::<u32>().ok())
+        };
+        let made = entries.first().and_then(count).ok_or("no aeg-delivery-count")?;
+        let mut history = self.history.lock().expect("no panic while held");
+        let all: Vec<Event> = carried.iter().flatten().map(Event::clone).collect();
+        let reaction = self.react(&history, &subscription, &all, now);
+        let answers = self.answers(&subscription, &carried, reaction, is_function);
+        let met = Self::met(&history, &subscription, &carried, answers.as_deref())?;
+        let mut deliveries: Vec<_> = met.iter().map(|met| met.delivery).collect();
+        deliveries.dedup();
+        history.trace(now, || format!("call {subscription} {} {met:?}", made + 1));
+        let overall = answers.as_ref().map(|answers| (now + reaction.after, overall(answers)));
+        history.requests.push(Request {
+            subscription,
+            deliveries,
+            events: met.len(),
+            events_bytes: all.iter().map(|event| event.bytes).sum(),
+            number: made + 1,
+            began_at: now,
+            answered: overall,
+            heard: None,
+            heard_late: None,
+            met,
+        });
+        Ok(Reply { request: history.requests.len() - 1, after: reaction.after, answers })
+    }
+
+    /// What each entry is answered. A function answers for all of its events at once.
+    fn answers(
+        &self,
+        subscription: &SubscriptionKey,
+        carried: &[Vec<Event>],
+        reaction: Reaction,
+        is_function: bool,
+    ) -> Option<Vec<Answer>> {
+        let answer = reaction.answer?;
+        let ok = Answer::of_status(200, None);
+        let each = |events: &Vec<Event>| match self.scripts.get(subscription) {
+            Some(Script::Partly { rate, answers }) if self.dice.chance(*rate) => {
+                self.dice.choose(answers)
+            }
+            Some(Script::Picky { one_in, status }) if !is_function => {
+                let refused = events.iter().any(|event| is_picked(event, *one_in));
+                if refused { Answer::of_status(*status, None) } else { ok }
+            }
+            _ => answer,
+        };
+        Some(carried.iter().map(each).collect())
+    }
+
+    fn met(
+        history: &History,
+        subscription: &SubscriptionKey,
+        carried: &[Vec<Event>],
+        answers: Option<&[Answer]>,
+    ) -> Result<Vec<Met>, String> {
+        let unheard = Answer::without_status(Outcome::TimedOut);
+        let mut met = Vec::new();
+        for (number, events) in carried.iter().enumerate() {
+            let answer = answers.map_or(unheard, |answers| answers[number]);
+            for event in events {
+                let delivery = history.carrier(subscription, &event.id);
+                let delivery = delivery.ok_or("somebody else's event")?;
+                met.push(Met { delivery, event: event.id.clone(), answer });
+            }
+        }
+        Ok(met)
+    }
+
+    fn told(&self, request: usize, answers: Vec<Answer>) -> Vec<Answer> {
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        history.requests[request].heard = Some((now, overall(&answers)));
+        history.trace(now, || format!("answers {answers:?}"));
+        answers
+    }
+}
+
+/// What a call comes to for the health of its endpoint: one that takes some works.
+fn overall(answers: &[Answer]) -> Answer {
+    let taken = answers.iter().find(|answer| answer.outcome == Outcome::Delivered);
+    *taken.or(answers.first()).expect("a call has an entry")
+}
+
+#[async_trait]
+impl ResourceClient for Endpoints {
+    async fn check(&self, _: &Resource) -> Finding {
+        Finding { outcome: Outcome::Delivered, says: String::new() }
+    }
+
+    async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
+        let count = entries.len();
+        let reply = match self.called(resource, &entries) {
+            Ok(reply) => reply,
+            Err(strange) => {
+                let mut history = self.history.lock().expect("no panic while held");
+                history.violation(self.clock.now(), format!("a call with {strange}"));
+                return vec![Answer::of_status(400, None); count];
+            }
+        };
+        match reply.answers.filter(|_| reply.after < RESPONSE_WAIT) {
+            Some(answers) => {
+                tokio::time::sleep(reply.after).await;
+                self.told(reply.request, answers)
+            }
+            None => {
+                tokio::time::sleep(RESPONSE_WAIT).await;
+                let timed_out = Answer::without_status(Outcome::TimedOut);
+                {
+                    let mut history = self.history.lock().expect("no panic while held");
+                    history.requests[reply.request]
+                        .met
+                        .iter_mut()
+                        .for_each(|met| met.answer = timed_out);
+                }
+                self.told(reply.request, vec![timed_out; count])
+            }
+        }
+    }
+}

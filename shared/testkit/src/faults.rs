@@ -1,0 +1,416 @@
+//! Wraps any port: a call fails before it takes effect, or after it, or its caller dies there.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::{
+        dead_letter::Labels, parking::Parked, queue::Queue, request::Request,
+        resource_check::Finding, resource_request::Entry, state::DeliveryState,
+    },
+    retry::{outcome::Answer, probation::Health},
+    subscription::{EventSubscription, Resource, SubscriptionKey},
+    time::Timestamp,
+    topic::Topic,
+};
+use gridpost_ports::{
+    Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
+    EndpointHealths, Outgoing, ParkingLot, Payloads, PortError, QueueReceiver, QueueSender,
+    RequestRates, ResourceClient, Saved, WakeCursor,
+};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::{
+    bucket::Buckets,
+    clock::VirtualClock,
+    dice::SeededDice,
+    endpoint::Endpoints,
+    history::History,
+    payloads::{self, PayloadBucket},
+    queue::{Queues, delivery_in},
+    table::Tables,
+};
+
+/// What is planned to go wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// How often a call fails before it takes effect.
+    pub fails_before: f64,
+    /// How often a call takes effect but answers an error.
+    pub fails_after: f64,
+    /// How often the caller dies, before or after the effect.
+    pub dies: f64,
+    /// When DynamoDB refuses every call.
+    pub throttled: Vec<Range<Timestamp>>,
+    /// The longest that a call takes.
+    pub latency_max: Duration,
+}
+
+impl Plan {
+    /// Whether nothing goes wrong.
+    pub fn is_calm(&self) -> bool {
+        self.fails_before + self.fails_after + self.dies == 0.0 && self.throttled.is_empty()
+    }
+}
+
+/// A running copy of a function. When it dies, all of its calls stop where they are.
+#[derive(Debug, Default)]
+pub struct Instance {
+    dead: AtomicBool,
+    died: Notify,
+    /// The deliveries in hand.
+    in_hand: Mutex<Vec<Uuid>>,
+    /// Their subscriptions' uids.
+    endpoints_in_hand: Mutex<Vec<Uuid>>,
+}
+
+impl Instance {
+    /// Takes deliveries in hand.
+    pub fn take(&self, deliveries: Vec<Uuid>, endpoints: Vec<Uuid>) {
+        *self.in_hand.lock().expect("no panic while held") = deliveries;
+        *self.endpoints_in_hand.lock().expect("no panic while held") = endpoints;
+    }
+
+    /// Resolves when it dies.
+    pub async fn died(&self) {
+        while !self.dead.load(Ordering::Relaxed) {
+            self.died.notified().await;
+        }
+    }
+}
+
+/// Makes calls fail by plan.
+pub struct Injector {
+    /// What is planned.
+    pub plan: Plan,
+    /// Its dice.
+    pub dice: SeededDice,
+    /// The time.
+    pub clock: VirtualClock,
+    /// Where faults are noted.
+    pub history: Arc<Mutex<History>>,
+}
+
+/// What happens to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    FailsBefore,
+    FailsAfter,
+    DiesBefore,
+    DiesAfter,
+}
+
+/// What a call is about.
+enum About {
+    Deliveries(Vec<Uuid>),
+    Health(Uuid),
+    /// Everything that its caller has in hand.
+    InHand,
+    Other,
+}
+
+impl Injector {
+    fn latency_ms(&self) -> u64 {
+        u64::try_from(self.plan.latency_max.as_millis()).unwrap_or(u64::MAX).max(2)
+    }
+
+    fn draw(&self) -> Fault {
+        let Plan { fails_before, fails_after, dies, .. } = self.plan;
+        if fails_before + fails_after + dies == 0.0 {
+            return Fault::None;
+        }
+        let draw = self.dice.with(fastrand::Rng::f64);
+        if draw < fails_before {
+            Fault::FailsBefore
+        } else if draw < fails_before + fails_after {
+            Fault::FailsAfter
+        } else if draw < fails_before + fails_after + dies / 2.0 {
+            Fault::DiesBefore
+        } else if draw < fails_before + fails_after + dies {
+            Fault::DiesAfter
+        } else {
+            Fault::None
+        }
+    }
+
+    fn is_throttled(&self) -> bool {
+        let now = self.clock.now();
+        self.plan.throttled.iter().any(|window| window.contains(&now))
+    }
+
+    /// Notes a fault. One before the effect of a call repeats nothing by itself, but a caller that
+    /// then gives a record back may repeat the attempt that it could not note.
+    fn note(&self, instance: &Instance, about: &About, what: &'static str) {
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        history.faults += 1;
+        match about {
+            About::Deliveries(deliveries) => {
+                deliveries.iter().for_each(|delivery| history.disturb(*delivery, what));
+            }
+            About::Health(uid) => history.health_faults.entry(*uid).or_default().push(now),
+            About::InHand => {
+                for delivery in instance.in_hand.lock().expect("no panic while held").iter() {
+                    history.disturb(*delivery, what);
+                }
+            }
+            About::Other => {}
+        }
+        history.trace(now, || format!("fault: {what}"));
+    }
+
+    /// The end of an instance: what it had in hand may be repeated.
+    pub fn kill(&self, instance: &Instance) {
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        history.faults += 1;
+        for delivery in instance.in_hand.lock().expect("no panic while held").iter() {
+            history.disturb(*delivery, "a function died");
+        }
+        for uid in instance.endpoints_in_hand.lock().expect("no panic while held").iter() {
+            history.health_faults.entry(*uid).or_default().push(now);
+        }
+        history.trace(now, || "a function dies".to_owned());
+        instance.dead.store(true, Ordering::Relaxed);
+        instance.died.notify_one();
+    }
+}
+
+/// A port whose calls may fail.
+pub struct Faulty<T: ?Sized> {
+    /// Decides which.
+    pub injector: Arc<Injector>,
+    /// Who calls.
+    pub instance: Arc<Instance>,
+    /// The port.
+    pub inner: Arc<T>,
+}
+
+impl<T: ?Sized> Faulty<T> {
+    async fn call<R>(
+        &self,
+        about: About,
+        effect: impl Future<Output = Result<R, PortError>>,
+    ) -> Result<R, PortError> {
+        let injector = &self.injector;
+        tokio::time::sleep(injector.dice.millis(1..injector.latency_ms())).await;
+        match injector.draw() {
+            Fault::None => effect.await,
+            Fault::FailsBefore => {
+                injector.note(&self.instance, &about, "a call failed");
+                Err(PortError::new("a call", "it failed by plan"))
+            }
+            Fault::FailsAfter => {
+                injector.note(&self.instance, &about, "a call took effect but failed");
+                effect.await?;
+                Err(PortError::new("a call", "it took effect but failed by plan"))
+            }
+            Fault::DiesBefore => self.die(&about).await,
+            Fault::DiesAfter => {
+                let _ = effect.await;
+                self.die(&about).await
+            }
+        }
+    }
+
+    async fn die<R>(&self, about: &About) -> R {
+        self.injector.note(&self.instance, about, "the caller died");
+        self.injector.kill(&self.instance);
+        std::future::pending().await
+    }
+
+    async fn table<R>(
+        &self,
+        about: About,
+        effect: impl Future<Output = Result<R, PortError>>,
+    ) -> Result<R, PortError> {
+        if self.injector.is_throttled() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            self.injector.note(&self.instance, &about, "DynamoDB throttled");
+            return Err(PortError::new("dynamodb", "ThrottlingException"));
+        }
+        self.call(about, effect).await
+    }
+}
+
+#[async_trait]
+impl QueueSender for Faulty<Queues> {
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        let mut answers = Vec::new();
+        // Each entry of a batch fails or succeeds by itself.
+        for message in messages {
+            let about = About::Deliveries(delivery_in(&message.body).into_iter().collect());
+            let effect = async {
+                let mut sent = self.inner.send(queue, vec![message]).await;
+                sent.pop().unwrap_or_else(|| Err(PortError::new("sqs", "no answer")))
+            };
+            answers.push(self.call(about, effect).await);
+        }
+        answers
+    }
+}
+
+#[async_trait]
+impl QueueReceiver for Faulty<Queues> {
+    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
+        let about = self.inner.delivery_of(queue, receipt);
+        let about = About::Deliveries(about.into_iter().collect());
+        self.call(about, self.inner.hide(queue, receipt, seconds)).await
+    }
+
+    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
+        let about = receipts.iter().filter_map(|receipt| self.inner.delivery_of(queue, receipt));
+        let about = About::Deliveries(about.collect());
+        self.call(about, self.inner.delete(queue, receipts)).await
+    }
+
+    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
+        self.call(About::Other, self.inner.in_flight(queue)).await
+    }
+}
+
+#[async_trait]
+impl DeliveryStates for Faulty<Tables> {
+    async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
+        self.table(About::Deliveries(vec![id]), DeliveryStates::load(&*self.inner, id)).await
+    }
+
+    async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
+        let about = About::Deliveries(vec![state.id]);
+        self.table(about, DeliveryStates::save(&*self.inner, state)).await
+    }
+}
+
+#[async_trait]
+impl EndpointHealths for Faulty<Tables> {
+    async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
+        self.table(About::Health(uid), EndpointHealths::load(&*self.inner, key, uid)).await
+    }
+
+    async fn save(
+        &self,
+        key: &SubscriptionKey,
+        uid: Uuid,
+        health: &Health,
+    ) -> Result<Saved, PortError> {
+        self.table(About::Health(uid), EndpointHealths::save(&*self.inner, key, uid, health)).await
+    }
+}
+
+#[async_trait]
+impl RequestRates for Faulty<Tables> {
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
+        self.table(About::Other, self.inner.count(uid, minute)).await
+    }
+}
+
+#[async_trait]
+impl ParkingLot for Faulty<Tables> {
+    async fn park(&self, parked: &Parked) -> Result<(), PortError> {
+        self.table(About::Deliveries(vec![parked.id]), self.inner.park(parked)).await
+    }
+
+    async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError> {
+        self.table(About::Other, self.inner.due_in(minute)).await
+    }
+
+    async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
+        self.table(About::Deliveries(vec![parked.id]), self.inner.remove(parked)).await
+    }
+}
+
+#[async_trait]
+impl WakeCursor for Faulty<Tables> {
+    async fn load(&self) -> Result<Option<i64>, PortError> {
+        self.table(About::Other, WakeCursor::load(&*self.inner)).await
+    }
+
+    async fn save(&self, minute: i64) -> Result<(), PortError> {
+        self.table(About::Other, WakeCursor::save(&*self.inner, minute)).await
+    }
+}
+
+#[async_trait]
+impl Configuration for Faulty<Tables> {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        self.table(About::Other, self.inner.topic(name)).await
+    }
+
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
+        self.table(About::Other, self.inner.subscriptions(topic)).await
+    }
+}
+
+#[async_trait]
+impl Bucket for Faulty<Buckets> {
+    async fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        labels: &Labels,
+        body: Vec<u8>,
+    ) -> Result<(), BucketError> {
+        let mut answer = Ok(());
+        let effect = async {
+            answer = self.inner.put(bucket, key, labels, body).await;
+            Ok(())
+        };
+        self.call(About::InHand, effect).await?;
+        answer
+    }
+}
+
+#[async_trait]
+impl Payloads for Faulty<PayloadBucket> {
+    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
+        let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
+        self.call(about, self.inner.put(key, object)).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
+        let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
+        self.call(about, self.inner.get(key)).await
+    }
+}
+
+#[async_trait]
+impl ResourceClient for Faulty<Endpoints> {
+    async fn check(&self, resource: &Resource) -> Finding {
+        self.inner.check(resource).await
+    }
+
+    async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
+        match self.injector.draw() {
+            Fault::DiesBefore => self.die(&About::Other).await,
+            Fault::DiesAfter => {
+                let _ = self.inner.send(resource, entries).await;
+                self.die(&About::Other).await
+            }
+            _ => self.inner.send(resource, entries).await,
+        }
+    }
+}
+
+#[async_trait]
+impl EndpointClient for Faulty<Endpoints> {
+    async fn attempt(&self, request: Request) -> Attempted {
+        // An attempt never fails on our side, but its maker may die before or after it.
+        match self.injector.draw() {
+            Fault::DiesBefore => self.die(&About::Other).await,
+            Fault::DiesAfter => {
+                let _ = self.inner.attempt(request).await;
+                self.die(&About::Other).await
+            }
+            _ => self.inner.attempt(request).await,
+        }
+    }
+}

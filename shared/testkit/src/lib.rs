@@ -1,0 +1,16 @@
+//! Fakes of what the pipeline needs of the world, and the faults they can have: once, for the unit
+//! tests of the functions and for the simulation.
+//!
+//! A fake behaves like the service: queues hide, delay and repeat, tables keep their conditions,
+//! receivers answer by script. [`faults`] wraps any of them and lets calls fail or kills their caller.
+//! What happened is in [`history`].
+
+pub mod bucket;
+pub mod clock;
+pub mod dice;
+pub mod endpoint;
+pub mod faults;
+pub mod history;
+pub mod payloads;
+pub mod queue;
+pub mod table;

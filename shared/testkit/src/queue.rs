@@ -1,0 +1,471 @@
+//! SQS standard queues: they hide, delay, repeat, reorder, forget, and stop at a wall.
+
+mod receipt;
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        claim::{self, Payload},
+        dead_letter::Ended,
+        queue::{DELAY_S_MAX, Queue},
+    },
+    time::Timestamp,
+};
+use gridpost_ports::{Clock, Outgoing, PortError, QueueReceiver, QueueSender};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use self::receipt::{read_receipt, received};
+use crate::{
+    clock::VirtualClock,
+    dice::SeededDice,
+    history::{Accepted, History},
+};
+
+/// Messages are forgotten after so long.
+const RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+/// No message is hidden longer than this after it was received.
+const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// A message received more often goes to the poison queue.
+const RECEIVES_MAX: u32 = 1_000;
+
+/// How a deployment's queues are set, and how badly SQS behaves.
+#[derive(Clone, Debug)]
+pub struct QueueSettings {
+    /// How many retry queues there are.
+    pub retry_shards: usize,
+    /// For how long a received message is hidden, by queue.
+    pub visibility: Duration,
+    /// The same of the dead-letter queue.
+    pub dead_letter_visibility: Duration,
+    /// The same of the fan-out queue.
+    pub fan_out_visibility: Duration,
+    /// How often a message is handed over once more, be it hidden or deleted.
+    pub duplicates: f64,
+    /// How often a sent message becomes visible late.
+    pub late: f64,
+    /// Most messages in flight; above it nothing is handed over. SQS: 120,000.
+    pub in_flight_max: usize,
+    /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
+    pub message_bytes_max: usize,
+}
+
+/// A message as it is handed over.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// SQS's id.
+    pub message_id: String,
+    /// What hides or deletes it.
+    pub receipt: String,
+    /// Its body.
+    pub body: String,
+    /// How often it was received, this time included.
+    pub count: u32,
+    /// When it was received.
+    pub at: Timestamp,
+}
+
+#[derive(Debug)]
+struct Message {
+    body: String,
+    sent_at: Timestamp,
+    visible_at: Timestamp,
+    receives: u32,
+    received_at: Timestamp,
+    receipt: u64,
+}
+
+/// What is read of an event.
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+}
+
+#[derive(Debug, Default)]
+struct Contents {
+    messages: BTreeMap<u64, Message>,
+    by_visibility: BTreeSet<(Timestamp, u64)>,
+    /// Those that were received, by when they become visible again; the first ones may have.
+    received: BTreeSet<(Timestamp, u64)>,
+    forgot_at: Timestamp,
+    /// Second hand-overs that are still to come: when, the message, its body and receive count.
+    ghosts: BTreeMap<(Timestamp, u64), (u64, String, u32)>,
+}
+
+/// All queues of one world.
+pub struct Queues {
+    contents: Mutex<BTreeMap<Queue, Contents>>,
+    changed: BTreeMap<Queue, Notify>,
+    settings: QueueSettings,
+    clock: VirtualClock,
+    dice: SeededDice,
+    history: Arc<Mutex<History>>,
+}
+
+impl Queues {
+    /// Empty queues.
+    pub fn new(
+        settings: QueueSettings,
+        clock: VirtualClock,
+        dice: SeededDice,
+        history: Arc<Mutex<History>>,
+    ) -> Self {
+        let retry = (0..settings.retry_shards).map(Queue::Retry);
+        let all = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Poison];
+        let all: Vec<_> = all.into_iter().chain(retry).collect();
+        Self {
+            contents: Mutex::new(all.iter().map(|queue| (*queue, Contents::default())).collect()),
+            changed: all.iter().map(|queue| (*queue, Notify::new())).collect(),
+            settings,
+            clock,
+            dice,
+            history,
+        }
+    }
+
+    /// Whether a queue holds nothing, and no second hand-over is to come.
+    pub fn is_empty(&self, queue: Queue) -> bool {
+        self.with(queue, |contents| contents.messages.is_empty() && contents.ghosts.is_empty())
+    }
+
+    /// The bodies in a queue.
+    pub fn bodies(&self, queue: Queue) -> Vec<String> {
+        self.with(queue, |all| all.messages.values().map(|found| found.body.clone()).collect())
+    }
+
+    /// Waits until the queue hands something over, then takes up to `most` messages.
+    pub async fn receive(&self, queue: Queue, most: usize) -> Vec<Received> {
+        loop {
+            let next = self.with(queue, |all| all.next());
+            let changed = self.changed[&queue].notified();
+            match next {
+                Some(at) if at <= self.clock.now() => {
+                    let taken = self.take(queue, most);
+                    if !taken.is_empty() {
+                        return taken;
+                    }
+                    // The wall: long polling gives nothing.
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                }
+                Some(at) => {
+                    tokio::select! { biased;
+                        () = changed => {}
+                        () = self.clock.sleep_until(at) => {}
+                    }
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// The delivery that a receipt is about.
+    pub fn delivery_of(&self, queue: Queue, receipt: &str) -> Option<Uuid> {
+        let (id, _) = read_receipt(receipt)?;
+        self.with(queue, |all| all.messages.get(&id).and_then(|found| delivery_in(&found.body)))
+    }
+
+    fn with<T>(&self, queue: Queue, ask: impl FnOnce(&mut Contents) -> T) -> T {
+        let mut all = self.contents.lock().expect("no panic while held");
+        ask(all.get_mut(&queue).expect("the queue exists"))
+    }
+
+    fn take(&self, queue: Queue, most: usize) -> Vec<Received> {
+        let now = self.clock.now();
+        let mut poisoned = Vec::new();
+        let taken = self.with(queue, |contents| {
+            contents.forget(now);
+            let most_in_flight = self.settings.in_flight_max;
+            if contents.messages.len() >= most_in_flight
+                && contents.in_flight(now) >= most_in_flight
+            {
+                return Vec::new();
+            }
+            let most = 1 + self.dice.number(0..most as u64) as usize;
+            let visible = contents.by_visibility.range(..=(now, u64::MAX));
+            let mut visible: Vec<_> = visible.map(|(_, id)| *id).take(4 * most).collect();
+            self.dice.with(|rng| rng.shuffle(&mut visible));
+            visible.truncate(most);
+            let mut taken = Vec::new();
+            for id in visible {
+                if contents.messages[&id].receives >= RECEIVES_MAX {
+                    poisoned.extend(contents.remove(id));
+                    continue;
+                }
+                let hidden_for = self.visibility(queue);
+                let received = contents.hand_over(queue, id, now, hidden_for, &self.dice);
+                if self.dice.chance(self.settings.duplicates) {
+                    let at = now + self.dice.millis(0..600_000);
+                    let ghost = (id, received.body.clone(), received.count);
+                    contents.ghosts.insert((at, self.dice.number(0..u64::MAX)), ghost);
+                }
+                let mut history = self.history.lock().expect("no panic while held");
+                history.receives_max = history.receives_max.max(received.count);
+                history.in_flight_max = history.in_flight_max.max(contents.in_flight(now));
+                drop(history);
+                taken.push(received);
+            }
+            while let Some(received) = self.take_ghost(queue, contents, now) {
+                taken.push(received);
+            }
+            taken
+        });
+        for message in poisoned {
+            self.history.lock().expect("no panic while held").poisoned(now, queue);
+            self.put(Queue::Poison, message.body, now);
+        }
+        taken
+    }
+
+    /// A second hand-over: of a message that may be hidden, or may be gone.
+    fn take_ghost(
+        &self,
+        queue: Queue,
+        contents: &mut Contents,
+        now: Timestamp,
+    ) -> Option<Received> {
+        let entry = contents.ghosts.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let (id, body, count) = entry.remove();
+        if let Some(delivery) = delivery_in(&body) {
+            let mut history = self.history.lock().expect("no panic while held");
+            history.disturb(delivery, "SQS handed it over twice");
+        }
+        if contents.messages.contains_key(&id) {
+            let hidden_for = self.visibility(queue);
+            return Some(contents.hand_over(queue, id, now, hidden_for, &self.dice));
+        }
+        let receipt = self.dice.number(0..u64::MAX);
+        let count = count + u32::from(self.dice.chance(0.5));
+        Some(received(queue, id, receipt, body, count, now))
+    }
+
+    fn visibility(&self, queue: Queue) -> Duration {
+        match queue {
+            Queue::DeadLetter => self.settings.dead_letter_visibility,
+            Queue::FanOut => self.settings.fan_out_visibility,
+            _ => self.settings.visibility,
+        }
+    }
+
+    fn put(&self, queue: Queue, body: String, visible_at: Timestamp) {
+        let now = self.clock.now();
+        self.with(queue, |contents| {
+            let id = self.dice.number(0..u64::MAX);
+            let message = Message {
+                body,
+                sent_at: now,
+                visible_at,
+                receives: 0,
+                received_at: now,
+                receipt: 0,
+            };
+            contents.by_visibility.insert((visible_at, id));
+            contents.messages.insert(id, message);
+        });
+        self.changed[&queue].notify_one();
+    }
+
+    /// Notes a delivery that is in the queue now: from here on it must end.
+    fn accept(&self, body: &str) {
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        let Ok(delivery) = Delivery::decode(body) else {
+            return history.violation(now, "the dispatch queue was sent no delivery");
+        };
+        let stored = match delivery.is_claimed() {
+            true => match history.payloads.get(&delivery.id).map(|object| claim::decode(object)) {
+                Some(Ok(Payload::Events(events))) => Cow::Owned(events),
+                // A sender that heard of a failure sends again what was received, and is over.
+                Some(Ok(Payload::Ended)) => return,
+                _ => return history.violation(now, "a message was sent before its payload"),
+            },
+            false => Cow::Borrowed(delivery.events()),
+        };
+        let id_of = |event: &RawValue| serde_json::from_str(event.get()).ok();
+        let ids = stored.iter().filter_map(|event| id_of(event));
+        let events: Vec<_> = ids.map(|Named { id }| id).collect();
+        let carriers = history.carriers.entry(delivery.subscription.clone()).or_default();
+        carriers.extend(events.iter().map(|event| (event.clone(), delivery.id)));
+        let (id, publish_time) = (delivery.id, delivery.publish_time);
+        if history.accepted.contains_key(&id) {
+            history.disturb(id, "it was sent once more");
+            history.resent.insert(id);
+        }
+        history.trace(now, || format!("publish {id} to {}", delivery.subscription));
+        let accepted = Accepted { subscription: delivery.subscription, publish_time, events };
+        history.accepted.insert(id, accepted);
+    }
+
+    fn refuse(&self, what: String) -> PortError {
+        let mut history = self.history.lock().expect("no panic while held");
+        history.violation(self.clock.now(), what.clone());
+        PortError::new("sqs", what)
+    }
+
+    fn send_one(&self, queue: Queue, message: Outgoing) -> Result<(), PortError> {
+        if message.delay_s > DELAY_S_MAX {
+            return Err(self.refuse(format!("SQS was asked to delay by {} s", message.delay_s)));
+        }
+        if message.body.len() > self.settings.message_bytes_max || message.group.is_empty() {
+            let bytes = message.body.len();
+            return Err(self.refuse(format!("SQS was sent {bytes} bytes for {}", message.group)));
+        }
+        let mut visible_at = self.clock.now() + Duration::from_secs(u64::from(message.delay_s));
+        if self.dice.chance(self.settings.late) {
+            visible_at = visible_at + self.dice.millis(0..30_000);
+        }
+        match queue {
+            Queue::Dispatch => self.accept(&message.body),
+            Queue::Poison => {
+                let mut history = self.history.lock().expect("no panic while held");
+                history
+                    .violation(self.clock.now(), "a function sent a message to the poison queue");
+            }
+            _ => {}
+        }
+        self.put(queue, message.body, visible_at);
+        Ok(())
+    }
+}
+
+impl Contents {
+    fn next(&self) -> Option<Timestamp> {
+        let visible = self.by_visibility.first().map(|(at, _)| *at);
+        let ghost = self.ghosts.keys().next().map(|(at, _)| *at);
+        visible.into_iter().chain(ghost).min()
+    }
+
+    fn in_flight(&mut self, now: Timestamp) -> usize {
+        while self.received.first().is_some_and(|(visible_at, _)| *visible_at <= now) {
+            self.received.pop_first();
+        }
+        self.received.len()
+    }
+
+    /// Forgets what is too old; it is enough to look now and then.
+    fn forget(&mut self, now: Timestamp) {
+        if now.since(self.forgot_at) < Duration::from_secs(3_600) {
+            return;
+        }
+        self.forgot_at = now;
+        let old = |message: &Message| now.since(message.sent_at) >= RETENTION;
+        let old: Vec<_> =
+            self.messages.iter().filter(|(_, found)| old(found)).map(|(id, _)| *id).collect();
+        for id in old {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Message> {
+        let message = self.messages.remove(&id)?;
+        self.by_visibility.remove(&(message.visible_at, id));
+        self.received.remove(&(message.visible_at, id));
+        Some(message)
+    }
+
+    /// Hides a message that was received.
+    fn move_to(&mut self, id: u64, visible_at: Timestamp) {
+        if let Some(message) = self.messages.get_mut(&id) {
+            self.by_visibility.remove(&(message.visible_at, id));
+            self.received.remove(&(message.visible_at, id));
+            message.visible_at = visible_at;
+            self.by_visibility.insert((visible_at, id));
+            self.received.insert((visible_at, id));
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        queue: Queue,
+        id: u64,
+        now: Timestamp,
+        hidden_for: Duration,
+        dice: &SeededDice,
+    ) -> Received {
+        self.move_to(id, now + hidden_for);
+        let message = self.messages.get_mut(&id).expect("it was just found");
+        message.receives += 1;
+        message.received_at = now;
+        message.receipt = dice.number(0..u64::MAX);
+        received(queue, id, message.receipt, message.body.clone(), message.receives, now)
+    }
+}
+
+/// The delivery that a message carries, ended or not.
+pub fn delivery_in(body: &str) -> Option<Uuid> {
+    let delivery = Delivery::decode(body).map(|delivery| delivery.id).ok();
+    delivery.or_else(|| serde_json::from_str::<Ended>(body).ok().map(|ended| ended.delivery.id))
+}
+
+#[async_trait]
+impl QueueSender for Queues {
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        messages.into_iter().map(|message| self.send_one(queue, message)).collect()
+    }
+}
+
+#[async_trait]
+impl QueueReceiver for Queues {
+    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
+        const CALL: &str = "sqs:ChangeMessageVisibility";
+        let now = self.clock.now();
+        let (id, number) =
+            read_receipt(receipt).ok_or_else(|| PortError::new(CALL, "an unknown receipt"))?;
+        let until = now + Duration::from_secs(u64::from(seconds));
+        let stale_counts = self.dice.chance(0.5);
+        let hidden = self.with(queue, |contents| {
+            let Some(message) = contents.messages.get(&id) else { return Err("it is gone") };
+            let stale = message.receipt != number && !stale_counts;
+            if message.visible_at <= now || stale {
+                return Err("it is not in flight");
+            }
+            if until > message.received_at + HIDDEN_MAX {
+                return Err("beyond 12 hours");
+            }
+            contents.move_to(id, until);
+            Ok(())
+        });
+        match hidden {
+            Ok(()) => {
+                self.changed[&queue].notify_one();
+                Ok(())
+            }
+            Err("beyond 12 hours") => {
+                Err(self.refuse(format!("SQS was asked to hide for {seconds} s beyond 12 hours")))
+            }
+            Err(reason) => Err(PortError::new(CALL, reason)),
+        }
+    }
+
+    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
+        for receipt in receipts {
+            let Some((id, number)) = read_receipt(&receipt) else { continue };
+            let stale_counts = self.dice.chance(0.5);
+            self.with(queue, |contents| {
+                let newest =
+                    contents.messages.get(&id).is_some_and(|found| found.receipt == number);
+                if newest || stale_counts {
+                    contents.remove(id);
+                }
+            });
+        }
+        self.changed[&queue].notify_one();
+        Ok(())
+    }
+
+    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
+        let now = self.clock.now();
+        Ok(self.with(queue, |contents| contents.in_flight(now)) as u64)
+    }
+}

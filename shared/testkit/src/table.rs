@@ -1,0 +1,256 @@
+//! The DynamoDB tables: conditional writes, items that expire late, strong reads.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::{
+        parking::Parked,
+        state::{DeliveryState, Standing},
+    },
+    retry::probation::Health,
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::Topic,
+};
+use gridpost_ports::{
+    Clock, Configuration, DeliveryStates, EndpointHealths, ParkingLot, PortError, RequestRates,
+    Saved, WakeCursor,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+use crate::{clock::VirtualClock, history::History};
+
+/// DynamoDB deletes expired items up to two days late.
+const EXPIRES_LATE_MAX: Duration = Duration::from_secs(48 * 60 * 60);
+
+/// The largest item that DynamoDB takes.
+const ITEM_BYTES_MAX: usize = 400_000;
+
+#[derive(Debug, Default)]
+struct Items {
+    states: BTreeMap<Uuid, DeliveryState>,
+    healths: BTreeMap<Uuid, Health>,
+    parked: BTreeMap<(i64, Uuid), Parked>,
+    cursor: Option<i64>,
+    topics: BTreeMap<String, Topic>,
+    subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
+}
+
+/// All tables of one world.
+pub struct Tables {
+    items: Mutex<Items>,
+    clock: VirtualClock,
+    history: Arc<Mutex<History>>,
+}
+
+impl Tables {
+    /// Empty tables.
+    pub fn new(clock: VirtualClock, history: Arc<Mutex<History>>) -> Self {
+        Self { items: Mutex::default(), clock, history }
+    }
+
+    /// Writes a topic and its event subscriptions in the place of what was there.
+    pub fn configure(&self, topic: Topic, subscriptions: Vec<EventSubscription>) {
+        let mut items = self.items();
+        let revision = items.topics.get(&topic.name).map_or(1, |before| before.revision + 1);
+        items.subscriptions.retain(|key, _| key.topic != topic.name);
+        items.topics.insert(topic.name.clone(), Topic { revision, ..topic });
+        for subscription in subscriptions {
+            items.subscriptions.insert(subscription.key.clone(), subscription);
+        }
+    }
+
+    /// Changes an event subscription, if it is there.
+    pub fn change(&self, key: &SubscriptionKey, change: impl FnOnce(&mut EventSubscription)) {
+        let mut items = self.items();
+        let Some(subscription) = items.subscriptions.get_mut(key) else { return };
+        change(subscription);
+        if let Some(topic) = items.topics.get_mut(&key.topic) {
+            topic.revision += 1;
+        }
+    }
+
+    /// Whether parked deliveries are to come back. One that is long overdue was sent but not
+    /// removed: it only waits to expire. (Asked after each invocation: not a count, which would walk
+    /// through a million of them.)
+    pub fn any_parked(&self) -> bool {
+        let overdue = self.clock.now().as_seconds() / 60 - 60;
+        self.items().parked.range((overdue, Uuid::nil())..).next().is_some()
+    }
+
+    /// What a run of wake does that finds nothing parked: it notes how far it has come.
+    pub fn pass(&self) {
+        let next = self.clock.now().as_minutes() + 1;
+        let mut items = self.items();
+        let from = items.cursor.unwrap_or(next);
+        if items.parked.range((from, Uuid::nil())..).next().is_none() {
+            items.cursor = Some(next);
+        }
+    }
+
+    /// The deliveries that are parked.
+    pub fn parked_ids(&self) -> Vec<Uuid> {
+        self.items().parked.keys().map(|(_, id)| *id).collect()
+    }
+
+    /// The stored states.
+    pub fn states(&self) -> Vec<DeliveryState> {
+        self.items().states.values().cloned().collect()
+    }
+
+    fn items(&self) -> std::sync::MutexGuard<'_, Items> {
+        self.items.lock().expect("no panic while held")
+    }
+}
+
+/// As it would come back from the table.
+fn stored<T: Serialize + DeserializeOwned>(value: &T) -> Result<T, PortError> {
+    let text = serde_json::to_string(value).map_err(|error| PortError::new("dynamodb", error))?;
+    serde_json::from_str(&text).map_err(|error| PortError::new("dynamodb", error))
+}
+
+/// Whether DynamoDB has deleted an item by now: some time within two days after it expired.
+fn is_gone(id: Uuid, expires_at: Timestamp, now: Timestamp) -> bool {
+    let share = (id.as_u128() % 1_000) as u32;
+    now >= expires_at + EXPIRES_LATE_MAX * share / 1_000
+}
+
+/// What no writer may do to a state, whatever went wrong before.
+fn broken_law(before: &DeliveryState, after: &DeliveryState) -> Option<&'static str> {
+    use Standing::{Delivered, Ended, Ending, Waiting};
+    match (before.standing, after.standing) {
+        (Delivered | Ended, _) => Some("was written after its end"),
+        (Ending { .. }, Waiting { .. } | Delivered) => Some("forgot that its end was decided"),
+        _ if after.attempts.made < before.attempts.made => Some("forgot attempts"),
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl DeliveryStates for Tables {
+    async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
+        let now = self.clock.now();
+        let found = self.items().states.get(&id).cloned();
+        Ok(found.filter(|state| !is_gone(id, state.forget_at(), now)))
+    }
+
+    async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
+        let now = self.clock.now();
+        let mut items = self.items();
+        let before = items.states.get(&state.id);
+        let before = before.filter(|state| !is_gone(state.id, state.forget_at(), now));
+        if before.map_or(0, |state| state.revision) != state.revision {
+            return Ok(Saved::Conflict);
+        }
+        let broken = before.and_then(|before| broken_law(before, state));
+        let next = DeliveryState { revision: state.revision + 1, ..stored(state)? };
+        items.states.insert(state.id, next);
+        let mut history = self.history.lock().expect("no panic while held");
+        if let Some(law) = broken {
+            history.violation(now, format!("the state of {} {law}", state.id));
+        }
+        history.noted.insert(state.id);
+        if state.standing == Standing::Delivered && state.revision == 0 {
+            history.violation(now, "a delivery that succeeded at once was written to the table");
+        }
+        history.trace(now, || format!("state {} {:?}", state.id, state.standing));
+        Ok(Saved::Written)
+    }
+}
+
+#[async_trait]
+impl EndpointHealths for Tables {
+    async fn load(&self, _key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
+        Ok(self.items().healths.get(&uid).cloned().unwrap_or_default())
+    }
+
+    async fn save(
+        &self,
+        key: &SubscriptionKey,
+        uid: Uuid,
+        health: &Health,
+    ) -> Result<Saved, PortError> {
+        let mut items = self.items();
+        if items.healths.get(&uid).map_or(0, |before| before.revision) != health.revision {
+            return Ok(Saved::Conflict);
+        }
+        let next = Health { revision: health.revision + 1, ..stored(health)? };
+        items.healths.insert(uid, next);
+        let mut history = self.history.lock().expect("no panic while held");
+        history.trace(self.clock.now(), || format!("health {key} {health:?}"));
+        Ok(Saved::Written)
+    }
+}
+
+#[async_trait]
+impl RequestRates for Tables {
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
+        let mut history = self.history.lock().expect("no panic while held");
+        let count = history.counts.entry((uid, minute)).or_default();
+        *count += 1;
+        let count = *count;
+        history.trace(self.clock.now(), || format!("count {count} of minute {minute} of {uid}"));
+        Ok(count)
+    }
+}
+
+#[async_trait]
+impl ParkingLot for Tables {
+    async fn park(&self, parked: &Parked) -> Result<(), PortError> {
+        let key = (parked.due_minute(), parked.id);
+        if parked.body.len() > ITEM_BYTES_MAX {
+            let bytes = parked.body.len();
+            self.history.lock().expect("no panic while held").violation(
+                self.clock.now(),
+                format!("an item of {bytes} bytes: DynamoDB takes {ITEM_BYTES_MAX}"),
+            );
+        }
+        let body = parked.body.clone();
+        self.items().parked.insert(key, Parked { body, ..stored(parked)? });
+        let mut history = self.history.lock().expect("no panic while held");
+        history.parked += 1;
+        history.trace(self.clock.now(), || format!("park {} until {}", parked.id, parked.due));
+        Ok(())
+    }
+
+    async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError> {
+        let items = self.items();
+        let due = items.parked.range((minute, Uuid::nil())..=(minute, Uuid::max()));
+        Ok(due.map(|(_, parked)| parked.clone()).collect())
+    }
+
+    async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
+        self.items().parked.remove(&(parked.due_minute(), parked.id));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl WakeCursor for Tables {
+    async fn load(&self) -> Result<Option<i64>, PortError> {
+        Ok(self.items().cursor)
+    }
+
+    async fn save(&self, minute: i64) -> Result<(), PortError> {
+        self.items().cursor = Some(minute);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Configuration for Tables {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        Ok(self.items().topics.get(name).cloned())
+    }
+
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
+        let items = self.items();
+        Ok(items.subscriptions.values().filter(|found| found.key.topic == topic).cloned().collect())
+    }
+}

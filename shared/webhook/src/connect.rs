@@ -1,0 +1,228 @@
+//! Connections to endpoints: resolved, checked, dialled and encrypted within a bounded time. Only
+//! checked addresses are dialled, so a name that resolves differently the next time gains nothing.
+
+use std::{
+    io,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
+use http::{Uri, uri::Scheme};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use rustls::ClientConfig;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{sleep, timeout},
+};
+use tower_service::Service;
+
+use super::{
+    guard::{self, CheckedAddress},
+    network::{Io, Network},
+    tap::Tap,
+};
+use gridpost_core::endpoint::AllowedNetworks;
+
+/// How long a name may take to resolve. The system's resolver asks each server for 5 s.
+const LOOK_UP_WAIT: Duration = Duration::from_secs(10);
+
+/// How long all of it may take: name, connection and TLS. A lost SYN is repeated after 1, 3, 7 and
+/// 15 s, and then after 31 s, when no attempt waits any more.
+pub(super) const CONNECT_WAIT: Duration = Duration::from_secs(20);
+
+/// How long one address is tried alone before the next one is tried beside it. Source: RFC 8305,
+/// section 5.
+const STAGGER: Duration = Duration::from_millis(250);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A host name has no address. Found again in the error chain of a request.
+#[derive(Debug, thiserror::Error)]
+#[error("the host name does not resolve")]
+pub(super) struct ResolutionError(#[source] Option<io::Error>);
+
+/// No connection within [`CONNECT_WAIT`]. Found again in the error chain of a request.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection within {} s", CONNECT_WAIT.as_secs())]
+pub(super) struct ConnectTimedOut;
+
+/// Makes connections for a pool.
+#[derive(Clone)]
+pub(super) struct Connector(HttpsConnector<Dialler>);
+
+impl Connector {
+    /// For `https` to public addresses and named networks.
+    pub(super) fn https(
+        network: Arc<dyn Network>,
+        allowed: AllowedNetworks,
+        tls: ClientConfig,
+    ) -> Self {
+        let dialler = Dialler { network, allowed, public: true };
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
+        Self(builder.enable_all_versions().wrap_connector(dialler))
+    }
+
+    /// For plain `http`, to named networks alone.
+    pub(super) fn http(
+        network: Arc<dyn Network>,
+        allowed: AllowedNetworks,
+        tls: ClientConfig,
+    ) -> Self {
+        let dialler = Dialler { network, allowed, public: false };
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        Self(builder.enable_all_versions().wrap_connector(dialler))
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Tap>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.0.call(uri);
+        Box::pin(async move {
+            let connected = timeout(CONNECT_WAIT, connecting).await;
+            let stream = connected.map_err(|_| ConnectTimedOut)??;
+            Ok(TokioIo::new(Tap::new(TokioIo::new(stream))))
+        })
+    }
+}
+
+/// Resolves, checks and dials.
+#[derive(Clone)]
+struct Dialler {
+    network: Arc<dyn Network>,
+    /// Networks that a setting names.
+    allowed: AllowedNetworks,
+    /// Whether public addresses are allowed too.
+    public: bool,
+}
+
+impl Dialler {
+    async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
+        let host = uri.host().unwrap_or_default();
+        let default = if uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
+        let port = uri.port_u16().unwrap_or(default);
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        let found = match bare.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => self.look_up(bare).await?,
+        };
+        let checked = guard::check_addresses(&found, port, self.public, &self.allowed)?;
+        if checked.is_empty() {
+            return Err(ResolutionError(None).into());
+        }
+        Ok(TokioIo::new(Socket(dial_one_of(&*self.network, checked).await?)))
+    }
+
+    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, ResolutionError> {
+        match timeout(LOOK_UP_WAIT, self.network.look_up(name)).await {
+            Ok(found) => found.map_err(|error| ResolutionError(Some(error))),
+            Err(late) => Err(ResolutionError(Some(late.into()))),
+        }
+    }
+}
+
+/// Connects to the first address that lets itself be connected to.
+async fn dial_one_of(
+    network: &dyn Network,
+    addresses: Vec<CheckedAddress>,
+) -> io::Result<Box<dyn Io>> {
+    let mut waiting = addresses.into_iter();
+    let mut dialling = FuturesUnordered::new();
+    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        match waiting.next() {
+            Some(address) => dialling.push(network.dial(address)),
+            None if dialling.is_empty() => return Err(failure),
+            None => {}
+        }
+        let more = waiting.len() > 0;
+        tokio::select! {
+            Some(dialled) = dialling.next() => match dialled {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = error,
+            },
+            () = sleep(STAGGER), if more => {}
+        }
+    }
+}
+
+impl Service<Uri> for Dialler {
+    type Response = TokioIo<Socket>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
+    }
+}
+
+/// A dialled connection, in the pool's terms.
+pub(super) struct Socket(Box<dyn Io>);
+
+impl Connection for Socket {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,72 @@
+//! Which addresses may be connected to.
+//!
+//! Host names are checked by the addresses they resolve to, and the connection goes to just those
+//! addresses: only this module makes a [`CheckedAddress`], and nothing else can be dialled.
+
+use std::net::{IpAddr, SocketAddr};
+
+use gridpost_core::endpoint::{AllowedNetworks, Refusal};
+
+/// An address that may be connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CheckedAddress(SocketAddr);
+
+impl CheckedAddress {
+    /// The address and port.
+    pub fn get(self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// Most addresses of one host name that are tried. Names have few; the rest costs only time.
+pub(crate) const ADDRESSES_MAX: usize = 8;
+
+/// Those of a host's addresses that may be connected to, in their order, at most
+/// [`ADDRESSES_MAX`]. What a name resolves to besides is left out. `public` says whether public
+/// addresses are: plain `http` goes to named networks alone.
+///
+/// # Errors
+///
+/// [`Refusal::Address`] when there are addresses, and none may be.
+pub fn check_addresses(
+    addresses: &[IpAddr],
+    port: u16,
+    public: bool,
+    networks: &AllowedNetworks,
+) -> Result<Vec<CheckedAddress>, Refusal> {
+    let may = |address: &&IpAddr| networks.permits(**address, public);
+    let checked: Vec<_> = addresses
+        .iter()
+        .filter(may)
+        .take(ADDRESSES_MAX)
+        .map(|address| CheckedAddress(SocketAddr::new(*address, port)))
+        .collect();
+    match addresses.first() {
+        Some(refused) if checked.is_empty() => Err(Refusal::Address(*refused)),
+        _ => Ok(checked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn only_addresses_that_may_be_called_are_checked_ones(
+            addresses in prop::collection::vec(any::<IpAddr>(), 0..20),
+            public: bool,
+        ) {
+            let networks: AllowedNetworks = "10.0.0.0/8".parse().expect("a network");
+            if let Ok(checked) = check_addresses(&addresses, 443, public, &networks) {
+                prop_assert!(checked.len() <= ADDRESSES_MAX);
+                for address in checked {
+                    let ip = address.get().ip();
+                    prop_assert!(networks.permits(ip, public), "{ip}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The HTTP client for endpoints: guarded addresses, no redirects, no proxy, bounded answers.
+//!
+//! It is built on hyper's pooled client: Event Grid's requests carry no `Accept` header, and more
+//! convenient clients do not let it be left out.
+//!
+//! | what an endpoint may cost | at most | then |
+//! |---|---|---|
+//! | name, connection, TLS | 20 s | `TimedOut` |
+//! | response head | 30 s, and heard until 180 s | `TimedOut` |
+//! | size of a head | 64 KiB, 256 headers | HTTP/1: its status counts; HTTP/2: `SocketError` |
+//! | all that is read for one response | 256 KiB | `SocketError`, unless the head was there |
+//! | body | 64 KiB, 2 s | nothing: the head has decided |
+
+use std::{io, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header::RETRY_AFTER};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper_rustls::ConfigBuilderExt;
+use hyper_util::{
+    client::legacy::{
+        Client, Error,
+        connect::{Connected, capture_connection},
+    },
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls::{
+    ClientConfig, ConfigBuilder, WantsVerifier,
+    crypto::aws_lc_rs,
+    version::{TLS12, TLS13},
+};
+use tokio::{
+    task::JoinHandle,
+    time::{error::Elapsed, timeout},
+};
+
+use super::{
+    connect::{ConnectTimedOut, Connector, ResolutionError},
+    network::{Network, SystemNetwork},
+    tap::Meter,
+};
+use gridpost_core::{
+    delivery::request::Request,
+    endpoint::{self, Allowed, Refusal},
+    error::chain,
+    retry::outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
+    secret::Secret,
+};
+use gridpost_ports::{
+    Attempted, Clock, EndpointClient, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError,
+    HandshakeRequest, HandshakeResponse,
+};
+
+/// At most so many bytes of a response are read, so that the connection can be used again.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// And for at most so long: the outcome is known already.
+const BODY_WAIT: Duration = Duration::from_secs(2);
+
+/// Idle connections live shorter than the usual 60 s of servers and load balancers.
+const IDLE_FOR: Duration = Duration::from_secs(50);
+
+/// Idle connections kept for one endpoint: as many as an invocation has attempts at once.
+const IDLE_PER_HOST_MAX: usize = 16;
+
+/// Most bytes of a response head.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Most headers of an HTTP/1 response.
+const HEADERS_MAX: usize = 256;
+
+/// What an HTTP/2 endpoint may send of one body before it is read, and of all together.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// What is kept of one request's body while an HTTP/2 endpoint does not take it.
+const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// Streams of an HTTP/2 connection that were reset, by us for a protocol error, and remembered.
+const RESET_STREAMS_MAX: usize = 64;
+
+type Pool = Client<Connector, Full<Bytes>>;
+type Built = http::Request<Full<Bytes>>;
+
+/// A client whose connections only go to addresses that the guard allows.
+#[derive(Clone)]
+pub struct HttpClient {
+    tls: Pool,
+    /// For plain `http`, whose host names may only resolve into networks that a setting names.
+    plain: Pool,
+    allowed: Allowed,
+    clock: Arc<dyn Clock>,
+}
+
+impl HttpClient {
+    /// A client that may call what is allowed.
+    ///
+    /// # Errors
+    ///
+    /// The system's trusted certificates can't be read.
+    pub fn new(allowed: Allowed, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        Self::on(Arc::new(SystemNetwork), allowed, clock)
+    }
+
+    /// The same on another network.
+    ///
+    /// # Errors
+    ///
+    /// The system's trusted certificates can't be read.
+    pub fn on(
+        network: Arc<dyn Network>,
+        allowed: Allowed,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
+        let tls = tls_versions()?.with_native_roots()?.with_no_client_auth();
+        Ok(Self::trusting(tls, network, allowed, clock))
+    }
+
+    fn trusting(
+        tls: ClientConfig,
+        network: Arc<dyn Network>,
+        allowed: Allowed,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
+        let plain = pool(Connector::http(on, networks.clone(), tls.clone()));
+        Self { tls: pool(Connector::https(network, networks, tls)), plain, allowed, clock }
+    }
+
+    /// The request, if the guard allows its URL.
+    fn build(
+        &self,
+        method: Method,
+        url: &Secret,
+        headers: &[(&'static str, String)],
+        attributes: &[(String, Secret)],
+        body: Vec<u8>,
+    ) -> Result<Built, Refusal> {
+        let uri = endpoint::check_url(url.expose(), &self.allowed)?;
+        let mut request = http::Request::new(Full::new(Bytes::from(body)));
+        (*request.method_mut(), *request.uri_mut()) = (method, uri);
+        *request.headers_mut() = header_map(headers, attributes);
+        Ok(request)
+    }
+
+    /// Sends a request: once more if the endpoint says that it has not begun with it.
+    async fn send(&self, request: Built) -> Result<Response<Incoming>, Error> {
+        let again = request.clone();
+        match self.send_once(request).await {
+            Err(error) if is_untouched(&error) => self.send_once(again).await,
+            sent => sent,
+        }
+    }
+
+    async fn send_once(&self, mut request: Built) -> Result<Response<Incoming>, Error> {
+        let pool = if request.uri().scheme_str() == Some("http") { &self.plain } else { &self.tls };
+        let mut capture = capture_connection(&mut request);
+        let connected = async {
+            if let Some(connected) = &*capture.wait_for_connection_metadata().await {
+                meter(connected).inspect(|meter| meter.begin());
+            }
+            std::future::pending().await
+        };
+        // In this order, the exchange has begun before its answer can be read.
+        tokio::select! {
+            biased;
+            sent = pool.request(request) => sent,
+            never = connected => never,
+        }
+    }
+
+    async fn exchange_attempt(self, request: Built) -> Answer {
+        match self.send(request).await {
+            Ok(response) => {
+                let asked = response.headers().get(RETRY_AFTER);
+                let asked = asked.and_then(|value| value.to_str().ok());
+                let retry_after =
+                    asked.and_then(|value| parse_retry_after(value, self.clock.now()));
+                let answer = Answer::of_status(response.status().as_u16(), retry_after);
+                // The head decides; the body is read aside, for the connection's sake alone.
+                let body = response.into_body();
+                if !body.is_end_stream() {
+                    tokio::spawn(timeout(BODY_WAIT, read(body, BODY_BYTES_MAX)));
+                }
+                answer
+            }
+            Err(error) => answer_without_head(&error),
+        }
+    }
+}
+
+/// TLS 1.2 and 1.3, with one implementation of cryptography in the whole program.
+fn tls_versions() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
+    ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(io::Error::other)
+}
+
+/// A pool whose connections are bounded. There are no HTTP/2 pings: an endpoint that answers late
+/// may be too busy to answer them, and the kernel notices the ones that are gone.
+fn pool(connector: Connector) -> Pool {
+    Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_FOR)
+        .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+        .http1_max_buf_size(HEAD_BYTES_MAX)
+        .http1_max_headers(HEADERS_MAX)
+        .http2_max_header_list_size(HEAD_BYTES_MAX as u32)
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_max_send_buf_size(SEND_BUFFER_BYTES_MAX)
+        .http2_max_concurrent_reset_streams(RESET_STREAMS_MAX)
+        .http2_max_local_error_reset_streams(RESET_STREAMS_MAX)
+        .build(connector)
+}
+
+/// The meter of a connection.
+fn meter(connected: &Connected) -> Option<Arc<Meter>> {
+    let mut extras = http::Extensions::new();
+    connected.get_extras(&mut extras);
+    extras.remove()
+}
+
+/// Headers that can't be written are left out: the endpoint still gets its events.
+fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)]) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(pairs.len() + attributes.len());
+    let pairs = pairs.iter().map(|(name, value)| (*name, value.as_str()));
+    let attributes = attributes.iter().map(|(name, value)| (name.as_str(), value.expose()));
+    for (name, value) in pairs.chain(attributes) {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let value = HeaderValue::from_str(value);
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+#[async_trait]
+impl EndpointClient for HttpClient {
+    async fn attempt(&self, request: Request) -> Attempted {
+        let Request { url, headers, attributes, body } = request;
+        let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
+            Ok(request) => request,
+            Err(refused) => {
+                // Refused now if not at creation: like a host that can't be reached.
+                tracing::warn!(error = %chain(&refused), "an endpoint's URL is refused");
+                return Attempted::Answered(Answer::without_status(Outcome::SocketError));
+            }
+        };
+        // On a task of its own, the exchange goes on after the wait for its response is over.
+        // It is bounded by itself: nobody may be left to listen.
+        let exchange = timeout(LATE_RESPONSE_WAIT, self.clone().exchange_attempt(request));
+        let mut exchange = tokio::spawn(exchange);
+        match timeout(RESPONSE_WAIT, &mut exchange).await {
+            Ok(Ok(Ok(answer))) => Attempted::Answered(answer),
+            Ok(_) => Attempted::Answered(Answer::without_status(Outcome::Aborted)),
+            Err(_) => Attempted::TimedOut { late: late(exchange) },
+        }
+    }
+}
+
+/// Waits for the rest of the three minutes.
+fn late(exchange: JoinHandle<Result<Answer, Elapsed>>) -> BoxFuture<'static, Option<Answer>> {
+    Box::pin(async move { exchange.await.ok()?.ok() })
+}
+
+#[async_trait]
+impl HandshakeClient for HttpClient {
+    async fn exchange(
+        &self,
+        request: HandshakeRequest,
+    ) -> Result<HandshakeResponse, HandshakeError> {
+        let HandshakeRequest { method, url, headers, attributes, body, wait } = request;
+        let request = self
+            .build(method, &url, &headers, &attributes, body)
+            .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;
+        // OPTIONS is answered by headers: nobody waits for what may follow them.
+        let is_answered_by_head = *request.method() == Method::OPTIONS;
+        let exchange = async {
+            let response = self.send(request).await.map_err(|error| unreachable(&error))?;
+            let (head, body) = response.into_parts();
+            let body = match is_answered_by_head {
+                true => Vec::new(),
+                false => read(body, HANDSHAKE_BODY_BYTES_MAX).await,
+            };
+            let (status, headers) = (head.status.as_u16(), head.headers);
+            Ok(HandshakeResponse { status, headers, body })
+        };
+        timeout(wait, exchange).await.unwrap_or(Err(HandshakeError::TimedOut(wait)))
+    }
+}
+
+/// Says at what a connection failed. The URL is no part of it: its query may be a secret.
+fn unreachable(error: &Error) -> HandshakeError {
+    HandshakeError::Unreachable(chain(error))
+}
+
+/// Reads a bounded part of a body. What is longer costs its connection.
+async fn read(mut body: Incoming, bytes_max: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else { continue };
+        bytes.extend_from_slice(&data[..data.len().min(bytes_max - bytes.len())]);
+        if bytes.len() == bytes_max {
+            break;
+        }
+    }
+    bytes
+}
+
+/// What an error means of which no response head came.
+fn answer_without_head(error: &Error) -> Answer {
+    tracing::debug!(error = %chain(error), "no response from an endpoint");
+    // The status is known, only what follows it is more than we take.
+    let is_too_large = found::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
+    let status = error.connect_info().and_then(meter).and_then(|meter| meter.status());
+    match status.filter(|_| is_too_large) {
+        Some(status) => Answer::of_status(status, None),
+        None if found::<ResolutionError>(error).is_some() => {
+            Answer::without_status(Outcome::ResolutionError)
+        }
+        None if found::<ConnectTimedOut>(error).is_some() => {
+            Answer::without_status(Outcome::TimedOut)
+        }
+        None => Answer::without_status(Outcome::SocketError),
+    }
+}
+
+/// Whether the endpoint says that it has not begun with the request: it refused the stream, or named
+/// an older one as its last. Requests that were never written are sent again by the pool itself.
+/// Source: RFC 9113, section 8.7.
+fn is_untouched(error: &Error) -> bool {
+    found::<h2::Error>(error).is_some_and(|error| {
+        let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (is_refused || error.is_go_away())
+    })
+}
+
+/// An error of this type in the chain.
+fn found<E: std::error::Error + 'static>(error: &Error) -> Option<&E> {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        source = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod hostile;

@@ -1,0 +1,84 @@
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+use super::*;
+use gridpost_runtime::system::SystemClock;
+
+fn client() -> HttpClient {
+    let networks = "127.0.0.0/8".parse().expect("a network");
+    let allowed = Allowed { networks, ..Allowed::default() };
+    HttpClient::new(allowed, Arc::new(SystemClock)).expect("trusted certificates")
+}
+
+/// Serves one connection with these bytes and gives back what was sent to it.
+async fn serve_once(answer: &'static [u8]) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/hook?code=s", listener.local_addr().expect("bound"));
+    let served = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut received = vec![0; 4_096];
+        let length = stream.read(&mut received).await.expect("a request");
+        stream.write_all(answer).await.expect("still connected");
+        String::from_utf8_lossy(&received[..length]).into_owned()
+    });
+    (url, served)
+}
+
+async fn outcome(url: &str) -> Answer {
+    let headers = vec![("aeg-event-type", "Notification".to_owned())];
+    let attributes = vec![("X-Own".to_owned(), Secret::new("v"))];
+    let url = Secret::new(url);
+    let request = Request { url, headers, attributes, body: b"[]".to_vec() };
+    match client().attempt(request).await {
+        Attempted::Answered(answer) => answer,
+        Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
+    }
+}
+
+#[tokio::test]
+async fn a_request_carries_what_event_grid_sends_and_no_accept() {
+    let (url, served) = serve_once(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    assert_eq!(outcome(&url).await.outcome, Outcome::Delivered);
+    let sent = served.await.expect("served").to_ascii_lowercase();
+    assert!(sent.starts_with("post /hook?code=s http/1.1\r\n"), "{sent}");
+    assert!(sent.contains("aeg-event-type: notification\r\n"), "{sent}");
+    assert!(sent.contains("x-own: v\r\n"), "{sent}");
+    assert!(sent.contains("content-length: 2\r\n"), "{sent}");
+    assert!(!sent.contains("accept"), "{sent}");
+    assert!(sent.ends_with("\r\n\r\n[]"), "{sent}");
+}
+
+#[tokio::test]
+async fn answers_become_outcomes() {
+    let busy = b"HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n";
+    let moved = b"HTTP/1.1 302 Found\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n";
+    let none = Answer::without_status;
+    let table: [(&'static [u8], Answer); 4] = [
+        (busy, Answer::of_status(503, Some(Duration::from_secs(7)))),
+        (moved, Answer::of_status(302, None)),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", none(Outcome::SocketError)),
+        (b"", none(Outcome::SocketError)),
+    ];
+    for (answer, want) in table {
+        let (url, _served) = serve_once(answer).await;
+        assert_eq!(outcome(&url).await, want, "{}", String::from_utf8_lossy(answer));
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_reached_has_an_outcome_too() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let refused = format!("http://{}/", closed.local_addr().expect("bound"));
+    drop(closed);
+    let table = [
+        (refused.as_str(), Outcome::SocketError),
+        ("https://no-such-host.invalid/", Outcome::ResolutionError),
+        ("https://10.0.0.1/", Outcome::SocketError),
+        ("https://user:pw@example.com/", Outcome::SocketError),
+    ];
+    for (url, want) in table {
+        assert_eq!(outcome(url).await.outcome, want, "{url}");
+    }
+}

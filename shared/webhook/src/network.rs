@@ -1,0 +1,63 @@
+//! What the client needs of the network, so that a test can be the network.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+};
+
+use async_trait::async_trait;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, lookup_host},
+};
+
+use super::guard::CheckedAddress;
+
+/// The bytes of a connection.
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// Name service and connections.
+#[async_trait]
+pub trait Network: fmt::Debug + Send + Sync {
+    /// The addresses of a host name, unchecked.
+    async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>>;
+
+    /// Connects to an address that the guard has checked.
+    async fn dial(&self, address: CheckedAddress) -> io::Result<Box<dyn Io>>;
+}
+
+/// The network of this machine.
+#[derive(Debug)]
+pub struct SystemNetwork;
+
+#[async_trait]
+impl Network for SystemNetwork {
+    async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        Ok(lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
+    }
+
+    async fn dial(&self, address: CheckedAddress) -> io::Result<Box<dyn Io>> {
+        let address: SocketAddr = address.get();
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        give_up_on_silence(&stream)?;
+        Ok(Box::new(stream))
+    }
+}
+
+/// Lets the kernel end a connection whose peer no longer acknowledges what was sent. Without it, a
+/// connection that a router has forgotten would stay in the pool and cost every attempt that uses
+/// it its whole wait. A peer that is only slow acknowledges: it is not touched.
+#[cfg(target_os = "linux")]
+fn give_up_on_silence(stream: &TcpStream) -> io::Result<()> {
+    socket2::SockRef::from(stream)
+        .set_tcp_user_timeout(Some(gridpost_core::retry::outcome::RESPONSE_WAIT))
+}
+
+/// Other systems are only developed on, and have no such option.
+#[cfg(not(target_os = "linux"))]
+fn give_up_on_silence(_stream: &TcpStream) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Which crate may use which, as tests: the picture in ARCHITECTURE is the real one, the core reaches
+//! nothing of the world, and what needs no AWS SDK has none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Crates of the workspace with those of it that they use, tests aside. Names without `gridpost-`.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// Most that a crate may use of the workspace, from the core outwards. Functions and `tests` may use
+/// all of it but each other.
+const MAY_USE: [(&str, &[&str]); 12] = [
+    ("core", &[]),
+    ("ports", &["core"]),
+    ("runtime", &["core", "ports"]),
+    ("aws", &["core", "ports", "runtime"]),
+    ("webhook", &["core", "ports"]),
+    ("testkit", &["core", "ports"]),
+    ("ingest-handler", &["core", "ports"]),
+    ("dispatch-handler", &["core", "ports"]),
+    ("dead-letter-handler", &["core", "ports"]),
+    ("manage-handler", &["core", "ports", "webhook"]),
+    ("wake-handler", &["core", "ports"]),
+    ("cli", &["core", "ports", "runtime"]),
+];
+
+/// What reaches a network, a runtime, a clock or dice, by the beginning of its name.
+const WORLD: [&str; 14] = [
+    "aws",
+    "fastrand",
+    "getrandom",
+    "h2",
+    "hyper",
+    "lambda",
+    "mio",
+    "rand",
+    "reqwest",
+    "rustls",
+    "rusqlite",
+    "socket2",
+    "tokio",
+    "ureq",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .args(["--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn graph() -> Graph {
+    let text = cargo(&["metadata", "--format-version", "1", "--no-deps"]);
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    let short = |value: &Value| {
+        value["name"].as_str().and_then(|name| name.strip_prefix("gridpost-")).map(str::to_owned)
+    };
+    let uses = |package: &Value| {
+        let all = package["dependencies"].as_array().expect("dependencies");
+        let own = all.iter().filter(|one| one["path"].is_string() && one["kind"].is_null());
+        own.filter_map(short).collect()
+    };
+    let packages = document["packages"].as_array().expect("packages");
+    packages.iter().filter_map(|package| Some((short(package)?, uses(package)))).collect()
+}
+
+/// The picture, as Mermaid draws it. An arrow that follows from two others is left out.
+fn picture(graph: &Graph) -> String {
+    fn reaches(graph: &Graph, from: &str, to: &str) -> bool {
+        graph[from].iter().any(|next| next == to || reaches(graph, next, to))
+    }
+    let mut lines = vec!["```mermaid".to_owned(), "graph TD".to_owned()];
+    for (name, uses) in graph {
+        for used in uses {
+            if !uses.iter().any(|other| reaches(graph, other, used)) {
+                lines.push(format!("  {name} --> {used}"));
+            }
+        }
+    }
+    lines.push("```".to_owned());
+    lines.join("\n")
+}
+
+/// Every crate that a build of `package` alone compiles, build scripts and macros aside.
+fn built(package: &str) -> BTreeSet<String> {
+    let text =
+        cargo(&["tree", "-p", package, "-e", "no-dev,no-build,no-proc-macro", "--prefix", "none"]);
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+fn none_of(package: &str, beginnings: &[&str]) {
+    let built = built(package);
+    assert!(built.len() > 1, "{package}: {built:?}");
+    let is_one = |name: &&String| beginnings.iter().any(|beginning| name.starts_with(beginning));
+    let found: Vec<_> = built.iter().filter(is_one).collect();
+    assert!(found.is_empty(), "{package} builds {found:?}");
+}
+
+#[test]
+fn the_picture_in_architecture_is_the_real_one() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let picture = picture(&graph());
+    assert!(page.contains(&picture), "ARCHITECTURE.md must have this picture:\n\n{picture}\n");
+}
+
+#[test]
+fn crates_use_what_lies_further_in() {
+    let graph = graph();
+    for (name, may) in MAY_USE {
+        let extra: Vec<_> =
+            graph[name].iter().filter(|used| !may.contains(&used.as_str())).collect();
+        assert!(extra.is_empty(), "{name} uses {extra:?}");
+    }
+    let functions = ["ingest", "dispatch", "dispatch-resources", "dead-letter", "manage", "wake"];
+    for function in functions {
+        for used in &graph[function] {
+            let own = format!("{function}-handler");
+            let is_function = functions.contains(&used.as_str()) || used.ends_with("-handler");
+            // It is dispatch with more endpoints.
+            let is_base = function == "dispatch-resources" && used.starts_with("dispatch");
+            assert!(!is_function || *used == own || is_base, "{function} uses {used}");
+            assert!(!["testkit", "cli", "tests"].contains(&used.as_str()), "{function}: {used}");
+        }
+    }
+    let known = MAY_USE.len() + functions.len() + 1;
+    assert_eq!(graph.len(), known, "a crate without a rule: {:?}", graph.keys());
+}
+
+#[test]
+fn the_core_reaches_nothing_of_the_world() {
+    none_of("gridpost-core", &WORLD);
+}
+
+#[test]
+fn handlers_and_command_line_have_no_aws_sdk() {
+    for handler in ["ingest", "dispatch", "dead-letter", "manage", "wake"] {
+        none_of(
+            &format!("gridpost-{handler}-handler"),
+            &["aws-sdk", "aws-config", "lambda_runtime"],
+        );
+    }
+    none_of("gridpost-cli", &["aws-sdk"]);
+}
+
+/// The modules of the core, in the order of its `lib.rs`: each uses those before it.
+#[test]
+fn modules_of_the_core_go_round_in_no_circle() {
+    let folder = root().join("shared/core/src");
+    let list = fs::read_to_string(folder.join("lib.rs")).expect("lib.rs");
+    let modules = list.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let modules: Vec<&str> = modules.collect();
+    assert!(modules.len() > 10, "the modules are not where this test looks");
+    let mut problems = Vec::new();
+    let mut open = vec![folder.clone()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+                continue;
+            }
+            let inside = path.strip_prefix(&folder).expect("inside").with_extension("");
+            let first = inside.iter().next().expect("a name").to_string_lossy().into_owned();
+            let tests = inside.iter().any(|part| part == "tests");
+            let Some(own) = modules.iter().position(|name| *name == first).filter(|_| !tests)
+            else {
+                continue;
+            };
+            let text = fs::read_to_string(&path).expect("a file");
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            for used in modules_named(code) {
+                if modules.iter().position(|name| *name == used).is_some_and(|at| at > own) {
+                    problems.push(format!("{} uses {used}, which builds on it", inside.display()));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+/// The modules of its crate that code names: in `crate::name` and `use crate::{name…, name…}`.
+fn modules_named(code: &str) -> BTreeSet<&str> {
+    let word =
+        |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let mut found = BTreeSet::new();
+    for rest in code.split("crate::").skip(1) {
+        let Some(list) = rest.strip_prefix('{') else {
+            found.insert(&rest[..word(rest)]);
+            continue;
+        };
+        let mut depth = 1;
+        let mut begins = true;
+        for (at, c) in list.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => begins = true,
+                _ if begins && c.is_alphabetic() => {
+                    found.insert(&list[at..at + word(&list[at..])]);
+                    begins = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn modules_are_found_in_every_form() {
+    let code = "use crate::{\n    a::{b, c},\n    d,\n};\nuse crate::e::f;\nlet x = crate::g::h();";
+    assert_eq!(modules_named(code).into_iter().collect::<Vec<_>>(), ["a", "d", "e", "g"]);
+}
