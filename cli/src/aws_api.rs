@@ -151,7 +151,7 @@ impl AwsApi {
 }
 
 /// Where AWS has a service. China has a domain of its own.
-fn endpoint(service: &str, region: &str) -> String {
+pub(crate) fn endpoint(service: &str, region: &str) -> String {
     let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
     format!("https://{service}.{region}.amazonaws.com{suffix}/")
 }

@@ -4,7 +4,8 @@
 //! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
 //! [`target`] finds, and know no table or queue; `audit` alone reads logs and counts messages
-//! ([`aws_api`]). [`local`] is the stack on this machine.
+//! ([`aws_api`]). Requests to AWS are signed ([`signing`]) as whoever runs the command ([`identity`]).
+//! [`local`] is the stack on this machine.
 //! [`cost`] reckons what deliveries cost. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
 //! `prober` makes of it, with [`probe`], whether anything got lost.
 
@@ -19,6 +20,7 @@ pub mod document;
 pub mod examples;
 pub mod failure;
 pub mod http_client;
+pub mod identity;
 pub mod local;
 pub mod manage_api;
 pub mod output;

@@ -5,12 +5,20 @@ use std::time::SystemTime;
 use anyhow::{Context, anyhow};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
-use aws_sigv4::http_request::{self, SignableBody, SignableRequest, SigningSettings};
+use aws_sigv4::http_request::{
+    self, PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings,
+    UriPathNormalizationMode,
+};
 use aws_sigv4::sign::v4;
 use time::OffsetDateTime;
 
+use crate::identity::{self, Environment, Identity};
+
 /// API Gateway's name in a signature.
 const API_GATEWAY: &str = "execute-api";
+
+/// S3's.
+pub(crate) const S3: &str = "s3";
 
 /// Works with every way of signing in that the AWS CLI knows, of which this program knows only some.
 const HINT: &str = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; after signing in with the \
@@ -29,7 +37,7 @@ impl Signer {
     ///
     /// # Errors
     ///
-    /// When neither names a region, or no source of credentials is configured.
+    /// When neither names a region, or the AWS configuration cannot be read.
     pub async fn for_url(url: &str, aws_profile: Option<&str>) -> anyhow::Result<Self> {
         Self::for_service(API_GATEWAY, Some(url), aws_profile).await
     }
@@ -45,24 +53,35 @@ impl Signer {
         url: Option<&str>,
         aws_profile: Option<&str>,
     ) -> anyhow::Result<Self> {
-        let mut loader = aws_config::defaults(aws_config::BehaviorVersion::latest());
-        if let Some(profile) = aws_profile {
-            loader = loader.profile_name(profile);
-        }
-        let config = loader.load().await;
-        let from_environment = || config.region().map(|region| region.as_ref().to_owned());
-        let region = url.and_then(region_of).or_else(from_environment).ok_or_else(|| {
+        let environment = Environment::of_process();
+        Self::in_environment(environment, service, url, aws_profile).await
+    }
+
+    async fn in_environment(
+        environment: Environment,
+        service: &'static str,
+        url: Option<&str>,
+        aws_profile: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let region = match url.and_then(region_of) {
+            Some(region) => Some(region),
+            None => identity::region(&environment, aws_profile).await?,
+        };
+        let region = region.ok_or_else(|| {
             let url = url.map(|url| format!("{url} does not name one; ")).unwrap_or_default();
             anyhow!("no AWS region: {url}set AWS_REGION or a profile with one")
         })?;
-        let credentials =
-            config.credentials_provider().ok_or_else(|| anyhow!("no AWS credentials: {HINT}"))?;
-        Ok(Self { region, service, credentials })
+        let identity = Identity::new(environment, aws_profile, &region);
+        Ok(Self { region, service, credentials: SharedCredentialsProvider::new(identity) })
     }
 
     /// An identity for an emulator, which takes any but asks for which service and region.
     pub fn of_emulator(service: &'static str, region: &str) -> Self {
-        let credentials = Credentials::new("test", "test", None, None, "emulator");
+        Self::of(Credentials::new("test", "test", None, None, "emulator"), service, region)
+    }
+
+    /// The identity that has these credentials.
+    pub(crate) fn of(credentials: Credentials, service: &'static str, region: &str) -> Self {
         let credentials = SharedCredentialsProvider::new(credentials);
         Self { region: region.to_owned(), service, credentials }
     }
@@ -77,7 +96,7 @@ impl Signer {
     ///
     /// # Errors
     ///
-    /// When the identity cannot be had (expired sign-in, unreachable role).
+    /// When the identity cannot be had (no source of credentials, expired sign-in, unreachable role).
     pub async fn headers(
         &self,
         method: &str,
@@ -95,7 +114,7 @@ impl Signer {
             .region(&self.region)
             .name(self.service)
             .time(SystemTime::from(now))
-            .settings(SigningSettings::default())
+            .settings(settings(self.service))
             .build()?
             .into();
         let request =
@@ -107,6 +126,17 @@ impl Signer {
             .map(|header| (header.name().to_owned(), header.value().to_owned()))
             .collect())
     }
+}
+
+/// S3 takes a path as it stands, where other services encode and normalise it once more, and wants the body's hash.
+fn settings(service: &str) -> SigningSettings {
+    let mut settings = SigningSettings::default();
+    if service == S3 {
+        settings.percent_encoding_mode = PercentEncodingMode::Single;
+        settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+    }
+    settings
 }
 
 /// The region in the host of an API Gateway URL (`{id}.execute-api.{region}.amazonaws.com`).
@@ -161,5 +191,58 @@ mod tests {
         let other = signer.headers("PUT", url, &target, b"{}", now).await.expect("signed");
         let signed = "SignedHeaders=host;x-amz-date;x-amz-security-token;x-amz-target";
         assert!(other.iter().any(|(_, value)| value.contains(signed)), "{other:?}");
+    }
+
+    /// Botocore 1.43 makes the same signatures (`S3SigV4Auth`).
+    #[tokio::test]
+    async fn s3_signs_a_path_as_it_stands_and_the_bodys_hash() {
+        let signer = Signer::of_emulator(S3, "us-east-1");
+        let now = datetime!(2030-01-02 03:04:05 UTC);
+        let hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        for (path, want) in [
+            ("/a%20b%3Dc.json", "6e98357caf7738b15a314a865f44867df1bb82fe75507303f39b10db9b26cb74"),
+            (
+                "?list-type=2&max-keys=1&prefix=p%2Fq%20r",
+                "2e2b3a38675b88a860ce2dc899a2b6604651ca28783eed499f2965c0901a70d9",
+            ),
+        ] {
+            let url = format!("http://127.0.0.1:4566/bucket{path}");
+            let signed = signer.headers("GET", &url, &[], b"", now).await.expect("signed");
+            assert!(signed.contains(&("x-amz-content-sha256".into(), hash.into())), "{signed:?}");
+            assert!(signed.iter().any(|(_, value)| value.ends_with(want)), "{signed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_region_is_the_urls_then_the_environments() {
+        let environment = Environment::of(&[
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+            ("AWS_DEFAULT_REGION", "us-east-1"),
+        ]);
+        let signer = |environment, url| Signer::in_environment(environment, "logs", url, None);
+        let api = "https://a1.execute-api.eu-north-1.amazonaws.com";
+        let own = "https://events.example.com";
+        for (url, want) in
+            [(Some(api), "eu-north-1"), (Some(own), "us-east-1"), (None, "us-east-1")]
+        {
+            let signer = signer(environment.clone(), url).await.expect("a region");
+            assert_eq!(signer.region(), want);
+        }
+        let none = Environment::of(&[("AWS_EC2_METADATA_DISABLED", "true")]);
+        let error = signer(none, Some(own)).await.expect_err("no region");
+        let want = "no AWS region: https://events.example.com does not name one; set AWS_REGION or a profile with one";
+        assert_eq!(error.to_string(), want);
+    }
+
+    #[tokio::test]
+    async fn without_any_source_the_hint_is_told() {
+        let environment = Environment::of(&[("AWS_EC2_METADATA_DISABLED", "true")]);
+        let url = "https://a1.execute-api.eu-north-1.amazonaws.com";
+        let signer = Signer::in_environment(environment, API_GATEWAY, Some(url), None).await;
+        let now = datetime!(2030-01-02 03:04:05 UTC);
+        let headers = signer.expect("a region").headers("GET", url, &[], b"", now).await;
+        let told = format!("{:#}", headers.expect_err("no credentials"));
+        assert!(told.starts_with(&format!("AWS credentials could not be had: {HINT}: ")), "{told}");
+        assert!(told.ends_with(": no source of credentials is configured"), "{told}");
     }
 }

@@ -104,7 +104,7 @@ impl Run<'_> {
             }
             seen
         };
-        let dead_letters = DeadLetters::of(self.connection, &self.dead_letter_prefix());
+        let dead_letters = DeadLetters::of(self.connection, &self.dead_letter_prefix())?;
         let dead_letter = async {
             let found = dead_letters.wait(deadline).await;
             if found.is_ok() {

@@ -3,46 +3,48 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use aws_sdk_s3::Client;
-use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::local::connection::Connection;
 use crate::local::terraform::REGION;
 use crate::output::text_at;
+use crate::signing::{S3, Signer};
+use crate::{http_client, wall_clock};
 
 const POLL: Duration = Duration::from_millis(500);
+
+/// What S3's signatures want encoded in a query; in a path all of it but the slash.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH: &AsciiSet = &QUERY.remove(b'/');
 
 /// The dead letters below one prefix.
 #[derive(Clone, Debug)]
 pub struct DeadLetters {
-    client: Client,
+    http: reqwest::Client,
+    signer: Signer,
+    url: String,
     bucket: String,
     prefix: String,
 }
 
 impl DeadLetters {
     /// Those in the stack's own bucket.
-    pub fn of(connection: &Connection, prefix: &str) -> Self {
-        // The emulator takes any.
-        let credentials = Credentials::builder()
-            .access_key_id("test")
-            .secret_access_key("test")
-            .provider_name("local stack")
-            .build();
-        let config = aws_sdk_s3::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new(REGION))
-            .endpoint_url(&connection.emulator_url)
-            .force_path_style(true)
-            .credentials_provider(credentials)
-            .build();
-        Self {
-            client: Client::from_conf(config),
-            bucket: connection.dead_letter_bucket.clone(),
+    ///
+    /// # Errors
+    ///
+    /// When the platform's TLS roots cannot be loaded.
+    pub fn of(connection: &Connection, prefix: &str) -> anyhow::Result<Self> {
+        let Connection { emulator_url, dead_letter_bucket: bucket, .. } = connection;
+        Ok(Self {
+            http: http_client::for_url(emulator_url)?,
+            signer: Signer::of_emulator(S3, REGION),
+            url: format!("{}/{bucket}", emulator_url.trim_end_matches('/')),
+            bucket: bucket.clone(),
             prefix: prefix.to_owned(),
-        }
+        })
     }
 
     /// Waits for the first object and gives it as `{"key","records"}`.
@@ -72,21 +74,52 @@ impl DeadLetters {
     ///
     /// When the bucket cannot be listed.
     pub async fn first(&self) -> anyhow::Result<Option<String>> {
-        let list =
-            self.client.list_objects_v2().bucket(&self.bucket).prefix(&self.prefix).send().await;
-        let list = list.with_context(|| format!("bucket {} cannot be listed", self.bucket))?;
-        Ok(list.contents().first().and_then(|object| object.key()).map(str::to_owned))
+        let prefix = utf8_percent_encode(&self.prefix, QUERY);
+        let url = format!("{}?list-type=2&max-keys=1&prefix={prefix}", self.url);
+        let key = async { first_key(&self.get(&url).await?) };
+        key.await.with_context(|| format!("bucket {} cannot be listed", self.bucket))
     }
 
     async fn read(&self, key: &str) -> anyhow::Result<Value> {
-        let object = self.client.get_object().bucket(&self.bucket).key(key).send().await;
-        let object =
-            object.with_context(|| format!("s3://{}/{key} cannot be read", self.bucket))?;
-        let bytes = object.body.collect().await?.into_bytes();
+        let url = format!("{}/{}", self.url, utf8_percent_encode(key, PATH));
+        let bytes = self.get(&url).await;
+        let bytes = bytes.with_context(|| format!("s3://{}/{key} cannot be read", self.bucket))?;
         let records: Vec<Value> = serde_json::from_slice(&bytes)
             .with_context(|| format!("s3://{}/{key} is no JSON array", self.bucket))?;
         Ok(json!({"bucket": self.bucket, "key": key, "records": records}))
     }
+
+    async fn get(&self, url: &str) -> anyhow::Result<Vec<u8>> {
+        let mut request = self.http.get(url);
+        for (name, value) in self.signer.headers("GET", url, &[], b"", wall_clock::now()).await? {
+            request = request.header(name, value);
+        }
+        let answer = request.send().await?;
+        let status = answer.status();
+        let bytes = answer.bytes().await?;
+        if !status.is_success() {
+            let text: String = String::from_utf8_lossy(&bytes).chars().take(300).collect();
+            bail!("HTTP {}: {text}", status.as_u16());
+        }
+        Ok(bytes.into())
+    }
+}
+
+/// The first key in the answer of S3's `ListObjectsV2`.
+fn first_key(answer: &[u8]) -> anyhow::Result<Option<String>> {
+    #[derive(Deserialize)]
+    #[serde(rename = "ListBucketResult")]
+    struct List {
+        #[serde(rename = "Contents", default)]
+        contents: Vec<Object>,
+    }
+    #[derive(Deserialize)]
+    struct Object {
+        #[serde(rename = "Key")]
+        key: String,
+    }
+    let list: List = quick_xml::de::from_reader(answer).context("the answer is no list")?;
+    Ok(list.contents.into_iter().next().map(|object| object.key))
 }
 
 /// What [`DeadLetters::wait`] gave, line by line.
@@ -125,5 +158,25 @@ mod tests {
              \"BadRequest\", lastHttpStatusCode 400, deliveryAttempts 1",
             ]
         );
+    }
+
+    #[test]
+    fn the_first_key_is_read() {
+        let list = |inner: &str| {
+            let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+                        <ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+            first_key(format!("{head}<Name>b</Name>{inner}</ListBucketResult>").as_bytes())
+        };
+        let object = |key: &str| format!("<Contents><Key>{key}</Key><Size>1</Size></Contents>");
+        let two = object("p/a &amp; b&#x3c;.json") + &object("p/2");
+        assert_eq!(list(&two).expect("read").as_deref(), Some("p/a & b<.json"));
+        assert_eq!(list("<KeyCount>0</KeyCount>").expect("read"), None);
+        assert!(first_key(b"no list").is_err());
+    }
+
+    #[test]
+    fn keys_and_prefixes_are_encoded_as_signatures_want_it() {
+        assert_eq!(utf8_percent_encode("a/b=c +\u{e9}~", PATH).to_string(), "a/b%3Dc%20%2B%C3%A9~");
+        assert_eq!(utf8_percent_encode("a/b", QUERY).to_string(), "a%2Fb");
     }
 }
