@@ -31,6 +31,11 @@ pub struct Buckets {
 }
 
 impl Buckets {
+    /// Buckets of any name, which never refuse.
+    pub fn new(clock: VirtualClock, history: Arc<Mutex<History>>) -> Self {
+        Self { missing: BTreeSet::new(), refuses: Vec::new(), clock, history }
+    }
+
     fn store(&self, key: &str, body: &[u8]) -> Result<(), PortError> {
         let records: Vec<Value> =
             serde_json::from_slice(body).map_err(|error| PortError::new("s3:PutObject", error))?;

@@ -4,24 +4,30 @@ use gridpost_core::time::Timestamp;
 use gridpost_ports::Clock;
 use tokio::time::{Duration, Instant};
 
-/// When every world begins: 2026-01-01T00:00:00Z.
+/// When the simulation's worlds begin: 2026-01-01T00:00:00Z.
 pub const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-/// The clock of one world.
+/// The clock of one world. Needs a tokio runtime whose time is paused.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualClock {
     start: Instant,
+    beginning: Timestamp,
 }
 
 impl VirtualClock {
-    /// A clock that stands at [`BEGINNING`] now.
+    /// A clock that shows [`BEGINNING`] now.
     pub fn start() -> Self {
-        Self { start: Instant::now() }
+        Self::starting_at(BEGINNING)
+    }
+
+    /// A clock that shows that time now.
+    pub fn starting_at(beginning: Timestamp) -> Self {
+        Self { start: Instant::now(), beginning }
     }
 
     /// Sleeps until that time.
     pub async fn sleep_until(&self, at: Timestamp) {
-        tokio::time::sleep_until(self.start + at.since(BEGINNING)).await;
+        tokio::time::sleep_until(self.start + at.since(self.beginning)).await;
     }
 
     /// How long the world has lasted.
@@ -32,6 +38,6 @@ impl VirtualClock {
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        BEGINNING + self.start.elapsed()
+        self.beginning + self.start.elapsed()
     }
 }

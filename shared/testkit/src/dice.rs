@@ -1,6 +1,13 @@
 //! Seeded randomness.
 
-use std::{ops::Range, sync::Mutex, time::Duration};
+use std::{
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use gridpost_ports::Dice;
 use uuid::Uuid;
@@ -76,5 +83,39 @@ impl Dice for StillDice {
 
     fn key(&self) -> [u8; 32] {
         self.0.key()
+    }
+}
+
+/// Dice that count: each id and each key is the next number, every roll is the same.
+#[derive(Debug, Default)]
+pub struct CountingDice {
+    next: AtomicU64,
+    roll: f64,
+}
+
+impl CountingDice {
+    /// Dice of which every roll is this one.
+    pub fn rolling(roll: f64) -> Self {
+        Self { roll, ..Self::default() }
+    }
+
+    fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Dice for CountingDice {
+    fn roll(&self) -> f64 {
+        self.roll
+    }
+
+    fn id(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.next()))
+    }
+
+    fn key(&self) -> [u8; 32] {
+        let mut key = [7; 32];
+        key[..8].copy_from_slice(&self.next().to_be_bytes());
+        key
     }
 }

@@ -1,10 +1,11 @@
 //! Wraps any port: a call fails before it takes effect, or after it, or its caller dies there.
 
 use std::{
+    collections::BTreeMap,
     ops::Range,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -50,14 +51,21 @@ pub struct Plan {
     pub dies: f64,
     /// When DynamoDB refuses every call.
     pub throttled: Vec<Range<Timestamp>>,
-    /// The longest that a call takes.
+    /// The longest that a call takes; zero: none takes any time.
     pub latency_max: Duration,
+    /// What happens to single calls, by their number from 1.
+    pub calls: BTreeMap<u64, Fault>,
+    /// After so many calls all others fail before they take effect.
+    pub calls_max: Option<u64>,
 }
 
 impl Plan {
     /// Whether nothing goes wrong.
     pub fn is_calm(&self) -> bool {
-        self.fails_before + self.fails_after + self.dies == 0.0 && self.throttled.is_empty()
+        self.fails_before + self.fails_after + self.dies == 0.0
+            && self.throttled.is_empty()
+            && self.calls.is_empty()
+            && self.calls_max.is_none()
     }
 }
 
@@ -87,25 +95,32 @@ impl Instance {
     }
 }
 
+/// What somebody else does in the middle of things.
+pub type Interference = Box<dyn FnOnce() + Send>;
+
 /// Makes calls fail by plan.
 pub struct Injector {
-    /// What is planned.
-    pub plan: Plan,
-    /// Its dice.
-    pub dice: SeededDice,
-    /// The time.
-    pub clock: VirtualClock,
-    /// Where faults are noted.
-    pub history: Arc<Mutex<History>>,
+    plan: Mutex<Plan>,
+    dice: SeededDice,
+    clock: VirtualClock,
+    history: Arc<Mutex<History>>,
+    /// How many calls were made.
+    made: AtomicU64,
+    interferences: Mutex<BTreeMap<u64, Interference>>,
 }
 
 /// What happens to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub enum Fault {
+    /// It succeeds.
     None,
+    /// It fails before it takes effect.
     FailsBefore,
+    /// It takes effect but answers an error.
     FailsAfter,
+    /// Its caller dies before it takes effect.
     DiesBefore,
+    /// It takes effect, and its caller never hears of it.
     DiesAfter,
 }
 
@@ -119,12 +134,55 @@ enum About {
 }
 
 impl Injector {
-    fn latency_ms(&self) -> u64 {
-        u64::try_from(self.plan.latency_max.as_millis()).unwrap_or(u64::MAX).max(2)
+    /// Faults by that plan, noted in `history`.
+    pub fn new(
+        plan: Plan,
+        dice: SeededDice,
+        clock: VirtualClock,
+        history: Arc<Mutex<History>>,
+    ) -> Self {
+        let (made, interferences) = (AtomicU64::default(), Mutex::default());
+        Self { plan: Mutex::new(plan), dice, clock, history, made, interferences }
+    }
+
+    /// What is planned now.
+    pub fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().expect("no panic while held")
+    }
+
+    /// How many calls were made.
+    pub fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// Lets somebody else act just before the call of that number, counted from 1.
+    pub fn interfere(&self, number: u64, interference: impl FnOnce() + Send + 'static) {
+        let mut all = self.interferences.lock().expect("no panic while held");
+        all.insert(number, Box::new(interference));
+    }
+
+    async fn take_time(&self) {
+        let longest = self.plan().latency_max;
+        if !longest.is_zero() {
+            let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX).max(2);
+            tokio::time::sleep(self.dice.millis(1..millis)).await;
+        }
     }
 
     fn draw(&self) -> Fault {
-        let Plan { fails_before, fails_after, dies, .. } = self.plan;
+        let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        let interference = self.interferences.lock().expect("no panic while held").remove(&number);
+        if let Some(interfere) = interference {
+            interfere();
+        }
+        let plan = self.plan();
+        if let Some(fault) = plan.calls.get(&number) {
+            return *fault;
+        }
+        if plan.calls_max.is_some_and(|most| number > most) {
+            return Fault::FailsBefore;
+        }
+        let Plan { fails_before, fails_after, dies, .. } = *plan;
         if fails_before + fails_after + dies == 0.0 {
             return Fault::None;
         }
@@ -144,7 +202,7 @@ impl Injector {
 
     fn is_throttled(&self) -> bool {
         let now = self.clock.now();
-        self.plan.throttled.iter().any(|window| window.contains(&now))
+        self.plan().throttled.iter().any(|window| window.contains(&now))
     }
 
     /// Notes a fault. One before the effect of a call repeats nothing by itself, but a caller that
@@ -202,7 +260,7 @@ impl<T: ?Sized> Faulty<T> {
         effect: impl Future<Output = Result<R, PortError>>,
     ) -> Result<R, PortError> {
         let injector = &self.injector;
-        tokio::time::sleep(injector.dice.millis(1..injector.latency_ms())).await;
+        injector.take_time().await;
         match injector.draw() {
             Fault::None => effect.await,
             Fault::FailsBefore => {

@@ -60,6 +60,30 @@ pub struct QueueSettings {
     pub in_flight_max: usize,
     /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
     pub message_bytes_max: usize,
+    /// Whether the calls made are kept to be read back: what was sent and what was hidden.
+    pub keeps_log: bool,
+}
+
+impl QueueSettings {
+    /// As deployed, with a retry queue; SQS behaves as well as it can, and calls are kept.
+    pub const CALM: Self = Self {
+        retry_shards: 1,
+        visibility: Duration::from_secs(240),
+        dead_letter_visibility: Duration::from_secs(360),
+        fan_out_visibility: Duration::from_secs(59),
+        duplicates: 0.0,
+        late: 0.0,
+        in_flight_max: 120_000,
+        message_bytes_max: 262_144,
+        keeps_log: true,
+    };
+}
+
+/// What was asked of queues, in order.
+#[derive(Debug, Default)]
+struct Log {
+    sent: Vec<(Queue, Outgoing)>,
+    hidden: Vec<(Queue, String, u32)>,
 }
 
 /// A message as it is handed over.
@@ -106,6 +130,7 @@ struct Contents {
 
 /// All queues of one world.
 pub struct Queues {
+    log: Mutex<Log>,
     contents: Mutex<BTreeMap<Queue, Contents>>,
     changed: BTreeMap<Queue, Notify>,
     settings: QueueSettings,
@@ -126,6 +151,7 @@ impl Queues {
         let all = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Poison];
         let all: Vec<_> = all.into_iter().chain(retry).collect();
         Self {
+            log: Mutex::default(),
             contents: Mutex::new(all.iter().map(|queue| (*queue, Contents::default())).collect()),
             changed: all.iter().map(|queue| (*queue, Notify::new())).collect(),
             settings,
@@ -143,6 +169,17 @@ impl Queues {
     /// The bodies in a queue.
     pub fn bodies(&self, queue: Queue) -> Vec<String> {
         self.with(queue, |all| all.messages.values().map(|found| found.body.clone()).collect())
+    }
+
+    /// The messages that were sent and taken, in order; empty unless a log is kept.
+    pub fn sent(&self) -> Vec<(Queue, Outgoing)> {
+        self.log.lock().expect("no panic while held").sent.clone()
+    }
+
+    /// The hides that were asked for, each with its receipt and its seconds, whether or not SQS could
+    /// do it; empty unless a log is kept.
+    pub fn hidden(&self) -> Vec<(Queue, String, u32)> {
+        self.log.lock().expect("no panic while held").hidden.clone()
     }
 
     /// Waits until the queue hands something over, then takes up to `most` messages.
@@ -334,6 +371,10 @@ impl Queues {
             }
             _ => {}
         }
+        if self.settings.keeps_log {
+            let mut log = self.log.lock().expect("no panic while held");
+            log.sent.push((queue, message.clone()));
+        }
         self.put(queue, message.body, visible_at);
         Ok(())
     }
@@ -420,6 +461,10 @@ impl QueueReceiver for Queues {
     async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
         const CALL: &str = "sqs:ChangeMessageVisibility";
         let now = self.clock.now();
+        if self.settings.keeps_log {
+            let mut log = self.log.lock().expect("no panic while held");
+            log.hidden.push((queue, receipt.to_owned(), seconds));
+        }
         let (id, number) =
             read_receipt(receipt).ok_or_else(|| PortError::new(CALL, "an unknown receipt"))?;
         let until = now + Duration::from_secs(u64::from(seconds));

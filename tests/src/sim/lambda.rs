@@ -124,7 +124,7 @@ async fn invoke(world: &World, mapping: Mapping, received: Vec<Received>) {
         () = instance.died() => None,
         () = tokio::time::sleep(mapping.timeout) => {
             world.injector.kill(&instance);
-            if world.injector.plan.is_calm() {
+            if world.injector.plan().is_calm() {
                 world.violation("a function ran into its timeout");
             }
             None
@@ -140,7 +140,7 @@ async fn invoke(world: &World, mapping: Mapping, received: Vec<Received>) {
     }
     let gone = received.into_iter().filter(|message| !kept.contains(&message.message_id));
     let gone: Vec<_> = gone.map(|message| message.receipt).collect();
-    if world.dice.chance(world.injector.plan.fails_before) {
+    if world.dice.chance(world.injector.plan().fails_before) {
         // Lambda's own deletion may fail: then the messages come back.
         world.injector.kill(&instance);
         return;

@@ -127,6 +127,7 @@ impl Default for Scenario {
                 late: 0.0,
                 in_flight_max: 120_000,
                 message_bytes_max: 262_144,
+                keeps_log: false,
             },
             retry_in_flight_limit: 60_000,
             inline_fan_out: 10_000,

@@ -201,8 +201,7 @@ impl World {
             clock,
             history: shared(),
         };
-        let injector =
-            Injector { plan: scenario.plan.clone(), dice: dice.fork(), clock, history: shared() };
+        let injector = Injector::new(scenario.plan.clone(), dice.fork(), clock, shared());
         let endpoints = Endpoints::new(scenario.scripts.clone(), clock, dice.fork(), shared());
         Rc::new(Self {
             clock,

@@ -1,0 +1,76 @@
+//! Everything that functions need of the world, for a unit test.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use gridpost_core::time::Timestamp;
+
+use crate::{
+    bucket::Buckets,
+    clock::VirtualClock,
+    dice::{CountingDice, SeededDice},
+    endpoint::Endpoints,
+    faults::{Faulty, Injector, Instance, Plan},
+    history::History,
+    meter::RecordingMeter,
+    payloads::PayloadBucket,
+    queue::{QueueSettings, Queues},
+    table::Tables,
+};
+
+/// One of each fake. Nothing goes wrong until the injector's plan says so, and no call takes time.
+pub struct Deployment {
+    /// The time. Needs a tokio runtime whose time is paused.
+    pub clock: Arc<VirtualClock>,
+    /// Ids that count from 0; every roll is 0.
+    pub dice: Arc<CountingDice>,
+    /// What was counted.
+    pub meter: Arc<RecordingMeter>,
+    /// SQS.
+    pub queues: Arc<Queues>,
+    /// DynamoDB.
+    pub tables: Arc<Tables>,
+    /// S3, where dead letters are.
+    pub buckets: Arc<Buckets>,
+    /// S3, where large events are.
+    pub payloads: Arc<PayloadBucket>,
+    /// Receivers.
+    pub endpoints: Arc<Endpoints>,
+    /// What goes wrong with calls that are made through [`Self::of`].
+    pub injector: Arc<Injector>,
+    /// The copy of the function that is tested.
+    pub instance: Arc<Instance>,
+    /// What happened.
+    pub history: Arc<Mutex<History>>,
+}
+
+impl Deployment {
+    /// An empty one, at that time.
+    pub fn at(now: Timestamp) -> Self {
+        let clock = VirtualClock::starting_at(now);
+        let history = Arc::<Mutex<History>>::default();
+        let shared = || Arc::clone(&history);
+        let dice = || SeededDice::new(1);
+        Self {
+            clock: Arc::new(clock),
+            dice: Arc::default(),
+            meter: Arc::default(),
+            queues: Arc::new(Queues::new(QueueSettings::CALM, clock, dice(), shared())),
+            tables: Arc::new(Tables::new(clock, shared())),
+            buckets: Arc::new(Buckets::new(clock, shared())),
+            payloads: Arc::new(PayloadBucket { clock, history: shared() }),
+            endpoints: Arc::new(Endpoints::new(BTreeMap::new(), clock, dice(), shared())),
+            injector: Arc::new(Injector::new(Plan::default(), dice(), clock, shared())),
+            instance: Arc::default(),
+            history,
+        }
+    }
+
+    /// A port whose calls are numbered, and go wrong as the injector's plan says.
+    pub fn of<T: ?Sized>(&self, port: &Arc<T>) -> Arc<Faulty<T>> {
+        let (injector, instance) = (Arc::clone(&self.injector), Arc::clone(&self.instance));
+        Arc::new(Faulty { injector, instance, inner: Arc::clone(port) })
+    }
+}
