@@ -119,8 +119,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "a decided end is not carried out again",
         file: PREPARE,
-        old: "        Some(Standing::Ended) => return",
-        new: "        Some(Standing::Ended | Standing::Ending { .. }) => return",
+        old: "        Some(DeliveryStatus::Ended) => return",
+        new: "        Some(DeliveryStatus::Ended | DeliveryStatus::Ending { .. }) => return",
     },
     Mutation {
         name: "parked, not deleted",
@@ -174,8 +174,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "late success and the next one both counted",
         file: SETTLE,
-        old: "if !matches!(state.standing, Standing::Waiting { .. }))",
-        new: "if matches!(state.standing, Standing::Ended))",
+        old: "if !matches!(state.standing, DeliveryStatus::Waiting { .. }))",
+        new: "if matches!(state.standing, DeliveryStatus::Ended))",
     },
     Mutation {
         name: "success noted before its count is written",
@@ -186,8 +186,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "end noted before its count is written",
         file: SETTLE,
-        old: "    context.meter.flush(context.clock.now());\n    let state = DeliveryState { standing: Standing::Ended",
-        new: "    let state = DeliveryState { standing: Standing::Ended",
+        old: "    context.meter.flush(context.clock.now());\n    let state = DeliveryState { standing: DeliveryStatus::Ended",
+        new: "    let state = DeliveryState { standing: DeliveryStatus::Ended",
     },
     Mutation {
         name: "delivered in the hour of the delivery, not of the publish",

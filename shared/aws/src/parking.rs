@@ -11,7 +11,7 @@ use super::{
 };
 use gridpost_core::{delivery::parking::Parked, error::chain, time::Timestamp};
 use gridpost_ports::{
-    ParkedDeliveries, ParkedPlace, ParkedSome, ParkingLot, PortError, WakeCursor,
+    ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot, PortError, WakeCursor,
 };
 
 /// A minute's deliveries are spread over so many partition keys: each takes 1,000 writes in a
@@ -102,7 +102,7 @@ impl ParkingLot for ParkingTable {
 /// look through all is one scan of the table, which holds the states of failing deliveries too.
 #[async_trait]
 impl ParkedDeliveries for ParkingTable {
-    async fn behind(&self, place: Option<&ParkedPlace>) -> Result<ParkedSome, PortError> {
+    async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
         const CALL: &str = "dynamodb:Scan";
         let mut scan = self
             .table
@@ -112,7 +112,7 @@ impl ParkedDeliveries for ParkingTable {
             .consistent_read(true)
             .filter_expression("begins_with(pk, :prefix)")
             .expression_attribute_values(":prefix", text(PK_PREFIX));
-        if let Some(ParkedPlace { partition, sort }) = place {
+        if let Some(ParkedCursor { partition, sort }) = place {
             scan = scan
                 .exclusive_start_key("pk", text(partition))
                 .exclusive_start_key("sk", text(sort));
@@ -121,7 +121,7 @@ impl ParkedDeliveries for ParkingTable {
         let found =
             scanned.items().iter().filter_map(|item| Some((place_of(item)?, parked(item)?)));
         let next = scanned.last_evaluated_key.as_ref().and_then(place_of);
-        Ok(ParkedSome { found: found.collect(), next })
+        Ok(ParkedPage { found: found.collect(), next })
     }
 
     async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
@@ -160,9 +160,9 @@ impl WakeCursor for ParkingTable {
 }
 
 /// An item's key.
-fn place_of(item: &Item) -> Option<ParkedPlace> {
+fn place_of(item: &Item) -> Option<ParkedCursor> {
     let key = |name: &str| item.get(name)?.as_s().ok().cloned();
-    Some(ParkedPlace { partition: key("pk")?, sort: key("sk")? })
+    Some(ParkedCursor { partition: key("pk")?, sort: key("sk")? })
 }
 
 /// The parked delivery of an item. Nobody can mend one that is not as [`ParkingTable`] writes it, and

@@ -15,7 +15,7 @@ use super::{
     table::{Item, Table, document, number, text},
 };
 use gridpost_core::{
-    delivery::state::{DeliveryState, Standing},
+    delivery::state::{DeliveryState, DeliveryStatus},
     retry::probation::Health,
     subscription::SubscriptionKey,
 };
@@ -67,7 +67,8 @@ impl DeliveryStates for StateTable {
 /// The keys of the index of waiting deliveries. A delivery that has ended has none, and leaves it.
 /// They stay the same while it waits: a further failure moves nothing in the index.
 fn waiting(state: &DeliveryState) -> Option<Item> {
-    let waits = matches!(state.standing, Standing::Waiting { .. } | Standing::Ending { .. });
+    let waits =
+        matches!(state.standing, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. });
     waits.then(|| {
         let uid = text(state.subscription_uid.to_string());
         let place = text(state.place());

@@ -242,7 +242,7 @@ impl Delivery {
     }
 
     /// From when its time-to-live counts: the publish, or its redrive.
-    pub fn lives_from(&self) -> Timestamp {
+    pub fn ttl_starts_at(&self) -> Timestamp {
         self.redriven.map_or(self.publish_time, |redriven| redriven.at)
     }
 

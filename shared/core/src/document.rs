@@ -302,7 +302,7 @@ impl<'d> Object<'d> {
         }
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
         let default = default.map(|default| format!(" (default {default})")).unwrap_or_default();
-        let rule = format!("must be {}{default}, but is {}", one_of(&names), shown(given));
+        let rule = format!("must be {}{default}, but is {}", one_of(&names), quoted(given));
         problems.add(Code::InvalidValue, path, rule);
         None
     }
@@ -385,7 +385,7 @@ pub fn check_name(name: &str, what: &str, length: RangeInclusive<usize>) -> Resu
     let (from, to) = length.into_inner();
     let rule = format!(
         "must be {from} to {to} of A-Z, a-z, 0-9 and '-', as {what}, but is {}",
-        shown(name)
+        quoted(name)
     );
     Err(Problem { code: Code::InvalidValue, path: "name".to_owned(), rule })
 }
@@ -399,7 +399,7 @@ pub fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static 
 const SHOWN_MAX: usize = 64;
 
 /// Text of the user's for a message: short, quotes and control characters escaped.
-pub fn shown(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut head: String = text.chars().take(SHOWN_MAX).collect();
     if head.len() < text.len() {
         head.push('…');
@@ -435,7 +435,7 @@ fn path_of_member(path: &str, name: &str) -> String {
     match (path.is_empty(), plain) {
         (true, true) => name.to_owned(),
         (false, true) => format!("{path}.{name}"),
-        (_, false) => format!("{path}[{}]", shown(name)),
+        (_, false) => format!("{path}[{}]", quoted(name)),
     }
 }
 

@@ -64,28 +64,31 @@ pub enum Decision {
         /// Not before this time.
         due: Timestamp,
         /// What asks for that wait.
-        because: Because,
+        because: DelayReason,
     },
     /// No further attempt.
     End(EndReason),
 }
 
-/// What decides when an attempt is made again: the longest of what asks to wait.
+/// What decides when an attempt is made again: the longest of what asks to wait. Logs and the API
+/// keep the texts that they began with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Because {
+pub enum DelayReason {
     /// The next step of the schedule.
     Schedule,
-    /// The least wait that the rule of its outcome asks for.
-    LeastWait,
+    /// The minimum delay of its outcome's rule.
+    #[serde(rename = "LeastWait")]
+    MinimumDelay,
     /// `Retry-After` of the response.
     RetryAfter,
     /// The endpoint's probation or delayed delivery.
-    EndpointWaits,
+    #[serde(rename = "EndpointWaits")]
+    Probation,
 }
 
-impl std::fmt::Display for Because {
+impl std::fmt::Display for DelayReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Debug::fmt(self, formatter)
+        self.serialize(formatter)
     }
 }
 
@@ -158,11 +161,14 @@ pub fn decide(rules: Rules<'_>, failure: Failure, dice: f64) -> Decision {
     let asked = retry_after
         .map_or(Duration::ZERO, |wait| wait.min(failure.expires_at.since(failure.ended_at)));
     let least = Duration::from_secs(u64::from(min_s)).max(asked);
-    let step = (failure.first_attempt_at + Duration::from_secs(step_s), Because::Schedule);
-    let of_rule =
-        if asked >= least && !asked.is_zero() { Because::RetryAfter } else { Because::LeastWait };
-    let endpoint = (failure.not_before.unwrap_or_default(), Because::EndpointWaits);
-    let longer = |one: (Timestamp, Because), other: (Timestamp, Because)| {
+    let step = (failure.first_attempt_at + Duration::from_secs(step_s), DelayReason::Schedule);
+    let of_rule = if asked >= least && !asked.is_zero() {
+        DelayReason::RetryAfter
+    } else {
+        DelayReason::MinimumDelay
+    };
+    let endpoint = (failure.not_before.unwrap_or_default(), DelayReason::Probation);
+    let longer = |one: (Timestamp, DelayReason), other: (Timestamp, DelayReason)| {
         if other.0 > one.0 { other } else { one }
     };
     let (due, because) = longer(longer(step, (failure.ended_at + least, of_rule)), endpoint);
@@ -193,8 +199,8 @@ mod tests {
         use Outcome::{Busy, NotFound, ServerError, TimedOut};
         let at = |seconds: u64| Timestamp::default() + Duration::from_secs(seconds);
         let retry = |seconds, because| Decision::Retry { due: at(seconds), because };
-        let (step, least) = (Because::Schedule, Because::LeastWait);
-        let (asked, waits) = (Because::RetryAfter, Because::EndpointWaits);
+        let (step, least) = (DelayReason::Schedule, DelayReason::MinimumDelay);
+        let (asked, waits) = (DelayReason::RetryAfter, DelayReason::Probation);
         let end = Decision::End;
         let status = |status| Answer::of_status(status, None);
         let after = |code, wait| Answer::of_status(code, Some(Duration::from_secs(wait)));

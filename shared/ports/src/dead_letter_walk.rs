@@ -11,10 +11,10 @@ use crate::{BucketError, DeadLetters, Listed};
 use gridpost_core::{
     delivery::{
         dead_letter::{
-            place::Place,
+            position::Position,
             stored::{self, Letter},
         },
-        redrive::{Found, Wanted},
+        redrive::{Found, RedriveFilter},
     },
     event::DeliverySchema,
     subscription::SubscriptionKey,
@@ -46,7 +46,7 @@ pub struct Source {
 #[derive(Clone, Debug)]
 pub struct Item {
     /// Where it lies.
-    pub place: Place,
+    pub position: Position,
     /// The letter, or why it can't be read.
     pub found: Result<Found, String>,
     /// Whether it is the last one of its object.
@@ -55,8 +55,8 @@ pub struct Item {
 
 impl Item {
     /// Where the next one begins: behind the last one of an object, at one that is not there.
-    pub fn next(&self) -> Place {
-        self.place.at(self.place.index + 1)
+    pub fn next(&self) -> Position {
+        self.position.at(self.position.index + 1)
     }
 }
 
@@ -64,12 +64,12 @@ impl Item {
 pub struct Walk<'w> {
     letters: &'w dyn DeadLetters,
     source: &'w Source,
-    wanted: &'w Wanted,
+    wanted: &'w RedriveFilter,
     /// The first letter of interest in the object where it begins.
-    from: Option<Place>,
+    from: Option<Position>,
     /// Behind which name to list.
     after: Option<String>,
-    listed: VecDeque<(Place, Listed)>,
+    listed: VecDeque<(Position, Listed)>,
     items: VecDeque<Item>,
 }
 
@@ -78,10 +78,10 @@ impl<'w> Walk<'w> {
     pub fn from(
         letters: &'w dyn DeadLetters,
         source: &'w Source,
-        wanted: &'w Wanted,
-        from: Option<Place>,
+        wanted: &'w RedriveFilter,
+        from: Option<Position>,
     ) -> Self {
-        let after = from.map(|place| place.before(&source.folder));
+        let after = from.map(|position| position.before(&source.folder));
         let (listed, items) = (VecDeque::new(), VecDeque::new());
         Self { letters, source, wanted, from, after, listed, items }
     }
@@ -115,16 +115,16 @@ impl<'w> Walk<'w> {
     }
 
     /// The next letter to look at, where the walk knows of one: a place to go on from.
-    pub fn place(&self) -> Option<Place> {
-        let read = self.items.front().map(|item| item.place);
-        read.or_else(|| self.listed.front().map(|(place, _)| *place))
+    pub fn position(&self) -> Option<Position> {
+        let read = self.items.front().map(|item| item.position);
+        read.or_else(|| self.listed.front().map(|(position, _)| *position))
     }
 
     /// Up to where nothing is left to look at, as far as the walk has come. Unlike [`Self::place`] it is
     /// known where everything that was listed was passed over.
-    pub fn reached(&self) -> Option<Place> {
-        let listed = || Place::first_of(&self.source.folder, self.after.as_deref()?);
-        self.place().or_else(listed)
+    pub fn reached(&self) -> Option<Position> {
+        let listed = || Position::first_of(&self.source.folder, self.after.as_deref()?);
+        self.position().or_else(listed)
     }
 
     /// What has been read and not been given: no further look is needed for it.
@@ -145,11 +145,11 @@ impl<'w> Walk<'w> {
             if object.name <= passed {
                 continue;
             }
-            let Some(place) = Place::first_of(folder, &object.name) else { continue };
-            match hours.pass_over(folder, &place) {
+            let Some(position) = Position::first_of(folder, &object.name) else { continue };
+            match hours.pass_over(folder, &position) {
                 Some(over) => passed = over,
                 None if self.wanted.has_time(object.written_at) => {
-                    self.listed.push_back((place, object));
+                    self.listed.push_back((position, object));
                 }
                 None => {}
             }
@@ -170,15 +170,19 @@ impl<'w> Walk<'w> {
         });
         let count = fit.count().max(1).min(self.listed.len());
         let some: Vec<_> = self.listed.drain(..count).collect();
-        let read = some.iter().map(|(place, object)| self.read_one(*place, object));
+        let read = some.iter().map(|(position, object)| self.read_one(*position, object));
         for items in try_join_all(read).await? {
             self.items.extend(items);
         }
         Ok(())
     }
 
-    async fn read_one(&self, place: Place, object: &Listed) -> Result<Vec<Item>, BucketError> {
-        let unreadable = |why: String| vec![Item { place, found: Err(why), is_last: true }];
+    async fn read_one(
+        &self,
+        position: Position,
+        object: &Listed,
+    ) -> Result<Vec<Item>, BucketError> {
+        let unreadable = |why: String| vec![Item { position, found: Err(why), is_last: true }];
         if object.bytes > OBJECT_BYTES_MAX {
             return Ok(unreadable(format!("its object has {} bytes", object.bytes)));
         }
@@ -195,18 +199,18 @@ impl<'w> Walk<'w> {
         };
         let count = letters.len();
         let item = |(index, letter): (usize, Result<Letter, String>)| {
-            let place = place.at(index);
+            let position = position.at(index);
             let written_at = object.written_at;
-            let found = letter.map(|letter| Found { place, written_at, schema, letter });
-            Item { place, found, is_last: index + 1 == count }
+            let found = letter.map(|letter| Found { position, written_at, schema, letter });
+            Item { position, found, is_last: index + 1 == count }
         };
         let all = letters.into_iter().enumerate().map(item);
-        Ok(all.filter(|item| self.is_behind_start(&item.place)).collect())
+        Ok(all.filter(|item| self.is_behind_start(&item.position)).collect())
     }
 
     /// Whether the walk has begun at that place or before.
-    fn is_behind_start(&self, place: &Place) -> bool {
-        self.from.is_none_or(|from| !place.is_before(&from))
+    fn is_behind_start(&self, position: &Position) -> bool {
+        self.from.is_none_or(|from| !position.is_before(&from))
     }
 }
 

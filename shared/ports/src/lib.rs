@@ -186,7 +186,7 @@ pub trait ParkingLot: Send + Sync {
 
 /// A place in the table of parked deliveries. It means something to that table alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParkedPlace {
+pub struct ParkedCursor {
     /// The partition key.
     pub partition: String,
     /// The sort key.
@@ -195,18 +195,18 @@ pub struct ParkedPlace {
 
 /// What one look at parked deliveries found.
 #[derive(Clone, Debug, Default)]
-pub struct ParkedSome {
+pub struct ParkedPage {
     /// Parked deliveries, each with its place; perhaps none.
-    pub found: Vec<(ParkedPlace, Parked)>,
+    pub found: Vec<(ParkedCursor, Parked)>,
     /// Behind which place the next look begins; none when all have been looked at.
-    pub next: Option<ParkedPlace>,
+    pub next: Option<ParkedCursor>,
 }
 
 /// Parked deliveries, for an operator who looks through all of them.
 #[async_trait]
 pub trait ParkedDeliveries: Send + Sync {
     /// Some of those behind a place, in no order that means anything.
-    async fn behind(&self, place: Option<&ParkedPlace>) -> Result<ParkedSome, PortError>;
+    async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError>;
 
     /// The one of that delivery that is due in that minute (since the Unix epoch), if there is one.
     /// Strongly consistent.

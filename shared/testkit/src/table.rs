@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
         parking::Parked,
-        state::{DeliveryState, Standing},
+        state::{DeliveryState, DeliveryStatus},
     },
     retry::probation::Health,
     subscription::{EventSubscription, SubscriptionKey},
@@ -123,7 +123,7 @@ fn is_gone(id: Uuid, expires_at: Timestamp, now: Timestamp) -> bool {
 
 /// What no writer may do to a state, whatever went wrong before.
 fn broken_law(before: &DeliveryState, after: &DeliveryState) -> Option<&'static str> {
-    use Standing::{Delivered, Ended, Ending, Waiting};
+    use DeliveryStatus::{Delivered, Ended, Ending, Waiting};
     match (before.standing, after.standing) {
         (Delivered | Ended, _) => Some("was written after its end"),
         (Ending { .. }, Waiting { .. } | Delivered) => Some("forgot that its end was decided"),
@@ -156,7 +156,7 @@ impl DeliveryStates for Tables {
             history.violation(now, format!("the state of {} {law}", state.id));
         }
         history.noted.insert(state.id);
-        if state.standing == Standing::Delivered && state.revision == 0 {
+        if state.standing == DeliveryStatus::Delivered && state.revision == 0 {
             history.violation(now, "a delivery that succeeded at once was written to the table");
         }
         history.trace(now, || format!("state {} {:?}", state.id, state.standing));

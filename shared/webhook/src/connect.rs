@@ -29,8 +29,8 @@ use tower_service::Service;
 
 use super::{
     guard::{self, CheckedAddress},
+    metered_stream::MeteredStream,
     network::{Io, Network},
-    tap::Tap,
 };
 use gridpost_core::endpoint::AllowedNetworks;
 
@@ -86,7 +86,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Tap>;
+    type Response = TokioIo<MeteredStream>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
@@ -99,7 +99,7 @@ impl Service<Uri> for Connector {
         Box::pin(async move {
             let connected = timeout(CONNECT_WAIT, connecting).await;
             let stream = connected.map_err(|_| ConnectTimedOut)??;
-            Ok(TokioIo::new(Tap::new(TokioIo::new(stream))))
+            Ok(TokioIo::new(MeteredStream::new(TokioIo::new(stream))))
         })
     }
 }

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use gridpost_core::{
-    document::shown, event::DeliverySchema, secret::Secret, subscription::SubscriptionKey,
+    document::quoted, event::DeliverySchema, secret::Secret, subscription::SubscriptionKey,
     time::Timestamp, topic,
 };
 use gridpost_ports::{HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse};
@@ -284,7 +284,7 @@ fn judge_origin(response: &HandshakeResponse, origin: &str) -> Judgement {
         Some("*") => Judgement::Consent,
         Some(allowed) if allowed.eq_ignore_ascii_case(origin) => Judgement::Consent,
         Some(other) => {
-            Judgement::Refusal(format!("status {status} with {HEADER}: {}", shown(other)))
+            Judgement::Refusal(format!("status {status} with {HEADER}: {}", quoted(other)))
         }
         None => Judgement::Silence(format!("status {status} without the header {HEADER}")),
     }

@@ -39,8 +39,8 @@ use tokio::{
 
 use super::{
     connect::{ConnectTimedOut, Connector, ResolutionError},
+    metered_stream::ReadBudget,
     network::{Network, SystemNetwork},
-    tap::Meter,
 };
 use gridpost_core::{
     delivery::request::Request,
@@ -219,7 +219,7 @@ fn pool(connector: Connector) -> Pool {
 }
 
 /// The meter of a connection.
-fn meter(connected: &Connected) -> Option<Arc<Meter>> {
+fn meter(connected: &Connected) -> Option<Arc<ReadBudget>> {
     let mut extras = http::Extensions::new();
     connected.get_extras(&mut extras);
     extras.remove()

@@ -4,5 +4,5 @@ mod connect;
 pub mod guard;
 pub mod handshake;
 pub mod http;
+mod metered_stream;
 pub mod network;
-mod tap;

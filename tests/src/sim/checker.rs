@@ -17,7 +17,7 @@ use std::{
 };
 
 use gridpost_core::{
-    delivery::{claim, state::Standing},
+    delivery::{claim, state::DeliveryStatus},
     retry::outcome::{Answer, Outcome},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -169,7 +169,7 @@ impl<'a> Check<'a> {
             }
         }
         for state in &self.remains.states {
-            let over = matches!(state.standing, Standing::Ended | Standing::Delivered);
+            let over = matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered);
             if !over && !self.is_disturbed(state.id) {
                 self.fail(format!("{} is over, but its state says {:?}", state.id, state.standing));
             }

@@ -11,7 +11,7 @@ use gridpost_core::{
     delivery::{
         Delivery, claim,
         queue::Queue,
-        redrive::{Job, Lease, Phase, Status, Tick, Verdict},
+        redrive::{Job, Lease, Phase, RedriveMessage, Status, Verdict},
     },
     error::chain,
     metric::{self, of},
@@ -96,7 +96,7 @@ impl From<BucketError> for Stop {
 
 /// What follows for a job's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum NextStep {
     /// The job is over, or stopped: nothing.
     Done,
     /// It goes on after so many seconds.
@@ -111,15 +111,15 @@ pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) 
         if replaced(context, &record).await {
             continue;
         }
-        let then = match Tick::decode(&record.body) {
+        let then = match RedriveMessage::decode(&record.body) {
             Some(tick) => tend(context, &record, &tick, deadline).await,
             None => {
                 // Nobody's event is lost with it: who waits for a job resumes it.
                 tracing::error!(message.id = %record.message_id, "a message is no redrive; it is let go");
-                Then::Done
+                NextStep::Done
             }
         };
-        if let Then::GoOn(seconds) = then {
+        if let NextStep::GoOn(seconds) = then {
             let hidden = context.receiver.hide(Queue::Redrive, &record.receipt, seconds).await;
             if let Err(error) = hidden {
                 tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
@@ -142,14 +142,19 @@ async fn replaced(context: &Context, record: &Record) -> bool {
 }
 
 /// Takes the lease of a job, works at it, and gives the lease back.
-async fn tend(context: &Context, record: &Record, tick: &Tick, deadline: Timestamp) -> Then {
+async fn tend(
+    context: &Context,
+    record: &Record,
+    tick: &RedriveMessage,
+    deadline: Timestamp,
+) -> NextStep {
     let holder = format!("{}/{}", record.message_id, record.receive_count);
     let job = match take(context, tick, holder, deadline).await {
         Ok(Ok(job)) => job,
         Ok(Err(then)) => return then,
         Err(error) => {
             tracing::warn!(redrive = %tick.redrive, error = %chain(&error), "a redrive was not begun");
-            return Then::GoOn(FAILED_WAIT_S);
+            return NextStep::GoOn(FAILED_WAIT_S);
         }
     };
     let mut worker = Worker { context, job, deadline, noted_at: context.clock.now() };
@@ -160,26 +165,26 @@ async fn tend(context: &Context, record: &Record, tick: &Tick, deadline: Timesta
 /// The job with its lease, or what follows where it is not to be had.
 async fn take(
     context: &Context,
-    tick: &Tick,
+    tick: &RedriveMessage,
     holder: String,
     deadline: Timestamp,
-) -> Result<Result<Job, Then>, PortError> {
+) -> Result<Result<Job, NextStep>, PortError> {
     let now = context.clock.now();
     let Some(mut job) = context.redrives.job(&tick.subscription, tick.redrive).await? else {
         tracing::warn!(redrive = %tick.redrive, "a redrive is not there any more");
-        return Ok(Err(Then::Done));
+        return Ok(Err(NextStep::Done));
     };
     if job.status != Status::Running {
-        return Ok(Err(Then::Done));
+        return Ok(Err(NextStep::Done));
     }
     if let Some(lease) = job.lease.as_ref().filter(|lease| lease.until > now) {
         let seconds = lease.until.since(now).as_secs() + 1;
-        return Ok(Err(Then::GoOn(u32::try_from(seconds).unwrap_or(FAILED_WAIT_S))));
+        return Ok(Err(NextStep::GoOn(u32::try_from(seconds).unwrap_or(FAILED_WAIT_S))));
     }
     job.lease = Some(Lease { holder, until: deadline + LEASE_SLACK });
     Ok(match context.redrives.save(&job).await? {
         Saved::Written => Ok(Job { revision: job.revision + 1, ..job }),
-        Saved::Conflict => Err(Then::GoOn(1)),
+        Saved::Conflict => Err(NextStep::GoOn(1)),
     })
 }
 
@@ -316,7 +321,7 @@ impl Worker<'_> {
                 None => true,
             });
             if left.is_empty() {
-                // What was sent is counted before the place is written: a function that dies behind
+                // What was sent is counted before the position is written: a function that dies behind
                 // that repeats nothing, and its counts would be missing.
                 self.context.meter.flush(self.context.clock.now());
                 return Ok(());
@@ -366,17 +371,17 @@ impl Worker<'_> {
     }
 
     /// Ends the work: the lease is given back, and what kept the job from going on is written.
-    async fn give_back(mut self, stopped: Result<(), Stop>) -> Then {
+    async fn give_back(mut self, stopped: Result<(), Stop>) -> NextStep {
         let id = self.job.id;
         let then = match stopped {
-            Ok(()) if self.job.status == Status::Running => Then::GoOn(0),
+            Ok(()) if self.job.status == Status::Running => NextStep::GoOn(0),
             Ok(()) => {
                 let Job { status, counts, .. } = &self.job;
                 tracing::info!(redrive = %id, ?status, sent = counts.sent, "redrive ended");
-                Then::Done
+                NextStep::Done
             }
             // What the batch in hand had come to is not known: the job goes on where it was noted.
-            Err(Stop::Lost) => return Then::GoOn(FAILED_WAIT_S),
+            Err(Stop::Lost) => return NextStep::GoOn(FAILED_WAIT_S),
             Err(Stop::Hopeless(why)) => {
                 tracing::error!(redrive = %id, why, "a redrive can't go on; resume it when that is mended");
                 return self.note_problem(why, Status::Failed).await;
@@ -399,7 +404,7 @@ impl Worker<'_> {
 
     /// Writes a problem into the job as it is stored, and what follows from it, and gives the lease back
     /// there. Where that can't be written, the message stays and it is found again.
-    async fn note_problem(&self, problem: String, status: Status) -> Then {
+    async fn note_problem(&self, problem: String, status: Status) -> NextStep {
         let own = self.job.lease.as_ref().map(|lease| &lease.holder);
         let stored = self.context.redrives.job(&self.job.subscription, self.job.id).await;
         if let Ok(Some(mut stored)) = stored
@@ -411,10 +416,10 @@ impl Worker<'_> {
             }
             let saved = self.context.redrives.save(&stored).await;
             if matches!(saved, Ok(Saved::Written)) && stored.status != Status::Running {
-                return Then::Done;
+                return NextStep::Done;
             }
         }
-        Then::GoOn(FAILED_WAIT_S)
+        NextStep::GoOn(FAILED_WAIT_S)
     }
 }
 

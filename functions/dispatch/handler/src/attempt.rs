@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gridpost_core::{
-    delivery::{request, state::Past},
+    delivery::{request, state::AttemptRecord},
     error::chain,
     metric::{self, of},
     retry::{
@@ -87,7 +87,7 @@ pub(crate) async fn deliver(
         attempt_log::succeeded(&work, answer, times);
     }
     if work.revision > 0 {
-        Past::of(answer, times, None).add_to(&mut work.past);
+        AttemptRecord::of(answer, times, None).add_to(&mut work.past);
     }
     settle::delivered(context, work).await
 }
@@ -151,7 +151,7 @@ pub(crate) async fn fail(
         Decision::Retry { because, .. } => Some(because),
         Decision::End(_) => None,
     };
-    Past::of(answer, (began_at, ended_at), because).add_to(&mut work.past);
+    AttemptRecord::of(answer, (began_at, ended_at), because).add_to(&mut work.past);
     match decision {
         Decision::Retry { due, .. } => settle::retry(context, work, due).await,
         Decision::End(reason) => settle::end(context, work, reason).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use gridpost_core::{
-    delivery::state::Standing,
+    delivery::state::DeliveryStatus,
     error::chain,
     retry::{
         outcome::{Answer, Outcome},
@@ -74,7 +74,7 @@ pub async fn listen(context: &Context, late: Late) {
 /// meanwhile stays ended.
 async fn acknowledge(context: &Context, id: Uuid) -> Result<bool, PortError> {
     let Some(state) = context.states.load(id).await? else { return Ok(false) };
-    if !matches!(state.standing, Standing::Waiting { .. }) {
+    if !matches!(state.standing, DeliveryStatus::Waiting { .. }) {
         return Ok(false);
     }
     settle::mark_delivered(context, &state).await.map(|()| true)

@@ -8,7 +8,7 @@ use gridpost_core::{
         parking::LAST_SECOND,
         queue::Queue,
         rate::Turn,
-        state::{DeliveryState, Past, Standing},
+        state::{AttemptRecord, DeliveryState, DeliveryStatus},
     },
     retry::{
         self, EndReason, Rules,
@@ -45,9 +45,9 @@ pub struct Work {
     /// Whether it probes an endpoint whose wait has ended.
     pub probes: bool,
     /// Its attempts one by one, as far as its state remembers them.
-    pub past: Vec<Past>,
+    pub past: Vec<AttemptRecord>,
     /// Whether somebody asked for an attempt now, whatever its endpoint's health.
-    pub is_asked_for: bool,
+    pub resend_requested: bool,
     /// When it took a slot of its endpoint's rate, where it has one already.
     pub slot_at: Option<Timestamp>,
 }
@@ -64,11 +64,11 @@ impl Work {
 
     /// When its time-to-live ends.
     pub fn expires_at(&self) -> Timestamp {
-        retry::expires_at(&self.subscription.retry_policy, self.delivery.lives_from())
+        retry::expires_at(&self.subscription.retry_policy, self.delivery.ttl_starts_at())
     }
 
     /// The state to write next.
-    pub fn state(&self, standing: Standing) -> DeliveryState {
+    pub fn state(&self, standing: DeliveryStatus) -> DeliveryState {
         DeliveryState {
             id: self.delivery.id,
             subscription: self.delivery.subscription.clone(),
@@ -88,16 +88,16 @@ impl Work {
 
     /// What reaches its message while it is hidden. What comes from the dispatch queue waits as
     /// another message, which nobody has received yet.
-    fn receipt(&self, standing: Standing) -> Option<String> {
-        let is_hidden = matches!(standing, Standing::Waiting { .. })
+    fn receipt(&self, standing: DeliveryStatus) -> Option<String> {
+        let is_hidden = matches!(standing, DeliveryStatus::Waiting { .. })
             && matches!(self.record.queue, Queue::Retry(_));
         is_hidden.then(|| self.record.receipt.clone())
     }
 
     /// Takes over what a stored state knows.
-    pub fn learn(&mut self, state: &DeliveryState) {
+    pub fn merge_state(&mut self, state: &DeliveryState) {
         self.revision = state.revision;
-        self.is_asked_for = state.resend.is_some();
+        self.resend_requested = state.resend.is_some();
         self.past.clone_from(&state.past);
         catch_up(&mut self.delivery, state);
     }
@@ -141,12 +141,12 @@ pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, 
     };
     let standing = state.as_ref().map(|state| state.standing);
     match standing {
-        Some(Standing::Delivered) => {
+        Some(DeliveryStatus::Delivered) => {
             // A late success had no message in hand.
             payload::release(context, &delivery).await;
             return Ok(Prepared::Settled(Fate::Delete));
         }
-        Some(Standing::Ended) => return Ok(Prepared::Settled(Fate::Delete)),
+        Some(DeliveryStatus::Ended) => return Ok(Prepared::Settled(Fate::Delete)),
         _ => {}
     }
     let Some((topic, subscription)) = find_subscription(context, &delivery).await? else {
@@ -164,15 +164,15 @@ pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, 
         revision: 0,
         probes: false,
         past: Vec::new(),
-        is_asked_for: false,
+        resend_requested: false,
         slot_at: None,
     };
     if let Some(state) = &state {
-        work.learn(state);
+        work.merge_state(state);
     }
     let due = match standing {
         None => work.delivery.due,
-        Some(Standing::Waiting { due }) if work.record.queue != Queue::Dispatch => Some(due),
+        Some(DeliveryStatus::Waiting { due }) if work.record.queue != Queue::Dispatch => Some(due),
         // Its end was not carried out, or a crash left a first message behind whose successor may
         // never have been sent.
         Some(standing) => return settled(settle::follow(context, work, standing).await),
@@ -194,7 +194,7 @@ pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, 
         let until = until.min(work.expires_at());
         return settled(settle::wait(context, &work, until).await);
     }
-    if work.is_asked_for {
+    if work.resend_requested {
         return take_payload(context, work).await;
     }
     admit(context, work).await
@@ -282,7 +282,7 @@ async fn take_payload(context: &Context, mut work: Work) -> Result<Prepared, Por
         Found::InHand => Ok(Prepared::Ready(Box::new(work))),
         Found::Ended => Ok(Prepared::Settled(Fate::Delete)),
         Found::Missing => {
-            let state = (work.revision > 0).then(|| work.state(Standing::Ended));
+            let state = (work.revision > 0).then(|| work.state(DeliveryStatus::Ended));
             let reason = EndReason::PayloadMissing;
             Ok(Prepared::Settled(settle::give_up(context, &work.delivery, state, reason).await))
         }

@@ -14,7 +14,7 @@ use gridpost_core::{
         partial::{self, Parted},
         resource_check::Finding,
         resource_outcome::status_of,
-        resource_request::{self, Call, Entry, Place},
+        resource_request::{self, Call, Entry, EventIndex},
     },
     retry::{
         EndReason,
@@ -71,7 +71,7 @@ pub(crate) async fn attempt(context: &Context, works: Vec<Work>) -> Made {
     let deliveries: Vec<_> = works.iter().map(|work| &work.delivery).collect();
     let plan = resource_request::plan(&subscription, resource, &deliveries, made_before, began_at);
     let mut met: Vec<Met> = vec![Vec::new(); works.len()];
-    let mut note = |place: Place, answer| met[place.delivery].push((place.event, answer));
+    let mut note = |place: EventIndex, answer| met[place.delivery].push((place.event, answer));
     plan.refused.into_iter().for_each(|(place, answer)| note(place, answer));
     let calls = plan.calls.into_iter().map(|call| send(context, resource, call));
     join_all(calls).await.into_iter().flatten().for_each(|(place, answer)| note(place, answer));
@@ -87,7 +87,7 @@ pub(crate) async fn attempt(context: &Context, works: Vec<Work>) -> Made {
 }
 
 /// Makes one call. An answer that does not come in time is none: these services have no late ones.
-async fn send(context: &Context, resource: &Resource, call: Call) -> Vec<(Place, Answer)> {
+async fn send(context: &Context, resource: &Resource, call: Call) -> Vec<(EventIndex, Answer)> {
     let entries = call.entries.len();
     let sent = tokio::time::timeout(RESPONSE_WAIT, context.resources.send(resource, call.entries));
     let mut answers =

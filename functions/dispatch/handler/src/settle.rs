@@ -11,7 +11,7 @@ use gridpost_core::{
         parking::{self, Hold, Parked},
         queue::Queue,
         queue_text,
-        state::{DeliveryState, Standing},
+        state::{DeliveryState, DeliveryStatus},
     },
     error::chain,
     event::{DeliverySchema, mapping::InputSchemaMapping},
@@ -35,7 +35,8 @@ pub async fn delivered(context: &Context, work: Work) -> Settled {
     if work.revision == 0 {
         let events = delivery.event_count() as u64;
         count_delivered(context, &delivery.subscription, delivery.publish_time, events);
-    } else if let Err(error) = mark_delivered(context, &work.state(Standing::Delivered)).await {
+    } else if let Err(error) = mark_delivered(context, &work.state(DeliveryStatus::Delivered)).await
+    {
         // Only late copies of the message would ask for the mark: worth one try, not a failure.
         let id = delivery.id;
         tracing::warn!(delivery.id = %id, error = %chain(&error), "a success was not noted");
@@ -61,7 +62,7 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
     let mut counted = false;
     for _ in 0..3 {
         let stored = context.states.load(known.id).await;
-        if matches!(&stored, Ok(Some(state)) if !matches!(state.standing, Standing::Waiting { .. }))
+        if matches!(&stored, Ok(Some(state)) if !matches!(state.standing, DeliveryStatus::Waiting { .. }))
         {
             return Ok(());
         }
@@ -74,7 +75,7 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
         let Some(stored) = stored? else { return Ok(()) };
         // It knows of the attempt that succeeded, unless others have written meanwhile.
         let state = if stored.revision == known.revision { known.clone() } else { stored };
-        let state = DeliveryState { standing: Standing::Delivered, ..state };
+        let state = DeliveryState { standing: DeliveryStatus::Delivered, ..state };
         if context.states.save(&state).await? == Saved::Written {
             return Ok(());
         }
@@ -84,7 +85,7 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
 
 /// Settles a failed delivery that is to be attempted again. Its attempts count the failed one.
 pub async fn retry(context: &Context, work: Work, due: Timestamp) -> Settled {
-    let standing = Standing::Waiting { due };
+    let standing = DeliveryStatus::Waiting { due };
     match context.states.save(&work.state(standing)).await? {
         Saved::Written => follow(context, work, standing).await,
         Saved::Conflict => follow_stored(context, work).await,
@@ -93,7 +94,7 @@ pub async fn retry(context: &Context, work: Work, due: Timestamp) -> Settled {
 
 /// Settles a delivery that ends undelivered.
 pub async fn end(context: &Context, work: Work, reason: EndReason) -> Settled {
-    let standing = Standing::Ending { reason, at: context.clock.now() };
+    let standing = DeliveryStatus::Ending { reason, at: context.clock.now() };
     match context.states.save(&work.state(standing)).await? {
         Saved::Written => {
             let work = Work { revision: work.revision + 1, ..work };
@@ -112,8 +113,8 @@ async fn follow_stored(context: &Context, mut work: Work) -> Settled {
             "it vanished while it was written",
         ));
     };
-    work.learn(&state);
-    let waits = matches!(state.standing, Standing::Waiting { .. });
+    work.merge_state(&state);
+    let waits = matches!(state.standing, DeliveryStatus::Waiting { .. });
     if waits && work.delivery.event_count() == 0 {
         // The other copy has delivered what this one has not: together nothing is left.
         return delivered(context, work).await;
@@ -123,21 +124,21 @@ async fn follow_stored(context: &Context, mut work: Work) -> Settled {
 
 /// Carries out what a stored state says. A state proves what was decided, not that it was done: it
 /// is done once more.
-pub async fn follow(context: &Context, work: Work, standing: Standing) -> Settled {
+pub async fn follow(context: &Context, work: Work, standing: DeliveryStatus) -> Settled {
     match standing {
-        Standing::Delivered => {
+        DeliveryStatus::Delivered => {
             payload::release(context, &work.delivery).await;
             Ok(Fate::Delete)
         }
-        Standing::Ended => Ok(Fate::Delete),
-        Standing::Waiting { due } => wait(context, &work, due).await,
-        Standing::Ending { reason, at } => carry_out_end(context, work, reason, at).await,
+        DeliveryStatus::Ended => Ok(Fate::Delete),
+        DeliveryStatus::Waiting { due } => wait(context, &work, due).await,
+        DeliveryStatus::Ending { reason, at } => carry_out_end(context, work, reason, at).await,
     }
 }
 
 async fn carry_out_end(context: &Context, work: Work, reason: EndReason, at: Timestamp) -> Settled {
     bury(context, &work, reason, at).await?;
-    note_end(context, work.state(Standing::Ended)).await;
+    note_end(context, work.state(DeliveryStatus::Ended)).await;
     Ok(Fate::Delete)
 }
 
@@ -215,7 +216,7 @@ async fn bury(
 /// and it seems to wait. Its end is counted first: nobody counts what is noted already.
 async fn note_end(context: &Context, state: DeliveryState) {
     context.meter.flush(context.clock.now());
-    let state = DeliveryState { standing: Standing::Ended, ..state };
+    let state = DeliveryState { standing: DeliveryStatus::Ended, ..state };
     if let Err(error) = context.states.save(&state).await {
         tracing::warn!(delivery.id = %state.id, error = %chain(&error), "an end was not noted");
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use gridpost_core::document::{Code, Problems, shown};
+use gridpost_core::document::{Code, Problems, quoted};
 use serde_json::{Value, json};
 use url::form_urlencoded::{self, Serializer};
 
@@ -101,7 +101,7 @@ impl Page {
                     "$filter",
                     "is not supported yet by this deployment; list all and choose among them",
                 ),
-                (other, _) => problems.add(Code::UnknownMember, shown(other), form.rule()),
+                (other, _) => problems.add(Code::UnknownMember, quoted(other), form.rule()),
             }
         }
         problems.or(Some(page)).map_err(Reply::from_query)
@@ -159,7 +159,7 @@ fn top(value: &str, problems: &mut Problems) -> Option<usize> {
         let (from, to) = TOP.into_inner();
         let rule = format!(
             "must be a whole number from {from} to {to} (default {to}), but is {}",
-            shown(value)
+            quoted(value)
         );
         problems.add(Code::OutOfRange, TOP_NAME, rule);
     }

@@ -2,7 +2,7 @@
 //!
 //! Source: RFC 9110, sections 13.1.1 and 13.1.2.
 
-use gridpost_core::document::shown;
+use gridpost_core::document::quoted;
 use http::HeaderMap;
 use uuid::Uuid;
 
@@ -108,7 +108,7 @@ fn malformed(name: &str, value: &str) -> Reply {
     let message = format!(
         "The header {name} must be * or an ETag as a read has answered it, quotes included, but is \
          {}.",
-        shown(value)
+        quoted(value)
     );
     Reply::error(400, "InvalidHeader", message)
 }

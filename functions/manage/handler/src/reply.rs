@@ -1,7 +1,7 @@
 //! What the resource API answers. Errors have Event Grid's shape.
 
 use gridpost_core::{
-    document::{NotJson, Problem, Problems, shown},
+    document::{NotJson, Problem, Problems, quoted},
     error::chain,
 };
 use gridpost_ports::{BucketError, PortError};
@@ -88,7 +88,7 @@ impl Reply {
         let message = format!(
             "The event subscription has no delivery {} that has failed: it succeeded at once, has \
              not been attempted, or ended some days ago.",
-            shown(id)
+            quoted(id)
         );
         Self::error(404, "ResourceNotFound", message)
     }
@@ -150,7 +150,7 @@ impl Reply {
     pub(crate) fn not_json(given: &str) -> Self {
         let message = format!(
             "The content type must be application/json (charset utf-8, the default), but is {}.",
-            shown(given)
+            quoted(given)
         );
         Self::error(415, "UnsupportedMediaType", message)
     }

@@ -18,7 +18,7 @@ use gridpost_core::{
     delivery::{
         Delivery,
         queue::Queue,
-        state::{DeliveryState, Standing},
+        state::{DeliveryState, DeliveryStatus},
     },
     document::{Code, Object, Problems, parse, text},
     subscription::{SubscriptionKey, resource as subscription_resource},
@@ -404,7 +404,7 @@ fn delivery_document(delivery: &Delivery) -> Value {
 }
 
 /// The state of a delivery that has none.
-fn first_state(delivery: &Delivery, standing: Standing) -> DeliveryState {
+fn first_state(delivery: &Delivery, standing: DeliveryStatus) -> DeliveryState {
     DeliveryState {
         id: delivery.id,
         subscription: delivery.subscription.clone(),

@@ -3,7 +3,7 @@
 //! Source: Event Grid, "Message delivery and retry", section "Dead-letter events", and "Manage
 //! event delivery".
 
-pub mod place;
+pub mod position;
 pub mod stored;
 
 use serde::{Deserialize, Serialize};

@@ -26,7 +26,7 @@ const ROUNDED_UP_FROM: Duration = Duration::from_secs(10);
 
 /// Three quarters of the 120,000 messages that a standard queue may have in flight. Source: SQS
 /// quotas.
-pub const NEAR_THE_WALL: u64 = 90_000;
+pub const IN_FLIGHT_HIGH_WATER: u64 = 90_000;
 
 /// The longest message that is parked as it is, in bytes: an item of DynamoDB has at most 400 KB.
 /// The events of a longer one go to the payload bucket.
@@ -73,7 +73,7 @@ pub enum Hold {
 ///
 /// Hidden messages count against the 120,000 that a standard queue may have in flight; at that wall
 /// the queue answers nothing at all. So above `limit` in flight, waits longer than 15 minutes are
-/// parked, and from [`NEAR_THE_WALL`] on whatever is [worth asking for](is_parkable). A limit of 0
+/// parked, and from [`IN_FLIGHT_HIGH_WATER`] on whatever is [worth asking for](is_parkable). A limit of 0
 /// parks every long wait. What was received [`RECEIVES_MAX`] times is always parked.
 pub fn hold(
     wait: Duration,
@@ -83,7 +83,7 @@ pub fn hold(
     limit: u64,
 ) -> Hold {
     let long = wait > Duration::from_secs(u64::from(DELAY_S_MAX));
-    let near = is_parkable(wait) && in_flight >= NEAR_THE_WALL;
+    let near = is_parkable(wait) && in_flight >= IN_FLIGHT_HIGH_WATER;
     if receives >= RECEIVES_MAX || (long && in_flight >= limit) || near {
         return Hold::Park;
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     Delivery, Redriven,
     dead_letter::{
-        place::{Hours, Place},
+        position::{Hours, Position},
         stored::Letter,
     },
 };
@@ -30,7 +30,7 @@ const BATCH_EVENTS_MAX: u32 = 100;
 /// Which dead letters are meant: those that have all that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Wanted {
+pub struct RedriveFilter {
     /// Written at this time or later.
     pub from: Option<Timestamp>,
     /// Written at this time or before.
@@ -43,7 +43,7 @@ pub struct Wanted {
     pub event_id: Option<String>,
 }
 
-impl Wanted {
+impl RedriveFilter {
     /// Whether every dead letter is meant.
     pub fn is_all(&self) -> bool {
         *self == Self::default()
@@ -137,7 +137,7 @@ pub struct Job {
     pub folder: String,
     /// Which of them. What was written after the job began is none of its business: it never meets
     /// its own events.
-    pub wanted: Wanted,
+    pub wanted: RedriveFilter,
     /// The event subscription that they go to.
     pub to: SubscriptionKey,
     /// Which creation of it.
@@ -165,8 +165,8 @@ pub struct Job {
     /// What it is doing.
     pub phase: Phase,
     /// The next letter that it looks at; none at the start of a phase.
-    #[serde(with = "place_text", default)]
-    pub next: Option<Place>,
+    #[serde(with = "position_text", default)]
+    pub next: Option<Position>,
     /// What became of those before.
     pub counts: Counts,
     /// How many it will send, once that was counted.
@@ -181,24 +181,25 @@ pub struct Job {
 }
 
 /// A place as its text.
-mod place_text {
+mod position_text {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::Place;
+    use super::Position;
 
     pub(super) fn serialize<S: Serializer>(
-        place: &Option<Place>,
+        position: &Option<Position>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        place.map(|place| place.to_string()).serialize(to)
+        position.map(|position| position.to_string()).serialize(to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
-    ) -> Result<Option<Place>, D::Error> {
+    ) -> Result<Option<Position>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
-        let place = |text: String| Place::parse(&text).ok_or("it is no place of a dead letter");
-        text.map(place).transpose().map_err(serde::de::Error::custom)
+        let position =
+            |text: String| Position::parse(&text).ok_or("it is no position of a dead letter");
+        text.map(position).transpose().map_err(serde::de::Error::custom)
     }
 }
 
@@ -221,7 +222,7 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Where it lies.
-    pub place: Place,
+    pub position: Position,
     /// When its object was written.
     pub written_at: Timestamp,
     /// How its event was delivered.
@@ -253,13 +254,13 @@ impl Job {
             job.to_uid == self.to_uid && (&job.bucket, &job.folder) == (&self.bucket, &self.folder);
         job.id != self.id
             && is_same_way
-            && job.has_passed(&found.place)
+            && job.has_passed(&found.position)
             && job.verdict(found, &[]) == Verdict::Send
     }
 
     /// Whether it has sent what it was to send up to that place, that letter included.
-    fn has_passed(&self, place: &Place) -> bool {
-        let is_before = |next: &Place| place.is_before(next);
+    fn has_passed(&self, position: &Position) -> bool {
+        let is_before = |next: &Position| position.is_before(next);
         match (self.dry_run, self.status, self.phase) {
             (true, ..) | (_, _, Phase::Counting) => false,
             (_, Status::Completed, Phase::Sending) => true,
@@ -275,11 +276,11 @@ impl Job {
     }
 
     /// Notes that nothing before that place is left to look at, which may be known already.
-    pub fn pass_to(&mut self, place: Option<Place>) {
-        if let Some(place) = place
-            && self.next.is_none_or(|next| next.is_before(&place))
+    pub fn pass_to(&mut self, position: Option<Position>) {
+        if let Some(position) = position
+            && self.next.is_none_or(|next| next.is_before(&position))
         {
-            self.next = Some(place);
+            self.next = Some(position);
         }
     }
 
@@ -343,7 +344,7 @@ impl Job {
     pub fn delivery(&self, found: &Found, now: Timestamp) -> Result<Delivery, serde_json::Error> {
         let mut hash = Sha256::new();
         hash.update(self.id.as_bytes());
-        hash.update(found.place.to_string());
+        hash.update(found.position.to_string());
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&hash.finalize()[..16]);
         let letter = &found.letter;
@@ -367,7 +368,7 @@ const VERSION: u8 = 1;
 /// What makes a worker work at a job: a message of the redrive queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Tick {
+pub struct RedriveMessage {
     v: u8,
     /// Whose dead letters.
     pub subscription: SubscriptionKey,
@@ -375,7 +376,7 @@ pub struct Tick {
     pub redrive: Uuid,
 }
 
-impl Tick {
+impl RedriveMessage {
     /// For that job.
     pub fn of(job: &Job) -> Self {
         Self { v: VERSION, subscription: job.subscription.clone(), redrive: job.id }

@@ -62,7 +62,7 @@ pub struct BusMembers {
 
 /// Which event of which delivery of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EventIndex {
     /// The delivery, from 0.
     pub delivery: usize,
     /// The event's position in it.
@@ -75,7 +75,7 @@ pub struct Call {
     /// What is sent.
     pub entries: Vec<Entry>,
     /// The events of each entry.
-    pub places: Vec<Vec<Place>>,
+    pub places: Vec<Vec<EventIndex>>,
     bytes: usize,
 }
 
@@ -85,7 +85,7 @@ pub struct Plan {
     /// Calls, each within what the service takes.
     pub calls: Vec<Call>,
     /// Events that the service would refuse, and what they meet instead.
-    pub refused: Vec<(Place, Answer)>,
+    pub refused: Vec<(EventIndex, Answer)>,
 }
 
 /// Plans the calls for deliveries that have had the same number of attempts.
@@ -100,7 +100,7 @@ pub fn plan(
     if resource.kind == ResourceKind::LambdaFunction {
         let invocation = invocation(subscription, deliveries, attempts_made, now);
         let all = deliveries.iter().enumerate().flat_map(|(index, delivery)| {
-            delivery.left().map(move |(event, _)| Place { delivery: index, event })
+            delivery.left().map(move |(event, _)| EventIndex { delivery: index, event })
         });
         plan.add(resource.kind, invocation, all.collect());
         return plan;
@@ -108,7 +108,7 @@ pub fn plan(
     for (index, delivery) in deliveries.iter().enumerate() {
         let shared = shared_attributes(subscription, delivery, attempts_made);
         for (event, text) in delivery.left() {
-            let place = Place { delivery: index, event };
+            let place = EventIndex { delivery: index, event };
             match entry(subscription, resource, delivery, (event, text), &shared) {
                 Ok(entry) => plan.add(resource.kind, entry, vec![place]),
                 Err(outcome) => plan.refuse(place, outcome),
@@ -119,13 +119,13 @@ pub fn plan(
 }
 
 impl Plan {
-    fn refuse(&mut self, place: Place, outcome: Outcome) {
+    fn refuse(&mut self, place: EventIndex, outcome: Outcome) {
         let status = status_of(outcome);
         self.refused.push((place, Answer { outcome, status, retry_after: None }));
     }
 
     /// Adds an entry to the last call, or to a new one where it would be too much.
-    fn add(&mut self, kind: ResourceKind, entry: Entry, places: Vec<Place>) {
+    fn add(&mut self, kind: ResourceKind, entry: Entry, places: Vec<EventIndex>) {
         let rules = kind.rules();
         let bytes = entry.bytes(kind);
         if bytes > rules.call_bytes_max {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::event_set::EventSet;
 use crate::{
     retry::{
-        Because, EndReason,
+        DelayReason, EndReason,
         attempts::Attempts,
         outcome::{Answer, Outcome},
     },
@@ -47,10 +47,10 @@ pub struct DeliveryState {
     /// The attempts made.
     pub attempts: Attempts,
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: DeliveryStatus,
     /// Its attempts one by one, the last [`PAST_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub past: Vec<Past>,
+    pub past: Vec<AttemptRecord>,
     /// With what its message was received before it was hidden for this wait, where it was. SQS takes
     /// it until the message is received again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,8 +69,8 @@ pub const PAST_MAX: usize = 30;
 /// An attempt that was made, in about 35 bytes: a state is written with every further failure, and
 /// each kilobyte is paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "PastForm", into = "PastForm")]
-pub struct Past {
+#[serde(from = "AttemptForm", into = "AttemptForm")]
+pub struct AttemptRecord {
     /// When it began.
     pub at: Timestamp,
     /// How long it took, in milliseconds.
@@ -80,29 +80,29 @@ pub struct Past {
     /// The HTTP status, where one came.
     pub status: Option<u16>,
     /// What asked for the wait behind it, where it is to be followed by another one.
-    pub because: Option<Because>,
+    pub because: Option<DelayReason>,
 }
 
-type PastForm = (Timestamp, u64, Outcome, Option<u16>, Option<Because>);
+type AttemptForm = (Timestamp, u64, Outcome, Option<u16>, Option<DelayReason>);
 
-impl From<PastForm> for Past {
-    fn from((at, took_ms, outcome, status, because): PastForm) -> Self {
+impl From<AttemptForm> for AttemptRecord {
+    fn from((at, took_ms, outcome, status, because): AttemptForm) -> Self {
         Self { at, took_ms, outcome, status, because }
     }
 }
 
-impl From<Past> for PastForm {
-    fn from(past: Past) -> Self {
+impl From<AttemptRecord> for AttemptForm {
+    fn from(past: AttemptRecord) -> Self {
         (past.at, past.took_ms, past.outcome, past.status, past.because)
     }
 }
 
-impl Past {
+impl AttemptRecord {
     /// An attempt that came to this answer.
     pub fn of(
         answer: Answer,
         (began_at, ended_at): (Timestamp, Timestamp),
-        because: Option<Because>,
+        because: Option<DelayReason>,
     ) -> Self {
         let took_ms = u64::try_from(ended_at.since(began_at).as_millis()).unwrap_or(u64::MAX);
         let Answer { outcome, status, .. } = answer;
@@ -131,7 +131,7 @@ pub struct Resend {
 /// Where a failing delivery stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "camelCase")]
-pub enum Standing {
+pub enum DeliveryStatus {
     /// Waits for its next attempt.
     Waiting {
         /// Not before this time.
@@ -158,7 +158,7 @@ impl DeliveryState {
     }
 
     /// From when its time-to-live counts: the publish, or its redrive.
-    pub fn lives_from(&self) -> Timestamp {
+    pub fn ttl_starts_at(&self) -> Timestamp {
         self.redriven_at.unwrap_or(self.publish_time)
     }
 
@@ -168,14 +168,14 @@ impl DeliveryState {
     /// life is over, it would count its attempts anew.
     pub fn forget_at(&self) -> Timestamp {
         let last = match self.standing {
-            Standing::Waiting { due } => {
+            DeliveryStatus::Waiting { due } => {
                 // States of older versions do not say that they were redriven.
-                let began = self.attempts.first_at.unwrap_or_default().max(self.lives_from());
+                let began = self.attempts.first_at.unwrap_or_default().max(self.ttl_starts_at());
                 due.max(began + LIFE_MAX)
             }
-            Standing::Ending { at, .. } => at,
-            Standing::Ended | Standing::Delivered => {
-                self.attempts.last_at.unwrap_or(self.lives_from())
+            DeliveryStatus::Ending { at, .. } => at,
+            DeliveryStatus::Ended | DeliveryStatus::Delivered => {
+                self.attempts.last_at.unwrap_or(self.ttl_starts_at())
             }
         };
         last + KEPT_FOR
@@ -193,12 +193,12 @@ mod tests {
         for number in 0..40 {
             let answer = Answer::of_status(503, None);
             let times = (at(number), at(number) + Duration::from_millis(41));
-            Past::of(answer, times, Some(Because::LeastWait)).add_to(&mut past);
+            AttemptRecord::of(answer, times, Some(DelayReason::MinimumDelay)).add_to(&mut past);
         }
         assert_eq!((past.len(), past[0].at, past[29].at), (PAST_MAX, at(10), at(39)));
         let json = serde_json::to_string(&past[0]).expect("JSON");
         assert_eq!(json, r#"[10000,41,"Busy",503,"LeastWait"]"#);
-        assert_eq!(serde_json::from_str::<Past>(&json).expect("read back"), past[0]);
+        assert_eq!(serde_json::from_str::<AttemptRecord>(&json).expect("read back"), past[0]);
     }
 
     #[test]

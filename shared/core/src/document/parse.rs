@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
-use super::shown;
+use super::quoted;
 
 /// The text is not JSON. The cause says where.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         let mut members = Map::new();
         while let Some((name, Strict(value))) = entries.next_entry::<String, _>()? {
             if members.contains_key(&name) {
-                return Err(A::Error::custom(format!("member {} stands twice", shown(&name))));
+                return Err(A::Error::custom(format!("member {} stands twice", quoted(&name))));
             }
             members.insert(name, value);
         }

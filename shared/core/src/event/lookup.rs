@@ -26,9 +26,9 @@ struct Node {
 
 /// A path that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(usize);
+pub struct PathId(usize);
 
-impl Place {
+impl PathId {
     /// Its position among all places of its paths; the event itself is 0.
     pub fn index(self) -> usize {
         self.0
@@ -45,7 +45,7 @@ impl Default for Paths {
 
 impl Paths {
     /// Asks for one more path: the names of members, from the event inwards.
-    pub fn add<'s>(&mut self, segments: impl IntoIterator<Item = &'s str>) -> Place {
+    pub fn add<'s>(&mut self, segments: impl IntoIterator<Item = &'s str>) -> PathId {
         let mut node = ROOT;
         for segment in segments {
             let next = self.nodes.len();
@@ -55,7 +55,7 @@ impl Paths {
             }
             node = child;
         }
-        Place(node)
+        PathId(node)
     }
 
     /// How many places there are, those on the way to others included.
@@ -94,7 +94,7 @@ pub struct Found<'t> {
 
 impl<'t> Found<'t> {
     /// The JSON text of the value at that place, if the event has one.
-    pub fn at(&self, place: Place) -> Option<&'t str> {
+    pub fn at(&self, place: PathId) -> Option<&'t str> {
         self.values.get(place.0).copied().flatten()
     }
 }

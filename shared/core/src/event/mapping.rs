@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::document::{Code, Object, Problems, shown};
+use crate::document::{Code, Object, Problems, quoted};
 
 /// Longest name of a source field, and longest default, in characters.
 const TEXT_CHARS_MAX: usize = 256;
@@ -106,7 +106,7 @@ fn text(member: &mut Object<'_>, name: &'static str, problems: &mut Problems) ->
     if (1..=TEXT_CHARS_MAX).contains(&given.chars().count()) {
         return Some(given.to_owned());
     }
-    let rule = format!("must have 1 to {TEXT_CHARS_MAX} characters, but is {}", shown(given));
+    let rule = format!("must have 1 to {TEXT_CHARS_MAX} characters, but is {}", quoted(given));
     problems.add(Code::OutOfRange, path, rule);
     None
 }

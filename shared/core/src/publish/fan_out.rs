@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::pack::{Acceptance, Body, Packed, Parcel, Place, Recipient};
+use super::pack::{Acceptance, Body, Packed, Parcel, Recipient, Start};
 use crate::{
     event::DeliverySchema,
     subscription::{Batching, SubscriptionKey},
@@ -38,25 +38,25 @@ pub struct Piece {
     /// The stored publish.
     pub publish: Uuid,
     #[serde(with = "pair")]
-    from: Place,
+    from: Start,
     /// Where the next piece begins.
     #[serde(with = "pair")]
-    to: Place,
+    to: Start,
 }
 
 /// A place as a pair of numbers: 2 to 10 bytes, and not a name for each.
 mod pair {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::Place;
+    use super::Start;
 
-    pub(super) fn serialize<S: Serializer>(place: &Place, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(place: &Start, to: S) -> Result<S::Ok, S::Error> {
         (place.recipient, place.event).serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Place, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Start, D::Error> {
         let (recipient, event) = Deserialize::deserialize(from)?;
-        Ok(Place { recipient, event })
+        Ok(Start { recipient, event })
     }
 }
 
@@ -98,14 +98,14 @@ impl Piece {
 
     /// What is left of it from that place on.
     #[must_use]
-    pub fn rest(&self, from: Place) -> Self {
+    pub fn rest(&self, from: Start) -> Self {
         Self { from, ..*self }
     }
 }
 
 /// Cuts the deliveries of a publish into pieces of at most `deliveries_max`.
 pub fn cut(packed: &Packed<'_>, deliveries_max: usize) -> Vec<Piece> {
-    let end = Place { recipient: packed.recipients.len(), event: 0 };
+    let end = Start { recipient: packed.recipients.len(), event: 0 };
     let mut pieces: Vec<Piece> = Vec::new();
     let (mut deliveries, mut bytes) = (0, 0);
     for parcel in packed.parcels() {

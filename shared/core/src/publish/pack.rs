@@ -64,7 +64,7 @@ impl<'m> Recipient<'m> {
 
 /// Where a parcel begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Start {
     /// Which recipient of the publish, from 0.
     pub recipient: usize,
     /// Which of the events that it wants, from 0.
@@ -77,7 +77,7 @@ pub struct Parcel<'p> {
     /// Whose it is.
     pub recipient: &'p Recipient<'p>,
     /// Where it begins.
-    pub place: Place,
+    pub place: Start,
     /// Its events' positions in the request, at least one.
     pub events: &'p [usize],
     /// What its events take with the envelope, whether they travel in its queue form or apart.
@@ -146,11 +146,11 @@ impl<'m> Packed<'m> {
 
     /// The deliveries to be, by event subscription, in the order of the request.
     pub fn parcels(&self) -> impl Iterator<Item = Parcel<'_>> {
-        self.parcels_from(Place { recipient: 0, event: 0 })
+        self.parcels_from(Start { recipient: 0, event: 0 })
     }
 
     /// The same from a place on, where a parcel must begin.
-    pub fn parcels_from(&self, from: Place) -> impl Iterator<Item = Parcel<'_>> {
+    pub fn parcels_from(&self, from: Start) -> impl Iterator<Item = Parcel<'_>> {
         let recipients = self.recipients.iter().enumerate().skip(from.recipient);
         recipients.flat_map(move |(number, recipient)| {
             let first = if number == from.recipient { from.event } else { 0 };
@@ -159,7 +159,7 @@ impl<'m> Packed<'m> {
                 recipient,
                 bodies: self.bodies(recipient.schema),
                 envelope_bytes: envelope_bytes(recipient, self.acceptance.time),
-                next: Place { recipient: number, event: first },
+                next: Start { recipient: number, event: first },
             }
         })
     }
@@ -327,7 +327,7 @@ struct Parcels<'p> {
     recipient: &'p Recipient<'p>,
     bodies: &'p [Body],
     envelope_bytes: usize,
-    next: Place,
+    next: Start,
 }
 
 impl<'p> Iterator for Parcels<'p> {

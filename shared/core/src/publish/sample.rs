@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{PublishError, read};
 use crate::{
-    document::shown,
+    document::quoted,
     event::{ParsedEvent, custom::Stamps},
     subscription::filter::{Filter, Filters, compiled::Refusal},
     time::Timestamp,
@@ -50,7 +50,7 @@ pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<Value, Pub
 pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Refusal<'_>) -> Value {
     let case = if filter.is_subject_case_sensitive { "" } else { " (in any case)" };
     let part = |name: &str, found: &str, rule: String| {
-        let message = format!("{} {rule}", shown(found));
+        let message = format!("{} {rule}", quoted(found));
         json!({"path": format!("filter.{name}"), "found": found, "message": message})
     };
     match refusal {
@@ -59,11 +59,11 @@ pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Ref
             part("includedEventTypes", &event.event_type, rule)
         }
         Refusal::SubjectBeginsWith => {
-            let wanted = shown(&filter.subject_begins_with);
+            let wanted = quoted(&filter.subject_begins_with);
             part("subjectBeginsWith", &event.subject, format!("does not begin with {wanted}{case}"))
         }
         Refusal::SubjectEndsWith => {
-            let wanted = shown(&filter.subject_ends_with);
+            let wanted = quoted(&filter.subject_ends_with);
             part("subjectEndsWith", &event.subject, format!("does not end with {wanted}{case}"))
         }
         Refusal::Advanced { index, filter, found } => {

@@ -14,7 +14,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::percent_decode_str;
 use sha2::Sha256;
 
-use crate::{document::shown, event::date_time, time::Timestamp};
+use crate::{document::quoted, event::date_time, time::Timestamp};
 
 /// A token, read but not verified. It never prints.
 pub struct Token<'a> {
@@ -98,7 +98,7 @@ impl<'a> Token<'a> {
             signed: &text[..text.rfind("&s=").unwrap_or(0)],
             signature,
             resource: resource.into_owned(),
-            expires_at: time_of(&expiry).ok_or_else(|| TokenError::Expiry(shown(&expiry)))?,
+            expires_at: time_of(&expiry).ok_or_else(|| TokenError::Expiry(quoted(&expiry)))?,
         })
     }
 
@@ -134,7 +134,7 @@ impl<'a> Token<'a> {
         if begins(&path, &given) || given.match_indices("/topics/").any(|(at, _)| own(at)) {
             return Ok(());
         }
-        Err(TokenError::OtherResource { given: shown(url), asked: resource.to_owned() })
+        Err(TokenError::OtherResource { given: quoted(url), asked: resource.to_owned() })
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
     ProvisioningState, Signing, SubscriptionKey, Validation,
 };
 use crate::{
-    document::{self, Code, Object, Problem, Problems, name_of, shown, text},
+    document::{self, Code, Object, Problem, Problems, name_of, quoted, text},
     endpoint::Allowed,
     event::DeliverySchema,
     retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
@@ -354,7 +354,7 @@ fn labels(properties: &mut Object<'_>, problems: &mut Problems) -> Vec<String> {
         let Some(label) = text(value, &path, problems) else { continue };
         if !(1..=LABEL_CHARS_MAX).contains(&label.chars().count()) {
             let rule =
-                format!("must have 1 to {LABEL_CHARS_MAX} characters, but is {}", shown(label));
+                format!("must have 1 to {LABEL_CHARS_MAX} characters, but is {}", quoted(label));
             problems.add(Code::OutOfRange, path, rule);
         }
         labels.push(label.to_owned());
@@ -373,7 +373,7 @@ fn expires_at(
     let Some(at) = Timestamp::parse_rfc_3339(given) else {
         let rule = format!(
             "must be a date and time of RFC 3339, such as 2030-01-01T00:00:00Z, but is {}",
-            shown(given)
+            quoted(given)
         );
         problems.add(Code::InvalidValue, path, rule);
         return None;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{InputSchema, Kind, Topic};
 use crate::{
-    document::{Code, Object, Problem, Problems, merge, name_of, shown},
+    document::{Code, Object, Problem, Problems, merge, name_of, quoted},
     event::mapping::{self, InputSchemaMapping},
     retry::profile::ProfileName,
 };
@@ -65,7 +65,7 @@ pub fn check_name(name: &str) -> Result<(), Problem> {
             path: "name".to_owned(),
             rule: format!(
                 "must not begin with {word}, in any case: {} is reserved by Event Grid",
-                shown(name)
+                quoted(name)
             ),
         }),
     }

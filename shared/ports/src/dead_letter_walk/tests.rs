@@ -105,7 +105,7 @@ fn filled(hours: &[&str]) -> Bucket {
     bucket
 }
 
-async fn walked(bucket: &Bucket, wanted: &Wanted, from: Option<Place>) -> Vec<Item> {
+async fn walked(bucket: &Bucket, wanted: &RedriveFilter, from: Option<Position>) -> Vec<Item> {
     let source = source();
     let mut walk = Walk::from(bucket, &source, wanted, from);
     let mut found = Vec::new();
@@ -126,16 +126,16 @@ fn ids(items: &[Item]) -> Vec<u64> {
 #[tokio::test]
 async fn every_letter_is_found_once_from_wherever_the_walk_begins() {
     let bucket = filled(&["2026/1/9/8", "2026/1/10/8", "2026/2/1/0"]);
-    let all = walked(&bucket, &Wanted::default(), None).await;
+    let all = walked(&bucket, &RedriveFilter::default(), None).await;
     let mut sorted = ids(&all);
     sorted.sort_unstable();
     assert_eq!(sorted, (0..24).collect::<Vec<_>>());
     for (index, item) in all.iter().enumerate() {
-        let from_here = walked(&bucket, &Wanted::default(), Some(item.place)).await;
+        let from_here = walked(&bucket, &RedriveFilter::default(), Some(item.position)).await;
         assert_eq!(ids(&from_here), ids(&all[index..]));
-        let behind = walked(&bucket, &Wanted::default(), Some(item.next())).await;
+        let behind = walked(&bucket, &RedriveFilter::default(), Some(item.next())).await;
         assert_eq!(ids(&behind), ids(&all[index + 1..]));
-        assert_eq!(item.is_last, item.place.index == 1);
+        assert_eq!(item.is_last, item.position.index == 1);
     }
 }
 
@@ -145,10 +145,10 @@ async fn other_hours_are_neither_listed_nor_read() {
     let hours: Vec<_> = hours.iter().map(String::as_str).collect();
     let bucket = filled(&hours);
     let at = |text: &str| Timestamp::parse_rfc_3339(text);
-    let wanted = Wanted {
+    let wanted = RedriveFilter {
         from: at("2026-01-20T08:30:00Z"),
         to: at("2026-01-21T08:29:59Z"),
-        ..Wanted::default()
+        ..RedriveFilter::default()
     };
     let found = walked(&bucket, &wanted, None).await;
     assert_eq!(ids(&found), (19 * 8..20 * 8).collect::<Vec<_>>());
@@ -162,13 +162,13 @@ async fn what_can_t_be_read_has_a_place_and_holds_up_nothing() {
     let mut bucket = filled(&["2026/1/9/8"]);
     let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(1));
     bucket.objects.insert(name.clone(), (b"[{".to_vec(), None));
-    let all = walked(&bucket, &Wanted::default(), None).await;
+    let all = walked(&bucket, &RedriveFilter::default(), None).await;
     assert_eq!(all.len(), 7);
     assert!(all[0].found.as_ref().is_err_and(|why| why.contains("can't be read")));
     assert_eq!(ids(&all[1..]), [2, 3, 4, 5, 6, 7]);
     bucket.refused = Some(name);
     let source = source();
-    let wanted = Wanted::default();
+    let wanted = RedriveFilter::default();
     let mut walk = Walk::from(&bucket, &source, &wanted, None);
     assert!(walk.next().await.is_err(), "a call that fails is no letter");
 }

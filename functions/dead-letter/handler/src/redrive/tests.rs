@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
         dead_letter::Origin,
-        redrive::{Counts, Wanted},
+        redrive::{Counts, RedriveFilter},
     },
     event::DeliverySchema,
     retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
@@ -280,7 +280,7 @@ fn world(letters: usize) -> Arc<World> {
         subscription: subscription.key.clone(),
         bucket: "b".to_owned(),
         folder: "S".to_owned(),
-        wanted: Wanted { to: Some(START), ..Wanted::default() },
+        wanted: RedriveFilter { to: Some(START), ..RedriveFilter::default() },
         to: subscription.key.clone(),
         to_uid: subscription.uid,
         schema: DeliverySchema::EventGridSchema,
@@ -340,7 +340,7 @@ async fn invoked(world: &Arc<World>, receive_count: u32) -> bool {
     let record = Record {
         message_id: "m".to_owned(),
         receipt: "r".to_owned(),
-        body: Tick::of(&job(world)).encode(),
+        body: RedriveMessage::of(&job(world)).encode(),
         receive_count,
     };
     let context = context(world);
@@ -387,7 +387,7 @@ async fn every_letter_is_sent_once_at_the_jobs_pace() {
     let first = open(&world.sent)[0].clone();
     assert_eq!(first.events()[0].get(), r#"{"id":"0","eventType":"T","n":1.50}"#);
     assert_eq!((first.publish_time, first.subscription_uid), (PUBLISHED, job.to_uid));
-    assert!(first.lives_from() >= began_at);
+    assert!(first.ttl_starts_at() >= began_at);
 }
 
 /// The heart of it: whatever call fails or is the last one of its process, everything is sent, and
@@ -453,7 +453,7 @@ async fn a_second_job_sends_what_the_first_one_left() {
     let world = world(23);
     let mut first = job(&world);
     (first.status, first.phase) = (Status::Canceled, Phase::Sending);
-    let place = gridpost_core::delivery::dead_letter::place::Place::first_of("S", &name(2));
+    let place = gridpost_core::delivery::dead_letter::position::Position::first_of("S", &name(2));
     first.next = place.map(|place| place.at(2));
     let second = job(&world);
     open(&world.jobs).insert(Uuid::from_u128(2), Job { id: Uuid::from_u128(2), ..first });
@@ -578,7 +578,7 @@ async fn a_job_waits_for_the_one_that_began_before_it() {
 async fn events_too_large_for_a_message_are_stored_first() {
     let world = world(3);
     let context = Context { queue_message_bytes_max: HEADROOM_BYTES + 64, ..context(&world) };
-    let tick = Tick::of(&job(&world)).encode();
+    let tick = RedriveMessage::of(&job(&world)).encode();
     let record = Record {
         message_id: "m".to_owned(),
         receipt: "r".to_owned(),

@@ -8,10 +8,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_core::{
     delivery::{
-        dead_letter::{folder_path, place::Place, stored::Letter},
-        redrive::{Status, Wanted},
+        dead_letter::{folder_path, position::Position, stored::Letter},
+        redrive::{RedriveFilter, Status},
     },
-    document::{Code, Object, Problems, shown},
+    document::{Code, Object, Problems, quoted},
     subscription::SubscriptionKey,
     time::Timestamp,
 };
@@ -36,7 +36,7 @@ const EVENT_ID: &str = "eventId";
 /// What the query of a list or a count may have.
 pub(super) const LIST: Form = Form {
     filters: &[FROM, TO, REASON, EVENT_TYPE, EVENT_ID],
-    is_token: Some(|text| Place::parse(text).is_some()),
+    is_token: Some(|text| Position::parse(text).is_some()),
 };
 
 /// What the query of a request that purges may have.
@@ -53,8 +53,8 @@ const TEXT_CHARS_MAX: usize = 400;
 const EVENT_CHARS_MAX: usize = 1_048_576;
 
 /// Where a page begins.
-fn place_of(page: &Page) -> Option<Place> {
-    page.after.as_deref().and_then(Place::parse)
+fn position_of(page: &Page) -> Option<Position> {
+    page.after.as_deref().and_then(Position::parse)
 }
 
 /// A look through dead letters that ends in time.
@@ -68,8 +68,8 @@ impl<'l> Look<'l> {
     fn new(
         context: &'l Context,
         source: &'l Source,
-        wanted: &'l Wanted,
-        from: Option<Place>,
+        wanted: &'l RedriveFilter,
+        from: Option<Position>,
     ) -> Self {
         let walk = Walk::from(&*context.dead_letters, source, wanted, from);
         Self { context, walk, until: context.clock.now() + LOOK_MAX }
@@ -82,20 +82,20 @@ impl<'l> Look<'l> {
                 return Ok(Some(item));
             }
             let is_late = self.context.clock.now() >= self.until;
-            if (is_late && self.walk.place().is_some()) || !self.walk.look().await? {
+            if (is_late && self.walk.position().is_some()) || !self.walk.look().await? {
                 return Ok(None);
             }
         }
     }
 
     /// Where the next request goes on; none at the end.
-    async fn place(&mut self) -> Result<Option<Place>, BucketError> {
-        while self.walk.place().is_none() {
+    async fn position(&mut self) -> Result<Option<Position>, BucketError> {
+        while self.walk.position().is_none() {
             if !self.walk.look().await? {
                 return Ok(None);
             }
         }
-        Ok(self.walk.place())
+        Ok(self.walk.position())
     }
 }
 
@@ -103,20 +103,20 @@ impl<'l> Look<'l> {
 pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let wanted = wanted_by(page)?;
     let source = source(context, key).await?;
-    let mut look = Look::new(context, &source, &wanted, place_of(page));
+    let mut look = Look::new(context, &source, &wanted, position_of(page));
     let mut found = Vec::new();
     while found.len() < page.most() {
         let Some(item) = look.next().await? else { break };
         match &item.found {
             Ok(one) if wanted.has(&one.letter) => {
-                found.push(document(&source, &item.place, one.written_at, &one.letter));
+                found.push(document(&source, &item.position, one.written_at, &one.letter));
             }
             Ok(_) => {}
-            Err(problem) => found.push(unreadable(&source, &item.place, problem)),
+            Err(problem) => found.push(unreadable(&source, &item.position, problem)),
         }
     }
     // The one that the next page begins with need not be one that is meant.
-    let next = look.place().await?;
+    let next = look.position().await?;
     Ok(answer(context, key, "deadLetters", page, json!({"value": found}), next))
 }
 
@@ -124,7 +124,7 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
 pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
     let wanted = wanted_by(page)?;
     let source = source(context, key).await?;
-    let mut look = Look::new(context, &source, &wanted, place_of(page));
+    let mut look = Look::new(context, &source, &wanted, position_of(page));
     let (mut events, mut unreadable) = (0_u64, 0_u64);
     let mut by_reason: BTreeMap<String, u64> = BTreeMap::new();
     let mut by_type: BTreeMap<String, u64> = BTreeMap::new();
@@ -142,7 +142,7 @@ pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page)
     let body = json!({
         "events": events, "byReason": by_reason, "byEventType": by_type, "unreadable": unreadable,
     });
-    Ok(answer(context, key, "deadLetters:count", page, body, look.walk.place()))
+    Ok(answer(context, key, "deadLetters:count", page, body, look.walk.position()))
 }
 
 /// Most kinds that a count tells apart. The rest are counted together.
@@ -167,33 +167,33 @@ fn cut(text: &str) -> String {
 
 /// One dead letter, with its event.
 pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
-    let place = Place::parse(id).ok_or_else(|| {
+    let position = Position::parse(id).ok_or_else(|| {
         let mut problems = Problems::default();
         let rule =
-            format!("must be the id of a dead letter, as a list gives it, but is {}", shown(id));
+            format!("must be the id of a dead letter, as a list gives it, but is {}", quoted(id));
         problems.add(Code::InvalidValue, "id", rule);
         problems
     })?;
     let source = source(context, key).await?;
-    let everything = Wanted::default();
-    let mut walk = Walk::from(&*context.dead_letters, &source, &everything, Some(place));
+    let everything = RedriveFilter::default();
+    let mut walk = Walk::from(&*context.dead_letters, &source, &everything, Some(position));
     // Where it is not there, or somebody else's, what comes next is none of ours.
     let item = if walk.look().await? { walk.at_hand() } else { None };
-    let item = item.filter(|item| item.place == place);
+    let item = item.filter(|item| item.position == position);
     let Some(item) = item else {
-        let message = format!("'{key}' has no dead letter {}.", shown(id));
+        let message = format!("'{key}' has no dead letter {}.", quoted(id));
         return Err(Reply::error(404, "ResourceNotFound", message));
     };
     Ok(Reply::ok(match &item.found {
         Ok(one) => {
-            let mut shown = document(&source, &place, one.written_at, &one.letter);
+            let mut shown = document(&source, &position, one.written_at, &one.letter);
             let event: String = one.letter.event.chars().take(EVENT_CHARS_MAX).collect();
             shown["isEventCut"] = json!(event.len() < one.letter.event.len());
             // As text: a JSON value would change its numbers.
             shown["event"] = json!(event);
             shown
         }
-        Err(problem) => unreadable(&source, &place, problem),
+        Err(problem) => unreadable(&source, &position, problem),
     }))
 }
 
@@ -231,8 +231,8 @@ pub(super) async fn purge(
         let message = format!("The redrive {} of '{key}' is running. Cancel it or wait.", job.id);
         return Err(Reply::conflict("redrive", message));
     }
-    // It begins with a whole object: the place may be one within, where a list ended.
-    let from = place_of(page).map(|place| place.at(0));
+    // It begins with a whole object: the position may be one within, where a list ended.
+    let from = position_of(page).map(|position| position.at(0));
     let mut look = Look::new(context, &source, &wanted, from);
     let mut purged = Purged::default();
     let (mut meant, mut others) = (0, 0);
@@ -246,7 +246,7 @@ pub(super) async fn purge(
             continue;
         }
         if others == 0 {
-            let name = item.place.name(&source.folder);
+            let name = item.position.name(&source.folder);
             context.dead_letters.delete(&source.bucket, &name).await?;
             purged.events += meant;
             purged.objects += 1;
@@ -258,7 +258,7 @@ pub(super) async fn purge(
     let Purged { events, objects, left } = purged;
     tracing::info!(subscription = %key, events, objects, left, "dead letters purged");
     let body = json!({"purgedEvents": events, "purgedObjects": objects, "leftEvents": left});
-    Ok(answer(context, key, "deadLetters:purge", page, body, look.walk.place()))
+    Ok(answer(context, key, "deadLetters:purge", page, body, look.walk.position()))
 }
 
 /// Where the event subscription's dead letters lie.
@@ -280,40 +280,42 @@ pub(super) async fn source(context: &Context, key: &SubscriptionKey) -> Result<S
     })
 }
 
-fn wanted_by(page: &Page) -> Result<Wanted, Reply> {
+fn wanted_by(page: &Page) -> Result<RedriveFilter, Reply> {
     let mut problems = Problems::default();
     let mut time = |name| page.filter(name).and_then(|text| time_of(text, name, &mut problems));
     let (from, to) = (time(FROM), time(TO));
     let text = |name| page.filter(name).map(str::to_owned);
     let (reason, event_type, event_id) = (text(REASON), text(EVENT_TYPE), text(EVENT_ID));
-    let wanted = Wanted { from, to, reason, event_type, event_id };
+    let wanted = RedriveFilter { from, to, reason, event_type, event_id };
     problems.or(Some(wanted)).map_err(Reply::from_query)
 }
 
 /// The same, of a document.
-pub(super) fn wanted_of(root: &mut Object<'_>, problems: &mut Problems) -> Wanted {
+pub(super) fn wanted_of(root: &mut Object<'_>, problems: &mut Problems) -> RedriveFilter {
     let from = root.text(FROM, problems).and_then(|text| time_of(text, FROM, problems));
     let to = root.text(TO, problems).and_then(|text| time_of(text, TO, problems));
     let reason = root.text(REASON, problems).map(str::to_owned);
     let event_type = root.text(EVENT_TYPE, problems).map(str::to_owned);
     let event_id = root.text(EVENT_ID, problems).map(str::to_owned);
-    Wanted { from, to, reason, event_type, event_id }
+    RedriveFilter { from, to, reason, event_type, event_id }
 }
 
 fn time_of(text: &str, name: &str, problems: &mut Problems) -> Option<Timestamp> {
     let time = Timestamp::parse_rfc_3339(text);
     if time.is_none() {
-        let rule =
-            format!("must be a date and time such as 2026-01-31T08:00:00Z, but is {}", shown(text));
+        let rule = format!(
+            "must be a date and time such as 2026-01-31T08:00:00Z, but is {}",
+            quoted(text)
+        );
         problems.add(Code::InvalidValue, name, rule);
     }
     time
 }
 
-fn document(source: &Source, place: &Place, written_at: Timestamp, letter: &Letter) -> Value {
+fn document(source: &Source, position: &Position, written_at: Timestamp, letter: &Letter) -> Value {
     let mut document = json!({
-        "id": place.to_string(),
-        "objectName": place.name(&source.folder),
+        "id": position.to_string(),
+        "objectName": position.name(&source.folder),
         "writtenTime": written_at.to_iso_8601(),
         "eventId": cut(&letter.event_id),
         "eventType": cut(&letter.event_type),
@@ -333,9 +335,9 @@ fn document(source: &Source, place: &Place, written_at: Timestamp, letter: &Lett
     document
 }
 
-fn unreadable(source: &Source, place: &Place, problem: &str) -> Value {
+fn unreadable(source: &Source, position: &Position, problem: &str) -> Value {
     json!({
-        "id": place.to_string(), "objectName": place.name(&source.folder), "problem": problem,
+        "id": position.to_string(), "objectName": position.name(&source.folder), "problem": problem,
     })
 }
 
@@ -345,7 +347,7 @@ fn answer(
     path: &str,
     page: &Page,
     mut body: Value,
-    next: Option<Place>,
+    next: Option<Position>,
 ) -> Reply {
     if let Some(next) = next {
         let SubscriptionKey { topic, name } = key;

@@ -2,8 +2,8 @@
 //! by itself with every attempt.
 
 use gridpost_core::{
-    delivery::state::{DeliveryState, Past, Standing},
-    retry::{self, Because, outcome::Outcome, probation::Health},
+    delivery::state::{AttemptRecord, DeliveryState, DeliveryStatus},
+    retry::{self, DelayReason, outcome::Outcome, probation::Health},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
 };
@@ -32,7 +32,7 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> 
     let health = context.healths.load(key, subscription.uid).await?;
     let mut document = document(&state);
     document["attempts"] = attempts(&state);
-    if let Standing::Waiting { due } = state.standing {
+    if let DeliveryStatus::Waiting { due } = state.standing {
         document["next"] = next(&state, &subscription, &health, due, context.clock.now());
     }
     Ok(Reply::ok(document))
@@ -58,7 +58,7 @@ fn attempts(state: &DeliveryState) -> Value {
     let succeeded = state.past.last().is_some_and(|past| past.outcome == Outcome::Delivered);
     let made = state.attempts.made as usize + usize::from(succeeded);
     let before = made.saturating_sub(state.past.len());
-    let attempt = |(index, past): (usize, &Past)| {
+    let attempt = |(index, past): (usize, &AttemptRecord)| {
         let mut attempt = json!({
             "attempt": before + index + 1,
             "startTime": past.at.to_iso_8601(),
@@ -84,7 +84,7 @@ fn next(
     due: Timestamp,
     now: Timestamp,
 ) -> Value {
-    let expires_at = retry::expires_at(&subscription.retry_policy, state.lives_from());
+    let expires_at = retry::expires_at(&subscription.retry_policy, state.ttl_starts_at());
     let mut next = json!({
         "attempt": state.attempts.made + 1,
         "notBefore": due.to_iso_8601(),
@@ -100,7 +100,7 @@ fn next(
     }
     // What others met since then may make it wait longer.
     if let Some(wait) = health.wait.filter(|wait| wait.until > due.max(now)) {
-        next["because"] = json!(Because::EndpointWaits);
+        next["because"] = json!(DelayReason::Probation);
         next["endpointWaitsUntil"] = json!(wait.until.to_iso_8601());
     }
     next
@@ -126,18 +126,18 @@ fn document(state: &DeliveryState) -> Value {
         set("lastHttpStatusCode", json!(status));
     }
     match state.standing {
-        Standing::Waiting { due } => {
+        DeliveryStatus::Waiting { due } => {
             set("standing", json!("Waiting"));
             set("due", json!(due.to_iso_8601()));
         }
-        Standing::Ending { reason, at } => {
+        DeliveryStatus::Ending { reason, at } => {
             set("standing", json!("Ending"));
             set("reason", json!(reason.to_string()));
             set("endedAt", json!(at.to_iso_8601()));
         }
         // The index had not heard of its end when it was asked.
-        Standing::Ended => set("standing", json!("Ended")),
-        Standing::Delivered => set("standing", json!("Delivered")),
+        DeliveryStatus::Ended => set("standing", json!("Ended")),
+        DeliveryStatus::Delivered => set("standing", json!("Delivered")),
     }
     document
 }

@@ -11,13 +11,13 @@ use gridpost_core::{
         Delivery,
         parking::Parked,
         queue::Queue,
-        state::{DeliveryState, Standing},
+        state::{DeliveryState, DeliveryStatus},
     },
     document::{Code, Object, Problems},
     error::chain,
     retry::EndReason,
 };
-use gridpost_ports::{Outgoing, ParkedPlace, PortError, Saved};
+use gridpost_ports::{Outgoing, ParkedCursor, PortError, Saved};
 use serde_json::{Value, json};
 
 use super::{Answer, send_back};
@@ -171,12 +171,12 @@ async fn search(
     context: &Context,
     page: &Page,
     chosen: &Chosen,
-) -> Result<(Vec<One>, Option<ParkedPlace>), PortError> {
+) -> Result<(Vec<One>, Option<ParkedCursor>), PortError> {
     let until = context.clock.now() + LOOK_MAX;
     let mut place = page.after.as_deref().and_then(place_of);
     let mut found = Vec::new();
     loop {
-        let some = context.parked.behind(place.as_ref()).await?;
+        let some = context.parked.list_after(place.as_ref()).await?;
         for (at, parked) in some.found {
             let one = One::of(parked);
             if chosen.has(&one) {
@@ -202,10 +202,10 @@ fn answer(
     path: &str,
     page: &Page,
     documents: Vec<Value>,
-    next: Option<&ParkedPlace>,
+    next: Option<&ParkedCursor>,
 ) -> Reply {
     let mut body = json!({ "value": documents });
-    if let Some(ParkedPlace { partition, sort }) = next {
+    if let Some(ParkedCursor { partition, sort }) = next {
         let url = format!("{}{path}", context.settings.manage_url);
         let place = format!("{partition}{PLACE_SEPARATOR}{sort}");
         body["nextLink"] = json!(page.next_link(&url, &place));
@@ -213,11 +213,11 @@ fn answer(
     Reply::ok(body)
 }
 
-fn place_of(text: &str) -> Option<ParkedPlace> {
+fn place_of(text: &str) -> Option<ParkedCursor> {
     let (partition, sort) = text.split_once(PLACE_SEPARATOR)?;
     // A key of DynamoDB has 1 to 2,048 bytes, one to sort by 1 to 1,024.
     let fits = (1..=2_048).contains(&partition.len()) && (1..=1_024).contains(&sort.len());
-    fits.then(|| ParkedPlace { partition: partition.to_owned(), sort: sort.to_owned() })
+    fits.then(|| ParkedCursor { partition: partition.to_owned(), sort: sort.to_owned() })
 }
 
 async fn handle(context: &Context, one: One, action: Action) -> Value {
@@ -259,9 +259,9 @@ async fn carry_out(context: &Context, one: &One, action: Action) -> Result<(), P
     let body = match &one.delivery {
         Ok(delivery) => {
             let standing = match action {
-                Action::Release => Standing::Waiting { due: now },
+                Action::Release => DeliveryStatus::Waiting { due: now },
                 Action::Cancel => {
-                    Standing::Ending { reason: EndReason::CanceledByOperator, at: now }
+                    DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: now }
                 }
             };
             stand(context, delivery, standing).await?;
@@ -279,14 +279,14 @@ async fn carry_out(context: &Context, one: &One, action: Action) -> Result<(), P
 async fn stand(
     context: &Context,
     delivery: &Delivery,
-    standing: Standing,
+    standing: DeliveryStatus,
 ) -> Result<(), PortError> {
     for _ in 0..TRIES_MAX {
         let next = match context.states.load(delivery.id).await? {
-            Some(state) if matches!(state.standing, Standing::Waiting { .. }) => {
+            Some(state) if matches!(state.standing, DeliveryStatus::Waiting { .. }) => {
                 DeliveryState { standing, ..state }
             }
-            None if !matches!(standing, Standing::Waiting { .. }) => {
+            None if !matches!(standing, DeliveryStatus::Waiting { .. }) => {
                 super::first_state(delivery, standing)
             }
             _ => return Ok(()),

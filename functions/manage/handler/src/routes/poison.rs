@@ -11,9 +11,9 @@ use gridpost_core::{
     delivery::{
         Delivery,
         queue::Queue,
-        state::{DeliveryState, Standing},
+        state::{DeliveryState, DeliveryStatus},
     },
-    document::{Code, Object, Problems, shown},
+    document::{Code, Object, Problems, quoted},
     error::chain,
     metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
     poison::{Content, Origin, Poisoned, WAYS, Way, way_back},
@@ -163,7 +163,7 @@ fn not_found(id: &str, count: usize, is_complete: bool) -> Reply {
 }
 
 fn not_found_message(id: &str, count: usize, is_complete: bool) -> String {
-    let id = shown(id);
+    let id = quoted(id);
     if is_complete {
         format!(
             "There is no message {id} in the poison queue now. One that somebody else looks at is \
@@ -380,9 +380,9 @@ async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortE
         Content::Delivery(delivery) => context.states.load(delivery.id).await?,
         _ => None,
     };
-    let has_ended = state
-        .as_ref()
-        .is_some_and(|state| matches!(state.standing, Standing::Ended | Standing::Delivered));
+    let has_ended = state.as_ref().is_some_and(|state| {
+        matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered)
+    });
     let dropped = if has_ended { 0 } else { count_dropped(context, &content) };
     tracing::warn!(
         message.id = %message.id,
@@ -426,8 +426,8 @@ fn count_dropped(context: &Context, content: &Content) -> u64 {
 /// on, and what was counted as dropped may be delivered.
 async fn note_end(context: &Context, delivery: &Delivery, state: Option<DeliveryState>) {
     let ended = DeliveryState {
-        standing: Standing::Ended,
-        ..state.unwrap_or_else(|| super::first_state(delivery, Standing::Ended))
+        standing: DeliveryStatus::Ended,
+        ..state.unwrap_or_else(|| super::first_state(delivery, DeliveryStatus::Ended))
     };
     let saved = context.states.save(&ended).await;
     if !matches!(saved, Ok(Saved::Written)) {

@@ -4,9 +4,9 @@
 use gridpost_core::{
     delivery::{
         queue::Queue,
-        redrive::{Counts, Job, Phase, Status, Tick},
+        redrive::{Counts, Job, Phase, RedriveMessage, Status},
     },
-    document::{Code, Object, Problems, shown, text},
+    document::{Code, Object, Problems, quoted, text},
     subscription::SubscriptionKey,
     time::Timestamp,
 };
@@ -172,7 +172,7 @@ async fn give_way(context: &Context, job: &Job) -> Result<(), Reply> {
 
 /// Has the job worked at.
 async fn tick(context: &Context, job: &Job) -> Result<(), PortError> {
-    let (body, group) = (Tick::of(job).encode(), job.subscription.to_string());
+    let (body, group) = (RedriveMessage::of(job).encode(), job.subscription.to_string());
     send_back(context, Queue::Redrive, Outgoing { body, group, delay_s: 0 }).await
 }
 
@@ -254,7 +254,8 @@ async fn change(
 async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<Job, Reply> {
     let parsed = id.parse::<Uuid>().map_err(|_| {
         let mut problems = Problems::default();
-        let rule = format!("must be the id of a redrive, as a list gives it, but is {}", shown(id));
+        let rule =
+            format!("must be the id of a redrive, as a list gives it, but is {}", quoted(id));
         problems.add(Code::InvalidValue, "id", rule);
         problems
     })?;

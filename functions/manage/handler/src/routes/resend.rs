@@ -12,7 +12,7 @@ use gridpost_core::{
         Delivery,
         parking::Parked,
         queue::Queue,
-        state::{DeliveryState, Resend, Standing},
+        state::{DeliveryState, DeliveryStatus, Resend},
     },
     error::chain,
     retry::probation::Health,
@@ -34,14 +34,14 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
     let (_, subscription) = subscriptions::existing(context, key).await?;
     for _ in 0..TRIES_MAX {
         let state = deliveries::existing(context, &subscription, id).await?;
-        let Standing::Waiting { due } = state.standing else {
+        let DeliveryStatus::Waiting { due } = state.standing else {
             return Err(Reply::not_waiting(id));
         };
         let now = context.clock.now();
         // Asked for once more, it is still held until it was due at first.
         let was_due = state.resend.map_or(due, |resend| resend.was_due);
         let next = DeliveryState {
-            standing: Standing::Waiting { due: now },
+            standing: DeliveryStatus::Waiting { due: now },
             resend: Some(Resend { at: now, was_due }),
             ..state
         };

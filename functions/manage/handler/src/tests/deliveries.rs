@@ -6,10 +6,10 @@ use gridpost_core::{
     delivery::{
         parking::Parked,
         queue::Queue,
-        state::{DeliveryState, Past, Standing},
+        state::{AttemptRecord, DeliveryState, DeliveryStatus},
     },
     retry::{
-        Because, EndReason,
+        DelayReason, EndReason,
         attempts::Attempts,
         outcome::{Answer, Outcome},
         probation::{Health, Wait},
@@ -24,7 +24,7 @@ use super::{World, body, code, fakes::NOW, key, poison};
 const LIST: &str = "GET /topics/demo/eventSubscriptions/s-1/deliveries";
 
 /// A delivery of `s-1`, published so many seconds ago.
-fn state(world: &World, id: u128, seconds_ago: i64, standing: Standing) -> DeliveryState {
+fn state(world: &World, id: u128, seconds_ago: i64, standing: DeliveryStatus) -> DeliveryState {
     DeliveryState {
         id: Uuid::from_u128(id),
         subscription: key("demo", "s-1"),
@@ -45,15 +45,19 @@ fn state(world: &World, id: u128, seconds_ago: i64, standing: Standing) -> Deliv
 /// One that waits for its third attempt.
 pub(super) fn waiting(world: &World, id: u128) -> DeliveryState {
     let due = NOW + Duration::from_secs(3_600);
-    let mut state = state(world, id, 60, Standing::Waiting { due });
+    let mut state = state(world, id, 60, DeliveryStatus::Waiting { due });
     let (first, second) = (ago(60), ago(50));
     state.attempts = state.attempts.with(first, Outcome::TimedOut, None);
     state.attempts = state.attempts.with(second, Outcome::Busy, Some(503));
     let took = |at: Timestamp, millis| (at, at + Duration::from_millis(millis));
     let timed_out = Answer::without_status(Outcome::TimedOut);
     state.past = vec![
-        Past::of(timed_out, took(first, 5_000), Some(Because::Schedule)),
-        Past::of(Answer::of_status(503, None), took(second, 41), Some(Because::RetryAfter)),
+        AttemptRecord::of(timed_out, took(first, 5_000), Some(DelayReason::Schedule)),
+        AttemptRecord::of(
+            Answer::of_status(503, None),
+            took(second, 41),
+            Some(DelayReason::RetryAfter),
+        ),
     ];
     state
 }
@@ -76,12 +80,12 @@ async fn list(world: &World, line: &str) -> Value {
 async fn waiting_deliveries_say_what_is_known_of_them() {
     let world = World::with_subscription().await;
     let due = NOW + Duration::from_secs(30);
-    let mut failed = state(&world, 1, 5, Standing::Waiting { due });
+    let mut failed = state(&world, 1, 5, DeliveryStatus::Waiting { due });
     failed.attempts = failed.attempts.with(NOW, Outcome::ServerError, Some(500));
     let reason = EndReason::UndeliverableDueToProbationCausedByClientError;
-    let mut ending = state(&world, 2, 4, Standing::Ending { reason, at: NOW });
+    let mut ending = state(&world, 2, 4, DeliveryStatus::Ending { reason, at: NOW });
     ending.attempts.last_outcome = Some(Outcome::Probation);
-    let mut of_another = state(&world, 3, 4, Standing::Waiting { due });
+    let mut of_another = state(&world, 3, 4, DeliveryStatus::Waiting { due });
     of_another.subscription_uid = Uuid::from_u128(4_711);
     store(&world, [of_another, ending, failed]);
     let want = json!({"value": [
@@ -117,7 +121,7 @@ async fn every_waiting_delivery_is_on_one_page() {
     let world = World::with_subscription().await;
     // Seven publishes at the same moment, twenty times: only the ids tell them apart.
     let states = (0..140).map(|index| {
-        let standing = Standing::Waiting { due: NOW };
+        let standing = DeliveryStatus::Waiting { due: NOW };
         state(&world, 1_000 - index, i64::try_from(index / 7).expect("small"), standing)
     });
     let states: Vec<_> = states.collect();
@@ -204,9 +208,9 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
 
     // A success is its last attempt, and none of those that are counted.
     let mut delivered = waiting(&world, 8);
-    delivered.standing = Standing::Delivered;
+    delivered.standing = DeliveryStatus::Delivered;
     let good = Answer::of_status(200, None);
-    delivered.past.push(Past::of(good, (NOW, NOW), None));
+    delivered.past.push(AttemptRecord::of(good, (NOW, NOW), None));
     keep(&world, delivered);
     let shown = list(&world, &one(8)).await;
     assert_eq!((&shown["attempts"][2]["attempt"], shown.get("next")), (&json!(3), None));
@@ -241,7 +245,7 @@ async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")));
         super::openapi::assert_valid("Resent", body(&reply));
         let state = kept(&world, 7);
-        assert_eq!(state.standing, Standing::Waiting { due: NOW });
+        assert_eq!(state.standing, DeliveryStatus::Waiting { due: NOW });
         assert_eq!(state.resend.map(|resend| resend.at), Some(NOW));
         let calls = world.waiting.calls.lock().expect("no panic").clone();
         let want: &[&str] = match is_parked {
@@ -273,7 +277,7 @@ async fn a_resend_that_reaches_nothing_says_when_it_comes() {
     super::openapi::assert_valid("DeliveryShown", &shown);
     // What has ended is not attempted again.
     let mut ended = waiting(&world, 8);
-    ended.standing = Standing::Ended;
+    ended.standing = DeliveryStatus::Ended;
     keep(&world, ended);
     let reply = world.call(&resend(8)).await;
     assert_eq!((reply.status, code(&reply)), (409, "Conflict"));

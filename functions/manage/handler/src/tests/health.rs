@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridpost_core::{
-    delivery::state::{DeliveryState, Standing},
+    delivery::state::{DeliveryState, DeliveryStatus},
     retry::{
         attempts::Attempts,
         outcome::Outcome,
@@ -62,7 +62,7 @@ async fn a_health_says_why_and_until_when() {
         events: 1,
         done: Default::default(),
         attempts: Attempts::default(),
-        standing: Standing::Waiting { due: NOW },
+        standing: DeliveryStatus::Waiting { due: NOW },
         past: Vec::new(),
         receipt: None,
         resend: None,

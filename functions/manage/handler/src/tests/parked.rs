@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridpost_core::{
-    delivery::{Delivery, parking::Parked, queue::Queue, state::Standing},
+    delivery::{Delivery, parking::Parked, queue::Queue, state::DeliveryStatus},
     retry::EndReason,
 };
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ async fn every_parked_delivery_is_on_one_page() {
 #[tokio::test(start_paused = true)]
 async fn a_released_delivery_is_due_at_once() {
     let world = filled();
-    let waiting = Standing::Waiting { due: NOW + LONG };
+    let waiting = DeliveryStatus::Waiting { due: NOW + LONG };
     world.waiting.states.lock().expect("no panic").insert(Uuid::from_u128(1), state(1, waiting, 3));
     let ids = json!({"ids": [Uuid::from_u128(1), Uuid::from_u128(2)]});
     let released = all(&world, "POST /parked:release", Some(&ids)).await;
@@ -111,7 +111,7 @@ async fn a_released_delivery_is_due_at_once() {
     assert_eq!(parked(&world), 5);
     let states = world.waiting.states.lock().expect("no panic");
     let stored = states.get(&Uuid::from_u128(1)).expect("a state");
-    assert_eq!((stored.standing, stored.revision), (Standing::Waiting { due: NOW }, 4));
+    assert_eq!((stored.standing, stored.revision), (DeliveryStatus::Waiting { due: NOW }, 4));
     assert_eq!(stored.attempts.made, 1);
     // One that was never attempted has no state, and its message says when it is due.
     assert_eq!(states.get(&Uuid::from_u128(2)), None);
@@ -125,9 +125,9 @@ async fn a_released_delivery_is_due_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_canceled_delivery_is_to_end() {
     let world = filled();
-    let waiting = Standing::Waiting { due: NOW + LONG };
-    let ending = Standing::Ending { reason: EndReason::TimeToLiveExceeded, at: NOW };
-    for (id, standing) in [(1, waiting), (3, Standing::Delivered), (4, ending)] {
+    let waiting = DeliveryStatus::Waiting { due: NOW + LONG };
+    let ending = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: NOW };
+    for (id, standing) in [(1, waiting), (3, DeliveryStatus::Delivered), (4, ending)] {
         let state = state(id, standing, 3);
         world.waiting.states.lock().expect("no panic").insert(state.id, state);
     }
@@ -136,9 +136,10 @@ async fn a_canceled_delivery_is_to_end() {
     assert_eq!(canceled.len(), 4);
     assert!(canceled.iter().all(|one| one["result"] == "Canceled"), "{canceled:?}");
     assert_eq!(parked(&world), 3, "those of s-2");
-    let canceled = Standing::Ending { reason: EndReason::CanceledByOperator, at: NOW };
+    let canceled = DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: NOW };
     let states = world.waiting.states.lock().expect("no panic");
-    let want = [(1, canceled, 4), (2, canceled, 1), (3, Standing::Delivered, 3), (4, ending, 3)];
+    let want =
+        [(1, canceled, 4), (2, canceled, 1), (3, DeliveryStatus::Delivered, 3), (4, ending, 3)];
     for (id, standing, revision) in want {
         let stored = states.get(&Uuid::from_u128(id)).expect("a state");
         assert_eq!((stored.standing, stored.revision), (standing, revision), "{id}");
@@ -154,7 +155,7 @@ async fn a_change_that_stops_halfway_loses_nothing() {
         for calls in 0..4 {
             let world = World::new();
             park(&world, 1, "s-1", None);
-            let waiting = state(1, Standing::Waiting { due: NOW + LONG }, 1);
+            let waiting = state(1, DeliveryStatus::Waiting { due: NOW + LONG }, 1);
             world.waiting.states.lock().expect("no panic").insert(waiting.id, waiting);
             *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
             let stopped = all(&world, line, Some(&json!({"all": true}))).await;

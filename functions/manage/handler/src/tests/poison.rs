@@ -5,7 +5,7 @@ use gridpost_core::{
         Delivery,
         dead_letter::Ended,
         queue::Queue,
-        state::{DeliveryState, Standing},
+        state::{DeliveryState, DeliveryStatus},
     },
     event::DeliverySchema,
     retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
@@ -46,7 +46,7 @@ fn ended(id: u128) -> String {
     json!(ended).to_string()
 }
 
-pub(super) fn state(id: u128, standing: Standing, revision: u64) -> DeliveryState {
+pub(super) fn state(id: u128, standing: DeliveryStatus, revision: u64) -> DeliveryState {
     let Delivery { id, subscription, subscription_uid, publish_time, attempts, .. } = delivery(id);
     let events = 2;
     DeliveryState {
@@ -215,7 +215,9 @@ async fn a_resend_that_stops_halfway_loses_nothing() {
 async fn what_is_purged_is_counted() {
     let world = filled();
     world.waiting.lay("m-5", &delivery(5).encode(), None, None);
-    for state in [state(1, Standing::Waiting { due: NOW }, 3), state(5, Standing::Delivered, 2)] {
+    for state in
+        [state(1, DeliveryStatus::Waiting { due: NOW }, 3), state(5, DeliveryStatus::Delivered, 2)]
+    {
         world.waiting.states.lock().expect("no panic").insert(state.id, state);
     }
     let purged = world.send("POST /poison:purge", json!({"all": true})).await;
@@ -235,8 +237,8 @@ async fn what_is_purged_is_counted() {
     // Copies of what was purged end by themselves; what had ended stays as it ended.
     let states = world.waiting.states.lock().expect("no panic");
     let of = |id| states.get(&Uuid::from_u128(id)).map(|state| (state.standing, state.revision));
-    assert_eq!(of(1), Some((Standing::Ended, 4)));
-    assert_eq!(of(5), Some((Standing::Delivered, 2)));
+    assert_eq!(of(1), Some((DeliveryStatus::Ended, 4)));
+    assert_eq!(of(5), Some((DeliveryStatus::Delivered, 2)));
     assert_eq!(of(2), None, "a dead letter's state is its delivery's");
     assert!(world.waiting.sent.lock().expect("no panic").is_empty());
 }

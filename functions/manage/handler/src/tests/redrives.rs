@@ -3,7 +3,7 @@
 use gridpost_core::{
     delivery::{
         queue::Queue,
-        redrive::{Job, Phase, Status, Tick},
+        redrive::{Job, Phase, RedriveMessage, Status},
     },
     time::Timestamp,
 };
@@ -19,11 +19,11 @@ fn only_job(world: &World) -> Job {
     jobs.values().next().expect("one").clone()
 }
 
-fn ticks(world: &World) -> Vec<Tick> {
+fn ticks(world: &World) -> Vec<RedriveMessage> {
     let sent = world.waiting.sent.lock().expect("no panic");
     let tick = |(queue, message): &(Queue, gridpost_ports::Outgoing)| {
         assert_eq!((*queue, message.group.as_str()), (Queue::Redrive, "demo/s-1"));
-        Tick::decode(&message.body).expect("a tick")
+        RedriveMessage::decode(&message.body).expect("a tick")
     };
     sent.iter().map(tick).collect()
 }
@@ -45,7 +45,7 @@ async fn a_job_is_stored_before_anybody_works_at_it() {
         (job.to.clone(), Some(job.to_uid)),
         (key("demo", "s-1"), world.subscription_uid("s-1"))
     );
-    assert_eq!(ticks(&world), [Tick::of(&job)]);
+    assert_eq!(ticks(&world), [RedriveMessage::of(&job)]);
     let shown = body(&reply);
     assert_eq!((&shown["status"], &shown["phase"]), (&json!("Running"), &json!("Counting")));
     let read = world.call(&format!("GET {S}/redrives/{}", job.id)).await;
@@ -88,7 +88,7 @@ async fn two_jobs_do_not_run_at_once_and_dry_runs_do_not_matter() {
     let purge = world.send(&format!("POST {S}/deadLetters:purge"), json!({"all": true})).await;
     assert_eq!(purge.status, 409, "{purge:?}");
     // Its message may have been lost: each one who asks sends another.
-    let of_first = |tick: &&Tick| tick.redrive.to_string() == id;
+    let of_first = |tick: &&RedriveMessage| tick.redrive.to_string() == id;
     assert_eq!(ticks(&world).iter().filter(of_first).count(), 2);
 }
 
@@ -106,7 +106,7 @@ async fn of_two_jobs_begun_at_once_one_runs_at_most() {
     let jobs = world.letters.jobs.lock().expect("no panic").clone();
     let of = |status: Status| jobs.values().filter(|job| job.status == status).count();
     assert_eq!((of(Status::Running), of(Status::Canceled)), (1, 1));
-    assert_eq!(ticks(&world), [Tick::of(&rival)]);
+    assert_eq!(ticks(&world), [RedriveMessage::of(&rival)]);
 }
 
 #[tokio::test(start_paused = true)]

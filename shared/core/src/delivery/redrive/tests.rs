@@ -15,7 +15,7 @@ fn job(id: u128) -> Job {
         subscription: key("s"),
         bucket: "b".to_owned(),
         folder: "S".to_owned(),
-        wanted: Wanted { to: Some(NOW), ..Wanted::default() },
+        wanted: RedriveFilter { to: Some(NOW), ..RedriveFilter::default() },
         to: key("s"),
         to_uid: Uuid::from_u128(7),
         schema: DeliverySchema::EventGridSchema,
@@ -37,9 +37,9 @@ fn job(id: u128) -> Job {
     }
 }
 
-fn place(index: usize) -> Place {
+fn position(index: usize) -> Position {
     let name = format!("S/2026/11/21/8/{}.json", Uuid::from_u128(9));
-    Place::first_of("S", &name).expect("a place").at(index)
+    Position::first_of("S", &name).expect("a position").at(index)
 }
 
 fn found(index: usize) -> Found {
@@ -58,13 +58,13 @@ fn found(index: usize) -> Found {
         redriven: 0,
     };
     let schema = DeliverySchema::EventGridSchema;
-    Found { place: place(index), written_at: NOW, schema, letter }
+    Found { position: position(index), written_at: NOW, schema, letter }
 }
 
 #[test]
 fn verdict_table() {
     let written = |millis: i64| Timestamp::from_millis(NOW.as_millis() + millis);
-    let wanted = |change: &dyn Fn(&mut Wanted)| {
+    let wanted = |change: &dyn Fn(&mut RedriveFilter)| {
         let mut job = job(1);
         change(&mut job.wanted);
         job
@@ -102,12 +102,12 @@ fn what_a_job_has_sent_no_other_one_sends_again() {
     let sending = |next: Option<usize>| Job {
         phase: Phase::Sending,
         status: Status::Canceled,
-        next: next.map(place),
+        next: next.map(position),
         ..job(2)
     };
     let completed = || Job { status: Status::Completed, ..sending(None) };
     let filtered = |reason: &str| {
-        let wanted = Wanted { reason: Some(reason.to_owned()), ..Wanted::default() };
+        let wanted = RedriveFilter { reason: Some(reason.to_owned()), ..RedriveFilter::default() };
         Job { wanted, ..completed() }
     };
     let elsewhere = Job { to_uid: Uuid::from_u128(8), ..completed() };
@@ -116,7 +116,7 @@ fn what_a_job_has_sent_no_other_one_sends_again() {
         ("it was here", vec![sending(Some(6))], Verdict::SentBefore),
         ("it was not", vec![sending(Some(5))], Verdict::Send),
         ("it has sent nothing", vec![sending(None)], Verdict::Send),
-        ("it only counted", vec![Job { next: Some(place(9)), ..job(2) }], Verdict::Send),
+        ("it only counted", vec![Job { next: Some(position(9)), ..job(2) }], Verdict::Send),
         ("completed", vec![completed()], Verdict::SentBefore),
         ("a dry run", vec![Job { dry_run: true, ..completed() }], Verdict::Send),
         ("of others", vec![filtered("x")], Verdict::Send),
@@ -133,7 +133,7 @@ fn what_a_job_has_sent_no_other_one_sends_again() {
 
 #[test]
 fn phases_follow_each_other() {
-    let mut counted = Job { next: Some(place(3)), ..job(1) };
+    let mut counted = Job { next: Some(position(3)), ..job(1) };
     counted.note(Verdict::Send);
     counted.note(Verdict::RedrivenTooOften);
     counted.note(Verdict::NotWanted);
@@ -155,7 +155,7 @@ fn a_redriven_delivery_is_fresh_and_has_the_events_own_data() {
     let delivery = job(1).delivery(&found, NOW).expect("JSON");
     assert_eq!(delivery.events()[0].get(), r#"{"id":"1","n":1.50}"#);
     assert_eq!(delivery.publish_time, Timestamp::from_millis(5));
-    assert_eq!(delivery.lives_from(), NOW);
+    assert_eq!(delivery.ttl_starts_at(), NOW);
     assert_eq!(delivery.traceparent, TraceParent::parse(TRACE));
     assert_eq!(delivery.redriven, Some(Redriven { times: 3, at: NOW }));
     assert!(delivery.attempts.is_empty() && delivery.due.is_none());
@@ -163,7 +163,9 @@ fn a_redriven_delivery_is_fresh_and_has_the_events_own_data() {
     assert_eq!((read.redriven, read.id), (delivery.redriven, delivery.id));
     // The same letter of the same job, whenever: the same delivery.
     let id = |job: Job, index| {
-        job.delivery(&super::Found { place: place(index), ..found.clone() }, NOW).expect("JSON").id
+        job.delivery(&super::Found { position: position(index), ..found.clone() }, NOW)
+            .expect("JSON")
+            .id
     };
     assert_eq!(id(job(1), 0), delivery.id);
     assert_ne!(id(job(1), 1), delivery.id);
@@ -184,23 +186,23 @@ fn pace_table() {
 #[test]
 fn a_job_and_its_tick_are_stored_and_read() {
     let lease = Some(Lease { holder: "m/1".to_owned(), until: NOW });
-    let job = Job { next: Some(place(3)), lease, total: Some(9), ..job(1) };
+    let job = Job { next: Some(position(3)), lease, total: Some(9), ..job(1) };
     let json = serde_json::to_string(&job).expect("JSON");
     assert_eq!(serde_json::from_str::<Job>(&json).expect("a job"), job);
-    let tick = Tick::of(&job);
-    assert_eq!(Tick::decode(&tick.encode()), Some(tick.clone()));
+    let tick = RedriveMessage::of(&job);
+    assert_eq!(RedriveMessage::decode(&tick.encode()), Some(tick.clone()));
     for other in ["", "{}", &tick.encode().replace("\"v\":1", "\"v\":2")] {
-        assert_eq!(Tick::decode(other), None, "{other}");
+        assert_eq!(RedriveMessage::decode(other), None, "{other}");
     }
 }
 
 #[test]
 fn a_worker_keeps_its_place_and_takes_over_whether_it_goes_on() {
     let lease = |holder: &str| Some(Lease { holder: holder.to_owned(), until: NOW });
-    let mut own = Job { next: Some(place(3)), lease: lease("a"), revision: 4, ..job(1) };
+    let mut own = Job { next: Some(position(3)), lease: lease("a"), revision: 4, ..job(1) };
     let stored = Job { status: Status::Canceled, lease: lease("a"), revision: 5, ..job(1) };
     assert!(own.take_over(&stored));
-    assert_eq!((own.status, own.next, own.revision), (Status::Canceled, Some(place(3)), 5));
+    assert_eq!((own.status, own.next, own.revision), (Status::Canceled, Some(position(3)), 5));
     assert!(!own.take_over(&Job { lease: lease("b"), ..job(1) }));
     assert!(!own.take_over(&job(1)));
 }

@@ -55,7 +55,7 @@ fn each_event_is_a_message_with_what_it_is_told_by() {
     let ids: Vec<_> = call.entries.iter().map(|entry| entry.id.clone()).collect();
     let id = |number: u128, event| format!("{}-{event}", Uuid::from_u128(number));
     assert_eq!(ids, [id(1, 0), id(2, 0), id(2, 2)], "what is done with is not sent again");
-    let place = |delivery, event| vec![Place { delivery, event }];
+    let place = |delivery, event| vec![EventIndex { delivery, event }];
     assert_eq!(call.places, [place(0, 0), place(1, 0), place(1, 2)]);
     let want = [
         "x-0",

@@ -13,7 +13,7 @@ use super::{
     values::{Keys, Kind, Text, Value, Values},
 };
 use crate::{
-    event::{ParsedEvent, lookup::Place},
+    event::{ParsedEvent, lookup::PathId},
     topic::InputSchema,
 };
 
@@ -182,7 +182,7 @@ impl Compiled {
 /// An advanced filter.
 #[derive(Debug)]
 struct Test {
-    place: Place,
+    place: PathId,
     /// Holds if the predicate does not.
     is_negative: bool,
     wants_missing: bool,

@@ -11,7 +11,7 @@ use super::folded;
 use crate::{
     event::{
         ParsedEvent,
-        lookup::{Found, Paths, Place, elements, text_of},
+        lookup::{Found, PathId, Paths, elements, text_of},
     },
     topic::InputSchema,
 };
@@ -22,9 +22,9 @@ pub(super) struct Keys {
     schema: InputSchema,
     paths: Paths,
     /// What is stamped on events that lack it.
-    stamps: Vec<(Place, Stamp)>,
+    stamps: Vec<(PathId, Stamp)>,
     /// Attributes of CloudEvents, whose text counts even where it is written as a number.
-    attributes: BTreeSet<Place>,
+    attributes: BTreeSet<PathId>,
 }
 
 /// What Event Grid's schema gets stamped.
@@ -121,7 +121,7 @@ impl Keys {
     /// The envelope's names are read in any case: Event Grid's documentation writes `Subject` and
     /// `subject`, and CloudEvents has lower-case names alone. Names within `data`, and all names of a
     /// publisher's own schema, are exact.
-    pub(super) fn place(&mut self, key: &str) -> Place {
+    pub(super) fn place(&mut self, key: &str) -> PathId {
         let (first, rest) = key.split_once('.').map_or((key, None), |(a, b)| (a, Some(b)));
         let first = self.envelope_name(first);
         let rest = rest.into_iter().flat_map(|rest| rest.split('.'));
@@ -143,7 +143,7 @@ impl Keys {
         }
     }
 
-    fn note_top(&mut self, place: Place, name: &str) {
+    fn note_top(&mut self, place: PathId, name: &str) {
         match self.schema {
             InputSchema::EventGridSchema => {
                 let stamp = STAMPS.iter().find(|(stamped, _)| *stamped == name);
@@ -173,17 +173,17 @@ pub(super) struct Values<'a> {
 
 impl Values<'_> {
     /// The value at a place.
-    pub(super) fn at(&self, place: Place) -> &Value {
+    pub(super) fn at(&self, place: PathId) -> &Value {
         self.cells[place.index()].get_or_init(|| self.read(place))
     }
 
     /// The JSON text of the value at a place, for people.
-    pub(super) fn shown(&self, place: Place) -> Option<String> {
+    pub(super) fn shown(&self, place: PathId) -> Option<String> {
         let stamp = || self.stamp(place).map(|text| serde_json::Value::from(text).to_string());
         self.found.at(place).map(str::to_owned).or_else(stamp)
     }
 
-    fn stamp(&self, place: Place) -> Option<&str> {
+    fn stamp(&self, place: PathId) -> Option<&str> {
         let (_, stamp) = self.keys.stamps.iter().find(|(stamped, _)| *stamped == place)?;
         Some(match stamp {
             Stamp::Topic => &self.event.source,
@@ -192,7 +192,7 @@ impl Values<'_> {
         })
     }
 
-    fn read(&self, place: Place) -> Value {
+    fn read(&self, place: PathId) -> Value {
         let mut value = Value::default();
         let Some(json) = self.found.at(place) else {
             if let Some(stamp) = self.stamp(place) {

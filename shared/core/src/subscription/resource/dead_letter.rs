@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use crate::{
-    document::{Code, Object, Problems, shown},
+    document::{Code, Object, Problems, quoted},
     subscription::DeadLetterDestination,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn read(
     if let Some(other) = endpoint_type.filter(|name| *name != "S3Bucket") {
         let rule = format!(
             "must be 'S3Bucket', but is {}; its properties are bucketName and prefix",
-            shown(other)
+            quoted(other)
         );
         problems.add(Code::InvalidValue, destination.path_of("endpointType"), rule);
         return None;
@@ -43,7 +43,7 @@ fn read_bucket(
 ) -> Option<DeadLetterDestination> {
     let bucket = properties.required_text("bucketName", "the name of an S3 bucket", problems);
     if let Some(rule) = bucket.and_then(broken_bucket_rule) {
-        let rule = format!("{rule}, but is {}", shown(bucket.unwrap_or_default()));
+        let rule = format!("{rule}, but is {}", quoted(bucket.unwrap_or_default()));
         problems.add(Code::InvalidValue, properties.path_of("bucketName"), rule);
     }
     let prefix = properties.text("prefix", problems).unwrap_or_default();
@@ -54,7 +54,7 @@ fn read_bucket(
         problems.add(Code::OutOfRange, properties.path_of("prefix"), rule);
     }
     if prefix.chars().any(char::is_control) {
-        let rule = format!("must have no control characters, but is {}", shown(prefix));
+        let rule = format!("must have no control characters, but is {}", quoted(prefix));
         problems.add(Code::InvalidValue, properties.path_of("prefix"), rule);
     }
     properties.finish(problems);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Context, write::base_url};
 use crate::{
-    document::{Code, Object, Problems, shown},
+    document::{Code, Object, Problems, quoted},
     endpoint::{self, Refusal},
     secret::Secret,
     subscription::{Batching, DeliveryAttribute, Endpoint, ResourceKind},
@@ -80,7 +80,7 @@ fn refuse_type(destination: &Object<'_>, given: &str, problems: &mut Problems) {
         Some((_, instead)) => {
             format!("is {given}, a resource of Azure's; its counterpart here is {instead}")
         }
-        None => format!("must be {TYPES}, but is {}", shown(given)),
+        None => format!("must be {TYPES}, but is {}", quoted(given)),
     };
     problems.add(Code::InvalidValue, path, rule);
 }

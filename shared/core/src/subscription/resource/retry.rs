@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    document::{Code, Object, Problems, shown, whole},
+    document::{Code, Object, Problems, quoted, whole},
     retry::{
         outcome::Outcome,
         policy::{RetryPolicy, StatusRules},
@@ -104,7 +104,7 @@ fn duration(
             let rule = format!(
                 "must be an ISO 8601 duration in whole minutes from PT1M to {longest} (default \
                  {longest}), such as PT1H30M, but is {}",
-                shown(text)
+                quoted(text)
             );
             problems.add(Code::OutOfRange, given.path_of(name), rule);
             most
@@ -261,7 +261,7 @@ fn rule(value: &Value, path: &str, problems: &mut Problems) -> Option<Rule> {
         }
         Value::String(end) if end == END => Some(Rule::End),
         Value::String(other) => {
-            problems.add(Code::InvalidValue, path, format!("{FORM}, but is {}", shown(other)));
+            problems.add(Code::InvalidValue, path, format!("{FORM}, but is {}", quoted(other)));
             None
         }
         _ => {

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
-        dead_letter::{Origin, place::Place},
+        dead_letter::{Origin, position::Position},
         redrive::Job,
     },
     event::DeliverySchema,
@@ -69,8 +69,8 @@ impl Letters {
 
     /// The id of a record in such an object.
     pub(crate) fn id(number: u128, hours_ago: i64, index: usize) -> String {
-        let place = Place::first_of("dead/S-1", &name(number, hours_ago));
-        place.expect("a place").at(index).to_string()
+        let position = Position::first_of("dead/S-1", &name(number, hours_ago));
+        position.expect("a position").at(index).to_string()
     }
 
     fn bucket(&self) -> Result<MutexGuard<'_, BTreeMap<String, Object>>, BucketError> {

@@ -14,7 +14,7 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::{
-    DeliveryStates, Meter, Outgoing, ParkedDeliveries, ParkedPlace, ParkedSome, ParkingLot,
+    DeliveryStates, Meter, Outgoing, ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot,
     PoisonQueue, PortError, QueueReceiver, QueueSender, Saved,
 };
 use uuid::Uuid;
@@ -150,18 +150,18 @@ impl QueueSender for Waiting {
 
 #[async_trait]
 impl ParkedDeliveries for Waiting {
-    async fn behind(&self, place: Option<&ParkedPlace>) -> Result<ParkedSome, PortError> {
+    async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
         let place = place.map(|place| (place.partition.clone(), place.sort.clone()));
         let items = open(&self.items);
         let behind = items.iter().filter(|(key, _)| place.as_ref().is_none_or(|at| *key > at));
         let looked_at: Vec<_> = behind.take(LOOKED_AT).collect();
         let place =
-            |key: &(String, String)| ParkedPlace { partition: key.0.clone(), sort: key.1.clone() };
+            |key: &(String, String)| ParkedCursor { partition: key.0.clone(), sort: key.1.clone() };
         let found = looked_at
             .iter()
             .filter_map(|(key, parked)| parked.as_ref().map(|parked| (place(key), parked.clone())));
         let next = looked_at.last().filter(|_| looked_at.len() == LOOKED_AT);
-        Ok(ParkedSome { found: found.collect(), next: next.map(|(key, _)| place(key)) })
+        Ok(ParkedPage { found: found.collect(), next: next.map(|(key, _)| place(key)) })
     }
 
     async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {

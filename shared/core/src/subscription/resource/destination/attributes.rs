@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    document::{Code, Object, Problems, one_of, shown},
+    document::{Code, Object, Problems, one_of, quoted},
     secret::Secret,
     subscription::{
         EventSubscription,
@@ -71,7 +71,7 @@ pub(super) fn read(
             continue;
         };
         if read.iter().any(|before| before.name.eq_ignore_ascii_case(&attribute.name)) {
-            let rule = format!("is given twice (in any case): {}", shown(&attribute.name));
+            let rule = format!("is given twice (in any case): {}", quoted(&attribute.name));
             problems.add(Code::InvalidValue, format!("{path}.name"), rule);
         }
         read.push(attribute);
@@ -110,7 +110,7 @@ fn name<'d>(attribute: &mut Object<'d>, problems: &mut Problems) -> Option<&'d s
     let rule = if !(1..=CHARS_MAX).contains(&name.len()) || !name.bytes().all(token) {
         format!(
             "must be a header's name, 1 to {CHARS_MAX} letters, digits, '-' and '_', but is {}",
-            shown(name)
+            quoted(name)
         )
     } else if let Some(beginning) = beginning {
         format!("must not begin with '{beginning}', in any case: such headers are Gridpost's own")
@@ -144,7 +144,7 @@ pub(super) fn source_field(mut properties: Object<'_>, problems: &mut Problems) 
         let rule = format!(
             "must be names with single dots between them, such as data.key, at most {CHARS_MAX} \
              characters, but is {}",
-            shown(given)
+            quoted(given)
         );
         problems.add(Code::InvalidValue, path, rule);
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{super::Context, Destination, MAX_EVENTS, PREFERRED_SIZE, attributes, read_batching};
 use crate::{
-    document::{Code, Object, Problems, shown},
+    document::{Code, Object, Problems, quoted},
     endpoint::arn::{Arn, NotAnArn},
     subscription::{
         DeliveryAttribute, Endpoint, EventSubscription, KeySource, Resource, ResourceKind,
@@ -83,7 +83,7 @@ fn read_arn(
             let name = kind.name();
             let rule = format!(
                 "must be the ARN of a {name}: {form} (the account has 12 digits), but is {}",
-                shown(given)
+                quoted(given)
             );
             problems.add(Code::InvalidValue, path, rule);
             return None;
@@ -164,7 +164,7 @@ fn read_attributes(
                 let rule = format!(
                     "must be letters, digits, '_', '-' and single '.' inside, without AWS. or Amazon. \
                      before them, but is {}",
-                    shown(&attribute.name)
+                    quoted(&attribute.name)
                 );
                 problems.add(Code::InvalidValue, format!("{path}[{index}].name"), rule);
             }
@@ -219,7 +219,7 @@ fn fixed_key(
     if !is_key(text, chars_max) {
         let rule = format!(
             "must have 1 to {chars_max} printable ASCII characters without spaces, but is {}",
-            shown(text)
+            quoted(text)
         );
         problems.add(Code::InvalidValue, path, rule);
     }

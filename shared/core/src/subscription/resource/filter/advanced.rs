@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    document::{Code, Object, Problems, one_of, shown, text},
+    document::{Code, Object, Problems, one_of, quoted, text},
     subscription::filter::{
         AdvancedFilter,
         advanced::{FILTERS_MAX, KEY_CHARS_MAX, Number, Operator, VALUE_CHARS_MAX, VALUES_MAX},
@@ -92,7 +92,7 @@ fn one(mut filter: Object<'_>, problems: &mut Problems) -> Option<AdvancedFilter
         |given: &str| OPERATORS.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(given));
     let Some((name, takes)) = given.and_then(known) else {
         if let Some(given) = given {
-            let rule = format!("must be {}, but is {}", one_of(&names), shown(given));
+            let rule = format!("must be {}, but is {}", one_of(&names), quoted(given));
             problems.add(Code::InvalidValue, filter.path_of("operatorType"), rule);
         }
         filter.ignore(&["value", "values"]);
@@ -116,7 +116,7 @@ fn key(filter: &mut Object<'_>, problems: &mut Problems) -> Option<String> {
     } else if key.split('.').any(str::is_empty) {
         let rule = format!(
             "must be names with single dots between them, such as data.order.total, but is {}",
-            shown(key)
+            quoted(key)
         );
         problems.add(Code::InvalidValue, path, rule);
     }
@@ -151,7 +151,7 @@ fn operator(
             let value = filter.required("value", "true or false", problems)?;
             let flag = value.as_bool();
             if flag.is_none() {
-                let rule = format!("must be true or false, but is {}", shown(&value.to_string()));
+                let rule = format!("must be true or false, but is {}", quoted(&value.to_string()));
                 problems.add(Code::WrongType, filter.path_of("value"), rule);
             }
             flag.map(make)
@@ -185,7 +185,7 @@ fn all<T>(
 fn number(value: &Value, path: &str, problems: &mut Problems) -> Option<Number> {
     let number = value.as_f64().and_then(Number::new);
     if number.is_none() {
-        let rule = format!("must be a number, but is {}", shown(&value.to_string()));
+        let rule = format!("must be a number, but is {}", quoted(&value.to_string()));
         problems.add(Code::WrongType, path, rule);
     }
     number
@@ -193,7 +193,7 @@ fn number(value: &Value, path: &str, problems: &mut Problems) -> Option<Number> 
 
 fn range(value: &Value, path: &str, problems: &mut Problems) -> Option<(Number, Number)> {
     let Some([from, to]) = value.as_array().map(Vec::as_slice) else {
-        let found = shown(&value.to_string());
+        let found = quoted(&value.to_string());
         let rule = format!("must be a pair of numbers such as [1, 10], but is {found}");
         problems.add(Code::WrongType, path, rule);
         return None;

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 /// A dead letter's place among those of its event subscription: its object, and its position there.
 /// As text, its id: `2026-11-21-8-{uuid}-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// Year, month, day and hour (UTC) in which the object was written.
     hour: [u16; 4],
     /// The object's own id.
@@ -18,15 +18,15 @@ pub struct Place {
     pub index: usize,
 }
 
-impl Place {
+impl Position {
     /// The first dead letter of the object of that name; `None` for a name that no dead-letter
     /// object of the folder has.
     pub fn first_of(folder: &str, name: &str) -> Option<Self> {
         let rest = name.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".json")?;
         let parts: Vec<_> = rest.split('/').collect();
         let [hour @ .., object] = parts.as_slice() else { return None };
-        let place = Self { hour: numbers(hour)?, object: object.parse().ok()?, index: 0 };
-        (place.name(folder) == name).then_some(place)
+        let position = Self { hour: numbers(hour)?, object: object.parse().ok()?, index: 0 };
+        (position.name(folder) == name).then_some(position)
     }
 
     /// The same object, at that position.
@@ -52,8 +52,8 @@ impl Place {
         let parts: Vec<_> = id.split('-').collect();
         let [hour @ .., a, b, c, d, e, index] = parts.as_slice() else { return None };
         let object = [*a, *b, *c, *d, *e].join("-").parse().ok()?;
-        let place = Self { hour: numbers(hour)?, object, index: index.parse().ok()? };
-        (place.to_string() == id).then_some(place)
+        let position = Self { hour: numbers(hour)?, object, index: index.parse().ok()? };
+        (position.to_string() == id).then_some(position)
     }
 
     /// Whether it stands before another place in the order in which a list gives them.
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [year, month, day, hour] = self.hour;
         write!(formatter, "{year}-{month}-{day}-{hour}-{}-{}", self.object, self.index)
@@ -94,13 +94,13 @@ impl Hours {
 
     /// `None` for an object of these hours; else behind which text the next of them may be: all
     /// names up to there are of a year, month, day or hour that is none of these.
-    pub fn pass_over(&self, folder: &str, place: &Place) -> Option<String> {
+    pub fn pass_over(&self, folder: &str, position: &Position) -> Option<String> {
         let is_out = |parts: &usize| {
-            let of = &place.hour[..*parts];
+            let of = &position.hour[..*parts];
             of < &self.first[..*parts] || of > &self.last[..*parts]
         };
         let parts = (1..=4).find(is_out)?;
-        let out: Vec<_> = place.hour[..parts].iter().map(u16::to_string).collect();
+        let out: Vec<_> = position.hour[..parts].iter().map(u16::to_string).collect();
         // Behind the slash comes the zero: all that begins with this and a slash is before it.
         Some(format!("{folder}/{}0", out.join("/")))
     }
@@ -136,20 +136,21 @@ mod tests {
     #[test]
     fn a_place_has_a_name_and_an_id() {
         let name = name("2026/1/21/8");
-        let place = Place::first_of("p/S", &name).expect("a place").at(12);
-        assert_eq!(place.to_string(), format!("2026-1-21-8-{OBJECT}-12"));
-        assert_eq!(Place::parse(&place.to_string()), Some(place));
-        assert_eq!(place.name("p/S"), name);
-        assert!(*place.before("p/S") < *name);
+        let position = Position::first_of("p/S", &name).expect("a position").at(12);
+        assert_eq!(position.to_string(), format!("2026-1-21-8-{OBJECT}-12"));
+        assert_eq!(Position::parse(&position.to_string()), Some(position));
+        assert_eq!(position.name("p/S"), name);
+        assert!(*position.before("p/S") < *name);
         for other in ["", "1", "p/S/2026/01/21/8/x.json", &format!("{name}x"), &name[1..]] {
-            assert_eq!(Place::first_of("p/S", other), None, "{other}");
+            assert_eq!(Position::first_of("p/S", other), None, "{other}");
         }
         for other in ["2026-01-21-8-00000000-0000-0000-0000-00000000000a-0", "--", "a", OBJECT] {
-            assert_eq!(Place::parse(other), None, "{other}");
+            assert_eq!(Position::parse(other), None, "{other}");
         }
-        assert!(place.is_before(&place.at(13)) && !place.is_before(&place));
+        assert!(position.is_before(&position.at(13)) && !position.is_before(&position));
         assert!(
-            !place.is_before(&Place::first_of("p/S", &self::name("2026/1/10/8")).expect("one"))
+            !position
+                .is_before(&Position::first_of("p/S", &self::name("2026/1/10/8")).expect("one"))
         );
     }
 
@@ -172,16 +173,16 @@ mod tests {
             ("2026/9/30/7", None),
         ];
         for (hour, want) in table {
-            let place = Place::first_of("p/S", &name(hour)).expect(hour);
-            let passed = hours.pass_over("p/S", &place);
+            let position = Position::first_of("p/S", &name(hour)).expect(hour);
+            let passed = hours.pass_over("p/S", &position);
             assert_eq!(passed.as_deref(), want, "{hour}");
             // What is passed over are the names up to there, this one included.
             assert!(passed.is_none_or(|passed| passed > name(hour)), "{hour}");
         }
         assert_eq!(hours.prefix("p/S"), "p/S/2026/");
         assert_eq!(Hours::between(None, None).prefix("p/S"), "p/S/");
-        let place = Place::first_of("p/S", &name("2026/2/3/9")).expect("a place");
-        assert_eq!(Hours::between(None, None).pass_over("p/S", &place), None);
+        let position = Position::first_of("p/S", &name("2026/2/3/9")).expect("a position");
+        assert_eq!(Hours::between(None, None).pass_over("p/S", &position), None);
         let one =
             Hours::between(Some(at("2026-02-03T10:30:00Z")), Some(at("2026-02-03T10:59:00Z")));
         assert_eq!(one.prefix("p/S"), "p/S/2026/2/3/");

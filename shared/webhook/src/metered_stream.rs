@@ -37,13 +37,13 @@ const STATUS_LINE_BYTES: usize = 12;
 
 /// One connection's budget, and the status that it answered with.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct ReadBudget {
     left_bytes: AtomicUsize,
     exchanges: AtomicUsize,
     status: AtomicU16,
 }
 
-impl Default for Meter {
+impl Default for ReadBudget {
     fn default() -> Self {
         Self {
             left_bytes: AtomicUsize::new(UNASKED_BYTES_MAX),
@@ -53,7 +53,7 @@ impl Default for Meter {
     }
 }
 
-impl Meter {
+impl ReadBudget {
     /// Begins an exchange.
     pub(super) fn begin(&self) {
         self.exchanges.fetch_add(1, Ordering::Relaxed);
@@ -69,15 +69,15 @@ impl Meter {
 }
 
 /// A connection that is metered.
-pub(super) struct Tap {
+pub(super) struct MeteredStream {
     inner: TokioIo<MaybeHttpsStream<TokioIo<Socket>>>,
-    meter: Arc<Meter>,
+    meter: Arc<ReadBudget>,
     /// The first bytes of this exchange's response.
     start: Vec<u8>,
     exchange: usize,
 }
 
-impl Tap {
+impl MeteredStream {
     pub(super) fn new(inner: TokioIo<MaybeHttpsStream<TokioIo<Socket>>>) -> Self {
         let start = Vec::with_capacity(STATUS_LINE_BYTES);
         Self { inner, meter: Arc::default(), start, exchange: 0 }
@@ -110,13 +110,13 @@ fn status_of(line: &[u8]) -> Option<u16> {
     std::str::from_utf8(rest).ok().filter(|digits| digits.len() == 3)?.parse().ok()
 }
 
-impl Connection for Tap {
+impl Connection for MeteredStream {
     fn connected(&self) -> Connected {
         self.inner.inner().connected().extra(Arc::clone(&self.meter))
     }
 }
 
-impl AsyncRead for Tap {
+impl AsyncRead for MeteredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -128,7 +128,7 @@ impl AsyncRead for Tap {
     }
 }
 
-impl AsyncWrite for Tap {
+impl AsyncWrite for MeteredStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
