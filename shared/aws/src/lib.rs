@@ -3,8 +3,10 @@
 pub mod configuration;
 pub mod lineage;
 pub mod parking;
+#[cfg(feature = "s3")]
 pub mod payloads;
 pub mod redrives;
+#[cfg(feature = "s3")]
 pub mod s3;
 pub mod sqs;
 pub mod state;
@@ -79,6 +81,7 @@ impl Clients {
 
     /// A client of S3. Another endpoint than AWS's own is addressed by path: its buckets have no
     /// host names.
+    #[cfg(feature = "s3")]
     pub fn s3(&self) -> aws_sdk_s3::Client {
         let own_endpoint = self.config.endpoint_url().is_some();
         let config = aws_sdk_s3::config::Builder::from(&self.config).interceptor(Lineage);
