@@ -73,4 +73,11 @@ impl Deployment {
         let (injector, instance) = (Arc::clone(&self.injector), Arc::clone(&self.instance));
         Arc::new(Faulty { injector, instance, inner: Arc::clone(port) })
     }
+
+    /// A port whose calls are numbered apart from all others, and go wrong by a plan of their own.
+    pub fn apart<T: ?Sized>(&self, port: &Arc<T>, plan: Plan) -> Arc<Faulty<T>> {
+        let (dice, history) = (SeededDice::new(1), Arc::clone(&self.history));
+        let injector = Arc::new(Injector::new(plan, dice, *self.clock, history));
+        Arc::new(Faulty { injector, instance: Arc::clone(&self.instance), inner: Arc::clone(port) })
+    }
 }

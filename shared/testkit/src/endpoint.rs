@@ -4,7 +4,7 @@ mod resource;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -122,7 +122,7 @@ pub enum Script {
 
 /// All endpoints of one world, behind the client's port.
 pub struct Endpoints {
-    scripts: BTreeMap<SubscriptionKey, Script>,
+    scripts: Mutex<BTreeMap<SubscriptionKey, Script>>,
     clock: VirtualClock,
     dice: SeededDice,
     history: Arc<Mutex<History>>,
@@ -165,7 +165,16 @@ impl Endpoints {
         dice: SeededDice,
         history: Arc<Mutex<History>>,
     ) -> Self {
-        Self { scripts, clock, dice, history }
+        Self { scripts: Mutex::new(scripts), clock, dice, history }
+    }
+
+    /// From now on the endpoint of that subscription behaves so.
+    pub fn behave(&self, subscription: SubscriptionKey, script: Script) {
+        self.scripts().insert(subscription, script);
+    }
+
+    fn scripts(&self) -> MutexGuard<'_, BTreeMap<SubscriptionKey, Script>> {
+        self.scripts.lock().expect("no panic while held")
     }
 
     /// Notes a request that has arrived; answers its index and what the endpoint will do.
@@ -219,7 +228,7 @@ impl Endpoints {
         let quick = || self.dice.millis(5..200);
         let success = || Reaction::status(200).after(quick());
         let before = || history.requests.iter().filter(|made| made.subscription == *subscription);
-        match self.scripts.get(subscription) {
+        match self.scripts().get(subscription) {
             None | Some(Script::Partly { .. }) => success(),
             Some(Script::Answers(answers)) => answers[before().count().min(answers.len() - 1)],
             Some(Script::Outage { windows, reaction }) => {

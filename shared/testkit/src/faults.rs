@@ -1,8 +1,9 @@
 //! Wraps any port: a call fails before it takes effect, or after it, or its caller dies there.
 
+mod plan;
+
 use std::{
     collections::BTreeMap,
-    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -18,7 +19,6 @@ use gridpost_core::{
     },
     retry::{outcome::Answer, probation::Health},
     subscription::{EventSubscription, Resource, SubscriptionKey},
-    time::Timestamp,
     topic::Topic,
 };
 use gridpost_ports::{
@@ -29,6 +29,7 @@ use gridpost_ports::{
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+pub use self::plan::{Fault, Plan};
 use crate::{
     bucket::Buckets,
     clock::VirtualClock,
@@ -39,35 +40,6 @@ use crate::{
     queue::{Queues, delivery_in},
     table::Tables,
 };
-
-/// What is planned to go wrong.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// How often a call fails before it takes effect.
-    pub fails_before: f64,
-    /// How often a call takes effect but answers an error.
-    pub fails_after: f64,
-    /// How often the caller dies, before or after the effect.
-    pub dies: f64,
-    /// When DynamoDB refuses every call.
-    pub throttled: Vec<Range<Timestamp>>,
-    /// The longest that a call takes; zero: none takes any time.
-    pub latency_max: Duration,
-    /// What happens to single calls, by their number from 1.
-    pub calls: BTreeMap<u64, Fault>,
-    /// After so many calls all others fail before they take effect.
-    pub calls_max: Option<u64>,
-}
-
-impl Plan {
-    /// Whether nothing goes wrong.
-    pub fn is_calm(&self) -> bool {
-        self.fails_before + self.fails_after + self.dies == 0.0
-            && self.throttled.is_empty()
-            && self.calls.is_empty()
-            && self.calls_max.is_none()
-    }
-}
 
 /// A running copy of a function. When it dies, all of its calls stop where they are.
 #[derive(Debug, Default)]
@@ -107,21 +79,6 @@ pub struct Injector {
     /// How many calls were made.
     made: AtomicU64,
     interferences: Mutex<BTreeMap<u64, Interference>>,
-}
-
-/// What happens to one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// It succeeds.
-    None,
-    /// It fails before it takes effect.
-    FailsBefore,
-    /// It takes effect but answers an error.
-    FailsAfter,
-    /// Its caller dies before it takes effect.
-    DiesBefore,
-    /// It takes effect, and its caller never hears of it.
-    DiesAfter,
 }
 
 /// What a call is about.
@@ -263,6 +220,10 @@ impl<T: ?Sized> Faulty<T> {
         injector.take_time().await;
         match injector.draw() {
             Fault::None => effect.await,
+            Fault::Slow(takes) => {
+                tokio::time::sleep(takes).await;
+                effect.await
+            }
             Fault::FailsBefore => {
                 injector.note(&self.instance, &about, "a call failed");
                 Err(PortError::new("a call", "it failed by plan"))
@@ -303,14 +264,12 @@ impl<T: ?Sized> Faulty<T> {
 #[async_trait]
 impl QueueSender for Faulty<Queues> {
     async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        self.inner.note_call(queue, messages.len());
         let mut answers = Vec::new();
         // Each entry of a batch fails or succeeds by itself.
         for message in messages {
             let about = About::Deliveries(delivery_in(&message.body).into_iter().collect());
-            let effect = async {
-                let mut sent = self.inner.send(queue, vec![message]).await;
-                sent.pop().unwrap_or_else(|| Err(PortError::new("sqs", "no answer")))
-            };
+            let effect = async { self.inner.send_one(queue, message) };
             answers.push(self.call(about, effect).await);
         }
         answers

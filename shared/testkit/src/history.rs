@@ -28,6 +28,8 @@ pub struct History {
     pub dead_letters: BTreeMap<(String, String), DeadLetter>,
     /// Objects of the payload bucket, by delivery; empty once their delivery has ended.
     pub payloads: BTreeMap<Uuid, Vec<u8>>,
+    /// How often an object of the payload bucket was asked for.
+    pub payload_reads: u64,
     /// Stored publishes.
     pub publishes: BTreeMap<Uuid, Vec<u8>>,
     /// Drops that were logged.

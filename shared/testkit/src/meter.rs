@@ -1,6 +1,7 @@
 //! A meter that remembers what was counted.
 
 use std::{
+    fmt,
     sync::{Mutex, MutexGuard},
     time::Duration,
 };
@@ -28,6 +29,15 @@ impl Count {
     pub fn values(&self, between: &str) -> String {
         let values: Vec<_> = self.dimensions.iter().map(|(_, value)| value.as_str()).collect();
         values.join(between)
+    }
+}
+
+/// The metric, its dimensions as `name=value` with commas between them, and by how much.
+impl fmt::Display for Count {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dimensions = self.dimensions.iter().map(|(name, value)| format!("{name}={value}"));
+        let dimensions = dimensions.collect::<Vec<_>>().join(",");
+        write!(formatter, "{} {dimensions} {}", self.metric, self.by)
     }
 }
 

@@ -52,7 +52,8 @@ impl Payloads for PayloadBucket {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
-        let history = self.history.lock().expect("no panic while held");
+        let mut history = self.history.lock().expect("no panic while held");
+        history.payload_reads += 1;
         let publish = publish_of(key).and_then(|publish| history.publishes.get(&publish));
         let object = publish.or_else(|| history.payloads.get(&delivery_of(key)?));
         Ok(object.cloned())

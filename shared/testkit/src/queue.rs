@@ -1,5 +1,8 @@
 //! SQS standard queues: they hide, delay, repeat, reorder, forget, and stop at a wall.
 
+mod hand;
+mod log;
+mod ports;
 mod receipt;
 
 use std::{
@@ -9,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -19,13 +21,16 @@ use gridpost_core::{
     },
     time::Timestamp,
 };
-use gridpost_ports::{Clock, Outgoing, PortError, QueueReceiver, QueueSender};
+use gridpost_ports::{Clock, Outgoing, PortError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use self::receipt::{read_receipt, received};
+use self::{
+    log::Log,
+    receipt::{read_receipt, received},
+};
 use crate::{
     clock::VirtualClock,
     dice::SeededDice,
@@ -60,7 +65,8 @@ pub struct QueueSettings {
     pub in_flight_max: usize,
     /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
     pub message_bytes_max: usize,
-    /// Whether the calls made are kept to be read back: what was sent and what was hidden.
+    /// Whether the calls made are kept to be read back: what was sent, together with what, and what was
+    /// hidden.
     pub keeps_log: bool,
 }
 
@@ -77,13 +83,6 @@ impl QueueSettings {
         message_bytes_max: 262_144,
         keeps_log: true,
     };
-}
-
-/// What was asked of queues, in order.
-#[derive(Debug, Default)]
-struct Log {
-    sent: Vec<(Queue, Outgoing)>,
-    hidden: Vec<(Queue, String, u32)>,
 }
 
 /// A message as it is handed over.
@@ -109,6 +108,8 @@ struct Message {
     receives: u32,
     received_at: Timestamp,
     receipt: u64,
+    /// How many were put into the queue before it.
+    number: u64,
 }
 
 /// What is read of an event.
@@ -120,6 +121,8 @@ struct Named {
 #[derive(Debug, Default)]
 struct Contents {
     messages: BTreeMap<u64, Message>,
+    /// How many were ever put in.
+    count: u64,
     by_visibility: BTreeSet<(Timestamp, u64)>,
     /// Those that were received, by when they become visible again; the first ones may have.
     received: BTreeSet<(Timestamp, u64)>,
@@ -169,17 +172,6 @@ impl Queues {
     /// The bodies in a queue.
     pub fn bodies(&self, queue: Queue) -> Vec<String> {
         self.with(queue, |all| all.messages.values().map(|found| found.body.clone()).collect())
-    }
-
-    /// The messages that were sent and taken, in order; empty unless a log is kept.
-    pub fn sent(&self) -> Vec<(Queue, Outgoing)> {
-        self.log.lock().expect("no panic while held").sent.clone()
-    }
-
-    /// The hides that were asked for, each with its receipt and its seconds, whether or not SQS could
-    /// do it; empty unless a log is kept.
-    pub fn hidden(&self) -> Vec<(Queue, String, u32)> {
-        self.log.lock().expect("no panic while held").hidden.clone()
     }
 
     /// Waits until the queue hands something over, then takes up to `most` messages.
@@ -295,9 +287,10 @@ impl Queues {
         }
     }
 
-    fn put(&self, queue: Queue, body: String, visible_at: Timestamp) {
+    /// Puts a message into a queue; answers its id.
+    fn put(&self, queue: Queue, body: String, visible_at: Timestamp) -> u64 {
         let now = self.clock.now();
-        self.with(queue, |contents| {
+        let id = self.with(queue, |contents| {
             let id = self.dice.number(0..u64::MAX);
             let message = Message {
                 body,
@@ -306,11 +299,15 @@ impl Queues {
                 receives: 0,
                 received_at: now,
                 receipt: 0,
+                number: contents.count,
             };
+            contents.count += 1;
             contents.by_visibility.insert((visible_at, id));
             contents.messages.insert(id, message);
+            id
         });
         self.changed[&queue].notify_one();
+        id
     }
 
     /// Notes a delivery that is in the queue now: from here on it must end.
@@ -350,7 +347,8 @@ impl Queues {
         PortError::new("sqs", what)
     }
 
-    fn send_one(&self, queue: Queue, message: Outgoing) -> Result<(), PortError> {
+    /// Sends one entry of a call.
+    pub(crate) fn send_one(&self, queue: Queue, message: Outgoing) -> Result<(), PortError> {
         if message.delay_s > DELAY_S_MAX {
             return Err(self.refuse(format!("SQS was asked to delay by {} s", message.delay_s)));
         }
@@ -371,10 +369,7 @@ impl Queues {
             }
             _ => {}
         }
-        if self.settings.keeps_log {
-            let mut log = self.log.lock().expect("no panic while held");
-            log.sent.push((queue, message.clone()));
-        }
+        self.log(|log| log.sent.push((queue, message.clone())));
         self.put(queue, message.body, visible_at);
         Ok(())
     }
@@ -447,70 +442,4 @@ impl Contents {
 pub fn delivery_in(body: &str) -> Option<Uuid> {
     let delivery = Delivery::decode(body).map(|delivery| delivery.id).ok();
     delivery.or_else(|| serde_json::from_str::<Ended>(body).ok().map(|ended| ended.delivery.id))
-}
-
-#[async_trait]
-impl QueueSender for Queues {
-    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        messages.into_iter().map(|message| self.send_one(queue, message)).collect()
-    }
-}
-
-#[async_trait]
-impl QueueReceiver for Queues {
-    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
-        const CALL: &str = "sqs:ChangeMessageVisibility";
-        let now = self.clock.now();
-        if self.settings.keeps_log {
-            let mut log = self.log.lock().expect("no panic while held");
-            log.hidden.push((queue, receipt.to_owned(), seconds));
-        }
-        let (id, number) =
-            read_receipt(receipt).ok_or_else(|| PortError::new(CALL, "an unknown receipt"))?;
-        let until = now + Duration::from_secs(u64::from(seconds));
-        let stale_counts = self.dice.chance(0.5);
-        let hidden = self.with(queue, |contents| {
-            let Some(message) = contents.messages.get(&id) else { return Err("it is gone") };
-            let stale = message.receipt != number && !stale_counts;
-            if message.visible_at <= now || stale {
-                return Err("it is not in flight");
-            }
-            if until > message.received_at + HIDDEN_MAX {
-                return Err("beyond 12 hours");
-            }
-            contents.move_to(id, until);
-            Ok(())
-        });
-        match hidden {
-            Ok(()) => {
-                self.changed[&queue].notify_one();
-                Ok(())
-            }
-            Err("beyond 12 hours") => {
-                Err(self.refuse(format!("SQS was asked to hide for {seconds} s beyond 12 hours")))
-            }
-            Err(reason) => Err(PortError::new(CALL, reason)),
-        }
-    }
-
-    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
-        for receipt in receipts {
-            let Some((id, number)) = read_receipt(&receipt) else { continue };
-            let stale_counts = self.dice.chance(0.5);
-            self.with(queue, |contents| {
-                let newest =
-                    contents.messages.get(&id).is_some_and(|found| found.receipt == number);
-                if newest || stale_counts {
-                    contents.remove(id);
-                }
-            });
-        }
-        self.changed[&queue].notify_one();
-        Ok(())
-    }
-
-    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
-        let now = self.clock.now();
-        Ok(self.with(queue, |contents| contents.in_flight(now)) as u64)
-    }
 }

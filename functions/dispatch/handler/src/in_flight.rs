@@ -44,35 +44,25 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
-    use async_trait::async_trait;
-    use gridpost_ports::PortError;
+    use gridpost_testkit::{
+        deployment::Deployment,
+        dice::SeededDice,
+        faults::Plan,
+        queue::{QueueSettings, Queues},
+    };
 
     use super::*;
 
-    /// Counts how often it is asked.
-    #[derive(Default)]
-    struct Asked(std::sync::Mutex<u64>);
-
-    #[async_trait]
-    impl QueueReceiver for Asked {
-        async fn hide(&self, _: Queue, _: &str, _: u32) -> Result<(), PortError> {
-            Ok(())
-        }
-
-        async fn delete(&self, _: Queue, _: Vec<String>) -> Result<(), PortError> {
-            Ok(())
-        }
-
-        async fn in_flight(&self, _: Queue) -> Result<u64, PortError> {
-            let mut asked = self.0.lock().expect("no panic while held");
-            *asked += 1;
-            if *asked == 3 { Err(PortError::new("sqs", "no")) } else { Ok(*asked) }
-        }
-    }
-
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_sample_is_kept_for_each_queue() {
-        let samples = InFlight::new(Arc::new(Asked::default()));
+        let deployment = Deployment::at(Timestamp::default());
+        let settings = QueueSettings { retry_shards: 2, ..QueueSettings::CALM };
+        let (clock, history) = (*deployment.clock, Arc::clone(&deployment.history));
+        let queues = Arc::new(Queues::new(settings, clock, SeededDice::new(1), history));
+        let receive_from = |queue| queues.hand(queue, "{}".to_owned());
+        receive_from(Queue::Retry(1));
+        *deployment.injector.plan() = Plan::failing([3]);
+        let samples = InFlight::new(deployment.of(&queues));
         for (queue, at_ms, want, why) in [
             (Queue::Retry(0), 0, 1, "asked"),
             (Queue::Retry(0), 4_999, 1, "kept"),
@@ -80,8 +70,11 @@ mod tests {
             (Queue::Retry(0), 5_000, 1, "asked again, in vain"),
             (Queue::Retry(1), 9_998, 2, "kept"),
         ] {
+            // Each time the queue has one more in flight than the row before.
+            receive_from(queue);
             let now = Timestamp::from_millis(at_ms);
             assert_eq!(samples.of(queue, now).await, want, "{why}");
         }
+        assert_eq!(deployment.injector.made(), 3, "so often SQS is asked");
     }
 }

@@ -20,6 +20,8 @@ pub mod rate;
 pub mod record;
 pub mod resources;
 pub mod settle;
+#[cfg(test)]
+mod world;
 
 use std::sync::Arc;
 

@@ -9,9 +9,6 @@ use gridpost_ports::PortError;
 
 use crate::{Context, attempt::Made, prepare::Work, settle};
 
-#[cfg(test)]
-pub(crate) mod tests;
-
 /// Takes a slot of this minute for one request, unless one of this minute was taken at `slot_at`.
 /// Endpoints that set no rate are asked nothing. A slot whose request is never made is wasted: the
 /// endpoint gets a request less, never one more.
@@ -48,3 +45,6 @@ pub async fn wait(context: &Context, works: Vec<Work>, until: Timestamp) -> Made
     });
     Made { settled: futures::future::join_all(settled).await, late: None }
 }
+
+#[cfg(test)]
+mod tests;

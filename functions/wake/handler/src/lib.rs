@@ -133,104 +133,79 @@ async fn remove(context: &Context, parked: &Parked) {
 mod tests {
     use std::sync::Mutex;
 
-    use async_trait::async_trait;
+    use futures::FutureExt;
     use gridpost_core::time::Timestamp;
+    use gridpost_testkit::{deployment::Deployment, faults::Plan};
 
     use super::*;
 
-    /// A deployment whose wake last noted minute 100; it is minute 103 now.
-    #[derive(Default)]
-    struct World {
-        parked: Mutex<BTreeMap<i64, Vec<Parked>>>,
-        noted: Mutex<Vec<i64>>,
-        sent: Mutex<Vec<Outgoing>>,
-        unreadable: Option<i64>,
+    /// What became of a run in minute 103, where minute 100 was noted last.
+    struct Woken {
+        answer: Result<usize, PortError>,
+        /// Each minute that it noted, in order.
+        noted: Vec<i64>,
+        deployment: Deployment,
     }
 
-    impl Clock for World {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_millis(103 * 60_000)
-        }
-    }
-
-    #[async_trait]
-    impl ParkingLot for World {
-        async fn park(&self, parked: &Parked) -> Result<(), PortError> {
-            let mut all = self.parked.lock().expect("no panic while held");
-            all.entry(parked.due_minute()).or_default().push(parked.clone());
-            Ok(())
-        }
-
-        async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError> {
-            if self.unreadable == Some(minute) {
-                return Err(PortError::new("dynamodb:Query", "no"));
-            }
-            let all = self.parked.lock().expect("no panic while held");
-            Ok(all.get(&minute).cloned().unwrap_or_default())
-        }
-
-        async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-            self.parked.lock().expect("no panic while held").remove(&parked.due_minute());
-            Ok(())
-        }
-    }
-
-    #[async_trait]
-    impl WakeCursor for World {
-        async fn load(&self) -> Result<Option<i64>, PortError> {
-            Ok(Some(100))
-        }
-
-        async fn save(&self, minute: i64) -> Result<(), PortError> {
-            self.noted.lock().expect("no panic while held").push(minute);
-            Ok(())
-        }
-    }
-
-    #[async_trait]
-    impl QueueSender for World {
-        async fn send(&self, _: Queue, all: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-            let answers = all.iter().map(|_| Ok(())).collect();
-            self.sent.lock().expect("no panic while held").extend(all);
-            answers
-        }
-    }
-
-    async fn woken(unreadable: Option<i64>) -> (Arc<World>, Result<usize, PortError>) {
-        let world = Arc::new(World { unreadable, ..World::default() });
+    /// A run for deliveries that are due in the minutes 100 and 102, of whose calls to the parking lot
+    /// those of these numbers fail.
+    async fn woken(failing: &[u64]) -> Woken {
+        let at_minute = |minute: i64| Timestamp::from_millis(minute * 60_000);
+        let deployment = Deployment::at(at_minute(103));
+        let tables = Arc::clone(&deployment.tables);
+        WakeCursor::save(&*tables, 100).await.expect("noted");
         for minute in [100, 102] {
             let parked = Parked {
                 id: uuid::Uuid::from_u128(1),
-                due: Timestamp::from_millis(minute * 60_000),
+                due: at_minute(minute),
                 shard: 0,
                 group: "g".to_owned(),
                 body: "{}".to_owned(),
             };
-            world.park(&parked).await.expect("parked");
+            tables.park(&parked).await.expect("parked");
+        }
+        let noted_in = |tables: &dyn WakeCursor| {
+            let noted = tables.load().now_or_never().expect("a fake answers at once");
+            noted.expect("readable").expect("a minute")
+        };
+        // The first call reads, each other one writes: what one has written is seen before the next.
+        let noted = Arc::<Mutex<Vec<i64>>>::default();
+        for number in 3..20 {
+            let (noted, tables) = (Arc::clone(&noted), Arc::clone(&tables));
+            deployment.injector.interfere(number, move || {
+                noted.lock().expect("no panic while held").push(noted_in(&*tables));
+            });
         }
         let context = Context {
-            clock: Arc::clone(&world) as _,
-            sender: Arc::clone(&world) as _,
-            parking: Arc::clone(&world) as _,
-            cursor: Arc::clone(&world) as _,
+            clock: Arc::clone(&deployment.clock) as _,
+            sender: Arc::clone(&deployment.queues) as _,
+            parking: deployment.apart(&tables, Plan::failing(failing.iter().copied())),
+            cursor: deployment.of(&tables),
         };
-        let sent = wake(&context).await;
-        (world, sent)
+        let answer = wake(&context).await;
+        let mut noted = noted.lock().expect("no panic while held").clone();
+        if deployment.injector.made() > 1 {
+            noted.push(noted_in(&*tables));
+        }
+        Woken { answer, noted, deployment }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn each_minute_that_is_made_up_for_is_noted_at_once() {
-        let (world, sent) = woken(None).await;
-        assert_eq!(sent.expect("woken"), 2);
-        assert_eq!(*world.noted.lock().expect("no panic"), [101, 102, 103, 104]);
-        assert_eq!(world.sent.lock().expect("no panic").len(), 2);
+        let Woken { answer, noted, deployment } = woken(&[]).await;
+        assert_eq!(answer.expect("woken"), 2);
+        assert_eq!(noted, [101, 102, 103, 104]);
+        assert_eq!(deployment.queues.sent_to(Queue::Retry(0)).len(), 2);
+        assert_eq!(deployment.tables.parked_ids().len(), 0, "what was sent is parked no more");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_next_run_begins_at_the_minute_that_failed() {
-        let (world, sent) = woken(Some(101)).await;
-        assert!(sent.is_err());
-        assert_eq!(*world.noted.lock().expect("no panic"), [101, 101]);
-        assert_eq!(world.sent.lock().expect("no panic").len(), 2, "what could be read was sent");
+        // Minute 100 is read and what was in it removed; then minute 101 can't be read.
+        let Woken { answer, noted, deployment } = woken(&[3]).await;
+        assert!(answer.is_err());
+        assert_eq!(noted, [101, 101]);
+        let sent = deployment.queues.sent_to(Queue::Retry(0)).len();
+        assert_eq!(sent, 2, "what could be read was sent");
     }
 }

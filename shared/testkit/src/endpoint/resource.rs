@@ -78,7 +78,7 @@ impl Endpoints {
     ) -> Option<Vec<Answer>> {
         let answer = reaction.answer?;
         let ok = Answer::of_status(200, None);
-        let each = |events: &Vec<Event>| match self.scripts.get(subscription) {
+        let each = |events: &Vec<Event>| match self.scripts().get(subscription) {
             Some(Script::Partly { rate, answers }) if self.dice.chance(*rate) => {
                 self.dice.choose(answers)
             }

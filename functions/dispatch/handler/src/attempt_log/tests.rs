@@ -1,7 +1,7 @@
 use std::{
     cell::RefCell,
     io::{self, Write},
-    sync::{Arc, Once},
+    sync::Once,
 };
 
 use gridpost_core::{
@@ -15,7 +15,7 @@ use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
 use super::*;
-use crate::rate::tests::{NOW, World, delivery, record};
+use crate::world::{NOW, World, delivery};
 
 thread_local! {
     /// What this thread, and so this test, has logged.
@@ -46,7 +46,7 @@ async fn logged(world: World, of: &Delivery, queue: Queue) -> Vec<Value> {
         tracing::callsite::rebuild_interest_cache();
     });
     LOGGED.take();
-    Arc::new(world).receive(vec![record(queue, of)]).await;
+    world.receive(queue, std::slice::from_ref(of)).await;
     let text = String::from_utf8(LOGGED.take()).expect("UTF-8");
     text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
 }
@@ -60,7 +60,7 @@ fn world(status: u16) -> World {
     world
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attempts_line_reads_alone() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let first = delivery(7).traced(TraceParent::parse(trace));
@@ -90,7 +90,7 @@ async fn an_attempts_line_reads_alone() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn first_attempts_that_succeed_are_logged_where_it_is_asked_for() {
     let mut retried = delivery(7);
     retried.attempts = Attempts::default().with(NOW, Outcome::Busy, Some(503));
@@ -110,7 +110,7 @@ async fn first_attempts_that_succeed_are_logged_where_it_is_asked_for() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn durations_are_measured_where_it_is_asked_for() {
     let whose = "orders/billing";
     let attempt = format!("DestinationProcessingDurationInMs {whose} 0");
@@ -123,9 +123,13 @@ async fn durations_are_measured_where_it_is_asked_for() {
     for (measures, status, want) in table {
         let mut world = world(status);
         world.measures_latency = measures;
-        let world = Arc::new(world);
-        world.receive(vec![record(Queue::Dispatch, &delivery(7))]).await;
-        assert_eq!(*world.measured.lock().expect("no panic"), want, "{status}");
+        world.receive(Queue::Dispatch, &[delivery(7)]).await;
+        let counts = world.deployment.meter.counts();
+        let durations = counts.iter().filter(|count| count.is_duration);
+        let measured: Vec<_> = durations
+            .map(|count| format!("{} {} {}", count.metric, count.values("/"), count.by))
+            .collect();
+        assert_eq!(measured, want, "{status}");
     }
 }
 

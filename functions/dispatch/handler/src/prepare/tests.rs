@@ -1,12 +1,10 @@
-use std::sync::Arc;
-
 use gridpost_core::{
     delivery::state::{AttemptRecord, Resend},
     retry::{DelayReason, outcome::Answer, probation::Wait},
 };
 
 use super::*;
-use crate::rate::tests::{NOW, World, delivery, record};
+use crate::world::{NOW, World, delivery};
 
 /// The state of a delivery that has failed once and is due; asked for, where it is.
 fn state(of: &Delivery, resend_requested: bool) -> DeliveryState {
@@ -24,22 +22,19 @@ fn state(of: &Delivery, resend_requested: bool) -> DeliveryState {
         receipt: None,
         redriven_at: None,
         resend: resend_requested.then_some(Resend { at: NOW, was_due: NOW }),
-        revision: 1,
+        revision: 0,
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_asked_for_is_attempted_on_probation() {
     for resend_requested in [false, true] {
-        let mut world = World::new(None);
         let delivery = delivery(7);
-        world.state = Some(state(&delivery, resend_requested));
         let until = NOW + Duration::from_secs(60);
         let (outcome, status) = (Outcome::Busy, Some(503));
-        world.health.lock().expect("no panic while held").wait =
-            Some(Wait { since: NOW, until, outcome, status });
-        let world = Arc::new(world);
-        let kept = world.receive(vec![record(Queue::Retry(0), &delivery)]).await;
+        let world = World::new(None).waits(Wait { since: NOW, until, outcome, status }).await;
+        world.knows(&state(&delivery, resend_requested)).await;
+        let kept = world.receive(Queue::Retry(0), &[delivery]).await;
         assert_eq!(
             (world.requests(), kept.is_empty()),
             (usize::from(resend_requested), resend_requested)

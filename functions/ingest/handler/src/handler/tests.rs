@@ -1,13 +1,5 @@
-use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use async_trait::async_trait;
-use base64::Engine;
 use gridpost_core::{
     delivery::{Delivery, claim, queue::Queue},
     event::{
@@ -15,251 +7,118 @@ use gridpost_core::{
         mapping::{Field, InputSchemaMapping},
     },
     publish::sas,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
     secret::Secret,
-    subscription::{Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey},
+    subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::{InputSchema, Topic},
 };
-use gridpost_ports::{
-    Clock, Configuration, Dice, Outgoing, Payloads, PortError, QueueSender,
-    configuration::ConfigurationCache,
+use gridpost_ports::{Configuration, Outgoing, Payloads, configuration::ConfigurationCache};
+use gridpost_testkit::{
+    deployment::Deployment,
+    faults::{Fault, Plan},
+    fixtures,
+    table::Tables,
 };
 use http::HeaderValue;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::*;
-use crate::gateway::{Authorizer, GatewayEvent};
+use crate::gateway::Authorizer;
 
 mod fan_out;
+mod refusals;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
-/// Topics and subscriptions; cannot be read where `fails`.
-#[derive(Default)]
+/// Topics, and event subscriptions of them.
 struct Stored {
     topics: Vec<Topic>,
     subscriptions: Vec<EventSubscription>,
-    fails: bool,
 }
 
-#[async_trait]
-impl Configuration for Stored {
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
-        if self.fails {
-            return Err(PortError::new("dynamodb:GetItem", "it is down"));
-        }
-        Ok(self.topics.iter().find(|topic| topic.name == name).cloned())
-    }
-
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
-        let of_topic = |subscription: &&EventSubscription| subscription.key.topic == topic;
-        Ok(self.subscriptions.iter().filter(of_topic).cloned().collect())
-    }
-}
-
-/// What was sent to the dispatch queue, call by call, and to others. A body that contains `refuses`
-/// fails for so many calls.
-#[derive(Default)]
-struct Queued {
-    calls: Mutex<Vec<Vec<Outgoing>>>,
-    others: Mutex<Vec<(Queue, Outgoing)>>,
-    refuses: &'static str,
-    refusals: AtomicU64,
-}
-
-#[async_trait]
-impl QueueSender for Queued {
-    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        let refusing = self.refusals.load(Ordering::Relaxed) > 0;
-        let answer = |message: &Outgoing| {
-            if refusing && message.body.contains(self.refuses) {
-                Err(PortError::new("sqs:SendMessageBatch", "InternalError"))
-            } else {
-                Ok(())
-            }
-        };
-        let answers = messages.iter().map(answer).collect();
-        self.refusals
-            .store(self.refusals.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
-        if queue == Queue::Dispatch {
-            self.calls.lock().expect("no panic while held").push(messages);
-        } else {
-            let messages = messages.into_iter().map(|message| (queue, message));
-            self.others.lock().expect("no panic while held").extend(messages);
-        }
-        answers
-    }
-}
-
-impl Queued {
-    fn call_sizes(&self) -> Vec<usize> {
-        self.calls.lock().expect("no panic while held").iter().map(Vec::len).collect()
-    }
-
-    fn deliveries(&self) -> Vec<Delivery> {
-        let calls = self.calls.lock().expect("no panic while held");
-        let decode = |message: &Outgoing| Delivery::decode(&message.body).expect("a delivery");
-        calls.iter().flatten().map(decode).collect()
-    }
-}
-
-struct StoppedClock;
-
-impl Clock for StoppedClock {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-}
-
-#[derive(Default)]
-struct CountingDice(AtomicU64);
-
-impl Dice for CountingDice {
-    fn roll(&self) -> f64 {
-        0.0
-    }
-
-    fn id(&self) -> Uuid {
-        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    fn key(&self) -> [u8; 32] {
-        [0; 32]
-    }
-}
-
-#[derive(Default)]
-struct Counted(Mutex<Vec<String>>);
-
-impl Meter for Counted {
-    fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
-        let values: Vec<_> =
-            dimensions.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let line = format!("{metric} {} {by}", values.join(","));
-        self.0.lock().expect("no panic while held").push(line);
-    }
-
-    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
-        self.count(metric, dimensions, took.as_millis() as u64);
-    }
-
-    fn count_events(
-        &self,
-        metric: &'static str,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        by: u64,
-    ) {
-        assert_eq!(published_at, NOW);
-        self.count(metric, dimensions, by);
-    }
-
-    fn flush(&self, _: Timestamp) {}
-}
-
-/// Stored payloads by name; fails for so many calls.
-#[derive(Default)]
-struct Stowed {
-    objects: Mutex<BTreeMap<String, Vec<u8>>>,
-    failures: AtomicU64,
-}
-
-#[async_trait]
-impl Payloads for Stowed {
-    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
-        let failures = self.failures.load(Ordering::Relaxed);
-        if failures > 0 {
-            self.failures.store(failures - 1, Ordering::Relaxed);
-            return Err(PortError::new("s3:PutObject", "SlowDown"));
-        }
-        self.objects.lock().expect("no panic while held").insert(key.to_owned(), object);
-        Ok(())
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
-        Ok(self.objects.lock().expect("no panic while held").get(key).cloned())
-    }
-}
-
+/// Ingest in a deployment. Its calls to store objects are numbered, and so are, apart from them, the
+/// messages that it sends; they fail by the plans that a test was begun with.
 struct World {
     context: Context,
-    queue: Arc<Queued>,
-    payloads: Arc<Stowed>,
-    meter: Arc<Counted>,
+    deployment: Deployment,
 }
 
 impl World {
-    fn new(stored: Stored, queue: Queued) -> Self {
-        let (queue, meter) = (Arc::new(queue), Arc::new(Counted::default()));
-        let payloads = Arc::new(Stowed::default());
-        let clock: Arc<dyn Clock> = Arc::new(StoppedClock);
-        let stored: Arc<dyn Configuration> = Arc::new(stored);
-        let keep_for = Duration::from_secs(2);
+    fn new(stored: Stored) -> Self {
+        Self::failing(stored, Plan::default(), Plan::default())
+    }
+
+    /// Where stores and sends fail.
+    fn failing(stored: Stored, stores: Plan, sends: Plan) -> Self {
+        let deployment = Deployment::at(NOW);
+        for topic in stored.topics {
+            let of_topic = |one: &&EventSubscription| one.key.topic == topic.name;
+            let subscriptions = stored.subscriptions.iter().filter(of_topic).cloned().collect();
+            deployment.tables.configure(topic, subscriptions);
+        }
+        *deployment.injector.plan() = sends;
         let context = Context {
-            configuration: ConfigurationCache::new(stored, Arc::clone(&clock), keep_for),
-            clock,
-            dice: Arc::new(CountingDice::default()),
-            sender: Arc::clone(&queue) as _,
-            payloads: Arc::clone(&payloads) as _,
-            meter: Arc::clone(&meter) as _,
+            configuration: configuration(&deployment, Arc::clone(&deployment.tables) as _),
+            clock: Arc::clone(&deployment.clock) as _,
+            dice: Arc::clone(&deployment.dice) as _,
+            sender: deployment.of(&deployment.queues),
+            payloads: deployment.apart(&deployment.payloads, stores),
+            meter: Arc::clone(&deployment.meter) as _,
             authorization: Authorization::Keys,
             queue_message_bytes_max: 262_144,
             latency_metrics: false,
             inline_fan_out: 10_000,
             piece_deliveries_max: 5_000,
         };
-        Self { context, queue, payloads, meter }
+        Self { context, deployment }
     }
 
     async fn publish(&self, request: &Request) -> Response {
-        handle(&self.context, request).await
+        let response = handle(&self.context, request).await;
+        let history = self.deployment.history.lock().expect("no panic while held");
+        assert_eq!(history.violations, [""; 0], "what the services would not have taken");
+        response
     }
 
     fn counts(&self) -> Vec<String> {
-        let mut counts = self.meter.0.lock().expect("no panic while held").clone();
+        let counts = self.deployment.meter.counts();
+        assert!(counts.iter().all(|count| count.published_at.is_none_or(|at| at == NOW)));
+        let mut counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
         counts.sort();
         counts
     }
+
+    /// How many messages each call tried to send to the dispatch queue.
+    fn call_sizes(&self) -> Vec<usize> {
+        self.deployment.queues.call_sizes(Queue::Dispatch)
+    }
+
+    /// What the dispatch queue was sent and took.
+    fn dispatched(&self) -> Vec<Outgoing> {
+        self.deployment.queues.sent_to(Queue::Dispatch)
+    }
+
+    fn deliveries(&self) -> Vec<Delivery> {
+        let decode = |message: &Outgoing| Delivery::decode(&message.body).expect("a delivery");
+        self.dispatched().iter().map(decode).collect()
+    }
+}
+
+fn configuration(
+    deployment: &Deployment,
+    source: Arc<dyn Configuration>,
+) -> ConfigurationCache<Arc<dyn Configuration>> {
+    ConfigurationCache::new(source, Arc::clone(&deployment.clock) as _, Duration::from_secs(2))
 }
 
 fn topic(name: &str, kind: Kind, input_schema: InputSchema) -> Topic {
-    Topic {
-        name: name.to_owned(),
-        kind,
-        input_schema,
-        input_schema_mapping: None,
-        disable_local_auth: false,
-        delivery_profile: ProfileName::Basic,
-        keys: [Secret::new("Zmlyc3Q="), Secret::new("c2Vjb25k")],
-        etag: uuid::Uuid::nil(),
-        created_at: Timestamp::from_millis(0),
-        revision: 1,
-    }
+    let keys = [Secret::new("Zmlyc3Q="), Secret::new("c2Vjb25k")];
+    Topic { name: name.to_owned(), kind, input_schema, keys, ..fixtures::topic() }
 }
 
 fn subscription(topic: &str, name: &str) -> EventSubscription {
-    EventSubscription {
-        key: SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() },
-        uid: Uuid::from_u128(5),
-        endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook") },
-        batching: None,
-        filter: Filter::default(),
-        delivery_schema: DeliverySchema::EventGridSchema,
-        retry_policy: RetryPolicy::default_of(ProfileName::Basic),
-        probation_policy: ProbationPolicy::EventGrid,
-        dead_letter: None,
-        labels: Vec::new(),
-        expires_at: None,
-        provisioning_state: ProvisioningState::Succeeded,
-        validation: None,
-        allowed_rate: None,
-        etag: uuid::Uuid::nil(),
-        created_at: Timestamp::from_millis(0),
-        delivery_attributes: Vec::new(),
-        signing: None,
-    }
+    let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
+    EventSubscription { key, ..fixtures::subscription(name) }
 }
 
 /// A topic of each schema with one subscription to everything, and one that nobody can publish to.
@@ -292,7 +151,6 @@ fn stored() -> Stored {
             },
             subscription("closed", "all"),
         ],
-        fails: false,
     }
 }
 
@@ -346,21 +204,22 @@ fn code_and_message(response: &Response) -> (String, String) {
     )
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
-    let world = World::new(stored(), Queued::default());
+    let world = World::new(stored());
     let response = world.publish(&request(&events(2, 1))).await;
     let want = Response { status_code: 200, headers: BTreeMap::new(), body: String::new() };
     assert_eq!(response, want);
 
-    let deliveries = world.queue.deliveries();
+    let deliveries = world.deliveries();
     assert_ne!(deliveries[0].id, deliveries[1].id);
     for delivery in deliveries {
         assert_eq!((delivery.publish_time, delivery.subscription.name.as_str()), (NOW, "all"));
         assert!(delivery.events()[0].get().contains(r#""topic":"/topics/orders""#));
     }
-    let calls = world.queue.calls.lock().expect("no panic while held");
-    assert!(calls[0].iter().all(|message| message.group == "orders/all" && message.delay_s == 0));
+    let sent = world.dispatched();
+    assert!(sent.iter().all(|message| message.group == "orders/all" && message.delay_s == 0));
+    assert_eq!(world.call_sizes(), [2]);
     assert_eq!(
         world.counts(),
         [
@@ -370,40 +229,40 @@ async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_publishers_trace_goes_with_its_deliveries() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     for (given, want) in [(trace, Some(trace)), ("00-no-trace-01", None), ("", None)] {
-        let world = World::new(stored(), Queued::default());
+        let world = World::new(stored());
         let request = with(request(&events(2, 1)), "traceparent", given);
         assert_eq!(world.publish(&request).await.status_code, 200);
-        for delivery in world.queue.deliveries() {
+        for delivery in world.deliveries() {
             let found = delivery.traceparent.map(|trace| trace.to_string());
             assert_eq!(found.as_deref(), want, "{given}");
         }
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cloud_events_go_out_as_they_came() {
     let text = r#"{ "id":"1","source":"/s","type":"T","specversion":"1.0","data":{"n":1.50} }"#;
     for (content_type, body) in [
         ("application/cloudevents+json; charset=utf-8", text.to_owned()),
         ("application/cloudevents-batch+json; charset=utf-8", format!("[{text}]")),
     ] {
-        let world = World::new(stored(), Queued::default());
+        let world = World::new(stored());
         let request =
             with(to("/topics/clouds/api/events", request(&body)), "content-type", content_type);
         assert_eq!(world.publish(&request).await.status_code, 200);
-        let sent = world.queue.deliveries();
+        let sent = world.deliveries();
         assert_eq!(sent[0].events()[0].get(), text);
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_namespace_topic_answers_an_empty_object() {
     let text = r#"{"id":"1","source":"/s","type":"T","specversion":"1.0"}"#;
-    let world = World::new(stored(), Queued::default());
+    let world = World::new(stored());
     let request = to("/topics/spaces:publish", request(text));
     let request = with(request, "content-type", "application/cloudevents+json");
     let request = with(request, "aeg-sas-key", "");
@@ -411,12 +270,12 @@ async fn a_namespace_topic_answers_an_empty_object() {
     let response = world.publish(&request).await;
     assert_eq!((response.status_code, &*response.body), (200, "{}"));
     assert_eq!(response.headers["content-type"], "application/json; charset=utf-8");
-    assert_eq!(world.queue.deliveries()[0].events()[0].get(), text);
+    assert_eq!(world.deliveries()[0].events()[0].get(), text);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cloud_event_in_binary_mode_is_delivered_structured() {
-    let world = World::new(stored(), Queued::default());
+    let world = World::new(stored());
     let mut request = to("/topics/clouds/api/events", request("{ \"n\": 1.50 }"));
     for (name, value) in
         [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/s"), ("ce-type", "caf%C3%A9")]
@@ -428,26 +287,26 @@ async fn a_cloud_event_in_binary_mode_is_delivered_structured() {
         r#"{"specversion":"1.0","id":"1","source":"/s","type":"café","#,
         r#""datacontenttype":"application/json","data":{ "n": 1.50 }}"#,
     );
-    assert_eq!(world.queue.deliveries()[0].events()[0].get(), want);
+    assert_eq!(world.deliveries()[0].events()[0].get(), want);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_sas_token_opens_until_it_expires() {
     let token = |seconds: i64| {
         let at = Timestamp::from_millis(NOW.as_millis() + 1_000 * seconds);
         sas::sign("https://a/topics/orders/api/events", at, "Zmlyc3Q=").expect("a token")
     };
     for (seconds, want) in [(1, 200), (0, 401)] {
-        let world = World::new(stored(), Queued::default());
+        let world = World::new(stored());
         let mut request = with(request(&events(1, 1)), "aeg-sas-key", "");
         let value = HeaderValue::from_str(&token(seconds)).expect("a value");
         request.headers.insert("aeg-sas-token", value);
         assert_eq!(world.publish(&request).await.status_code, want, "{seconds}");
-        assert_eq!(world.queue.call_sizes().is_empty(), want != 200);
+        assert_eq!(world.call_sizes().is_empty(), want != 200);
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn either_key_opens_in_header_or_query() {
     let bare = || with(request(&events(1, 1)), "aeg-sas-key", "");
     let query = |query: &str| Request { query: query.to_owned(), ..bare() };
@@ -456,12 +315,12 @@ async fn either_key_opens_in_header_or_query() {
         query("aeg-sas-key=c2Vjb25k"),
         query("api-version=2018-01-01&aeg-sas-key=Zmlyc3Q%3D"),
     ] {
-        let world = World::new(stored(), Queued::default());
+        let world = World::new(stored());
         assert_eq!(world.publish(&request).await.status_code, 200, "{request:?}");
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_authorizer_of_api_gateway_stands_for_keys() {
     let table = [
         (Authorizer::Iam, Some(Authorizer::Iam), 200),
@@ -470,7 +329,7 @@ async fn an_authorizer_of_api_gateway_stands_for_keys() {
         (Authorizer::Jwt, None, 401),
     ];
     for (asked, passed, want) in table {
-        let mut world = World::new(stored(), Queued::default());
+        let mut world = World::new(stored());
         world.context.authorization = Authorization::Gateway(asked);
         // Whether local authentication is disabled matters no more than what is in the headers.
         for path in ["/topics/orders/api/events", "/topics/closed/api/events"] {
@@ -481,283 +340,92 @@ async fn an_authorizer_of_api_gateway_stands_for_keys() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_nobody_wants_is_accepted_and_counted() {
     let mut stored = stored();
     stored.subscriptions[0].expires_at = Some(NOW);
-    let world = World::new(stored, Queued::default());
+    let world = World::new(stored);
     assert_eq!(world.publish(&request(&events(1, 1))).await.status_code, 200);
     assert_eq!(
         world.counts(),
         ["PublishSuccessCount Topic=orders 1", "UnmatchedEventCount Topic=orders 1"]
     );
-    assert!(world.queue.call_sizes().is_empty());
+    assert!(world.call_sizes().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn no_events_are_accepted() {
-    let world = World::new(stored(), Queued::default());
+    let world = World::new(stored());
     assert_eq!(world.publish(&request("[]")).await.status_code, 200);
-    assert!(world.counts().is_empty() && world.queue.call_sizes().is_empty());
+    assert!(world.counts().is_empty() && world.call_sizes().is_empty());
 }
 
-#[tokio::test]
-async fn refusals() {
-    let good = || request(&events(1, 1));
-    let bad_second = events(1, 1).replace(']', r#",{"id":"2"}]"#);
-    let too_large = "x".repeat(1_048_577);
-    let cloud = |body: &str, content_type| {
-        with(to("/topics/clouds/api/events", request(body)), "content-type", content_type)
-    };
-    let table = [
-        (404, "NotFound/RouteNotFound", "nothing is served", to("/topics/orders", good())),
-        (404, "NotFound/RouteNotFound", "POST", Request { method: "PUT".to_owned(), ..good() }),
-        (404, "NotFound/TopicNotFound", "does not exist", to("/topics/other/api/events", good())),
-        (
-            404,
-            "NotFound/TopicNotFound",
-            "does not exist",
-            to("/topics/or%20ers/api/events", good()),
-        ),
-        (404, "NotFound/TopicNotFound", "does not exist", to("/topics//api/events", good())),
-        (404, "NotFound/TopicNotFound", "does not exist", to("/topics/other:publish", good())),
-        (
-            401,
-            "Unauthorized/CredentialsMissing",
-            "has no credentials",
-            with(good(), "aeg-sas-key", ""),
-        ),
-        (401, "Unauthorized/KeyRefused", "not one of", with(good(), "aeg-sas-key", "Zmlyc3Q")),
-        (
-            401,
-            "Unauthorized/TokenMalformed",
-            "signature that is no base64",
-            with(with(good(), "aeg-sas-key", ""), "aeg-sas-token", "r=a&e=b&s=c"),
-        ),
-        (
-            401,
-            "Unauthorized/LocalAuthDisabled",
-            "disabled",
-            to("/topics/closed/api/events", good()),
-        ),
-        // Whoever may not publish learns nothing of what else is wrong.
-        (401, "Unauthorized/KeyRefused", "", with(request("[{"), "aeg-sas-key", "no")),
-        (401, "Unauthorized/KeyRefused", "", with(request(&too_large), "aeg-sas-key", "no")),
-        (
-            401,
-            "Unauthorized/KeyRefused",
-            "",
-            with(to("/topics/spaces:publish", good()), "aeg-sas-key", "no"),
-        ),
-        (
-            404,
-            "NotFound/OtherPath",
-            "kind 'custom'; publish to it with POST to /topics/orders/api/events",
-            to("/topics/orders:publish", good()),
-        ),
-        (
-            404,
-            "NotFound/OtherPath",
-            "kind 'namespace'; publish to it with POST to /topics/spaces:publish",
-            to("/topics/spaces/api/events", good()),
-        ),
-        (413, "RequestEntityTooLarge/RequestTooLarge", "1048577 bytes", request(&too_large)),
-        (400, "BadRequest/InputJsonInvalid", "index 0 is not valid JSON", request("[{")),
-        (400, "BadRequest/InputJsonInvalid", "must be an array", request("{}")),
-        (400, "BadRequest/InputJsonInvalid", "index 1: member 'subject'", request(&bad_second)),
-        (400, "BadRequest/TooManyEvents", "more than 5000 events", request(&events(5_001, 0))),
-        (
-            400,
-            "BadRequest/ContentTypeUnsupported",
-            "takes application/json",
-            with(good(), "content-type", "application/cloudevents+json"),
-        ),
-        (
-            400,
-            "BadRequest/ContentTypeUnsupported",
-            "takes application/cloudevents+json",
-            cloud("{}", "application/json"),
-        ),
-        (
-            400,
-            "BadRequest/InputHeaderInvalid",
-            "header 'ce-id' is required",
-            with(cloud("{}", "application/json"), "ce-specversion", "1.0"),
-        ),
-        (
-            400,
-            "BadRequest/InputJsonInvalid",
-            "index 0: member 'id' is required",
-            cloud("{}", "application/cloudevents+json"),
-        ),
-    ];
-    for (status, code, text, request) in table {
-        let world = World::new(stored(), Queued::default());
-        let response = world.publish(&request).await;
-        let row = format!("{} {}", request.path, response.body);
-        assert_eq!(response.status_code, status, "{row}");
-        let (got, message) = code_and_message(&response);
-        assert_eq!(got, code, "{row}");
-        assert!(message.contains(text), "{row}");
-        assert!(!response.headers.contains_key("retry-after"), "{row}");
-        assert_eq!(response.headers["content-type"], "application/json; charset=utf-8");
-        assert!(world.queue.call_sizes().is_empty(), "{row}");
-        let (error_type, error) = code.split_once('/').expect("two names");
-        let want = format!("PublishFailCount ErrorType={error_type},Error={error} 1");
-        assert_eq!(world.counts(), [want], "{row}");
-    }
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn only_what_was_not_sent_is_sent_again_and_is_the_same_delivery() {
-    let queue = Queued { refuses: "s/1\"", refusals: AtomicU64::new(1), ..Queued::default() };
-    let world = World::new(stored(), queue);
+    // The second of three messages is taken, but nobody hears of it.
+    let sends = Plan { calls: BTreeMap::from([(2, Fault::FailsAfter)]), ..Plan::default() };
+    let world = World::failing(stored(), Plan::default(), sends);
     assert_eq!(world.publish(&request(&events(3, 1))).await.status_code, 200);
-    assert_eq!(world.queue.call_sizes(), [3, 1]);
-    let ids: Vec<_> = world.queue.deliveries().iter().map(|sent| sent.id).collect();
+    assert_eq!(world.call_sizes(), [3, 1]);
+    let ids: Vec<_> = world.deliveries().iter().map(|sent| sent.id).collect();
     assert!(ids[3] == ids[1] && ids[0] != ids[1] && ids[2] != ids[1], "{ids:?}");
     assert!(world.counts().contains(&"PublishSuccessCount Topic=orders 3".to_owned()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_can_not_be_sent_twice_is_503_with_a_time_to_come_back() {
-    let queue = Queued { refuses: "s/1\"", refusals: AtomicU64::new(2), ..Queued::default() };
-    let world = World::new(stored(), queue);
+    // The second of three messages, and then the same once more.
+    let world = World::failing(stored(), Plan::default(), Plan::failing([2, 4]));
     let response = world.publish(&request(&events(3, 1))).await;
     assert_eq!((response.status_code, &*response.headers["retry-after"]), (503, "1"));
     let (code, message) = code_and_message(&response);
     assert_eq!(code, "ServiceUnavailable/ServiceUnavailable");
-    assert!(message.contains("send them again") && !message.contains("sqs"), "{message}");
+    assert!(message.contains("send them again") && !message.contains("plan"), "{message}");
     let failed = "PublishFailCount ErrorType=ServiceUnavailable,Error=ServiceUnavailable 1";
     assert_eq!(world.counts(), [failed]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn unreadable_configuration_is_503() {
-    let world = World::new(Stored { fails: true, ..stored() }, Queued::default());
+    let mut world = World::new(stored());
+    let down = Plan { calls_max: Some(0), ..Plan::default() };
+    let unreadable = world.deployment.apart(&world.deployment.tables, down);
+    world.context.configuration = configuration(&world.deployment, unreadable);
     let response = world.publish(&request(&events(1, 1))).await;
     assert_eq!((response.status_code, &*response.headers["retry-after"]), (503, "1"));
-    assert!(world.queue.call_sizes().is_empty());
+    assert!(world.call_sizes().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn many_deliveries_are_sent_in_waves() {
-    let world = World::new(stored(), Queued::default());
+    let world = World::new(stored());
     assert_eq!(world.publish(&request(&events(1_200, 1))).await.status_code, 200);
-    assert_eq!(world.queue.call_sizes(), [500, 500, 200]);
+    assert_eq!(world.call_sizes(), [500, 500, 200]);
 
     let mut stored = stored();
     stored.subscriptions =
         (0..100).map(|index| subscription("orders", &format!("s{index}"))).collect();
-    let world = World::new(stored, Queued::default());
+    let world = World::new(stored);
     assert_eq!(world.publish(&request(&events(1, 250_000))).await.status_code, 200);
     // 33 deliveries of 250 kB are the most that stay within 8 MiB.
-    assert_eq!(world.queue.call_sizes(), [33, 33, 33, 1]);
+    assert_eq!(world.call_sizes(), [33, 33, 33, 1]);
 }
 
-/// A request of `refused_publishes.json` as API Gateway hands it over: what a row does not say is
-/// that of a publish that is accepted.
-fn gateway_event(row: &Value) -> Value {
-    let text = |name: &str| row[name].as_str();
-    let to = text("to").unwrap_or("orders");
-    let (path, content_type, good) = match to {
-        "orders" => ("/topics/orders/api/events", "application/json", events(1, 1)),
-        "own" => ("/topics/own/api/events", "application/json", r#"{"path":"p"}"#.to_owned()),
-        "clouds" => ("/topics/clouds/api/events", "application/cloudevents+json", cloud_event()),
-        "spaces" => ("/topics/spaces:publish", "application/cloudevents+json", cloud_event()),
-        other => panic!("no such topic: {other}"),
-    };
-    let mut headers = json!({"content-type": content_type, "aeg-sas-key": "Zmlyc3Q="});
-    let headers_of_row = row["headers"].as_object().into_iter().flatten();
-    for (name, value) in headers_of_row {
-        let headers = headers.as_object_mut().expect("an object");
-        match value {
-            Value::Null => headers.remove(name),
-            value => headers.insert(name.clone(), value.clone()),
-        };
-    }
-    let body = match (text("body"), text("hex"), row["repeat"].as_array()) {
-        (Some(body), None, None) => body.as_bytes().to_vec(),
-        (None, Some(hex), None) => {
-            let digits = hex.as_bytes().chunks(2);
-            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-            digits.map(|pair| byte(pair).expect("two digits")).collect()
-        }
-        (None, None, Some(parts)) => {
-            let part = |index: usize| parts[index].as_str().expect("a text");
-            let count = usize::try_from(parts[2].as_u64().expect("a count")).expect("small");
-            format!("{}{}{}", part(0), part(1).repeat(count), part(3)).into_bytes()
-        }
-        (None, None, None) => good.into_bytes(),
-        _ => panic!("a row has more than one body: {row}"),
-    };
-    json!({
-        "rawPath": text("path").unwrap_or(path),
-        "rawQueryString": text("query").unwrap_or_default(),
-        "headers": headers,
-        "requestContext": {"http": {"method": text("method").unwrap_or("POST")}},
-        "body": base64::engine::general_purpose::STANDARD.encode(body),
-        "isBase64Encoded": true,
-    })
-}
-
-fn cloud_event() -> String {
-    r#"{"id":"1","source":"/s","type":"T","specversion":"1.0"}"#.to_owned()
-}
-
-async fn publish_row(row: &Value) -> (World, Response) {
-    let event: GatewayEvent = serde_json::from_value(gateway_event(row)).expect("an event");
-    let world = World::new(stored(), Queued::default());
-    let response = world.publish(&event.into_request().expect("a request")).await;
-    (world, response)
-}
-
-#[tokio::test]
-async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
-    // But for what a row says, its request would have been accepted.
-    for to in ["orders", "own", "clouds", "spaces"] {
-        let (world, response) = publish_row(&json!({"to": to})).await;
-        assert_eq!((response.status_code, world.queue.call_sizes()), (200, vec![1]), "{to}");
-    }
-    let table = include_str!("../../../../../tests/conformance/refused_publishes.json");
-    let table: Value = serde_json::from_str(table).expect("JSON");
-    let rows = table["requests"].as_array().expect("rows");
-    let mut problems = Vec::new();
-    for row in rows {
-        let (world, response) = publish_row(row).await;
-        let (code, message) = code_and_message(&response);
-        let as_wanted = response.status_code == row["status"]
-            && code == row["error"]
-            && row["says"].as_str().is_some_and(|text| message.contains(text));
-        if !as_wanted {
-            problems.push(format!("{}: {} {code} {message}", row["name"], response.status_code));
-        }
-        let nothing_left = world.queue.call_sizes().is_empty()
-            && world.counts().iter().all(|count| count.starts_with("PublishFailCount"));
-        assert!(nothing_left && !response.headers.contains_key("retry-after"), "{}", row["name"]);
-        assert!(response.body.len() < 2_000, "{}: the answer is long", row["name"]);
-    }
-    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
-    assert!(rows.len() > 150, "{} rows", rows.len());
-}
-
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_event_too_large_for_a_message_goes_through_the_payload_bucket() {
-    let world = World::new(stored(), Queued::default());
-    world.payloads.failures.store(1, Ordering::Relaxed);
+    let world = World::failing(stored(), Plan::failing([1]), Plan::default());
     assert_eq!(world.publish(&request(&events(1, 1_000_000))).await.status_code, 200);
-    let sent = world.queue.deliveries();
+    let sent = world.deliveries();
     assert_eq!((sent.len(), sent[0].event_count(), sent[0].events().len()), (1, 1, 0));
-    let object = world.payloads.get(&claim::key(sent[0].id)).await.expect("readable");
+    let object = world.deployment.payloads.get(&claim::key(sent[0].id)).await.expect("readable");
     let object = String::from_utf8(object.expect("stored, in the second try")).expect("text");
     assert!(object.contains(&"x".repeat(1_000_000)) && object.starts_with('['));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_payload_that_can_not_be_stored_is_503_and_sends_nothing() {
-    let world = World::new(stored(), Queued::default());
-    world.payloads.failures.store(2, Ordering::Relaxed);
+    let world = World::failing(stored(), Plan::failing([1, 2]), Plan::default());
     let response = world.publish(&request(&events(1, 1_000_000))).await;
     assert_eq!((response.status_code, &*response.headers["retry-after"]), (503, "1"));
-    assert!(world.queue.call_sizes().is_empty());
+    assert!(world.call_sizes().is_empty());
 }

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 
 use gridpost_core::publish::fan_out::Piece;
+use gridpost_ports::QueueReceiver;
+use gridpost_testkit::queue::Received;
+use uuid::Uuid;
 
 use super::*;
 use crate::expand::{Record, expand};
@@ -25,31 +28,56 @@ fn three() -> Stored {
     stored
 }
 
-fn world(inline_fan_out: usize, queue: Queued) -> World {
-    let mut world = World::new(three(), queue);
+fn world(inline_fan_out: usize) -> World {
+    world_failing(inline_fan_out, Plan::default(), Plan::default())
+}
+
+fn world_failing(inline_fan_out: usize, stores: Plan, sends: Plan) -> World {
+    let mut world = World::failing(three(), stores, sends);
     world.context.inline_fan_out = inline_fan_out;
     world.context.piece_deliveries_max = 7;
     world
 }
 
 impl World {
-    /// What was sent to queues beside the dispatch queue, and is taken out of them.
-    fn others(&self) -> Vec<(Queue, Outgoing)> {
-        std::mem::take(&mut *self.queue.others.lock().expect("no panic while held"))
+    /// The pieces in the fan-out queue, in the order in which they were sent, handed over.
+    fn pieces(&self) -> Vec<Received> {
+        self.deployment.queues.hand_all(Queue::FanOut)
     }
 
-    /// Expands everything in the fan-out queue; answers which messages were kept.
-    async fn expand_all(&self, deadline: Timestamp) -> Vec<String> {
-        let record = |(number, (queue, message)): (usize, (Queue, Outgoing))| {
-            assert_eq!((queue, &*message.group), (Queue::FanOut, "orders"));
-            Record { message_id: number.to_string(), body: message.body }
+    /// Expands these pieces; answers the places of those that are kept.
+    async fn expand(&self, pieces: &[Received], deadline: Timestamp) -> Vec<usize> {
+        let sent = self.deployment.queues.sent_to(Queue::FanOut);
+        assert!(sent.iter().all(|message| message.group == "orders"));
+        let record = |piece: &Received| Record {
+            message_id: piece.message_id.clone(),
+            body: piece.body.clone(),
         };
-        let records = self.others().into_iter().enumerate().map(record).collect();
-        expand(&self.context, records, deadline).await
+        let kept = expand(&self.context, pieces.iter().map(record).collect(), deadline).await;
+        let place = |id: &String| pieces.iter().position(|piece| piece.message_id == *id);
+        kept.iter().map(|id| place(id).expect("it was handed over")).collect()
+    }
+
+    /// Expands everything in the fan-out queue and deletes what is not kept; answers the places of what
+    /// is.
+    async fn expand_all(&self, deadline: Timestamp) -> Vec<usize> {
+        let pieces = self.pieces();
+        let kept = self.expand(&pieces, deadline).await;
+        let gone = pieces.iter().enumerate().filter(|(place, _)| !kept.contains(place));
+        let gone = gone.map(|(_, piece)| piece.receipt.clone()).collect();
+        self.deployment.queues.delete(Queue::FanOut, gone).await.expect("deleted");
+        kept
+    }
+
+    /// How many publishes are stored.
+    fn stored(&self) -> usize {
+        let history = self.deployment.history.lock().expect("no panic while held");
+        assert!(history.payloads.is_empty(), "each event fits into a message");
+        history.publishes.len()
     }
 
     /// Subscriptions and ids of the events in the dispatch queue, in order.
-    fn dispatched(&self) -> Vec<(String, String)> {
+    fn events(&self) -> Vec<(String, String)> {
         let ids = |delivery: Delivery| {
             let id = |event: &serde_json::value::RawValue| {
                 let event: Value = serde_json::from_str(event.get()).expect("JSON");
@@ -59,7 +87,7 @@ impl World {
             let ids: Vec<_> = delivery.events().iter().map(|event| id(event)).collect();
             ids.into_iter().map(move |id| (name.clone(), id))
         };
-        self.queue.deliveries().into_iter().flat_map(ids).collect()
+        self.deliveries().into_iter().flat_map(ids).collect()
     }
 }
 
@@ -69,26 +97,25 @@ fn all(events: usize) -> BTreeSet<(String, String)> {
     (1..=3).flat_map(of).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn above_the_limit_a_publish_is_stored_and_expanded_in_pieces() {
     // Twelve events: twelve deliveries for each of two, and two batches.
     for (inline_fan_out, stored) in [(26, 0), (25, 1), (0, 1)] {
-        let world = world(inline_fan_out, Queued::default());
+        let world = world(inline_fan_out);
         assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
-        let objects = world.payloads.objects.lock().expect("no panic while held").len();
-        assert_eq!(objects, stored, "{inline_fan_out}");
-        assert_eq!(world.queue.call_sizes().is_empty(), stored > 0);
-        assert_eq!(world.expand_all(DEADLINE).await, [""; 0]);
-        let dispatched = world.dispatched();
-        assert_eq!((dispatched.len(), dispatched.into_iter().collect()), (36, all(12)));
+        assert_eq!(world.stored(), stored, "{inline_fan_out}");
+        assert_eq!(world.call_sizes().is_empty(), stored > 0);
+        assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
+        let events = world.events();
+        assert_eq!((events.len(), events.into_iter().collect()), (36, all(12)));
         let sizes = if stored > 0 { vec![7, 7, 7, 5] } else { vec![26] };
-        assert_eq!(world.queue.call_sizes(), sizes);
+        assert_eq!(world.call_sizes(), sizes);
         // Counted when it was accepted, and not once more.
         assert_eq!(world.counts().len(), 4, "{:?}", world.counts());
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn more_bytes_than_a_request_can_send_are_stored_too() {
     let mut stored = three();
     stored.subscriptions = (0..300)
@@ -97,91 +124,90 @@ async fn more_bytes_than_a_request_can_send_are_stored_too() {
             ..subscription("orders", &format!("s{number}"))
         })
         .collect();
-    let world = World::new(stored, Queued::default());
+    let world = World::new(stored);
     assert_eq!(world.publish(&request(&events(1, 250_000))).await.status_code, 200);
-    assert_eq!(world.queue.call_sizes(), [0; 0]);
-    assert_eq!(world.expand_all(DEADLINE).await, [""; 0]);
-    assert_eq!(world.queue.deliveries().len(), 300);
+    assert_eq!(world.call_sizes(), [0; 0]);
+    assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
+    assert_eq!(world.deliveries().len(), 300);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_not_stored_or_not_sent_is_not_accepted() {
-    let failing = world(0, Queued::default());
-    failing.payloads.failures.store(2, Ordering::Relaxed);
+    let failing = world_failing(0, Plan::failing([1, 2]), Plan::default());
     assert_eq!(failing.publish(&request(&events(12, 1))).await.status_code, 503);
-    assert!(failing.others().is_empty(), "no message without its publish");
+    let queues = &failing.deployment.queues;
+    assert!(queues.sent().is_empty(), "no message without its publish");
+    assert!(queues.call_sizes(Queue::FanOut).is_empty(), "nor a try to send one");
 
-    let queue = Queued { refuses: "publish", ..Queued::default() };
-    queue.refusals.store(1, Ordering::Relaxed);
-    let once = world(0, queue);
+    let once = world_failing(0, Plan::default(), Plan::failing(1..=4));
     assert_eq!(once.publish(&request(&events(12, 1))).await.status_code, 200);
-    assert_eq!(once.others().len(), 8, "four, and each again");
+    let sizes = once.deployment.queues.call_sizes(Queue::FanOut);
+    assert_eq!((sizes, once.pieces().len()), (vec![4, 4], 4), "four, and each again");
 
-    let queue = Queued { refuses: "publish", ..Queued::default() };
-    queue.refusals.store(2, Ordering::Relaxed);
-    assert_eq!(world(0, queue).publish(&request(&events(12, 1))).await.status_code, 503);
+    let twice = world_failing(0, Plan::default(), Plan::failing(1..=8));
+    assert_eq!(twice.publish(&request(&events(12, 1))).await.status_code, 503);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_piece_that_is_expanded_again_makes_the_same_deliveries() {
-    let world = world(0, Queued::default());
+    let world = world(0);
     assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
-    let pieces = world.others();
+    let pieces = world.pieces();
     for _ in 0..2 {
-        *world.queue.others.lock().expect("no panic while held") = pieces.clone();
-        assert_eq!(world.expand_all(DEADLINE).await, [""; 0]);
+        assert_eq!(world.expand(&pieces, DEADLINE).await, [0; 0]);
     }
-    let calls = world.queue.calls.lock().expect("no panic while held");
-    let bodies = |calls: &[Vec<Outgoing>]| -> Vec<_> {
-        calls.iter().flatten().map(|message| message.body.clone()).collect()
-    };
-    assert_eq!(bodies(&calls[..4]), bodies(&calls[4..]));
+    assert_eq!(world.call_sizes(), [7, 7, 7, 5, 7, 7, 7, 5]);
+    let bodies: Vec<_> = world.dispatched().into_iter().map(|message| message.body).collect();
+    assert_eq!(bodies[..26], bodies[26..]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_changes_after_acceptance_changes_no_delivery() {
-    let mut world = world(0, Queued::default());
+    let mut world = world(0);
     assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
     // Neither topic nor event subscription can be found any more.
-    let nothing: Arc<dyn Configuration> = Arc::new(Stored::default());
-    let clock = Arc::clone(&world.context.clock);
-    world.context.configuration = ConfigurationCache::new(nothing, clock, Duration::ZERO);
-    assert_eq!(world.expand_all(DEADLINE).await, [""; 0]);
-    assert_eq!(world.dispatched().into_iter().collect::<BTreeSet<_>>(), all(12));
+    let history = Arc::clone(&world.deployment.history);
+    let nothing = Arc::new(Tables::new(*world.deployment.clock, history));
+    world.context.configuration = configuration(&world.deployment, nothing);
+    assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
+    assert_eq!(world.events().into_iter().collect::<BTreeSet<_>>(), all(12));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_an_invocation_has_no_time_for_is_passed_on() {
-    let mut world = world(0, Queued::default());
+    let mut world = world(0);
     world.context.piece_deliveries_max = 5_000;
     assert_eq!(world.publish(&request(&events(1_000, 1))).await.status_code, 200);
     // Two for each event, and a hundred batches: 2,100 deliveries in waves of 500.
     let soon = Timestamp::from_millis(NOW.as_millis() + 9_000);
     for waves in 1..=4 {
-        assert_eq!(world.expand_all(soon).await, [""; 0]);
-        assert_eq!(world.queue.call_sizes(), vec![500; waves]);
+        assert_eq!(world.expand_all(soon).await, [0; 0]);
+        assert_eq!(world.call_sizes(), vec![500; waves]);
     }
-    assert_eq!(world.expand_all(soon).await, [""; 0]);
-    assert_eq!(world.queue.call_sizes().last(), Some(&100));
-    assert!(world.others().is_empty());
-    let dispatched = world.dispatched();
-    assert_eq!((dispatched.len(), dispatched.into_iter().collect()), (3_000, all(1_000)));
+    assert_eq!(world.expand_all(soon).await, [0; 0]);
+    assert_eq!(world.call_sizes().last(), Some(&100));
+    assert!(world.deployment.queues.is_empty(Queue::FanOut));
+    let events = world.events();
+    assert_eq!((events.len(), events.into_iter().collect()), (3_000, all(1_000)));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_piece_that_can_not_be_sent_comes_back() {
-    let queue = Queued { refuses: r#""id":"3""#, ..Queued::default() };
-    let world = world(0, queue);
+    let world = world(0);
     assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
-    world.queue.refusals.store(2, Ordering::Relaxed);
-    assert_eq!(world.expand_all(DEADLINE).await, ["0"], "the first of four pieces");
+    // The fourth message of the first piece's seven, and then the same once more.
+    let injector = &world.deployment.injector;
+    *injector.plan() = Plan::failing([4, 8].map(|number| injector.made() + number));
+    assert_eq!(world.expand_all(DEADLINE).await, [0], "the first of four pieces");
+    assert_eq!(world.call_sizes(), [7, 1, 7, 7, 5]);
+    assert!(!world.deployment.queues.is_empty(Queue::FanOut), "it stays in the queue");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_no_repetition_would_help_goes_to_the_poison_queue() {
-    let world = world(0, Queued::default());
+    let world = world(0);
     assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
-    let piece = world.others().swap_remove(0).1.body;
+    let piece = world.pieces().swap_remove(0).body;
     let publish = Piece::decode(&piece).expect("a piece").publish;
     let records = |bodies: &[&str]| -> Vec<_> {
         let record = |body: &&str| Record { message_id: "m".to_owned(), body: (*body).to_owned() };
@@ -192,15 +218,14 @@ async fn what_no_repetition_would_help_goes_to_the_poison_queue() {
     let bodies = ["", "{}", &unknown, &newer];
     assert_eq!(expand(&world.context, records(&bodies), DEADLINE).await, [""; 0]);
     let key = gridpost_core::publish::fan_out::key(publish);
-    world.payloads.put(&key, b"{}".to_vec()).await.expect("stored");
+    world.deployment.payloads.put(&key, b"{}".to_vec()).await.expect("stored");
     assert_eq!(expand(&world.context, records(&[&piece]), DEADLINE).await, [""; 0]);
 
-    let poisoned = world.others();
-    let poisoned: Vec<_> =
-        poisoned.iter().map(|(queue, message)| (*queue, &*message.body)).collect();
-    let want = ["", "{}", &unknown, &newer, &piece].map(|body| (Queue::Poison, body));
-    assert_eq!(poisoned, want);
-    assert!(world.queue.call_sizes().is_empty());
+    let poisoned = world.deployment.queues.sent_to(Queue::Poison);
+    let poisoned: Vec<_> = poisoned.iter().map(|message| &*message.body).collect();
+    assert_eq!(poisoned, ["", "{}", &unknown, &newer, &piece]);
+    assert_eq!(world.deployment.queues.sent_to(Queue::FanOut).len(), 4, "and nothing else");
+    assert!(world.call_sizes().is_empty());
     let counts = world.counts();
     assert_eq!(counts.iter().filter(|line| *line == "PoisonCount Queue=FanOut 1").count(), 5);
 }

@@ -1,0 +1,195 @@
+//! A deployment with one event subscription, for tests of what dispatch does with a batch.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use gridpost_core::{
+    delivery::{Delivery, claim, queue::Queue, state::DeliveryState},
+    event::DeliverySchema,
+    retry::probation::{Durations, Health, Wait},
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::{InputSchema, Topic},
+};
+use gridpost_ports::{
+    Configuration, DeliveryStates, EndpointHealths, Payloads, Saved,
+    configuration::ConfigurationCache,
+};
+use gridpost_testkit::{
+    deployment::Deployment,
+    endpoint::{Reaction, Script},
+    fixtures,
+    queue::Received,
+};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::{
+    Context, Settings, handler::handle, health::HealthBook, in_flight::InFlight, record::Record,
+    resources::NoResources,
+};
+
+/// 15 s into minute 100.
+pub(crate) const NOW: Timestamp = Timestamp::from_millis(100 * 60_000 + 15_000);
+
+/// A deployment whose endpoint answers at once: 200, unless told otherwise. Calls that count requests
+/// are numbered, and go wrong as the injector's plan says.
+pub(crate) struct World {
+    pub(crate) deployment: Deployment,
+    pub(crate) subscription: EventSubscription,
+    pub(crate) status: u16,
+    pub(crate) logs_successful_attempts: bool,
+    pub(crate) measures_latency: bool,
+}
+
+/// A delivery of one event to that subscription, both of that number.
+pub(crate) fn delivery(number: u128) -> Delivery {
+    let EventSubscription { key, uid, .. } = subscription(None);
+    let event = RawValue::from_string(format!(r#"{{"id":"{number}","subject":"{key}"}}"#));
+    let events = vec![event.expect("JSON")];
+    Delivery::new(Uuid::from_u128(number), key, uid, NOW, String::new(), events)
+}
+
+/// So many deliveries, numbered from 1.
+pub(crate) fn deliveries(count: u128) -> Vec<Delivery> {
+    (1..=count).map(delivery).collect()
+}
+
+fn subscription(rate: Option<u32>) -> EventSubscription {
+    EventSubscription {
+        key: SubscriptionKey { topic: "orders".to_owned(), name: "billing".to_owned() },
+        delivery_schema: DeliverySchema::CloudEventSchemaV1_0,
+        allowed_rate: rate.map(|rate| NonZeroU32::new(rate).expect("at least one")),
+        ..fixtures::subscription("billing")
+    }
+}
+
+impl World {
+    /// Its endpoint allows so many requests in a minute.
+    pub(crate) fn new(rate: Option<u32>) -> Self {
+        Self {
+            deployment: Deployment::at(NOW),
+            subscription: subscription(rate),
+            status: 200,
+            logs_successful_attempts: false,
+            measures_latency: false,
+        }
+    }
+
+    /// Its endpoint has to wait for that.
+    pub(crate) async fn waits(self, wait: Wait) -> Self {
+        let health = Health { wait: Some(wait), ..Health::default() };
+        let EventSubscription { key, uid, .. } = &self.subscription;
+        let saved = EndpointHealths::save(&*self.deployment.tables, key, *uid, &health).await;
+        assert_eq!(saved.expect("written"), Saved::Written);
+        self
+    }
+
+    /// How often the endpoint's health was written.
+    pub(crate) async fn health_writes(&self) -> u64 {
+        let EventSubscription { key, uid, .. } = &self.subscription;
+        let health = EndpointHealths::load(&*self.deployment.tables, key, *uid).await;
+        health.expect("readable").revision
+    }
+
+    /// A delivery has that state.
+    pub(crate) async fn knows(&self, state: &DeliveryState) {
+        let saved = DeliveryStates::save(&*self.deployment.tables, state).await;
+        assert_eq!(saved.expect("written"), Saved::Written);
+    }
+
+    /// Puts the events of a delivery into the payload bucket; answers the delivery without them.
+    pub(crate) async fn claimed(&self, delivery: Delivery) -> Delivery {
+        let object = claim::encode(delivery.events());
+        self.deployment.payloads.put(&claim::key(delivery.id), object).await.expect("stored");
+        delivery.into_claimed()
+    }
+
+    /// Lets dispatch receive these deliveries from that queue; answers the numbers of those that it
+    /// keeps there. None that only waits has a state, and none waits long enough to be parked.
+    pub(crate) async fn receive(&self, queue: Queue, deliveries: &[Delivery]) -> Vec<u128> {
+        let Deployment { queues, tables, endpoints, history, .. } = &self.deployment;
+        let topic = Topic {
+            name: self.subscription.key.topic.clone(),
+            input_schema: InputSchema::CloudEventSchemaV1_0,
+            ..fixtures::topic()
+        };
+        tables.configure(topic, vec![self.subscription.clone()]);
+        let answers = Script::Answers(vec![Reaction::status(self.status)]);
+        endpoints.behave(self.subscription.key.clone(), answers);
+        let may_have_state = self.status != 200 || !tables.states().is_empty();
+
+        let received: Vec<_> =
+            deliveries.iter().map(|delivery| queues.hand(queue, delivery.encode())).collect();
+        let record = |received: &Received| Record {
+            message_id: received.message_id.clone(),
+            receipt: received.receipt.clone(),
+            body: received.body.clone(),
+            receive_count: received.count,
+            queue,
+            received_at: received.at,
+        };
+        let records = received.iter().map(record).collect();
+        let kept = handle(&self.context(), records, NOW + Duration::from_secs(200)).await;
+
+        let states = tables.states();
+        assert!(may_have_state || states.is_empty(), "it only waits: {states:?}");
+        let parked = tables.parked_ids();
+        assert!(parked.is_empty(), "it waits not so long: {parked:?}");
+        let violations = history.lock().expect("no panic while held").violations.clone();
+        assert_eq!(violations, [""; 0]);
+        let of_record = |id: &String| {
+            let place = received.iter().position(|one| one.message_id == *id);
+            deliveries[place.expect("it was received")].id.as_u128()
+        };
+        let mut kept: Vec<_> = kept.iter().map(of_record).collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    /// How many requests were made.
+    pub(crate) fn requests(&self) -> usize {
+        self.deployment.history.lock().expect("no panic while held").requests.len()
+    }
+
+    /// What was hidden, by the numbers of deliveries, and for how many seconds.
+    pub(crate) fn hidden(&self) -> Vec<(u128, u32)> {
+        let queues = &self.deployment.queues;
+        let delivery = |(queue, receipt, seconds): (Queue, String, u32)| {
+            let id = queues.delivery_of(queue, &receipt).expect("it is there");
+            (id.as_u128(), seconds)
+        };
+        queues.hidden().into_iter().map(delivery).collect()
+    }
+
+    fn context(&self) -> Context {
+        let Deployment { clock, dice, meter, queues, tables, payloads, endpoints, .. } =
+            &self.deployment;
+        let configuration: Arc<dyn Configuration> = Arc::clone(tables) as _;
+        let keep_for = Duration::from_secs(2);
+        Context {
+            clock: Arc::clone(clock) as _,
+            dice: Arc::clone(dice) as _,
+            sender: Arc::clone(queues) as _,
+            receiver: Arc::clone(queues) as _,
+            in_flight: InFlight::new(Arc::clone(queues) as _),
+            states: Arc::clone(tables) as _,
+            parking: Arc::clone(tables) as _,
+            payloads: Arc::clone(payloads) as _,
+            healths: HealthBook::new(Arc::clone(tables) as _),
+            rates: self.deployment.of(tables),
+            configuration: ConfigurationCache::new(configuration, Arc::clone(clock) as _, keep_for),
+            client: Arc::clone(endpoints) as _,
+            resources: Arc::new(NoResources),
+            meter: Arc::clone(meter) as _,
+            settings: Settings {
+                probation: Durations::default(),
+                retry_shards: 1,
+                retry_in_flight_limit: 60_000,
+                dead_letter_delay_s: 300,
+                log_successful_attempts: self.logs_successful_attempts,
+                latency_metrics: self.measures_latency,
+                origin: "example.com".to_owned(),
+            },
+        }
+    }
+}

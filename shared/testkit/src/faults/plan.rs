@@ -1,0 +1,57 @@
+//! What is to go wrong, and with which calls.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use gridpost_core::time::Timestamp;
+
+/// What is planned to go wrong.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// How often a call fails before it takes effect.
+    pub fails_before: f64,
+    /// How often a call takes effect but answers an error.
+    pub fails_after: f64,
+    /// How often the caller dies, before or after the effect.
+    pub dies: f64,
+    /// When DynamoDB refuses every call.
+    pub throttled: Vec<Range<Timestamp>>,
+    /// The longest that a call takes; zero: none takes any time.
+    pub latency_max: Duration,
+    /// What happens to single calls, by their number from 1.
+    pub calls: BTreeMap<u64, Fault>,
+    /// After so many calls all others fail before they take effect.
+    pub calls_max: Option<u64>,
+}
+
+impl Plan {
+    /// Nothing but that the calls of those numbers, counted from 1, fail before they take effect.
+    pub fn failing(calls: impl IntoIterator<Item = u64>) -> Self {
+        let calls = calls.into_iter().map(|number| (number, Fault::FailsBefore)).collect();
+        Self { calls, ..Self::default() }
+    }
+
+    /// Whether nothing goes wrong.
+    pub fn is_calm(&self) -> bool {
+        self.fails_before + self.fails_after + self.dies == 0.0
+            && self.throttled.is_empty()
+            && self.calls.is_empty()
+            && self.calls_max.is_none()
+    }
+}
+
+/// What happens to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It succeeds.
+    None,
+    /// It fails before it takes effect.
+    FailsBefore,
+    /// It takes effect but answers an error.
+    FailsAfter,
+    /// Its caller dies before it takes effect.
+    DiesBefore,
+    /// It takes effect, and its caller never hears of it.
+    DiesAfter,
+    /// It succeeds after so long; of an attempt, its endpoint alone decides how long it takes.
+    Slow(Duration),
+}
