@@ -213,6 +213,3 @@ impl<'w> Walk<'w> {
         self.from.is_none_or(|from| !position.is_before(&from))
     }
 }
-
-#[cfg(test)]
-mod tests;

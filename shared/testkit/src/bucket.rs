@@ -1,16 +1,19 @@
-//! S3: buckets that may be missing, or refuse for hours.
+//! S3: buckets that may be missing, or refuse for hours. Their objects are kept where that is asked for.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use gridpost_core::{
-    delivery::dead_letter::Labels, subscription::SubscriptionKey, time::Timestamp,
+    delivery::dead_letter::{Labels, Origin},
+    subscription::SubscriptionKey,
+    time::Timestamp,
 };
-use gridpost_ports::{Bucket, BucketError, Clock, PortError};
+use gridpost_ports::{Bucket, BucketError, Clock, DeadLetters, Listed, PortError};
 use serde_json::Value;
 
 use crate::{
@@ -18,27 +21,134 @@ use crate::{
     history::{DeadLetter, History},
 };
 
-/// All buckets of one world. Any name is a bucket unless it is missing.
-pub struct Buckets {
+/// The call that stores an object.
+pub const PUT: &str = "s3:PutObject";
+
+/// The call that lists objects.
+pub const LIST: &str = "s3:ListObjectsV2";
+
+/// The call that reads an object.
+pub const GET: &str = "s3:GetObject";
+
+/// The call that deletes an object.
+pub const DELETE: &str = "s3:DeleteObject";
+
+/// How a deployment's buckets behave. Any name is a bucket unless it is missing.
+#[derive(Clone, Debug)]
+pub struct BucketSettings {
     /// Names of buckets that do not exist.
     pub missing: BTreeSet<String>,
     /// When every bucket refuses.
     pub refuses: Vec<Range<Timestamp>>,
-    /// The time.
-    pub clock: VirtualClock,
-    /// Where stored records are noted.
-    pub history: Arc<Mutex<History>>,
+    /// Names of objects that nobody gets to read.
+    pub unreadable: BTreeSet<String>,
+    /// Most objects of one page of a list.
+    pub page_max: usize,
+    /// How long it takes to read an object.
+    pub read_time: Duration,
+    /// Whether objects and calls are kept to be read back; a simulation has no memory for them.
+    pub keeps_objects: bool,
+}
+
+impl BucketSettings {
+    /// S3 behaves as well as it can, and everything is kept.
+    pub const CALM: Self = Self {
+        missing: BTreeSet::new(),
+        refuses: Vec::new(),
+        unreadable: BTreeSet::new(),
+        page_max: 1_000,
+        read_time: Duration::ZERO,
+        keeps_objects: true,
+    };
+}
+
+/// An object as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What is in it.
+    pub body: Vec<u8>,
+    /// What its labels say, if they are ours.
+    pub origin: Option<Origin>,
+    /// When it was written.
+    pub written_at: Timestamp,
+}
+
+/// What was kept, and what was asked for.
+#[derive(Debug, Default)]
+struct Contents {
+    /// By bucket and name.
+    objects: BTreeMap<(String, String), Object>,
+    /// Calls, each with the object's name or the list's prefix.
+    calls: Vec<(&'static str, String)>,
+}
+
+/// All buckets of one world.
+pub struct Buckets {
+    settings: Mutex<BucketSettings>,
+    contents: Mutex<Contents>,
+    clock: VirtualClock,
+    history: Arc<Mutex<History>>,
 }
 
 impl Buckets {
-    /// Buckets of any name, which never refuse.
-    pub fn new(clock: VirtualClock, history: Arc<Mutex<History>>) -> Self {
-        Self { missing: BTreeSet::new(), refuses: Vec::new(), clock, history }
+    /// Empty buckets.
+    pub fn new(
+        settings: BucketSettings,
+        clock: VirtualClock,
+        history: Arc<Mutex<History>>,
+    ) -> Self {
+        Self { settings: Mutex::new(settings), contents: Mutex::default(), clock, history }
     }
 
-    fn store(&self, key: &str, body: &[u8]) -> Result<(), PortError> {
+    /// How they behave from now on.
+    pub fn settings(&self) -> MutexGuard<'_, BucketSettings> {
+        self.settings.lock().expect("no panic while held")
+    }
+
+    /// Puts an object there, as if it had been written at its time.
+    pub fn insert(&self, bucket: &str, name: &str, object: Object) {
+        self.contents().objects.insert((bucket.to_owned(), name.to_owned()), object);
+    }
+
+    /// The objects of a bucket, by name.
+    pub fn objects(&self, bucket: &str) -> BTreeMap<String, Object> {
+        let contents = self.contents();
+        let of_it = contents.objects.iter().filter(|((found, _), _)| found == bucket);
+        of_it.map(|((_, name), object)| (name.clone(), object.clone())).collect()
+    }
+
+    /// What calls of that kind were about, whether or not they succeeded, in order: an object's name,
+    /// or a list's prefix.
+    pub fn calls(&self, of: &str) -> Vec<String> {
+        let contents = self.contents();
+        let of_it = contents.calls.iter().filter(|(call, _)| *call == of);
+        of_it.map(|(_, about)| about.clone()).collect()
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().expect("no panic while held")
+    }
+
+    /// Notes a call; fails where the bucket is missing or refuses.
+    fn call(&self, call: &'static str, bucket: &str, about: &str) -> Result<(), BucketError> {
+        let settings = self.settings();
+        if settings.keeps_objects {
+            self.contents().calls.push((call, about.to_owned()));
+        }
+        if settings.missing.contains(bucket) {
+            return Err(BucketError::NotFound);
+        }
+        let now = self.clock.now();
+        if settings.refuses.iter().any(|window| window.contains(&now)) {
+            return Err(PortError::new(call, "SlowDown").into());
+        }
+        Ok(())
+    }
+
+    /// Notes the records that an object has.
+    fn note(&self, key: &str, body: &[u8]) -> Result<(), PortError> {
         let records: Vec<Value> =
-            serde_json::from_slice(body).map_err(|error| PortError::new("s3:PutObject", error))?;
+            serde_json::from_slice(body).map_err(|error| PortError::new(PUT, error))?;
         let mut history = self.history.lock().expect("no panic while held");
         let at = self.clock.now();
         for record in records {
@@ -69,16 +179,68 @@ impl Bucket for Buckets {
         &self,
         bucket: &str,
         key: &str,
-        _: &Labels,
+        labels: &Labels,
         body: Vec<u8>,
     ) -> Result<(), BucketError> {
-        if self.missing.contains(bucket) {
-            return Err(BucketError::NotFound);
+        self.call(PUT, bucket, key)?;
+        self.note(key, &body)?;
+        if self.settings().keeps_objects {
+            let label = |wanted: &str| labels.iter().find(|(name, _)| *name == wanted);
+            let origin = Origin::of(|wanted| label(wanted).map(|(_, value)| value.clone()));
+            // S3 tells whole seconds.
+            let written_at = Timestamp::from_millis(self.clock.now().as_seconds() * 1_000);
+            self.insert(bucket, key, Object { body, origin, written_at });
         }
-        let now = self.clock.now();
-        if self.refuses.iter().any(|window| window.contains(&now)) {
-            return Err(PortError::new("s3:PutObject", "SlowDown").into());
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl DeadLetters for Buckets {
+    async fn list(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> Result<Vec<Listed>, BucketError> {
+        self.call(LIST, bucket, prefix)?;
+        let most = self.settings().page_max;
+        let contents = self.contents();
+        let first = (bucket.to_owned(), after.unwrap_or(prefix).max(prefix).to_owned());
+        let found = contents
+            .objects
+            .range(first..)
+            .take_while(|((of, name), _)| of == bucket && name.starts_with(prefix));
+        let found = found.filter(|((_, name), _)| after.is_none_or(|after| after < name.as_str()));
+        let listed = |((_, name), object): (&(String, String), &Object)| Listed {
+            name: name.clone(),
+            bytes: object.body.len() as u64,
+            written_at: object.written_at,
+        };
+        Ok(found.take(most).map(listed).collect())
+    }
+
+    async fn get(
+        &self,
+        bucket: &str,
+        name: &str,
+    ) -> Result<Option<(Vec<u8>, Option<Origin>)>, BucketError> {
+        let read_time = self.settings().read_time;
+        if !read_time.is_zero() {
+            tokio::time::sleep(read_time).await;
         }
-        Ok(self.store(key, &body)?)
+        self.call(GET, bucket, name)?;
+        if self.settings().unreadable.contains(name) {
+            return Err(PortError::new(GET, "SlowDown").into());
+        }
+        let contents = self.contents();
+        let found = contents.objects.get(&(bucket.to_owned(), name.to_owned()));
+        Ok(found.map(|object| (object.body.clone(), object.origin.clone())))
+    }
+
+    async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError> {
+        self.call(DELETE, bucket, name)?;
+        self.contents().objects.remove(&(bucket.to_owned(), name.to_owned()));
+        Ok(())
     }
 }

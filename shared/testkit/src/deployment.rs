@@ -8,7 +8,7 @@ use std::{
 use gridpost_core::time::Timestamp;
 
 use crate::{
-    bucket::Buckets,
+    bucket::{BucketSettings, Buckets},
     clock::VirtualClock,
     dice::{CountingDice, SeededDice},
     endpoint::Endpoints,
@@ -59,7 +59,7 @@ impl Deployment {
             meter: Arc::default(),
             queues: Arc::new(Queues::new(QueueSettings::CALM, clock, dice(), shared())),
             tables: Arc::new(Tables::new(clock, shared())),
-            buckets: Arc::new(Buckets::new(clock, shared())),
+            buckets: Arc::new(Buckets::new(BucketSettings::CALM, clock, shared())),
             payloads: Arc::new(PayloadBucket { clock, history: shared() }),
             endpoints: Arc::new(Endpoints::new(BTreeMap::new(), clock, dice(), shared())),
             injector: Arc::new(Injector::new(Plan::default(), dice(), clock, shared())),

@@ -1,5 +1,6 @@
 //! Wraps any port: a call fails before it takes effect, or after it, or its caller dies there.
 
+mod dead_letters;
 mod plan;
 
 use std::{

@@ -151,7 +151,8 @@ impl Queues {
         history: Arc<Mutex<History>>,
     ) -> Self {
         let retry = (0..settings.retry_shards).map(Queue::Retry);
-        let all = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Poison];
+        let all =
+            [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
         let all: Vec<_> = all.into_iter().chain(retry).collect();
         Self {
             log: Mutex::default(),

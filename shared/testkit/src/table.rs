@@ -1,5 +1,7 @@
 //! The DynamoDB tables: conditional writes, items that expire late, strong reads.
 
+mod redrives;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -10,6 +12,7 @@ use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
         parking::Parked,
+        redrive::Job,
         state::{DeliveryState, DeliveryStatus},
     },
     retry::probation::Health,
@@ -40,6 +43,7 @@ struct Items {
     cursor: Option<i64>,
     topics: BTreeMap<String, Topic>,
     subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
+    redrives: BTreeMap<Uuid, Job>,
 }
 
 /// All tables of one world.

@@ -38,7 +38,7 @@ use super::{
     },
 };
 use gridpost_testkit::{
-    bucket::Buckets,
+    bucket::{BucketSettings, Buckets},
     clock::VirtualClock,
     dice::{SeededDice, StillDice},
     endpoint::Endpoints,
@@ -195,12 +195,13 @@ impl World {
         } else {
             Arc::new(StillDice(handlers_dice))
         };
-        let buckets = Buckets {
+        let buckets = BucketSettings {
             missing: scenario.missing_buckets.clone(),
             refuses: scenario.bucket_refuses.clone(),
-            clock,
-            history: shared(),
+            keeps_objects: false,
+            ..BucketSettings::CALM
         };
+        let buckets = Buckets::new(buckets, clock, shared());
         let injector = Injector::new(scenario.plan.clone(), dice.fork(), clock, shared());
         let endpoints = Endpoints::new(scenario.scripts.clone(), clock, dice.fork(), shared());
         Rc::new(Self {

@@ -22,13 +22,12 @@ use gridpost_core::{
     subscription::SubscriptionKey,
     topic::Topic,
 };
+use gridpost_testkit::deployment::Deployment;
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::fakes::{
-    Counting, Endpoint, MemoryStore, Standing, dead_letters::Letters, waiting::Waiting,
-};
+use self::fakes::{Counting, Endpoint, MemoryStore, Standing, waiting::Waiting};
 use crate::{Context, Reply, Request, Settings, answer};
 
 const KEPT_FOR: Duration = Duration::from_secs(2);
@@ -40,14 +39,15 @@ struct World {
     endpoint: Arc<Endpoint>,
     clock: Arc<Standing>,
     waiting: Arc<Waiting>,
-    letters: Arc<Letters>,
+    /// Where dead letters are, and the jobs that send them again.
+    letters: Deployment,
 }
 
 impl World {
     fn new() -> Self {
         let (store, endpoint) = (Arc::new(MemoryStore::default()), Arc::new(Endpoint::default()));
         let (clock, waiting) = (Arc::new(Standing::default()), Arc::new(Waiting::default()));
-        let letters = Arc::new(Letters::default());
+        let letters = fakes::dead_letters::deployment();
         let context = Context {
             configuration: Arc::clone(&store) as _,
             topics: Arc::clone(&store) as _,
@@ -62,8 +62,8 @@ impl World {
             parking: Arc::clone(&waiting) as _,
             states: Arc::clone(&waiting) as _,
             healths: Arc::clone(&store) as _,
-            dead_letters: Arc::clone(&letters) as _,
-            redrives: Arc::clone(&letters) as _,
+            dead_letters: Arc::clone(&letters.buckets) as _,
+            redrives: letters.of(&letters.tables),
             meter: Arc::clone(&waiting) as _,
             clock: Arc::clone(&clock) as _,
             dice: Arc::new(Counting::default()),

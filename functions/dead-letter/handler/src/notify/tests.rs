@@ -1,21 +1,13 @@
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
 
-use async_trait::async_trait;
 use gridpost_core::{
-    delivery::{Delivery, dead_letter::Labels},
+    delivery::Delivery,
     event::DeliverySchema,
-    retry::{
-        EndReason, attempts::Attempts, outcome::Outcome, policy::RetryPolicy,
-        probation::ProbationPolicy, profile::ProfileName,
-    },
-    secret::Secret,
-    subscription::{
-        DeadLetterDestination, Endpoint, EventSubscription, Filter, ProvisioningState,
-        SubscriptionKey,
-    },
-    topic::{Kind, Topic},
+    retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
+    subscription::{DeadLetterDestination, EventSubscription, Filter, SubscriptionKey},
+    topic::Topic,
 };
-use gridpost_ports::{Bucket, BucketError, Clock, Meter, Payloads, QueueReceiver, QueueSender};
+use gridpost_testkit::{bucket::PUT, deployment::Deployment, faults::Fault, fixtures};
 use serde_json::value::RawValue;
 
 use super::*;
@@ -25,140 +17,37 @@ const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 const TOPIC_NAME: &str = "dead-letters";
 
-/// A bucket, a topic with event subscriptions, and queues.
-#[derive(Default)]
-struct World {
-    topic: Option<Topic>,
-    subscriptions: Vec<EventSubscription>,
-    stored: Mutex<Vec<String>>,
-    sent: Mutex<Vec<Delivery>>,
-    hidden: Mutex<Vec<u32>>,
-    counted: Mutex<Vec<(String, u64)>>,
-    refuses: AtomicBool,
+/// A deployment that has that topic, or has not, and other topics whose events everybody wants.
+fn world(topic: Option<Topic>, subscriptions: Vec<EventSubscription>) -> Deployment {
+    let world = Deployment::at(NOW);
+    for name in ["shop", "other"] {
+        let all = fixtures::subscription("all");
+        let key = SubscriptionKey { topic: name.to_owned(), ..all.key.clone() };
+        let topic = Topic { name: name.to_owned(), ..fixtures::topic() };
+        world.tables.configure(topic, vec![EventSubscription { key, ..all }]);
+    }
+    if let Some(topic) = topic {
+        world.tables.configure(topic, subscriptions);
+    }
+    world
 }
 
-impl Clock for World {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-}
-
-#[async_trait]
-impl Configuration for World {
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
-        assert_eq!(name, TOPIC_NAME, "no other topic is asked for");
-        Ok(self.topic.clone())
-    }
-
-    async fn subscriptions(&self, _: &str) -> Result<Vec<EventSubscription>, PortError> {
-        Ok(self.subscriptions.clone())
-    }
-}
-
-#[async_trait]
-impl QueueSender for World {
-    async fn send(&self, queue: Queue, all: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        assert_eq!(queue, Queue::Dispatch);
-        if self.refuses.load(Ordering::Relaxed) {
-            return all.iter().map(|_| Err(PortError::new("sqs:Fake", "by plan"))).collect();
-        }
-        let read = |message: &Outgoing| Delivery::decode(&message.body).expect("a delivery");
-        self.sent.lock().expect("no panic").extend(all.iter().map(read));
-        all.iter().map(|_| Ok(())).collect()
-    }
-}
-
-#[async_trait]
-impl QueueReceiver for World {
-    async fn hide(&self, _: Queue, _: &str, seconds: u32) -> Result<(), PortError> {
-        self.hidden.lock().expect("no panic").push(seconds);
-        Ok(())
-    }
-
-    async fn delete(&self, _: Queue, _: Vec<String>) -> Result<(), PortError> {
-        unreachable!("Lambda deletes")
-    }
-
-    async fn in_flight(&self, _: Queue) -> Result<u64, PortError> {
-        unreachable!("nobody asks")
-    }
-}
-
-#[async_trait]
-impl Bucket for World {
-    async fn put(&self, _: &str, key: &str, _: &Labels, _: Vec<u8>) -> Result<(), BucketError> {
-        self.stored.lock().expect("no panic").push(key.to_owned());
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Payloads for World {
-    async fn put(&self, _: &str, _: Vec<u8>) -> Result<(), PortError> {
-        unreachable!("nothing is large")
-    }
-
-    async fn get(&self, _: &str) -> Result<Option<Vec<u8>>, PortError> {
-        unreachable!("nothing is large")
-    }
-}
-
-impl Meter for World {
-    fn measure(&self, metric: &'static str, _: &[(&'static str, &str)], _: std::time::Duration) {
-        panic!("{metric} is of functions that serve events");
-    }
-
-    fn count(&self, _: &'static str, _: &[(&'static str, &str)], _: u64) {}
-
-    fn count_events(
-        &self,
-        metric: &'static str,
-        _: &[(&'static str, &str)],
-        _: Timestamp,
-        by: u64,
-    ) {
-        self.counted.lock().expect("no panic").push((metric.to_owned(), by));
-    }
-
-    fn flush(&self, _: Timestamp) {}
+/// The same with a topic whose events one event subscription wants, all of them.
+fn told_world() -> Deployment {
+    let all = subscription("all", DeliverySchema::EventGridSchema, "");
+    world(Some(topic(InputSchema::EventGridSchema)), vec![all])
 }
 
 fn topic(input_schema: InputSchema) -> Topic {
-    Topic {
-        name: TOPIC_NAME.to_owned(),
-        kind: Kind::Custom,
-        input_schema,
-        input_schema_mapping: None,
-        disable_local_auth: false,
-        delivery_profile: ProfileName::Basic,
-        keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],
-        etag: Uuid::nil(),
-        created_at: NOW,
-        revision: 1,
-    }
+    Topic { name: TOPIC_NAME.to_owned(), input_schema, ..fixtures::topic() }
 }
 
 fn subscription(name: &str, schema: DeliverySchema, ends_with: &str) -> EventSubscription {
-    let filter = Filter { subject_ends_with: ends_with.to_owned(), ..Filter::default() };
     EventSubscription {
         key: SubscriptionKey { topic: TOPIC_NAME.to_owned(), name: name.to_owned() },
-        uid: Uuid::from_u128(5),
-        endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook") },
-        batching: None,
-        filter,
+        filter: Filter { subject_ends_with: ends_with.to_owned(), ..Filter::default() },
         delivery_schema: schema,
-        retry_policy: RetryPolicy::default_of(ProfileName::Basic),
-        probation_policy: ProbationPolicy::EventGrid,
-        dead_letter: None,
-        labels: Vec::new(),
-        expires_at: None,
-        provisioning_state: ProvisioningState::Succeeded,
-        validation: None,
-        allowed_rate: None,
-        created_at: NOW,
-        etag: Uuid::nil(),
-        delivery_attributes: Vec::new(),
-        signing: None,
+        ..fixtures::subscription(name)
     }
 }
 
@@ -187,20 +76,23 @@ fn record(id: u128, topic: &str, name: &str, reason: EndReason) -> Record {
     }
 }
 
-fn context(world: &Arc<World>) -> Context {
-    let clock: Arc<dyn Clock> = Arc::clone(world) as _;
-    let configuration: Arc<dyn Configuration> = Arc::clone(world) as _;
+fn context(world: &Deployment) -> Context {
+    let configuration: Arc<dyn Configuration> = Arc::clone(&world.tables) as _;
     let keep_for = Duration::from_secs(2);
     Context {
-        clock: Arc::clone(&clock),
-        sender: Arc::clone(world) as _,
-        receiver: Arc::clone(world) as _,
-        bucket: Arc::clone(world) as _,
-        payloads: Arc::clone(world) as _,
-        meter: Arc::clone(world) as _,
+        clock: Arc::clone(&world.clock) as _,
+        sender: world.of(&world.queues),
+        receiver: world.of(&world.queues),
+        bucket: Arc::clone(&world.buckets) as _,
+        payloads: world.of(&world.payloads),
+        meter: Arc::clone(&world.meter) as _,
         notifier: Some(Notifier {
             topic: TOPIC_NAME.to_owned(),
-            configuration: ConfigurationCache::new(configuration, clock, keep_for),
+            configuration: ConfigurationCache::new(
+                configuration,
+                Arc::clone(&world.clock) as _,
+                keep_for,
+            ),
             queue_message_bytes_max: 262_144,
             has_complained: AtomicBool::new(false),
         }),
@@ -208,9 +100,31 @@ fn context(world: &Arc<World>) -> Context {
     }
 }
 
-fn counted(world: &World, metric: &str) -> u64 {
-    let counted = world.counted.lock().expect("no panic");
-    counted.iter().filter(|(name, _)| name == metric).map(|(_, by)| by).sum()
+/// The names of objects that were stored, in order.
+fn stored(world: &Deployment) -> Vec<String> {
+    world.buckets.calls(PUT)
+}
+
+/// The deliveries that were sent, in order.
+fn sent(world: &Deployment) -> Vec<Delivery> {
+    let delivery = |(queue, message): (Queue, Outgoing)| {
+        assert_eq!(queue, Queue::Dispatch);
+        Delivery::decode(&message.body).expect("a delivery")
+    };
+    world.queues.sent().into_iter().map(delivery).collect()
+}
+
+/// For how many seconds records were hidden.
+fn hidden(world: &Deployment) -> Vec<u32> {
+    world.queues.hidden().into_iter().map(|(_, _, seconds)| seconds).collect()
+}
+
+fn counted(world: &Deployment, metric: &str) -> u64 {
+    let counts = world.meter.counts();
+    assert!(counts.iter().all(|count| !count.is_duration), "of functions that serve events");
+    let of_it = counts.iter().filter(|count| count.metric == metric);
+    // Those of the ledger.
+    of_it.filter(|count| count.published_at.is_some()).map(|count| count.by).sum()
 }
 
 fn three() -> Vec<Record> {
@@ -227,7 +141,7 @@ fn event_of(delivery: &Delivery) -> Value {
     serde_json::from_str(delivery.events()[0].get()).expect("JSON")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_object_is_told_of_with_what_is_in_it() {
     use DeliverySchema::{CloudEventSchemaV1_0, EventGridSchema};
     for (input, delivered) in [
@@ -236,16 +150,14 @@ async fn an_object_is_told_of_with_what_is_in_it() {
         (InputSchema::CloudEventSchemaV1_0, CloudEventSchemaV1_0),
     ] {
         let shop = subscription("of-shop", delivered, "/topics/shop/eventSubscriptions/billing");
-        let world = Arc::new(World {
-            topic: Some(topic(input)),
-            subscriptions: vec![shop, subscription("nobody", delivered, "x")],
-            ..World::default()
-        });
+        let all = vec![shop, subscription("nobody", delivered, "x")];
+        let world = world(Some(topic(input)), all);
         assert!(gather(&context(&world), three()).await.is_empty());
-        let stored = world.stored.lock().expect("no panic").clone();
+        let stored = stored(&world);
         assert_eq!(stored.len(), 2, "one for each event subscription");
-        let sent = world.sent.lock().expect("no panic").clone();
+        let sent = sent(&world);
         assert_eq!(sent.len(), 1, "{input:?}: whoever wants it");
+        assert_eq!(world.injector.made(), 1, "Lambda deletes, and nothing is large");
         let event = event_of(&sent[0]);
         let (kind, source) = match delivered {
             CloudEventSchemaV1_0 => ("type", "source"),
@@ -268,64 +180,53 @@ async fn an_object_is_told_of_with_what_is_in_it() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn its_own_dead_letters_raise_no_more() {
-    let world = Arc::new(World {
-        topic: Some(topic(InputSchema::EventGridSchema)),
-        subscriptions: vec![subscription("all", DeliverySchema::EventGridSchema, "")],
-        ..World::default()
-    });
+    let world = told_world();
     let own = record(1, TOPIC_NAME, "all", EndReason::TimeToLiveExceeded);
     assert!(gather(&context(&world), vec![own]).await.is_empty());
-    assert_eq!(world.stored.lock().expect("no panic").len(), 1);
-    assert!(world.sent.lock().expect("no panic").is_empty());
+    assert_eq!(stored(&world).len(), 1);
+    assert!(sent(&world).is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_not_told_is_told_again_as_the_same() {
-    let world = Arc::new(World {
-        topic: Some(topic(InputSchema::EventGridSchema)),
-        subscriptions: vec![subscription("all", DeliverySchema::EventGridSchema, "")],
-        ..World::default()
-    });
+    let world = told_world();
     let context = context(&world);
     let some = || three()[..3].to_vec();
-    world.refuses.store(true, Ordering::Relaxed);
+    // It is tried three times to tell; records are hidden then.
+    world.injector.plan().calls = (1..=3).map(|number| (number, Fault::FailsBefore)).collect();
     assert_eq!(gather(&context, some()).await.len(), 3, "they come back");
-    assert_eq!(*world.hidden.lock().expect("no panic"), [10, 10, 10]);
+    assert_eq!(hidden(&world), [10, 10, 10]);
     assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 0, "not counted yet");
-    world.refuses.store(false, Ordering::Relaxed);
     assert!(gather(&context, some()).await.is_empty());
     assert!(gather(&context, some()).await.is_empty());
-    let stored = world.stored.lock().expect("no panic").clone();
+    let stored = stored(&world);
     assert!(stored.len() == 3 && stored.iter().all(|name| *name == stored[0]), "{stored:?}");
-    let sent = world.sent.lock().expect("no panic").clone();
+    let sent = sent(&world);
     assert!(sent.len() == 2 && sent[0].id == sent[1].id, "{sent:?}");
     assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 6);
+    assert_eq!(world.injector.made(), 3 + 3 + 2, "nothing else is asked for");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn after_hours_in_vain_the_dead_letters_count_all_the_same() {
-    let world = Arc::new(World {
-        topic: Some(topic(InputSchema::EventGridSchema)),
-        subscriptions: vec![subscription("all", DeliverySchema::EventGridSchema, "")],
-        refuses: AtomicBool::new(true),
-        ..World::default()
-    });
+    let world = told_world();
+    world.injector.plan().calls_max = Some(0);
     let context = Context { give_up_after: Duration::ZERO, ..context(&world) };
     assert!(gather(&context, three()).await.is_empty());
     assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 4);
     assert_eq!(counted(&world, metric::DROPPED_EVENT_COUNT), 0, "they are stored");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_topic_that_can_t_be_told_holds_up_nothing() {
     for topic in [None, Some(topic(InputSchema::CustomEventSchema))] {
-        let world = Arc::new(World { topic, ..World::default() });
+        let world = world(topic, Vec::new());
         let context = context(&world);
         assert!(gather(&context, three()).await.is_empty());
         let notifier = context.notifier.expect("there");
         assert!(notifier.has_complained.load(Ordering::Relaxed), "it is said once");
-        assert_eq!(world.stored.lock().expect("no panic").len(), 2);
+        assert_eq!((stored(&world).len(), sent(&world).len()), (2, 0));
     }
 }

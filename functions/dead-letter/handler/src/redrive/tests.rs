@@ -1,284 +1,53 @@
-//! A world in which the worker dies after each of its effects, or a call of it fails, and somebody
-//! else goes on.
+//! A world in which the worker dies before or after each of its effects, or a call of it fails, and
+//! somebody else goes on.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard},
-};
+use std::collections::BTreeSet;
 
-use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
-        dead_letter::Origin,
+        dead_letter::{Origin, position::Position},
         redrive::{Counts, RedriveFilter},
     },
     event::DeliverySchema,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
-    secret::Secret,
-    subscription::{Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey},
-    topic::Topic,
+    subscription::SubscriptionKey,
 };
-use gridpost_ports::Listed;
+use gridpost_testkit::{
+    bucket::{DELETE, Object},
+    deployment::Deployment,
+    faults::Fault,
+    fixtures,
+    queue::Received,
+    table::Tables,
+};
 use uuid::Uuid;
 
 use super::*;
 
 const START: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
+const PUBLISHED: Timestamp = Timestamp::from_millis(1_795_240_000_000);
+
 /// The time of an invocation.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is planned for a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// It fails and has no effect.
-    Fails,
-    /// It takes effect, and its caller never hears of it.
-    Dies,
-}
+const BUCKET: &str = "b";
 
-/// An object and what its labels say.
-type Object = (Vec<u8>, Option<Origin>);
+const JOB: Uuid = Uuid::from_u128(1);
 
-/// What somebody else does.
-type Interference = Box<dyn FnOnce(&World) + Send>;
-
-#[derive(Default)]
-struct World {
-    now: Mutex<Timestamp>,
-    objects: Mutex<BTreeMap<String, Object>>,
-    jobs: Mutex<BTreeMap<Uuid, Job>>,
-    subscriptions: Mutex<Vec<EventSubscription>>,
-    sent: Mutex<Vec<Delivery>>,
-    ticks: Mutex<Vec<String>>,
-    hidden: Mutex<Vec<u32>>,
-    payloads: Mutex<BTreeMap<String, Vec<u8>>>,
-    counted: Mutex<u64>,
-    /// Whether there is no bucket.
-    is_missing: Mutex<bool>,
-    /// How long reading an object takes.
-    slow: Mutex<Duration>,
-    /// How many calls were made.
-    calls: Mutex<usize>,
-    /// What happens to the call of that number.
-    fault: Mutex<Option<(usize, Fault)>>,
-    /// What somebody else does before the call of that number.
-    interference: Mutex<Option<(usize, Interference)>>,
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic while held")
-}
-
-impl World {
-    /// Makes a call; `effect` may happen although nobody hears of it.
-    async fn call<T>(&self, effect: impl FnOnce() -> T) -> Result<T, PortError> {
-        let number = {
-            let mut calls = open(&self.calls);
-            *calls += 1;
-            *calls
-        };
-        let interference = open(&self.interference).take_if(|(at, _)| *at == number);
-        if let Some((_, interfere)) = interference {
-            interfere(self);
-        }
-        match *open(&self.fault) {
-            Some((at, Fault::Fails)) if at == number => {
-                return Err(PortError::new("aws:Fake", "by plan"));
-            }
-            Some((at, Fault::Dies)) if at == number => {}
-            _ => return Ok(effect()),
-        }
-        effect();
-        std::future::pending().await
-    }
-
-    fn pass(&self, time: Duration) {
-        let mut now = open(&self.now);
-        *now = *now + time;
-    }
-}
-
-impl Clock for World {
-    /// Every look takes a moment, so that time passes.
-    fn now(&self) -> Timestamp {
-        self.pass(Duration::from_millis(1));
-        *open(&self.now)
-    }
-}
-
-#[async_trait]
-impl QueueSender for World {
-    async fn send(&self, queue: Queue, all: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        let mut answers = Vec::new();
-        for message in all {
-            let effect = || match queue {
-                Queue::Dispatch => {
-                    let delivery = Delivery::decode(&message.body).expect("a delivery");
-                    open(&self.sent).push(delivery);
-                }
-                _ => open(&self.ticks).push(message.body.clone()),
-            };
-            answers.push(self.call(effect).await);
-        }
-        answers
-    }
-}
-
-#[async_trait]
-impl QueueReceiver for World {
-    async fn hide(&self, _: Queue, _: &str, seconds: u32) -> Result<(), PortError> {
-        self.call(|| open(&self.hidden).push(seconds)).await
-    }
-
-    async fn delete(&self, _: Queue, _: Vec<String>) -> Result<(), PortError> {
-        unreachable!("Lambda deletes")
-    }
-
-    async fn in_flight(&self, _: Queue) -> Result<u64, PortError> {
-        unreachable!("nobody asks")
-    }
-}
-
-#[async_trait]
-impl DeadLetters for World {
-    async fn list(
-        &self,
-        _: &str,
-        prefix: &str,
-        after: Option<&str>,
-    ) -> Result<Vec<Listed>, BucketError> {
-        let list = || {
-            let objects = open(&self.objects);
-            let names = objects.keys().filter(|name| name.starts_with(prefix));
-            let names = names.filter(|name| after.is_none_or(|after| after < name.as_str()));
-            let listed = |name: &String| Listed { name: name.clone(), bytes: 1, written_at: START };
-            names.take(2).map(listed).collect()
-        };
-        let listed = self.call(list).await?;
-        if *open(&self.is_missing) { Err(BucketError::NotFound) } else { Ok(listed) }
-    }
-
-    async fn get(&self, _: &str, name: &str) -> Result<Option<Object>, BucketError> {
-        let slow = *open(&self.slow);
-        self.pass(slow);
-        sleep(slow).await;
-        let got = self.call(|| open(&self.objects).get(name).cloned()).await?;
-        if *open(&self.is_missing) { Err(BucketError::NotFound) } else { Ok(got) }
-    }
-
-    async fn delete(&self, _: &str, _: &str) -> Result<(), BucketError> {
-        unreachable!("a redrive deletes nothing")
-    }
-}
-
-#[async_trait]
-impl Redrives for World {
-    async fn jobs(&self, _: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
-        self.call(|| open(&self.jobs).values().cloned().collect()).await
-    }
-
-    async fn job(&self, _: &SubscriptionKey, id: Uuid) -> Result<Option<Job>, PortError> {
-        self.call(|| open(&self.jobs).get(&id).cloned()).await
-    }
-
-    async fn save(&self, job: &Job) -> Result<Saved, PortError> {
-        self.call(|| {
-            let mut jobs = open(&self.jobs);
-            if jobs.get(&job.id).is_some_and(|stored| stored.revision != job.revision) {
-                return Saved::Conflict;
-            }
-            jobs.insert(job.id, Job { revision: job.revision + 1, ..job.clone() });
-            Saved::Written
-        })
-        .await
-    }
-}
-
-#[async_trait]
-impl Configuration for World {
-    async fn topic(&self, _: &str) -> Result<Option<Topic>, PortError> {
-        unreachable!("nobody asks")
-    }
-
-    async fn subscriptions(&self, _: &str) -> Result<Vec<EventSubscription>, PortError> {
-        self.call(|| open(&self.subscriptions).clone()).await
-    }
-}
-
-#[async_trait]
-impl Payloads for World {
-    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
-        self.call(|| drop(open(&self.payloads).insert(key.to_owned(), object))).await
-    }
-
-    async fn get(&self, _: &str) -> Result<Option<Vec<u8>>, PortError> {
-        unreachable!("nobody asks")
-    }
-}
-
-impl Meter for World {
-    fn measure(&self, metric: &'static str, _: &[(&'static str, &str)], _: std::time::Duration) {
-        panic!("{metric} is of functions that serve events");
-    }
-
-    fn count(&self, _: &'static str, _: &[(&'static str, &str)], _: u64) {}
-
-    fn count_events(
-        &self,
-        name: &'static str,
-        _: &[(&'static str, &str)],
-        published_at: Timestamp,
-        by: u64,
-    ) {
-        assert_eq!((name, published_at), (metric::REDRIVEN_EVENT_COUNT, PUBLISHED));
-        *open(&self.counted) += by;
-    }
-
-    fn flush(&self, _: Timestamp) {}
-}
-
-const PUBLISHED: Timestamp = Timestamp::from_millis(1_795_240_000_000);
-
-fn subscription() -> EventSubscription {
-    EventSubscription {
-        key: SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() },
-        uid: Uuid::from_u128(5),
-        endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook") },
-        batching: None,
-        filter: Filter::default(),
-        delivery_schema: DeliverySchema::EventGridSchema,
-        retry_policy: RetryPolicy::default_of(ProfileName::Basic),
-        probation_policy: ProbationPolicy::EventGrid,
-        dead_letter: None,
-        labels: Vec::new(),
-        expires_at: None,
-        provisioning_state: ProvisioningState::Succeeded,
-        validation: None,
-        allowed_rate: None,
-        created_at: START,
-        etag: Uuid::nil(),
-        delivery_attributes: Vec::new(),
-        signing: None,
-    }
-}
-
-/// A world with so many dead letters, five to an object, and a job that sends them.
-fn world(letters: usize) -> Arc<World> {
-    let world = World::default();
-    *open(&world.now) = START;
-    let subscription = subscription();
-    let origin =
-        Origin { subscription: subscription.key.clone(), schema: DeliverySchema::EventGridSchema };
+/// A world with so many dead letters, five to an object and two objects to a page, and a job that sends
+/// them.
+async fn world(letters: usize) -> Deployment {
+    let world = Deployment::at(START);
+    world.buckets.settings().page_max = 2;
+    let subscription = fixtures::subscription("s");
     let records: Vec<_> = (0..letters).map(|id| record(&id.to_string(), 0)).collect();
     for (number, records) in records.chunks(5).enumerate() {
-        let object = format!("[{}]", records.join(",")).into_bytes();
-        open(&world.objects).insert(name(number), (object, Some(origin.clone())));
+        put(&world, number, records, Some("t"));
     }
     let job = Job {
-        id: Uuid::from_u128(1),
+        id: JOB,
         subscription: subscription.key.clone(),
-        bucket: "b".to_owned(),
+        bucket: BUCKET.to_owned(),
         folder: "S".to_owned(),
         wanted: RedriveFilter { to: Some(START), ..RedriveFilter::default() },
         to: subscription.key.clone(),
@@ -300,9 +69,21 @@ fn world(letters: usize) -> Arc<World> {
         lease: None,
         revision: 1,
     };
-    open(&world.jobs).insert(job.id, job);
-    open(&world.subscriptions).push(subscription);
-    Arc::new(world)
+    insert(&world, job);
+    world.tables.configure(fixtures::topic(), vec![subscription]);
+    tick(&world).await;
+    world
+}
+
+/// Stores an object whose labels say that it is of an event subscription `s` of that topic, if of any.
+fn put(world: &Deployment, number: usize, records: &[String], topic: Option<&str>) {
+    let origin = topic.map(|topic| Origin {
+        subscription: SubscriptionKey { topic: topic.to_owned(), name: "s".to_owned() },
+        schema: DeliverySchema::EventGridSchema,
+    });
+    let body = format!("[{}]", records.join(",")).into_bytes();
+    let object = Object { body, origin, written_at: START };
+    world.buckets.insert(BUCKET, &name(number), object);
 }
 
 fn name(number: usize) -> String {
@@ -316,131 +97,173 @@ fn record(id: &str, redriven: u32) -> String {
     )
 }
 
-fn context(world: &Arc<World>) -> Context {
+fn context(world: &Deployment) -> Context {
     Context {
-        clock: Arc::clone(world) as _,
-        sender: Arc::clone(world) as _,
-        receiver: Arc::clone(world) as _,
-        letters: Arc::clone(world) as _,
-        redrives: Arc::clone(world) as _,
-        configuration: Arc::clone(world) as _,
-        payloads: Arc::clone(world) as _,
-        meter: Arc::clone(world) as _,
+        clock: Arc::clone(&world.clock) as _,
+        sender: world.of(&world.queues),
+        receiver: world.of(&world.queues),
+        letters: world.of(&world.buckets),
+        redrives: world.of(&world.tables),
+        configuration: world.of(&world.tables),
+        payloads: world.of(&world.payloads),
+        meter: Arc::clone(&world.meter) as _,
         queue_message_bytes_max: 262_144,
     }
 }
 
-fn job(world: &World) -> Job {
-    open(&world.jobs)[&Uuid::from_u128(1)].clone()
+fn job(world: &Deployment) -> Job {
+    world.tables.with_redrives(|jobs| jobs[&JOB].clone())
 }
 
-/// One invocation with the job's message; whether SQS keeps it. One that dies takes its timeout.
-async fn invoked(world: &Arc<World>, receive_count: u32) -> bool {
-    let deadline = *open(&world.now) + TIMEOUT;
-    let record = Record {
-        message_id: "m".to_owned(),
-        receipt: "r".to_owned(),
-        body: RedriveMessage::of(&job(world)).encode(),
-        receive_count,
-    };
-    let context = context(world);
-    let work = work(&context, vec![record], deadline);
-    match tokio::time::timeout(TIMEOUT, work).await {
-        Ok(kept) => !kept.is_empty(),
-        Err(_) => {
-            world.pass(TIMEOUT + Duration::from_secs(30));
-            true
-        }
+fn insert(world: &Deployment, job: Job) {
+    world.tables.with_redrives(|jobs| jobs.insert(job.id, job));
+}
+
+/// Sends the message that has the job worked at.
+async fn tick(world: &Deployment) {
+    let (body, group) = (RedriveMessage::of(&job(world)).encode(), "t/s".to_owned());
+    let sent = world.queues.send(Queue::Redrive, vec![Outgoing { body, group, delay_s: 0 }]).await;
+    assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+}
+
+/// One invocation with the job's message, once that is visible; whether SQS keeps it.
+async fn invoked(world: &Deployment) -> bool {
+    let received = world.queues.receive(Queue::Redrive, 1).await.remove(0);
+    invoked_with(world, &context(world), received).await
+}
+
+/// The same with that message. An invocation that dies takes its timeout.
+async fn invoked_with(world: &Deployment, context: &Context, received: Received) -> bool {
+    let Received { message_id, receipt, body, count, .. } = received;
+    let deadline = world.clock.now() + TIMEOUT;
+    let record = Record { message_id, receipt: receipt.clone(), body, receive_count: count };
+    let work = work(context, vec![record], deadline);
+    let kept = tokio::time::timeout(TIMEOUT, work).await;
+    let is_kept = kept.map_or(true, |kept| !kept.is_empty());
+    assert!(!world.queues.is_empty(Queue::Redrive), "Lambda deletes what it was handed");
+    if !is_kept {
+        world.queues.delete(Queue::Redrive, vec![receipt]).await.expect("it never fails");
     }
+    is_kept
 }
 
-/// Invokes until SQS keeps the message no more.
-async fn worked(world: &Arc<World>) {
-    for receive_count in 1..100 {
-        if !invoked(world, receive_count).await {
-            return;
+/// Invokes until SQS has no message of the job.
+async fn worked(world: &Deployment) {
+    for _ in 1..100 {
+        if world.queues.is_empty(Queue::Redrive) {
+            let violations = &world.history.lock().expect("no panic").violations;
+            return assert!(violations.is_empty(), "{violations:?}");
         }
-        let hidden = open(&world.hidden).pop().unwrap_or(0);
-        world.pass(Duration::from_secs(hidden.into()));
+        invoked(world).await;
     }
     panic!("the job turns in circles: {:?}", job(world));
 }
 
-fn ids(world: &World) -> Vec<u64> {
+/// The deliveries that were sent.
+fn sent(world: &Deployment) -> Vec<Delivery> {
+    let sent = world.queues.sent().into_iter().filter(|(queue, _)| *queue != Queue::Redrive);
+    let delivery = |(queue, message): (Queue, Outgoing)| {
+        assert_eq!(queue, Queue::Dispatch);
+        Delivery::decode(&message.body).expect("a delivery")
+    };
+    sent.map(delivery).collect()
+}
+
+/// How many were counted.
+fn counted(world: &Deployment) -> u64 {
+    let counts = world.meter.counts();
+    for count in &counts {
+        let what = (count.metric, count.published_at, count.is_duration);
+        assert_eq!(what, (metric::REDRIVEN_EVENT_COUNT, Some(PUBLISHED), false));
+    }
+    counts.iter().map(|count| count.by).sum()
+}
+
+/// For how many seconds the job's message was hidden last.
+fn hidden(world: &Deployment) -> Option<u32> {
+    world.queues.hidden().last().map(|(_, _, seconds)| *seconds)
+}
+
+fn ids(world: &Deployment) -> Vec<u64> {
     let event_id = |delivery: &Delivery| {
         let event: serde_json::Value =
             serde_json::from_str(delivery.events()[0].get()).expect("JSON");
         event["id"].as_str().expect("an id").parse().expect("a number")
     };
-    open(&world.sent).iter().map(event_id).collect()
+    sent(world).iter().map(event_id).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_letter_is_sent_once_at_the_jobs_pace() {
-    let world = world(23);
-    let began_at = *open(&world.now);
+    let world = world(23).await;
     worked(&world).await;
     let job = job(&world);
     assert_eq!(ids(&world), (0..23).collect::<Vec<_>>());
     assert_eq!((job.status, job.total, job.counts.sent), (Status::Completed, Some(23), 23));
-    assert_eq!(*open(&world.counted), 23);
-    let first = open(&world.sent)[0].clone();
+    assert_eq!((counted(&world), world.meter.unwritten()), (23, 0));
+    let first = sent(&world)[0].clone();
     assert_eq!(first.events()[0].get(), r#"{"id":"0","eventType":"T","n":1.50}"#);
     assert_eq!((first.publish_time, first.subscription_uid), (PUBLISHED, job.to_uid));
-    assert!(first.ttl_starts_at() >= began_at);
+    assert!(first.ttl_starts_at() >= START);
+    // The pace: five full batches of four were waited for, the last three letters were not.
+    assert_eq!(world.clock.now().since(START), job.pace(20));
+    assert_eq!(world.buckets.calls(DELETE), Vec::<String>::new(), "dead letters stay");
 }
 
 /// The heart of it: whatever call fails or is the last one of its process, everything is sent, and
 /// what is sent twice is of one batch and has the same delivery id.
 #[tokio::test(start_paused = true)]
 async fn whatever_fails_all_is_sent_and_one_batch_at_most_twice() {
-    let calm = world(23);
+    let calm = world(23).await;
     worked(&calm).await;
-    let calls = *open(&calm.calls);
+    let calls = calm.injector.made();
     assert!(calls > 50, "{calls}");
-    for fault in [Fault::Fails, Fault::Dies] {
+    for fault in [Fault::FailsBefore, Fault::FailsAfter, Fault::DiesBefore, Fault::DiesAfter] {
         for number in 1..=calls {
-            let world = world(23);
-            *open(&world.fault) = Some((number, fault));
+            let world = world(23).await;
+            world.injector.plan().calls.insert(number, fault);
             worked(&world).await;
             let row = format!("{fault:?} at call {number}");
+            assert!(world.history.lock().expect("no panic").faults > 0, "{row} went by");
             assert_eq!(job(&world).status, Status::Completed, "{row}");
-            let sent = ids(&world);
-            let all: BTreeSet<_> = sent.iter().copied().collect();
+            let events = ids(&world);
+            let all: BTreeSet<_> = events.iter().copied().collect();
             assert_eq!(all.len(), 23, "{row}");
             let batch = job(&world).batch_events_max();
-            assert!(sent.len() <= 23 + batch, "{row}: {} were sent", sent.len());
-            let deliveries: BTreeSet<_> = open(&world.sent).iter().map(|one| one.id).collect();
+            assert!(events.len() <= 23 + batch, "{row}: {} were sent", events.len());
+            let deliveries: BTreeSet<_> = sent(&world).iter().map(|one| one.id).collect();
             assert_eq!(deliveries.len(), 23, "{row}");
             // Counts of a batch in which the function died are lost with it; the repetition's are not.
-            let counted = *open(&world.counted);
-            assert!((23..=sent.len() as u64).contains(&counted), "{row}: {counted} were counted");
+            let counted = counted(&world);
+            assert!((23..=events.len() as u64).contains(&counted), "{row}: {counted} were counted");
         }
     }
+}
+
+/// An operator stops the job or has it go on, unless it is over.
+fn set(tables: &Tables, status: Status) {
+    tables.with_redrives(|jobs| {
+        let job = jobs.get_mut(&JOB).expect("there");
+        if job.status != Status::Completed {
+            (job.status, job.revision) = (status, job.revision + 1);
+        }
+    });
 }
 
 /// Interrupted by an operator at any moment and resumed, nothing is sent twice at all.
 #[tokio::test(start_paused = true)]
 async fn canceled_and_resumed_nothing_is_sent_twice() {
-    let set = |status| {
-        move |world: &World| {
-            let mut jobs = open(&world.jobs);
-            let job = jobs.get_mut(&Uuid::from_u128(1)).expect("there");
-            if job.status != Status::Completed {
-                (job.status, job.revision) = (status, job.revision + 1);
-            }
-        }
-    };
-    let calm = world(23);
+    let calm = world(23).await;
     worked(&calm).await;
     let mut stopped = 0;
-    let calls = *open(&calm.calls);
-    for number in 1..=calls {
-        let world = world(23);
-        *open(&world.interference) = Some((number, Box::new(set(Status::Canceled))));
+    for number in 1..=calm.injector.made() {
+        let world = world(23).await;
+        let tables = Arc::clone(&world.tables);
+        world.injector.interfere(number, move || set(&tables, Status::Canceled));
         worked(&world).await;
         stopped += usize::from(job(&world).status == Status::Canceled);
-        set(Status::Running)(&world);
+        set(&world.tables, Status::Running);
+        tick(&world).await;
         worked(&world).await;
         assert_eq!(ids(&world), (0..23).collect::<Vec<_>>(), "canceled at call {number}");
         assert_eq!(job(&world).status, Status::Completed, "canceled at call {number}");
@@ -450,14 +273,11 @@ async fn canceled_and_resumed_nothing_is_sent_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_job_sends_what_the_first_one_left() {
-    let world = world(23);
+    let world = world(23).await;
     let mut first = job(&world);
     (first.status, first.phase) = (Status::Canceled, Phase::Sending);
-    let place = gridpost_core::delivery::dead_letter::position::Position::first_of("S", &name(2));
-    first.next = place.map(|place| place.at(2));
-    let second = job(&world);
-    open(&world.jobs).insert(Uuid::from_u128(2), Job { id: Uuid::from_u128(2), ..first });
-    open(&world.jobs).insert(second.id, second);
+    first.next = Position::first_of("S", &name(2)).map(|place| place.at(2));
+    insert(&world, Job { id: Uuid::from_u128(2), ..first });
     worked(&world).await;
     assert_eq!(ids(&world), (12..23).collect::<Vec<_>>());
     assert_eq!((job(&world).counts.sent_before, job(&world).total), (12, Some(11)));
@@ -465,11 +285,9 @@ async fn a_second_job_sends_what_the_first_one_left() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_sends_nothing_and_says_what_it_would() {
-    let world = world(7);
-    let more = format!("[{},{},7]", record("7", 2), record("8", 3)).into_bytes();
-    open(&world.objects).insert(name(9), (more, None));
-    let dry = Job { dry_run: true, ..job(&world) };
-    open(&world.jobs).insert(dry.id, dry);
+    let world = world(7).await;
+    put(&world, 9, &[record("7", 2), record("8", 3), "7".to_owned()], None);
+    insert(&world, Job { dry_run: true, ..job(&world) });
     worked(&world).await;
     let job = job(&world);
     assert_eq!((job.status, job.total, ids(&world).len()), (Status::Completed, Some(8), 0));
@@ -478,23 +296,21 @@ async fn a_dry_run_sends_nothing_and_says_what_it_would() {
 
 #[tokio::test(start_paused = true)]
 async fn two_workers_do_not_meet() {
-    let world = world(23);
-    let mut held = job(&world);
-    held.lease = Some(Lease { holder: "another".to_owned(), until: START + TIMEOUT });
-    open(&world.jobs).insert(held.id, held);
-    assert!(invoked(&world, 1).await, "it comes back when the lease is over");
+    let world = world(23).await;
+    let lease = Lease { holder: "another".to_owned(), until: START + TIMEOUT };
+    insert(&world, Job { lease: Some(lease), ..job(&world) });
+    assert!(invoked(&world).await, "it comes back when the lease is over");
     assert_eq!(ids(&world).len(), 0);
-    let hidden = open(&world.hidden).pop().expect("hidden");
+    let hidden = hidden(&world).expect("hidden");
     assert!((58..=61).contains(&hidden), "{hidden}");
-    world.pass(Duration::from_secs(hidden.into()));
     worked(&world).await;
     assert_eq!(ids(&world).len(), 23);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_target_is_gone_fails_and_says_so() {
-    let world = world(3);
-    open(&world.subscriptions).clear();
+    let world = world(3).await;
+    world.tables.configure(fixtures::topic(), Vec::new());
     worked(&world).await;
     let job = job(&world);
     assert_eq!((job.status, ids(&world).len()), (Status::Failed, 0));
@@ -505,99 +321,95 @@ async fn a_job_whose_target_is_gone_fails_and_says_so() {
 /// is sent when it is resumed.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_is_gone_for_a_while_loses_nothing() {
-    let calm = world(23);
+    let calm = world(23).await;
     worked(&calm).await;
-    let calls = *open(&calm.calls);
-    for number in 1..calls {
-        let world = world(23);
-        let vanish: Interference = Box::new(|world| *open(&world.is_missing) = true);
-        *open(&world.interference) = Some((number, vanish));
+    let mut failed = 0;
+    for number in 1..calm.injector.made() {
+        let world = world(23).await;
+        let buckets = Arc::clone(&world.buckets);
+        world.injector.interfere(number, move || {
+            buckets.settings().missing.insert(BUCKET.to_owned());
+        });
         worked(&world).await;
-        *open(&world.is_missing) = false;
+        world.buckets.settings().missing.clear();
         if job(&world).status == Status::Failed {
+            failed += 1;
             assert!(job(&world).problem.is_some_and(|problem| problem.contains("bucket")));
             assert_eq!(job(&world).lease, None, "at call {number}");
-            open(&world.jobs).values_mut().for_each(|job| job.status = Status::Running);
+            insert(&world, Job { status: Status::Running, ..job(&world) });
+            tick(&world).await;
             worked(&world).await;
         }
         let all: BTreeSet<_> = ids(&world).into_iter().collect();
         assert_eq!((all.len(), job(&world).status), (23, Status::Completed), "at call {number}");
     }
+    assert!(failed > 40, "{failed} met no bucket");
 }
 
 /// Event subscriptions of the same name share a folder: those of others take longer than an
 /// invocation has.
 #[tokio::test(start_paused = true)]
 async fn a_crowded_folder_lets_no_job_turn_in_circles() {
-    let world = world(23);
-    let key = SubscriptionKey { topic: "other".to_owned(), name: "s".to_owned() };
-    let others = Origin { subscription: key, schema: DeliverySchema::EventGridSchema };
+    let world = world(23).await;
     for number in 2..400 {
-        let object = format!("[{}]", record("1", 0)).into_bytes();
-        open(&world.objects).insert(name(number), (object, Some(others.clone())));
+        put(&world, number, &[record("1", 0)], Some("other"));
     }
     for number in 0..3 {
-        let object = format!("[{}]", record(&(23 + number).to_string(), 0)).into_bytes();
-        let own = open(&world.objects)[&name(0)].1.clone();
-        open(&world.objects).insert(name(500 + number), (object, own));
+        put(&world, 500 + number, &[record(&(23 + number).to_string(), 0)], Some("t"));
     }
     let own = ids_in(&world);
-    *open(&world.slow) = Duration::from_secs(1);
+    world.buckets.settings().read_time = Duration::from_secs(1);
     worked(&world).await;
     assert_eq!(job(&world).status, Status::Completed);
     assert_eq!(ids(&world).into_iter().collect::<BTreeSet<_>>(), own);
 }
 
 /// The ids of the event subscription's own letters.
-fn ids_in(world: &World) -> BTreeSet<u64> {
-    let objects = open(&world.objects);
-    let own = objects.values().filter(|(_, origin)| {
-        origin.as_ref().is_some_and(|origin| origin.subscription.topic == "t")
-    });
-    let letters = own.flat_map(|(object, _)| {
-        serde_json::from_slice::<Vec<serde_json::Value>>(object).expect("letters")
+fn ids_in(world: &Deployment) -> BTreeSet<u64> {
+    let objects = world.buckets.objects(BUCKET).into_values();
+    let is_own = |origin: &Origin| origin.subscription.topic == "t";
+    let own = objects.filter(|object| object.origin.as_ref().is_some_and(is_own));
+    let letters = own.flat_map(|object| {
+        serde_json::from_slice::<Vec<serde_json::Value>>(&object.body).expect("letters")
     });
     letters.map(|it| it["id"].as_str().expect("an id").parse().expect("a number")).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_the_one_that_began_before_it() {
-    let world = world(3);
+    let world = world(3).await;
     let earlier = Job { id: Uuid::from_u128(9), created_at: Timestamp::default(), ..job(&world) };
-    open(&world.jobs).insert(earlier.id, earlier.clone());
-    assert!(invoked(&world, 1).await);
+    insert(&world, earlier.clone());
+    assert!(invoked(&world).await);
     assert_eq!(ids(&world), Vec::<u64>::new());
     assert!(job(&world).problem.is_some_and(|why| why.contains(&earlier.id.to_string())));
-    let over = Job { status: Status::Canceled, ..earlier };
-    open(&world.jobs).insert(over.id, over);
+    insert(&world, Job { status: Status::Canceled, ..earlier });
     worked(&world).await;
     assert_eq!((ids(&world).len(), job(&world).status), (3, Status::Completed));
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_too_large_for_a_message_are_stored_first() {
-    let world = world(3);
+    let world = world(3).await;
     let context = Context { queue_message_bytes_max: HEADROOM_BYTES + 64, ..context(&world) };
-    let tick = RedriveMessage::of(&job(&world)).encode();
-    let record = Record {
-        message_id: "m".to_owned(),
-        receipt: "r".to_owned(),
-        body: tick,
-        receive_count: 1,
-    };
-    let deadline = *open(&world.now) + TIMEOUT;
-    assert!(work(&context, vec![record], deadline).await.is_empty());
-    let sent = open(&world.sent);
+    let received = world.queues.receive(Queue::Redrive, 1).await.remove(0);
+    assert!(!invoked_with(&world, &context, received).await);
+    let sent = sent(&world);
     assert!(sent.len() == 3 && sent.iter().all(Delivery::is_claimed));
-    for delivery in sent.iter() {
-        let object = open(&world.payloads)[&claim::key(delivery.id)].clone();
+    let history = world.history.lock().expect("no panic");
+    // One sent before it was stored would be a violation.
+    assert!(history.violations.is_empty(), "{:?}", history.violations);
+    for delivery in &sent {
+        let object = history.payloads[&delivery.id].clone();
         assert!(String::from_utf8(object).expect("text").contains(r#""n":1.50"#));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_received_too_often_is_replaced() {
-    let world = world(3);
-    assert!(!invoked(&world, RECEIVES_MAX).await);
-    assert_eq!(open(&world.ticks).len(), 1);
+    let world = world(3).await;
+    let received = world.queues.receive(Queue::Redrive, 1).await.remove(0);
+    let often = Received { count: RECEIVES_MAX, ..received.clone() };
+    assert!(!invoked_with(&world, &context(&world), often).await);
+    assert_eq!(world.queues.bodies(Queue::Redrive), [received.body], "another one of it");
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     S1, World, body, code,
-    fakes::dead_letters::{Letters, record},
+    fakes::dead_letters::{BUCKET, id, record, store},
     webhook,
 };
 
@@ -26,7 +26,8 @@ pub(super) async fn filled() -> World {
         let reason = if number < 3 { "TimeToLiveExceeded" } else { "MaxDeliveryAttemptsExceeded" };
         let (first, second) = (number * 2, number * 2 + 1);
         let records = [record(first, "A", reason), record(second, "B", reason)];
-        world.letters.store(number.into(), i64::try_from(number).expect("few"), &records);
+        let hours_ago = i64::try_from(number).expect("few");
+        store(&world.letters, number.into(), hours_ago, &records);
     }
     world
 }
@@ -93,7 +94,7 @@ async fn every_dead_letter_is_on_one_page() {
 #[tokio::test(start_paused = true)]
 async fn counts_add_up() {
     let world = filled().await;
-    world.letters.store(20, 1, &["7".to_owned()]);
+    store(&world.letters, 20, 1, &["7".to_owned()]);
     let pages = all(&world, &format!("GET {LETTERS}:count?eventType=A"), None).await;
     let sum = |place: &str| -> u64 {
         pages.iter().filter_map(|page| page.pointer(place).and_then(Value::as_u64)).sum()
@@ -106,13 +107,13 @@ async fn counts_add_up() {
 #[tokio::test(start_paused = true)]
 async fn one_is_shown_with_its_event() {
     let world = filled().await;
-    let id = Letters::id(3, 3, 1);
-    let shown = world.call(&format!("GET {LETTERS}/{id}")).await;
+    let third = id(3, 3, 1);
+    let shown = world.call(&format!("GET {LETTERS}/{third}")).await;
     assert_eq!(shown.status, 200, "{shown:?}");
     let event = r#"{"id":"7","eventType":"B","n":1.50,"data":"confidential"}"#;
-    assert_eq!((&body(&shown)["event"], &body(&shown)["id"]), (&json!(event), &json!(id)));
+    assert_eq!((&body(&shown)["event"], &body(&shown)["id"]), (&json!(event), &json!(third)));
     assert_eq!(body(&shown)["isEventCut"], false);
-    let missing = world.call(&format!("GET {LETTERS}/{}", Letters::id(3, 3, 2))).await;
+    let missing = world.call(&format!("GET {LETTERS}/{}", id(3, 3, 2))).await;
     assert_eq!((missing.status, code(&missing)), (404, "ResourceNotFound"));
 }
 
@@ -151,7 +152,7 @@ async fn what_can_t_be_looked_at_says_why() {
     }
     let reply = world.call(&format!("GET {LETTERS}/m-1")).await;
     assert!(super::message(&reply).contains("id must be the id of a dead letter"), "{reply:?}");
-    *world.letters.is_missing.lock().expect("no panic") = true;
+    world.letters.buckets.settings().missing.insert(BUCKET.to_owned());
     let reply = world.call(&format!("GET {LETTERS}")).await;
     assert_eq!((reply.status, code(&reply)), (409, "Conflict"));
     let plain = World::with_subscription().await;

@@ -242,8 +242,8 @@ async fn what_waits_has_the_form_that_it_says() {
 #[tokio::test(start_paused = true)]
 async fn dead_letters_have_the_form_that_it_says() {
     let world = super::dead_letters::filled().await;
-    world.letters.store(20, 1, &["7".to_owned()]);
-    let id = super::fakes::dead_letters::Letters::id(3, 3, 1);
+    super::fakes::dead_letters::store(&world.letters, 20, 1, &["7".to_owned()]);
+    let id = super::fakes::dead_letters::id(3, 3, 1);
     let s = "/topics/demo/eventSubscriptions/s-1";
     let reason = json!({"reason": "TimeToLiveExceeded", "from": "2026-01-01T00:00:00Z"});
     let redrive = json!({"target": {"eventSubscription": "s-1"}, "dryRun": true, "eventType": "A"});

@@ -1,5 +1,7 @@
 //! Redrive jobs: begun, listed, stopped, resumed.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use gridpost_core::{
     delivery::{
         queue::Queue,
@@ -8,15 +10,20 @@ use gridpost_core::{
     time::Timestamp,
 };
 use serde_json::json;
+use uuid::Uuid;
 
 use super::{World, body, code, dead_letters::filled, fakes::NOW, key, message, webhook};
 
 const S: &str = "/topics/demo/eventSubscriptions/s-1";
 
 fn only_job(world: &World) -> Job {
-    let jobs = world.letters.jobs.lock().expect("no panic");
+    let jobs = jobs(world);
     assert_eq!(jobs.len(), 1);
-    jobs.values().next().expect("one").clone()
+    jobs.into_values().next().expect("one")
+}
+
+fn jobs(world: &World) -> BTreeMap<Uuid, Job> {
+    world.letters.tables.with_redrives(|jobs| jobs.clone())
 }
 
 fn ticks(world: &World) -> Vec<RedriveMessage> {
@@ -50,7 +57,7 @@ async fn a_job_is_stored_before_anybody_works_at_it() {
     assert_eq!((&shown["status"], &shown["phase"]), (&json!("Running"), &json!("Counting")));
     let read = world.call(&format!("GET {S}/redrives/{}", job.id)).await;
     assert_eq!(read.body, reply.body);
-    let unknown = world.call(&format!("GET {S}/redrives/{}", uuid::Uuid::nil())).await;
+    let unknown = world.call(&format!("GET {S}/redrives/{}", Uuid::nil())).await;
     assert_eq!((unknown.status, code(&unknown)), (404, "ResourceNotFound"));
 }
 
@@ -98,12 +105,17 @@ async fn of_two_jobs_begun_at_once_one_runs_at_most() {
     let redrive = format!("POST {S}/deadLetters:redrive");
     assert_eq!(world.send(&redrive, json!({})).await.status, 201);
     let rival = only_job(&world);
-    world.letters.jobs.lock().expect("no panic").clear();
-    *world.letters.rival.lock().expect("no panic") = Some(rival.clone());
+    let tables = Arc::clone(&world.letters.tables);
+    tables.with_redrives(BTreeMap::clear);
+    // Somebody else stores theirs when the jobs were looked at, just before the next one is stored.
+    let (made, other) = (world.letters.injector.made(), rival.clone());
+    world.letters.injector.interfere(made + 2, move || {
+        tables.with_redrives(|jobs| jobs.insert(other.id, other));
+    });
     let second = world.send(&redrive, json!({})).await;
     assert_eq!((second.status, code(&second)), (409, "Conflict"));
     assert!(message(&second).contains(&rival.id.to_string()), "{second:?}");
-    let jobs = world.letters.jobs.lock().expect("no panic").clone();
+    let jobs = jobs(&world);
     let of = |status: Status| jobs.values().filter(|job| job.status == status).count();
     assert_eq!((of(Status::Running), of(Status::Canceled)), (1, 1));
     assert_eq!(ticks(&world), [RedriveMessage::of(&rival)]);
@@ -126,7 +138,7 @@ async fn a_job_is_stopped_and_goes_on() {
     assert_eq!(ticks(&world).len(), 3);
     let job = only_job(&world);
     let over = Job { status: Status::Completed, phase: Phase::Sending, total: Some(5), ..job };
-    world.letters.jobs.lock().expect("no panic").insert(over.id, over);
+    world.letters.tables.with_redrives(|jobs| jobs.insert(over.id, over));
     let resumed = world.call(&format!("{one}/resume")).await;
     assert_eq!((resumed.status, code(&resumed)), (409, "Conflict"));
     let canceled = world.call(&format!("{one}/cancel")).await;
@@ -162,8 +174,7 @@ async fn jobs_are_listed_in_pages_the_newest_first() {
         let link = body(&page)["nextLink"].as_str();
         next = link.map(|link| link.replace("https://manage.example", ""));
     }
-    let jobs = world.letters.jobs.lock().expect("no panic");
-    let want: Vec<_> = jobs.keys().rev().map(|id| json!(id).to_string()).collect();
+    let want: Vec<_> = jobs(&world).keys().rev().map(|id| json!(id).to_string()).collect();
     assert_eq!(found, want);
 }
 
@@ -181,7 +192,7 @@ async fn what_is_no_redrive_is_refused() {
         let reply = world.send(&format!("POST {S}/deadLetters:redrive"), document).await;
         assert!(reply.status == 400 && message(&reply).contains(want), "{reply:?}");
     }
-    assert!(world.letters.jobs.lock().expect("no panic").is_empty());
+    assert!(jobs(&world).is_empty());
     for line in ["GET", "POST"] {
         let place = if line == "GET" { "" } else { "/cancel" };
         let reply = world.call(&format!("{line} {S}/redrives/m-1{place}")).await;

@@ -1,26 +1,26 @@
-use std::{collections::BTreeMap, sync::Mutex};
+//! Walks through a bucket whose pages hold three objects: what is found, from where, and at what cost.
+//!
+//! Not a unit test: the bucket is testkit's, which knows the ports of the finished crate alone.
 
-use async_trait::async_trait;
+use std::sync::Arc;
+
+use gridpost_core::{
+    delivery::{
+        dead_letter::{Origin, position::Position},
+        redrive::RedriveFilter,
+    },
+    event::DeliverySchema,
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
+use gridpost_ports::dead_letter_walk::{Item, Source, Walk};
+use gridpost_testkit::{
+    bucket::{Buckets, DELETE, GET, LIST, Object},
+    deployment::Deployment,
+};
 use uuid::Uuid;
 
-use super::*;
-use crate::PortError;
-use gridpost_core::{delivery::dead_letter::Origin, time::Timestamp};
-
-/// A bucket whose pages hold three objects.
-#[derive(Default)]
-struct Bucket {
-    objects: BTreeMap<String, (Vec<u8>, Option<Origin>)>,
-    calls: Mutex<Vec<String>>,
-    refused: Option<String>,
-}
-
-impl Bucket {
-    fn calls(&self, of: &str) -> usize {
-        let calls = self.calls.lock().expect("no panic while held");
-        calls.iter().filter(|call| call.starts_with(of)).count()
-    }
-}
+const BUCKET: &str = "b";
 
 /// When an object was written: at half past its hour.
 fn written_at(name: &str) -> Timestamp {
@@ -30,40 +30,8 @@ fn written_at(name: &str) -> Timestamp {
         .expect("a time")
 }
 
-#[async_trait]
-impl DeadLetters for Bucket {
-    async fn list(
-        &self,
-        _: &str,
-        prefix: &str,
-        after: Option<&str>,
-    ) -> Result<Vec<Listed>, BucketError> {
-        self.calls.lock().expect("no panic").push(format!("list {}", after.unwrap_or("-")));
-        let names = self.objects.keys().filter(|name| name.starts_with(prefix));
-        let names = names.filter(|name| after.is_none_or(|after| after < name.as_str())).take(3);
-        let listed = |name: &String| Listed {
-            name: name.clone(),
-            bytes: self.objects[name].0.len() as u64,
-            written_at: written_at(name),
-        };
-        Ok(names.map(listed).collect())
-    }
-
-    async fn get(
-        &self,
-        _: &str,
-        name: &str,
-    ) -> Result<Option<(Vec<u8>, Option<Origin>)>, BucketError> {
-        self.calls.lock().expect("no panic").push(format!("get {name}"));
-        if self.refused.as_deref() == Some(name) {
-            return Err(PortError::new("s3:GetObject", "SlowDown").into());
-        }
-        Ok(self.objects.get(name).cloned())
-    }
-
-    async fn delete(&self, _: &str, _: &str) -> Result<(), BucketError> {
-        unreachable!("a walk deletes nothing")
-    }
+fn put(buckets: &Buckets, name: &str, body: Vec<u8>, origin: Option<Origin>) {
+    buckets.insert(BUCKET, name, Object { body, origin, written_at: written_at(name) });
 }
 
 fn key(topic: &str) -> SubscriptionKey {
@@ -72,7 +40,7 @@ fn key(topic: &str) -> SubscriptionKey {
 
 fn source() -> Source {
     let schema = DeliverySchema::EventGridSchema;
-    Source { subscription: key("t"), bucket: "b".to_owned(), folder: "p/S".to_owned(), schema }
+    Source { subscription: key("t"), bucket: BUCKET.to_owned(), folder: "p/S".to_owned(), schema }
 }
 
 fn object(ids: &[String]) -> Vec<u8> {
@@ -85,8 +53,9 @@ fn object(ids: &[String]) -> Vec<u8> {
 }
 
 /// Two letters in each of four objects in each of these hours; with other things among them.
-fn filled(hours: &[&str]) -> Bucket {
-    let mut bucket = Bucket::default();
+fn filled(hours: &[&str]) -> Arc<Buckets> {
+    let buckets = Deployment::at(Timestamp::default()).buckets;
+    buckets.settings().page_max = 3;
     let mut id = 0;
     for hour in hours {
         for number in 0..4 {
@@ -95,19 +64,19 @@ fn filled(hours: &[&str]) -> Bucket {
             id += 2;
             let labels = Origin { subscription: key("t"), schema: DeliverySchema::EventGridSchema };
             let labels = (number % 2 == 0).then_some(labels);
-            bucket.objects.insert(name, (object(&ids), labels));
+            put(&buckets, &name, object(&ids), labels);
         }
         let name = format!("p/S/{hour}/{}.json", Uuid::from_u128(9));
         let other = Origin { subscription: key("u"), schema: DeliverySchema::EventGridSchema };
-        bucket.objects.insert(name, (object(&["other".to_owned()]), Some(other)));
-        bucket.objects.insert(format!("p/S/{hour}/notes.txt"), (Vec::new(), None));
+        put(&buckets, &name, object(&["other".to_owned()]), Some(other));
+        put(&buckets, &format!("p/S/{hour}/notes.txt"), Vec::new(), None);
     }
-    bucket
+    buckets
 }
 
-async fn walked(bucket: &Bucket, wanted: &RedriveFilter, from: Option<Position>) -> Vec<Item> {
+async fn walked(buckets: &Buckets, wanted: &RedriveFilter, from: Option<Position>) -> Vec<Item> {
     let source = source();
-    let mut walk = Walk::from(bucket, &source, wanted, from);
+    let mut walk = Walk::from(buckets, &source, wanted, from);
     let mut found = Vec::new();
     while let Some(item) = walk.next().await.expect("no call fails") {
         found.push(item);
@@ -123,52 +92,54 @@ fn ids(items: &[Item]) -> Vec<u64> {
     items.iter().map(id).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_letter_is_found_once_from_wherever_the_walk_begins() {
-    let bucket = filled(&["2026/1/9/8", "2026/1/10/8", "2026/2/1/0"]);
-    let all = walked(&bucket, &RedriveFilter::default(), None).await;
+    let buckets = filled(&["2026/1/9/8", "2026/1/10/8", "2026/2/1/0"]);
+    let all = walked(&buckets, &RedriveFilter::default(), None).await;
     let mut sorted = ids(&all);
     sorted.sort_unstable();
     assert_eq!(sorted, (0..24).collect::<Vec<_>>());
     for (index, item) in all.iter().enumerate() {
-        let from_here = walked(&bucket, &RedriveFilter::default(), Some(item.position)).await;
+        let from_here = walked(&buckets, &RedriveFilter::default(), Some(item.position)).await;
         assert_eq!(ids(&from_here), ids(&all[index..]));
-        let behind = walked(&bucket, &RedriveFilter::default(), Some(item.next())).await;
+        let behind = walked(&buckets, &RedriveFilter::default(), Some(item.next())).await;
         assert_eq!(ids(&behind), ids(&all[index + 1..]));
         assert_eq!(item.is_last, item.position.index == 1);
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn other_hours_are_neither_listed_nor_read() {
     let hours: Vec<_> = (1..=28).map(|day| format!("2026/1/{day}/8")).collect();
     let hours: Vec<_> = hours.iter().map(String::as_str).collect();
-    let bucket = filled(&hours);
+    let buckets = filled(&hours);
     let at = |text: &str| Timestamp::parse_rfc_3339(text);
     let wanted = RedriveFilter {
         from: at("2026-01-20T08:30:00Z"),
         to: at("2026-01-21T08:29:59Z"),
         ..RedriveFilter::default()
     };
-    let found = walked(&bucket, &wanted, None).await;
+    let found = walked(&buckets, &wanted, None).await;
     assert_eq!(ids(&found), (19 * 8..20 * 8).collect::<Vec<_>>());
-    assert_eq!(bucket.calls("get"), 5, "those of one day");
+    assert_eq!(buckets.calls(GET).len(), 5, "those of one day");
     // At most one for each day that is passed over, and those of two days.
-    assert!(bucket.calls("list") <= 34, "{}", bucket.calls("list"));
+    let lists = buckets.calls(LIST).len();
+    assert!(lists <= 34, "{lists}");
+    assert_eq!(buckets.calls(DELETE).len(), 0, "a walk deletes nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_can_t_be_read_has_a_place_and_holds_up_nothing() {
-    let mut bucket = filled(&["2026/1/9/8"]);
+    let buckets = filled(&["2026/1/9/8"]);
     let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(1));
-    bucket.objects.insert(name.clone(), (b"[{".to_vec(), None));
-    let all = walked(&bucket, &RedriveFilter::default(), None).await;
+    put(&buckets, &name, b"[{".to_vec(), None);
+    let all = walked(&buckets, &RedriveFilter::default(), None).await;
     assert_eq!(all.len(), 7);
     assert!(all[0].found.as_ref().is_err_and(|why| why.contains("can't be read")));
     assert_eq!(ids(&all[1..]), [2, 3, 4, 5, 6, 7]);
-    bucket.refused = Some(name);
+    buckets.settings().unreadable.insert(name);
     let source = source();
     let wanted = RedriveFilter::default();
-    let mut walk = Walk::from(&bucket, &source, &wanted, None);
+    let mut walk = Walk::from(&*buckets, &source, &wanted, None);
     assert!(walk.next().await.is_err(), "a call that fails is no letter");
 }
