@@ -1,5 +1,7 @@
 //! Wraps any port: a call fails before it takes effect, or after it, or its caller dies there.
 
+mod stores;
+
 use std::{
     collections::BTreeMap,
     ops::Range,

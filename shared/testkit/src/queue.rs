@@ -1,5 +1,6 @@
 //! SQS standard queues: they hide, delay, repeat, reorder, forget, and stop at a wall.
 
+mod poison;
 mod receipt;
 
 use std::{
@@ -25,7 +26,10 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use self::receipt::{read_receipt, received};
+use self::{
+    poison::Note,
+    receipt::{read_receipt, received},
+};
 use crate::{
     clock::VirtualClock,
     dice::SeededDice,
@@ -126,6 +130,8 @@ struct Contents {
     forgot_at: Timestamp,
     /// Second hand-overs that are still to come: when, the message, its body and receive count.
     ghosts: BTreeMap<(Timestamp, u64), (u64, String, u32)>,
+    /// What was noted of messages of the poison queue.
+    notes: BTreeMap<u64, Note>,
 }
 
 /// All queues of one world.
@@ -148,7 +154,8 @@ impl Queues {
         history: Arc<Mutex<History>>,
     ) -> Self {
         let retry = (0..settings.retry_shards).map(Queue::Retry);
-        let all = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Poison];
+        let all =
+            [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
         let all: Vec<_> = all.into_iter().chain(retry).collect();
         Self {
             log: Mutex::default(),
@@ -260,7 +267,8 @@ impl Queues {
         });
         for message in poisoned {
             self.history.lock().expect("no panic while held").poisoned(now, queue);
-            self.put(Queue::Poison, message.body, now);
+            let id = self.put(Queue::Poison, message.body, now);
+            self.note(id, Note::moved(queue));
         }
         taken
     }
@@ -295,9 +303,9 @@ impl Queues {
         }
     }
 
-    fn put(&self, queue: Queue, body: String, visible_at: Timestamp) {
+    fn put(&self, queue: Queue, body: String, visible_at: Timestamp) -> u64 {
         let now = self.clock.now();
-        self.with(queue, |contents| {
+        let id = self.with(queue, |contents| {
             let id = self.dice.number(0..u64::MAX);
             let message = Message {
                 body,
@@ -309,8 +317,10 @@ impl Queues {
             };
             contents.by_visibility.insert((visible_at, id));
             contents.messages.insert(id, message);
+            id
         });
         self.changed[&queue].notify_one();
+        id
     }
 
     /// Notes a delivery that is in the queue now: from here on it must end.
@@ -344,6 +354,10 @@ impl Queues {
         history.accepted.insert(id, accepted);
     }
 
+    fn trace(&self, line: impl FnOnce() -> String) {
+        self.history.lock().expect("no panic while held").trace(self.clock.now(), line);
+    }
+
     fn refuse(&self, what: String) -> PortError {
         let mut history = self.history.lock().expect("no panic while held");
         history.violation(self.clock.now(), what.clone());
@@ -375,7 +389,11 @@ impl Queues {
             let mut log = self.log.lock().expect("no panic while held");
             log.sent.push((queue, message.clone()));
         }
-        self.put(queue, message.body, visible_at);
+        self.trace(|| format!("send {queue} {}", message.group));
+        let id = self.put(queue, message.body, visible_at);
+        if queue == Queue::Poison {
+            self.note(id, Note::sent(message.group));
+        }
         Ok(())
     }
 }
@@ -412,6 +430,7 @@ impl Contents {
         let message = self.messages.remove(&id)?;
         self.by_visibility.remove(&(message.visible_at, id));
         self.received.remove(&(message.visible_at, id));
+        self.notes.remove(&id);
         Some(message)
     }
 
@@ -483,6 +502,7 @@ impl QueueReceiver for Queues {
         });
         match hidden {
             Ok(()) => {
+                self.trace(|| format!("hide {queue} {receipt} {seconds}"));
                 self.changed[&queue].notify_one();
                 Ok(())
             }
@@ -504,6 +524,7 @@ impl QueueReceiver for Queues {
                     contents.remove(id);
                 }
             });
+            self.trace(|| format!("delete {queue} {receipt}"));
         }
         self.changed[&queue].notify_one();
         Ok(())
