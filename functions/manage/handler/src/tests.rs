@@ -378,14 +378,14 @@ async fn a_topic_goes_with_all_its_event_subscriptions_even_after_a_crash() {
     let made = world.made();
     for (call, name) in [(3, "new-1"), (12, "new-2")] {
         world.interfere(call, move |tables| {
-            let topic = tables.stored_topics().into_iter().find(|topic| topic.name == "demo");
-            let all = tables.stored_subscriptions();
-            let (mut all, mut new): (Vec<_>, _) =
-                (all.clone().into_iter().filter(|it| it.key.topic == "demo").collect(), all);
-            let mut new = new.remove(0);
+            let mut topics = tables.stored_topics().into_iter();
+            let topic = topics.find(|topic| topic.name == "demo").expect("demo");
+            let mut all = tables.stored_subscriptions();
+            let mut new = all[0].clone();
             new.key = key("demo", name);
+            all.retain(|it| it.key.topic == "demo");
             all.push(new);
-            tables.configure(topic.expect("demo"), all);
+            tables.configure(topic, all);
         });
     }
     assert_eq!(world.call("DELETE /topics/demo").await.status, 200);
