@@ -10,6 +10,7 @@ use gridpost_core::time::Timestamp;
 use crate::{
     bucket::{BucketSettings, Buckets},
     clock::VirtualClock,
+    consent::Consents,
     dice::{CountingDice, SeededDice},
     endpoint::Endpoints,
     faults::{Faulty, Injector, Instance, Plan},
@@ -38,6 +39,8 @@ pub struct Deployment {
     pub payloads: Arc<PayloadBucket>,
     /// Receivers.
     pub endpoints: Arc<Endpoints>,
+    /// The same when they are asked whether they want events.
+    pub consents: Arc<Consents>,
     /// What goes wrong with calls that are made through [`Self::of`].
     pub injector: Arc<Injector>,
     /// The copy of the function that is tested.
@@ -49,6 +52,11 @@ pub struct Deployment {
 impl Deployment {
     /// An empty one, at that time.
     pub fn at(now: Timestamp) -> Self {
+        Self::with_queues(now, QueueSettings::CALM)
+    }
+
+    /// The same, with queues that are set otherwise.
+    pub fn with_queues(now: Timestamp, settings: QueueSettings) -> Self {
         let clock = VirtualClock::starting_at(now);
         let history = Arc::<Mutex<History>>::default();
         let shared = || Arc::clone(&history);
@@ -57,11 +65,12 @@ impl Deployment {
             clock: Arc::new(clock),
             dice: Arc::default(),
             meter: Arc::default(),
-            queues: Arc::new(Queues::new(QueueSettings::CALM, clock, dice(), shared())),
+            queues: Arc::new(Queues::new(settings, clock, dice(), shared())),
             tables: Arc::new(Tables::new(clock, shared())),
             buckets: Arc::new(Buckets::new(BucketSettings::CALM, clock, shared())),
             payloads: Arc::new(PayloadBucket { clock, history: shared() }),
             endpoints: Arc::new(Endpoints::new(BTreeMap::new(), clock, dice(), shared())),
+            consents: Arc::new(Consents::new(clock)),
             injector: Arc::new(Injector::new(Plan::default(), dice(), clock, shared())),
             instance: Arc::default(),
             history,

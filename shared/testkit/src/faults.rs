@@ -2,6 +2,7 @@
 
 mod dead_letters;
 mod plan;
+mod stores;
 
 use std::{
     collections::BTreeMap,

@@ -8,6 +8,7 @@
 
 pub mod bucket;
 pub mod clock;
+pub mod consent;
 pub mod deployment;
 pub mod dice;
 pub mod endpoint;

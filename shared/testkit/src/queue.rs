@@ -2,6 +2,7 @@
 
 mod hand;
 mod log;
+mod poison;
 mod ports;
 mod receipt;
 
@@ -29,6 +30,7 @@ use uuid::Uuid;
 
 use self::{
     log::Log,
+    poison::Note,
     receipt::{read_receipt, received},
 };
 use crate::{
@@ -129,6 +131,8 @@ struct Contents {
     forgot_at: Timestamp,
     /// Second hand-overs that are still to come: when, the message, its body and receive count.
     ghosts: BTreeMap<(Timestamp, u64), (u64, String, u32)>,
+    /// What was noted of messages of the poison queue.
+    notes: BTreeMap<u64, Note>,
 }
 
 /// All queues of one world.
@@ -253,7 +257,8 @@ impl Queues {
         });
         for message in poisoned {
             self.history.lock().expect("no panic while held").poisoned(now, queue);
-            self.put(Queue::Poison, message.body, now);
+            let id = self.put(Queue::Poison, message.body, now);
+            self.note(id, Note::moved(queue));
         }
         taken
     }
@@ -342,6 +347,10 @@ impl Queues {
         history.accepted.insert(id, accepted);
     }
 
+    fn trace(&self, line: impl FnOnce() -> String) {
+        self.history.lock().expect("no panic while held").trace(self.clock.now(), line);
+    }
+
     fn refuse(&self, what: String) -> PortError {
         let mut history = self.history.lock().expect("no panic while held");
         history.violation(self.clock.now(), what.clone());
@@ -371,7 +380,11 @@ impl Queues {
             _ => {}
         }
         self.log(|log| log.sent.push((queue, message.clone())));
-        self.put(queue, message.body, visible_at);
+        self.trace(|| format!("send {queue} {}", message.group));
+        let id = self.put(queue, message.body, visible_at);
+        if queue == Queue::Poison {
+            self.note(id, Note::sent(message.group));
+        }
         Ok(())
     }
 }
@@ -408,6 +421,7 @@ impl Contents {
         let message = self.messages.remove(&id)?;
         self.by_visibility.remove(&(message.visible_at, id));
         self.received.remove(&(message.visible_at, id));
+        self.notes.remove(&id);
         Some(message)
     }
 

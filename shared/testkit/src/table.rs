@@ -1,6 +1,8 @@
 //! The DynamoDB tables: conditional writes, items that expire late, strong reads.
 
+mod parked;
 mod redrives;
+mod stores;
 
 use std::{
     collections::BTreeMap,
@@ -231,6 +233,8 @@ impl ParkingLot for Tables {
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
         self.items().parked.remove(&(parked.due_minute(), parked.id));
+        let mut history = self.history.lock().expect("no panic while held");
+        history.trace(self.clock.now(), || format!("unpark {}", parked.id));
         Ok(())
     }
 }

@@ -14,131 +14,18 @@ mod refusals;
 mod resources;
 mod terraform;
 mod validation;
+mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use gridpost_core::{
-    endpoint::{Allowed, arn::AllowedResources},
-    subscription::SubscriptionKey,
-    topic::Topic,
-};
-use gridpost_testkit::deployment::Deployment;
-use http::{HeaderName, HeaderValue, Method};
+use gridpost_core::{subscription::SubscriptionKey, topic::Topic};
+use gridpost_testkit::consent::Manner;
+use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::fakes::{Counting, Endpoint, MemoryStore, Standing, waiting::Waiting};
-use crate::{Context, Reply, Request, Settings, answer};
-
-const KEPT_FOR: Duration = Duration::from_secs(2);
-
-/// The function with its world.
-struct World {
-    context: Context,
-    store: Arc<MemoryStore>,
-    endpoint: Arc<Endpoint>,
-    clock: Arc<Standing>,
-    waiting: Arc<Waiting>,
-    /// Where dead letters are, and the jobs that send them again.
-    letters: Deployment,
-}
-
-impl World {
-    fn new() -> Self {
-        let (store, endpoint) = (Arc::new(MemoryStore::default()), Arc::new(Endpoint::default()));
-        let (clock, waiting) = (Arc::new(Standing::default()), Arc::new(Waiting::default()));
-        let letters = fakes::dead_letters::deployment();
-        let context = Context {
-            configuration: Arc::clone(&store) as _,
-            topics: Arc::clone(&store) as _,
-            subscriptions: Arc::clone(&store) as _,
-            deliveries: Arc::clone(&store) as _,
-            handshakes: Arc::clone(&endpoint) as _,
-            checker: Arc::clone(&endpoint) as _,
-            poison: Arc::clone(&waiting) as _,
-            receiver: Arc::clone(&waiting) as _,
-            sender: Arc::clone(&waiting) as _,
-            parked: Arc::clone(&waiting) as _,
-            parking: Arc::clone(&waiting) as _,
-            states: Arc::clone(&waiting) as _,
-            healths: Arc::clone(&store) as _,
-            dead_letters: Arc::clone(&letters.buckets) as _,
-            redrives: letters.of(&letters.tables),
-            meter: Arc::clone(&waiting) as _,
-            clock: Arc::clone(&clock) as _,
-            dice: Arc::new(Counting::default()),
-            settings: Settings {
-                allowed: Allowed {
-                    networks: "127.0.0.0/8".parse().expect("a network"),
-                    resources: AllowedResources {
-                        region: "eu-central-1".to_owned(),
-                        patterns: "arn:aws:sqs:*:123456789012:orders*".parse().expect("patterns"),
-                    },
-                    ..Allowed::default()
-                },
-                validation_origin: "eventgrid.azure.net".to_owned(),
-                publish_url: "https://publish.example".to_owned(),
-                manage_url: "https://manage.example".to_owned(),
-                configuration_kept_for: KEPT_FOR,
-                account: "123456789012".to_owned(),
-                retry_shards: 4,
-            },
-        };
-        Self { context, store, endpoint, clock, waiting, letters }
-    }
-
-    /// With the topic `demo` and its event subscription `s-1`.
-    async fn with_subscription() -> Self {
-        let world = Self::new();
-        assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
-        assert_eq!(world.send(S1, webhook("https://e.example/hook?code=hush")).await.status, 201);
-        world
-    }
-
-    /// Sends `METHOD /path` with a document.
-    async fn send(&self, line: &str, document: Value) -> Reply {
-        self.send_bytes(line, document.to_string().into_bytes()).await
-    }
-
-    async fn call(&self, line: &str) -> Reply {
-        self.send_bytes(line, Vec::new()).await
-    }
-
-    async fn send_bytes(&self, line: &str, body: Vec<u8>) -> Reply {
-        self.send_with(line, &[], body).await
-    }
-
-    async fn send_with(&self, line: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Reply {
-        let (method, path) = line.split_once(' ').expect("a method and a path");
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let headers = headers.iter().map(|(name, value)| {
-            let name: HeaderName = name.parse().expect("a name");
-            (name, HeaderValue::from_str(value).expect("a value"))
-        });
-        let request = Request {
-            method: method.parse().expect("a method"),
-            path: path.to_owned(),
-            query: query.to_owned(),
-            headers: headers.collect(),
-            body,
-        };
-        answer(&self.context, &request).await
-    }
-
-    fn asked(&self) -> usize {
-        self.endpoint.asked.lock().expect("no panic").len()
-    }
-
-    fn topic(&self, name: &str) -> Option<Topic> {
-        self.store.tables.lock().expect("no panic").topics.get(name).cloned()
-    }
-
-    fn subscription_uid(&self, name: &str) -> Option<uuid::Uuid> {
-        let key = key("demo", name);
-        let tables = self.store.tables.lock().expect("no panic");
-        tables.subscriptions.get(&key).map(|subscription| subscription.uid)
-    }
-}
+use self::world::{KEPT_FOR, World, touch};
+use crate::{Reply, TRIES_MAX};
 
 const S1: &str = "PUT /topics/demo/eventSubscriptions/s-1";
 const S1_GET: &str = "GET /topics/demo/eventSubscriptions/s-1";
@@ -273,7 +160,7 @@ async fn an_event_subscription_lives_and_goes() {
     let mut cloud_events = webhook("https://e.example/hook?code=2");
     cloud_events["properties"]["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");
     assert_eq!(world.send(S1, cloud_events).await.status, 200);
-    let asked = world.endpoint.asked.lock().expect("no panic").pop().expect("asked");
+    let asked = world.last_asked();
     assert_eq!(asked.method, Method::OPTIONS);
     assert_eq!(asked.headers[0], ("webhook-request-origin", "eventgrid.azure.net".to_owned()));
 
@@ -287,7 +174,7 @@ async fn an_event_subscription_lives_and_goes() {
 #[tokio::test(start_paused = true)]
 async fn without_consent_nothing_is_stored() {
     let world = World::with_subscription().await;
-    *world.endpoint.denies.lock().expect("no panic") = true;
+    world.consent(Manner::Denies);
     let before = body(&world.call(S1_GET).await).clone();
     let s2 = "PUT /topics/demo/eventSubscriptions/s-2";
     for line in [S1, s2] {
@@ -424,25 +311,24 @@ async fn a_change_is_answered_when_the_data_plane_has_seen_it() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_that_meet_are_decided_anew() {
+    // Behind both reads and the question.
+    const SAVE: u64 = 4;
     let world = World::with_subscription().await;
     let uid = world.subscription_uid("s-1");
-    let bump = |tables: &mut fakes::Tables| {
-        tables.topics.get_mut("demo").expect("a topic").revision += 1;
-    };
     // Other settings of somebody else's are not lost, and the endpoint is asked once.
-    let asked = world.asked();
-    world.store.interfere(bump);
+    let (asked, made) = (world.asked(), world.made());
+    world.interfere(SAVE, touch);
     assert_eq!(world.send(S1, webhook("https://e.example/2")).await.status, 200);
     assert_eq!((world.asked() - asked, world.subscription_uid("s-1")), (1, uid));
+    assert_eq!(world.made() - made, SAVE + 3, "the write met another");
     // Deleted meanwhile: it is created anew, under another identity.
-    world.store.interfere(move |tables| {
-        bump(tables);
-        tables.subscriptions.clear();
+    world.interfere(SAVE, |tables| {
+        tables.configure(tables.stored_topics().remove(0), Vec::new());
     });
     assert_eq!(world.send(S1, webhook("https://e.example/4")).await.status, 201);
     assert_ne!(world.subscription_uid("s-1"), uid);
     // The topic is gone: nothing can be stored under it.
-    world.store.interfere(|tables| *tables = fakes::Tables::default());
+    world.interfere(SAVE, |tables| tables.forget_topic("demo"));
     assert_eq!(world.send(S1, webhook("https://e.example/3")).await.status, 404);
     assert_eq!(world.subscription_uid("s-1"), None);
 }
@@ -450,13 +336,12 @@ async fn changes_that_meet_are_decided_anew() {
 #[tokio::test(start_paused = true)]
 async fn endless_changes_of_others_end_in_a_conflict() {
     let world = World::with_subscription().await;
-    let lines = ["PUT /topics/demo", S1, S1_DELETE, "DELETE /topics/demo"];
-    for line in lines {
-        for _ in 0..crate::TRIES_MAX {
-            world.store.interfere(|tables| {
-                tables.topics.get_mut("demo").expect("a topic").revision += 1;
-            });
-        }
+    // The calls of each try, and those of the first one alone: the endpoint is asked once.
+    let table =
+        [("PUT /topics/demo", 2, 0), (S1, 3, 1), (S1_DELETE, 3, 0), ("DELETE /topics/demo", 3, 0)];
+    for (line, of_each, of_first) in table {
+        let made = world.made();
+        (1..=200).for_each(|call| world.interfere(call, touch));
         let document = match line {
             S1 => webhook("https://e.example/hook?code=2"),
             _ => json!({"properties": {"disableLocalAuth": true}}),
@@ -464,6 +349,8 @@ async fn endless_changes_of_others_end_in_a_conflict() {
         let reply = world.send(line, document).await;
         assert_eq!((reply.status, code(&reply)), (409, "Conflict"), "{line}");
         assert!(message(&reply).contains("nothing was written"), "{line}");
+        let want = u64::from(TRIES_MAX) * of_each + of_first;
+        assert_eq!(world.made() - made, want, "{line}: so often, and no more");
     }
     assert!(world.subscription_uid("s-1").is_some());
 }
@@ -471,51 +358,50 @@ async fn endless_changes_of_others_end_in_a_conflict() {
 #[tokio::test(start_paused = true)]
 async fn a_topic_goes_with_all_its_event_subscriptions_even_after_a_crash() {
     let world = World::with_subscription().await;
-    let fill = |world: &World| {
-        let mut tables = world.store.tables.lock().expect("no panic");
-        let one = tables.subscriptions.values().next().expect("s-1").clone();
-        for index in 0..249 {
-            let mut another = one.clone();
-            another.key = key("demo", &format!("many-{index:03}"));
-            tables.subscriptions.insert(another.key.clone(), another);
-        }
-        let mut elsewhere = one;
-        elsewhere.key = key("other", "s-1");
-        tables.subscriptions.insert(elsewhere.key.clone(), elsewhere);
-    };
-    fill(&world);
+    let many = (0..249).map(|index| format!("many-{index:03}"));
+    world.fill(many.chain(["s-1".to_owned()]));
+    let tables = &world.deployment.tables;
+    let mut elsewhere = tables.stored_subscriptions().remove(0);
+    elsewhere.key = key("other", "s-1");
+    let other = Topic { name: "other".to_owned(), ..world.topic("demo").expect("demo") };
+    tables.configure(other, vec![elsewhere]);
     // Dies after the first 99 are gone.
-    *world.store.calls_left.lock().expect("no panic") = Some(4);
+    world.fails_after(Some(4));
     let died = world.call("DELETE /topics/demo").await;
     assert_eq!((died.status, code(&died)), (503, "ServiceUnavailable"));
     assert!(died.headers.contains(&("retry-after", "1".to_owned())));
-    assert_eq!(world.store.tables.lock().expect("no panic").subscriptions.len(), 251 - 99);
+    assert_eq!(tables.stored_subscriptions().len(), 251 - 99);
     assert!(world.topic("demo").is_some(), "the topic goes last");
-    *world.store.calls_left.lock().expect("no panic") = None;
-    // One that is created meanwhile goes too.
-    world.store.interfere(|tables| {
-        let topic = tables.topics.get_mut("demo").expect("a topic");
-        topic.revision += 1;
-    });
+    world.fails_after(None);
+    // One that is created meanwhile goes too: just before the first are deleted, and just before the
+    // topic is.
+    let made = world.made();
+    for (call, name) in [(3, "new-1"), (12, "new-2")] {
+        world.interfere(call, move |tables| {
+            let mut topics = tables.stored_topics().into_iter();
+            let topic = topics.find(|topic| topic.name == "demo").expect("demo");
+            let mut all = tables.stored_subscriptions();
+            let mut new = all[0].clone();
+            new.key = key("demo", name);
+            all.retain(|it| it.key.topic == "demo");
+            all.push(new);
+            tables.configure(topic, all);
+        });
+    }
     assert_eq!(world.call("DELETE /topics/demo").await.status, 200);
-    let left: Vec<_> =
-        world.store.tables.lock().expect("no panic").subscriptions.keys().cloned().collect();
+    let left = tables.stored_subscriptions();
+    let left: Vec<_> = left.into_iter().map(|subscription| subscription.key).collect();
     assert_eq!(left, [key("other", "s-1")]);
     assert_eq!(world.topic("demo"), None);
+    // Two writes met others; two deleted the rest, one what was new, one the topic.
+    assert_eq!(world.made() - made, 3 * (2 + 2 + 1 + 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_takes_500_event_subscriptions() {
     let world = World::with_subscription().await;
-    {
-        let mut tables = world.store.tables.lock().expect("no panic");
-        let one = tables.subscriptions.values().next().expect("s-1").clone();
-        for index in 0..499 {
-            let mut another = one.clone();
-            another.key = key("demo", &format!("many-{index:03}"));
-            tables.subscriptions.insert(another.key.clone(), another);
-        }
-    }
+    let many = (0..499).map(|index| format!("many-{index:03}"));
+    world.fill(many.chain(["s-1".to_owned()]));
     let one_more = "PUT /topics/demo/eventSubscriptions/one-more";
     let refused = world.send(one_more, webhook("https://e.example/")).await;
     assert_eq!(refused.status, 409);
@@ -526,13 +412,15 @@ async fn a_topic_takes_500_event_subscriptions() {
 #[tokio::test(start_paused = true)]
 async fn a_table_that_fails_is_unavailable() {
     let world = World::with_subscription().await;
-    for calls in 0..4 {
-        *world.store.calls_left.lock().expect("no panic") = Some(calls);
+    // The third call is the question, whose failure is the endpoint's.
+    for (calls, want) in [(0, 503), (1, 503), (2, 400), (3, 503), (4, 200)] {
+        world.fails_after(Some(calls));
         let reply = world.send(S1, webhook("https://e.example/hook?code=2")).await;
-        let want = if calls < 3 { 503 } else { 200 };
         assert_eq!(reply.status, want, "after {calls} calls");
-        if want == 503 {
-            assert_eq!(message(&reply), "dynamodb:Fake failed. Try again.");
+        match want {
+            503 => assert_eq!(message(&reply), "a call failed. Try again."),
+            400 => assert!(message(&reply).contains("it gave no answer (a call failed")),
+            _ => {}
         }
     }
 }

@@ -40,6 +40,7 @@ impl QueueReceiver for Queues {
         });
         match hidden {
             Ok(()) => {
+                self.trace(|| format!("hide {queue} {receipt} {seconds}"));
                 self.changed[&queue].notify_one();
                 Ok(())
             }
@@ -61,6 +62,7 @@ impl QueueReceiver for Queues {
                     contents.remove(id);
                 }
             });
+            self.trace(|| format!("delete {queue} {receipt}"));
         }
         self.changed[&queue].notify_one();
         Ok(())

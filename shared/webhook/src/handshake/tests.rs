@@ -1,8 +1,8 @@
-use std::sync::Mutex;
-
-use async_trait::async_trait;
-use http::{HeaderName, HeaderValue};
-use tokio::time::{Instant, sleep};
+use gridpost_ports::Clock;
+use gridpost_testkit::{
+    clock::VirtualClock,
+    consent::{Consents, Manner, Reply, response},
+};
 
 use super::*;
 
@@ -16,8 +16,6 @@ type Header = (&'static str, &'static str);
 
 /// What API Gateway's 30 s leave.
 const BUDGET: Duration = Duration::from_secs(25);
-
-type Answer = Result<HandshakeResponse, HandshakeError>;
 
 fn event_grid() -> Handshake {
     let (asked_at, validation_url) = (Timestamp::from_millis(0), Some(Secret::new(LATER)));
@@ -34,14 +32,6 @@ fn handshake(question: Question) -> Handshake {
     let url = Secret::new("https://e.example/hook?code=hush");
     let attributes = vec![("X-Key".to_owned(), Secret::new("v"))];
     Handshake { key, url, attributes, question, wait: BUDGET }
-}
-
-fn response(status: u16, headers: &[Header], body: &str) -> HandshakeResponse {
-    let headers = headers.iter().map(|(name, value)| {
-        let value = HeaderValue::from_str(value).expect("a value");
-        (HeaderName::from_static(name), value)
-    });
-    HandshakeResponse { status, headers: headers.collect(), body: body.as_bytes().to_vec() }
 }
 
 #[test]
@@ -179,80 +169,49 @@ fn requests_are_event_grids() {
     assert!(options.body.is_empty());
 }
 
-/// Answers as scripted, the last answer again and again, and notes when it was asked.
-struct Endpoint {
-    answers: Mutex<Vec<Answer>>,
-    asked_at: Mutex<Vec<Instant>>,
-}
-
-#[async_trait]
-impl HandshakeClient for Endpoint {
-    async fn exchange(&self, request: HandshakeRequest) -> Answer {
-        self.asked_at.lock().expect("no panic").push(Instant::now());
-        let answer = {
-            let mut answers = self.answers.lock().expect("no panic");
-            if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
-        };
-        if matches!(answer, Err(HandshakeError::TimedOut(_))) {
-            sleep(request.wait).await;
-        }
-        answer
-    }
-}
-
-/// The result, and after how many seconds the endpoint was asked.
-async fn asked(answers: Vec<Answer>) -> (Result<Consent, Refused>, Vec<u64>) {
-    let endpoint = Endpoint { answers: Mutex::new(answers), asked_at: Mutex::default() };
-    let began = Instant::now();
+/// The result, after how many seconds the endpoint was asked, and how many the result took.
+async fn asked(replies: Vec<Reply>) -> (Result<Consent, Refused>, Vec<u64>, u64) {
+    let clock = VirtualClock::start();
+    let endpoint = Consents::new(clock);
+    endpoint.answer(Manner::Replies(replies));
+    let began = clock.now();
     let result = ask(&endpoint, &cloud_events()).await;
-    assert!(began.elapsed() <= BUDGET, "API Gateway would have given up");
-    let asked_at = endpoint.asked_at.into_inner().expect("no panic");
-    (result, asked_at.iter().map(|at| (*at - began).as_secs()).collect())
+    let took = clock.now().since(began);
+    assert!(took <= BUDGET, "API Gateway would have given up");
+    let asked_at = endpoint.asked().into_iter().map(|asked| asked.at.since(began).as_secs());
+    (result, asked_at.collect(), took.as_secs())
+}
+
+fn consent() -> Reply {
+    Reply::now(Ok(response(200, &[(ALLOWED, "*")], "")))
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_who_is_slow_is_asked_again() {
-    let timed_out = || Err(HandshakeError::TimedOut(BUDGET));
-    let consent = || Ok(response(200, &[(ALLOWED, "*")], ""));
     let given = Ok(Consent::Given { allowed_rate: None });
-    assert_eq!(asked(vec![consent()]).await, (given.clone(), vec![0]));
-    assert_eq!(asked(vec![timed_out(), consent()]).await, (given, vec![0, 15]));
+    assert_eq!(asked(vec![consent()]).await, (given.clone(), vec![0], 0));
+    assert_eq!(asked(vec![Reply::never(), consent()]).await, (given, vec![0, 15], 15));
 
-    let (result, asked_at) = asked(vec![timed_out()]).await;
-    assert_eq!(asked_at, [0, 15]);
+    let (result, asked_at, took) = asked(vec![Reply::never()]).await;
+    assert_eq!((asked_at, took), (vec![0, 15], 25));
     let message = result.expect_err("no consent").to_string();
     assert!(message.contains("no response within 25 s); expected status 2xx"), "{message}");
 
     let unreachable = HandshakeError::Unreachable("connection refused".to_owned());
-    let (result, asked_at) = asked(vec![Err(unreachable)]).await;
+    let (result, asked_at, _) = asked(vec![Reply::now(Err(unreachable))]).await;
     assert_eq!(asked_at, [0]);
     let message = result.expect_err("no consent").to_string();
     assert!(message.contains("no answer (connection refused); expected"), "{message}");
 
-    let (result, asked_at) = asked(vec![Ok(response(500, &[], ""))]).await;
+    let (result, asked_at, _) = asked(vec![Reply::now(Ok(response(500, &[], "")))]).await;
     assert!(result.is_err());
     assert_eq!(asked_at, [0]);
 }
 
-/// Answers the first question after 20 s, the second never.
-struct Slow;
-
-#[async_trait]
-impl HandshakeClient for Slow {
-    async fn exchange(&self, request: HandshakeRequest) -> Answer {
-        let takes = if request.wait == BUDGET { Duration::from_secs(20) } else { request.wait };
-        sleep(takes).await;
-        match request.wait == BUDGET {
-            true => Ok(response(200, &[(ALLOWED, "*")], "")),
-            false => Err(HandshakeError::TimedOut(request.wait)),
-        }
-    }
-}
-
+/// The first question is answered after 20 s, the second never.
 #[tokio::test(start_paused = true)]
 async fn a_slow_answer_counts_although_it_was_asked_again() {
-    let began = Instant::now();
-    let consent = ask(&Slow, &cloud_events()).await;
-    assert_eq!(consent, Ok(Consent::Given { allowed_rate: None }));
-    assert_eq!(began.elapsed().as_secs(), 20);
+    let slow = consent().after(Duration::from_secs(20));
+    let consent = Ok(Consent::Given { allowed_rate: None });
+    assert_eq!(asked(vec![slow, Reply::never()]).await, (consent, vec![0, 15], 20));
 }

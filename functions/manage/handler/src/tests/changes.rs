@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{KEPT_FOR, S1, S1_DELETE, S1_GET, World, body, code, message, webhook};
+use super::{KEPT_FOR, S1, S1_DELETE, S1_GET, World, body, code, key, message, webhook};
 use crate::Reply;
 
 const S1_PATCH: &str = "PATCH /topics/demo/eventSubscriptions/s-1";
@@ -133,14 +133,17 @@ async fn a_change_may_name_what_it_was_decided_on() {
 async fn of_two_writers_with_one_tag_one_is_told() {
     let world = World::with_subscription().await;
     let read = tag(&world.call(S1_GET).await);
-    world.store.interfere(|tables| {
-        tables.topics.get_mut("demo").expect("a topic").revision += 1;
-        let subscription = tables.subscriptions.values_mut().next().expect("s-1");
-        subscription.etag = uuid::Uuid::from_u128(0xdead);
-        subscription.labels = vec!["theirs".to_owned()];
+    // Behind the reads of both.
+    world.interfere(3, |tables| {
+        tables.change(&key("demo", "s-1"), |subscription| {
+            subscription.etag = uuid::Uuid::from_u128(0xdead);
+            subscription.labels = vec!["theirs".to_owned()];
+        });
     });
+    let made = world.made();
     let patch = json!({"labels": ["ours"]});
     let refused = guarded(&world, S1_PATCH, ("if-match", &read), patch).await;
+    assert_eq!(world.made() - made, 5, "the write met another, and both are read again");
     assert_eq!((refused.status, code(&refused)), (412, "PreconditionFailed"));
     assert_eq!(body(&world.call(S1_GET).await)["properties"]["labels"], json!(["theirs"]));
 }

@@ -20,8 +20,8 @@ pub(super) fn with_destination() -> Value {
 
 /// With fourteen dead letters in seven objects, of the last seven hours.
 pub(super) async fn filled() -> World {
-    let world = World::with_subscription().await;
-    assert_eq!(world.send(S1, with_destination()).await.status, 200);
+    let mut world = World::with_subscription().await;
+    assert_eq!(world.prepare(S1, with_destination()).await.status, 200);
     for number in 0..7 {
         let reason = if number < 3 { "TimeToLiveExceeded" } else { "MaxDeliveryAttemptsExceeded" };
         let (first, second) = (number * 2, number * 2 + 1);

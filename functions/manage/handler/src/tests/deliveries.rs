@@ -16,6 +16,7 @@ use gridpost_core::{
     },
     time::Timestamp,
 };
+use gridpost_ports::{Outgoing, QueueSender};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -67,7 +68,7 @@ fn ago(seconds: i64) -> Timestamp {
 }
 
 fn store(world: &World, states: impl IntoIterator<Item = DeliveryState>) {
-    world.store.tables.lock().expect("no panic").waiting.extend(states);
+    states.into_iter().for_each(|state| world.put_state(state));
 }
 
 async fn list(world: &World, line: &str) -> Value {
@@ -157,15 +158,6 @@ async fn what_does_not_exist_has_no_deliveries() {
     }
 }
 
-/// Stores the state where the function loads it.
-fn keep(world: &World, state: DeliveryState) {
-    world.waiting.states.lock().expect("no panic").insert(state.id, state);
-}
-
-fn kept(world: &World, id: u128) -> DeliveryState {
-    world.waiting.states.lock().expect("no panic")[&Uuid::from_u128(id)].clone()
-}
-
 fn one(id: u128) -> String {
     format!("GET /topics/demo/eventSubscriptions/s-1/deliveries/{}", Uuid::from_u128(id))
 }
@@ -177,7 +169,7 @@ fn resend(id: u128) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     let world = World::with_subscription().await;
-    keep(&world, waiting(&world, 7));
+    world.put_state(waiting(&world, 7));
     let shown = list(&world, &one(7)).await;
     super::openapi::assert_valid("DeliveryShown", &shown);
     let attempts = json!([
@@ -195,7 +187,7 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     let until = NOW + Duration::from_secs(7_200);
     let wait = Some(Wait { since: NOW, until, outcome: Outcome::Busy, status: Some(503) });
     let health = Health { wait, ..Health::default() };
-    world.store.tables.lock().expect("no panic").healths.insert(uid, health);
+    world.deployment.tables.put_health(uid, health);
     next["because"] = json!("EndpointWaits");
     next["endpointWaitsUntil"] = json!("2026-11-21T10:00:00.000Z");
     let shown = list(&world, &one(7)).await;
@@ -203,7 +195,7 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     super::openapi::assert_valid("DeliveryShown", &shown);
 
     // One that was redriven lives from then on.
-    keep(&world, DeliveryState { redriven_at: Some(ago(10)), ..waiting(&world, 7) });
+    world.put_state(DeliveryState { redriven_at: Some(ago(10)), ..waiting(&world, 7) });
     assert_eq!(list(&world, &one(7)).await["next"]["expires"], "2026-11-22T07:59:50.000Z");
 
     // A success is its last attempt, and none of those that are counted.
@@ -211,57 +203,70 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     delivered.standing = DeliveryStatus::Delivered;
     let good = Answer::of_status(200, None);
     delivered.past.push(AttemptRecord::of(good, (NOW, NOW), None));
-    keep(&world, delivered);
+    world.put_state(delivered);
     let shown = list(&world, &one(8)).await;
     assert_eq!((&shown["attempts"][2]["attempt"], shown.get("next")), (&json!(3), None));
     assert_eq!(shown["attempts"][2]["outcome"], "Delivered");
     // Of another event subscription it shows nothing.
     let mut of_another = waiting(&world, 9);
     of_another.subscription_uid = Uuid::from_u128(4_711);
-    keep(&world, of_another);
+    world.put_state(of_another);
     assert_eq!(world.call(&one(9)).await.status, 404);
+}
+
+/// The delivery 7, parked until it is due.
+fn parked() -> Parked {
+    let delivery = poison::delivery(7);
+    let due = NOW + Duration::from_secs(3_600);
+    let (id, body) = (delivery.id, delivery.due_at(due).encode());
+    Parked { id, due, shard: 2, group: "demo/s-1".to_owned(), body }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
-    let parked = |world: &World| {
-        let delivery = poison::delivery(7);
-        let due = NOW + Duration::from_secs(3_600);
-        let (id, body) = (delivery.id, delivery.due_at(due).encode());
-        world.waiting.put(Parked { id, due, shard: 2, group: "demo/s-1".to_owned(), body });
-    };
-    let queue = |world: &World| {
-        let uid = world.subscription_uid("s-1").expect("s-1").as_u128();
-        format!("retry-{}", uid % 4)
-    };
     for is_parked in [true, false] {
         let world = World::with_subscription().await;
-        let receipt = Some("r-1".to_owned());
-        keep(&world, DeliveryState { receipt, ..waiting(&world, 7) });
+        let uid = world.subscription_uid("s-1").expect("s-1").as_u128();
+        let queue = Queue::Retry(usize::try_from(uid % 4).expect("small"));
+        let queues = &world.deployment.queues;
+        let (group, text) = ("demo/s-1".to_owned(), poison::delivery(7).encode());
+        queues
+            .send(queue, vec![Outgoing { body: text, group, delay_s: 0 }])
+            .await
+            .remove(0)
+            .expect("sent");
+        let hidden = queues.receive(queue, 1).await.remove(0);
+        let receipt = Some(hidden.receipt.clone());
+        world.put_state(DeliveryState { receipt, ..waiting(&world, 7) });
         if is_parked {
-            parked(&world);
+            world.park(parked()).await;
         }
+        world.forget_calls();
         let reply = world.call(&resend(7)).await;
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")));
         super::openapi::assert_valid("Resent", body(&reply));
-        let state = kept(&world, 7);
+        let state = world.state(7).expect("a state");
         assert_eq!(state.standing, DeliveryStatus::Waiting { due: NOW });
         assert_eq!(state.resend.map(|resend| resend.at), Some(NOW));
-        let calls = world.waiting.calls.lock().expect("no panic").clone();
         let want: &[&str] = match is_parked {
             true => &["write the state", "send to retry-2", "remove what was parked"],
-            false => &["write the state", &format!("show r-1 in {}", queue(&world))],
+            false => &["write the state", &format!("show {} in {queue}", hidden.receipt)],
         };
-        assert_eq!(calls, want);
-        let sent = world.waiting.sent.lock().expect("no panic");
+        assert_eq!(world.calls(), want);
+        let sent = &world.sent()[1..];
         assert!(sent.iter().all(|(queue, _)| *queue == Queue::Retry(2)));
+        assert_eq!((sent.len(), world.parked()), (usize::from(is_parked), 0));
+        if !is_parked {
+            let shown = queues.receive(queue, 1).await.remove(0);
+            assert_eq!((shown.message_id, shown.at), (hidden.message_id, NOW));
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resend_that_reaches_nothing_says_when_it_comes() {
     let world = World::with_subscription().await;
-    keep(&world, waiting(&world, 7));
+    world.put_state(waiting(&world, 7));
     for _ in 0..2 {
         let reply = world.call(&resend(7)).await;
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Requested")));
@@ -278,28 +283,27 @@ async fn a_resend_that_reaches_nothing_says_when_it_comes() {
     // What has ended is not attempted again.
     let mut ended = waiting(&world, 8);
     ended.standing = DeliveryStatus::Ended;
-    keep(&world, ended);
+    world.put_state(ended);
     let reply = world.call(&resend(8)).await;
     assert_eq!((reply.status, code(&reply)), (409, "Conflict"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resend_that_stops_halfway_loses_nothing() {
-    for calls in 0..3 {
+    // Reads of the topic, the event subscription, the state, the health and what is parked; then
+    // the three writes, of which the second is tried twice.
+    for calls in 0..8 {
         let world = World::with_subscription().await;
-        keep(&world, waiting(&world, 7));
-        let delivery = poison::delivery(7);
-        let due = NOW + Duration::from_secs(3_600);
-        let (id, text) = (delivery.id, delivery.due_at(due).encode());
-        world.waiting.put(Parked { id, due, shard: 2, group: "demo/s-1".to_owned(), body: text });
-        *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
+        world.put_state(waiting(&world, 7));
+        world.park(parked()).await;
+        world.fails_after(Some(calls));
         assert_eq!(world.call(&resend(7)).await.status, 503, "{calls}");
-        let is_parked = || !world.waiting.items.lock().expect("no panic").is_empty();
-        assert!(is_parked(), "{calls}: it is removed last");
+        assert_eq!(world.parked(), 1, "{calls}: it is removed last");
+        assert_eq!(world.sent().len(), usize::from(calls == 7), "{calls}");
         // Asked for again, it goes on.
-        *world.waiting.calls_left.lock().expect("no panic") = None;
+        world.fails_after(None);
         let reply = world.call(&resend(7)).await;
         assert_eq!((reply.status, &body(&reply)["result"]), (200, &json!("Sent")), "{calls}");
-        assert!(!is_parked() && !world.waiting.sent.lock().expect("no panic").is_empty());
+        assert!(world.parked() == 0 && !world.sent().is_empty());
     }
 }

@@ -38,12 +38,13 @@ fn delayed() -> Health {
 
 fn store(world: &World, health: Health) {
     let uid = world.subscription_uid("s-1").expect("s-1");
-    world.store.tables.lock().expect("no panic").healths.insert(uid, health);
+    world.deployment.tables.put_health(uid, health);
 }
 
 fn stored(world: &World) -> Health {
     let uid = world.subscription_uid("s-1").expect("s-1");
-    world.store.tables.lock().expect("no panic").healths[&uid].clone()
+    let all = world.deployment.tables.healths();
+    all.into_iter().find(|(of, _)| *of == uid).expect("a health").1
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,8 +70,7 @@ async fn a_health_says_why_and_until_when() {
         redriven_at: None,
         revision: 1,
     };
-    let states = [waiting(1), waiting(2)];
-    world.store.tables.lock().expect("no panic").waiting.extend(states);
+    [waiting(1), waiting(2)].into_iter().for_each(|state| world.put_state(state));
     store(&world, delayed());
     let mut want = json!({
         "state": "DelayedDelivery",
@@ -100,10 +100,12 @@ async fn a_reset_lets_attempts_through() {
     store(&world, delayed());
     // An attempt fails in between: it is decided anew.
     let uid = world.subscription_uid("s-1").expect("s-1");
-    world.store.interfere(move |tables| {
-        tables.healths.entry(uid).and_modify(|health| health.revision += 1);
+    world.interfere(4, move |tables| {
+        tables.put_health(uid, Health { revision: 5, ..delayed() });
     });
+    let made = world.made();
     let reply = world.call(RESET).await;
+    assert_eq!(world.made() - made, 2 + 2 * 2 + 2, "the write met another");
     let (state, events) = (&body(&reply)["state"], &body(&reply)["newEvents"]);
     assert_eq!((reply.status, state, events), (200, &json!("Recovering"), &json!("Attempted")));
     let reset = stored(&world);

@@ -72,10 +72,10 @@ async fn its_routes_are_those_of_the_handler() {
     for path in paths {
         for method in METHODS.map(str::to_uppercase) {
             let world = World::with_subscription().await;
-            world.waiting.lay("m-1", "rubbish", None, None);
+            world.lay("m-1", "rubbish", None, None);
             let waiting = super::deliveries::waiting(&world, 7);
             let id = waiting.id.to_string();
-            world.waiting.states.lock().expect("no panic").insert(waiting.id, waiting);
+            world.put_state(waiting);
             let id = if path.contains("/deliveries/") { &id } else { "m-1" };
             let place = path.replace("{topic}", "demo").replace("{name}", "s-1");
             let reply = world.call(&format!("{method} {}", place.replace("{id}", id))).await;
@@ -194,19 +194,14 @@ async fn documents_have_the_form_that_it_says() {
 async fn what_waits_has_the_form_that_it_says() {
     let world = World::new();
     let delivery = super::poison::delivery(1);
-    world.waiting.lay("m-1", &delivery.encode(), Some("gridpost-retry-1"), None);
-    world.waiting.lay("m-2", "rubbish", None, Some("poison:dispatch"));
+    world.lay("m-1", &delivery.encode(), Some("gridpost-retry-1"), None);
+    world.lay("m-2", "rubbish", None, Some("poison:dispatch"));
     for id in 1..=3 {
         let body = if id == 3 { "rubbish".to_owned() } else { delivery.encode() };
         let (id, due, group) =
             (uuid::Uuid::from_u128(id), super::fakes::NOW, "demo/s-1".to_owned());
-        world.waiting.put(gridpost_core::delivery::parking::Parked {
-            id,
-            due,
-            shard: 0,
-            group,
-            body,
-        });
+        let parked = gridpost_core::delivery::parking::Parked { id, due, shard: 0, group, body };
+        world.park(parked).await;
     }
     let all = json!({"all": true});
     let ids = json!({"ids": ["m-2", "m-9"], "to": "retry"});
@@ -301,9 +296,9 @@ async fn errors_have_the_form_that_it_says() {
         note(world.send_with(line, headers, sent.as_bytes().to_vec()).await);
     }
     note(world.send_bytes(&format!("PUT {one}"), vec![b' '; 300_000]).await);
-    *world.endpoint.denies.lock().expect("no panic") = true;
+    world.consent(gridpost_testkit::consent::Manner::Denies);
     note(world.send(S1, webhook("https://e.example/else")).await);
-    *world.store.calls_left.lock().expect("no panic") = Some(0);
+    world.fails_after(Some(0));
     note(world.call("GET /topics/demo").await);
     note(Reply::validation_over());
     let named = document()["components"]["schemas"]["Error"]["properties"]["error"]["properties"]

@@ -1,25 +1,19 @@
 //! Lists in pages.
 
+use gridpost_core::topic::Topic;
 use serde_json::json;
 
-use super::{World, body, code, fakes::Tables, key};
+use super::{World, body, code};
 
 /// 250 event subscriptions under `demo`, and topics `t-000` to `t-249`.
 async fn filled() -> World {
     let world = World::with_subscription().await;
-    let mut tables = world.store.tables.lock().expect("no panic");
-    let Tables { topics, subscriptions, .. } = &mut *tables;
-    let subscription = subscriptions.remove(&key("demo", "s-1")).expect("s-1");
-    let topic = topics["demo"].clone();
+    world.fill((0..250).map(|index| format!("s-{index:03}")));
+    let demo = world.topic("demo").expect("demo");
     for index in 0..250 {
-        let mut one = subscription.clone();
-        one.key.name = format!("s-{index:03}");
-        subscriptions.insert(one.key.clone(), one);
-        let mut one = topic.clone();
-        one.name = format!("t-{index:03}");
-        topics.insert(one.name.clone(), one);
+        let one = Topic { name: format!("t-{index:03}"), ..demo.clone() };
+        world.deployment.tables.configure(one, Vec::new());
     }
-    drop(tables);
     world
 }
 
@@ -78,13 +72,11 @@ async fn what_goes_and_comes_between_pages_moves_nobody_else() {
     let world = filled().await;
     let page = world.call("GET /topics?$top=3").await;
     let link = body(&page)["nextLink"].as_str().expect("more").to_owned();
-    {
-        let mut tables = world.store.tables.lock().expect("no panic");
-        // The last of the page, by which the next one begins; and a new one before it.
-        let mut topic = tables.topics.remove("t-001").expect("there");
-        topic.name = "a-new".to_owned();
-        tables.topics.insert(topic.name.clone(), topic);
-    }
+    // The last of the page, by which the next one begins; and a new one before it.
+    let tables = &world.deployment.tables;
+    let topic = world.topic("t-001").expect("there");
+    tables.forget_topic("t-001");
+    tables.configure(Topic { name: "a-new".to_owned(), ..topic }, Vec::new());
     let line = link.replace("https://manage.example", "GET ");
     let next = world.call(&line).await;
     assert_eq!(body(&next)["value"][0]["name"], "t-002");

@@ -18,31 +18,27 @@ use super::{
 
 const LONG: Duration = Duration::from_secs(3 * 60 * 60);
 
-fn park(world: &World, id: u128, name: &str, body: Option<&str>) {
+async fn park(world: &World, id: u128, name: &str, body: Option<&str>) {
     let mut delivery = delivery(id);
     delivery.subscription = key("demo", name);
-    world.waiting.put(Parked {
+    let parked = Parked {
         id: delivery.id,
         due: NOW + LONG,
         shard: 2,
         group: format!("demo/{name}"),
         body: body.map_or_else(|| delivery.due_at(NOW + LONG).encode(), str::to_owned),
-    });
+    };
+    world.park(parked).await;
 }
 
 /// With seven parked deliveries among as many other items.
-fn filled() -> World {
+async fn filled() -> World {
     let world = World::new();
     for id in 1..=7 {
-        park(&world, id, if id <= 4 { "s-1" } else { "s-2" }, None);
-        let other = (format!("DELIVERY#{id}"), "-".to_owned());
-        world.waiting.items.lock().expect("no panic").insert(other, None);
+        park(&world, id, if id <= 4 { "s-1" } else { "s-2" }, None).await;
+        world.put_state(state(id + 100, DeliveryStatus::Ended, 1));
     }
     world
-}
-
-fn parked(world: &World) -> usize {
-    world.waiting.items.lock().expect("no panic").values().flatten().count()
 }
 
 /// Follows a list, or a request that changes some, to its end: all that it answered.
@@ -67,8 +63,8 @@ async fn all(world: &World, first: &str, input: Option<&Value>) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn every_parked_delivery_is_on_one_page() {
-    let world = filled();
-    park(&world, 8, "s-2", Some("rubbish"));
+    let world = filled().await;
+    park(&world, 8, "s-2", Some("rubbish")).await;
     let table = [
         ("GET /parked", 8),
         ("GET /parked?$top=1", 8),
@@ -101,50 +97,48 @@ async fn every_parked_delivery_is_on_one_page() {
 /// What dispatch finds in the queue and in the state agree that it is due.
 #[tokio::test(start_paused = true)]
 async fn a_released_delivery_is_due_at_once() {
-    let world = filled();
+    let world = filled().await;
     let waiting = DeliveryStatus::Waiting { due: NOW + LONG };
-    world.waiting.states.lock().expect("no panic").insert(Uuid::from_u128(1), state(1, waiting, 3));
+    world.put_state(state(1, waiting, 3));
     let ids = json!({"ids": [Uuid::from_u128(1), Uuid::from_u128(2)]});
     let released = all(&world, "POST /parked:release", Some(&ids)).await;
     assert_eq!(released.len(), 2);
     assert!(released.iter().all(|one| one["result"] == "Released"), "{released:?}");
-    assert_eq!(parked(&world), 5);
-    let states = world.waiting.states.lock().expect("no panic");
-    let stored = states.get(&Uuid::from_u128(1)).expect("a state");
+    assert_eq!(world.parked(), 5);
+    let stored = world.state(1).expect("a state");
     assert_eq!((stored.standing, stored.revision), (DeliveryStatus::Waiting { due: NOW }, 4));
     assert_eq!(stored.attempts.made, 1);
     // One that was never attempted has no state, and its message says when it is due.
-    assert_eq!(states.get(&Uuid::from_u128(2)), None);
-    for (queue, message) in world.waiting.sent.lock().expect("no panic").iter() {
+    assert_eq!(world.state(2), None);
+    assert_eq!(world.sent().len(), 2);
+    for (queue, message) in world.sent() {
         let sent = Delivery::decode(&message.body).expect("a delivery");
-        assert_eq!((*queue, message.delay_s, sent.due), (Queue::Retry(2), 0, Some(NOW)));
+        assert_eq!((queue, message.delay_s, sent.due), (Queue::Retry(2), 0, Some(NOW)));
     }
 }
 
 /// Its end is decided, and dispatch carries it out as any other.
 #[tokio::test(start_paused = true)]
 async fn a_canceled_delivery_is_to_end() {
-    let world = filled();
+    let world = filled().await;
     let waiting = DeliveryStatus::Waiting { due: NOW + LONG };
     let ending = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: NOW };
     for (id, standing) in [(1, waiting), (3, DeliveryStatus::Delivered), (4, ending)] {
-        let state = state(id, standing, 3);
-        world.waiting.states.lock().expect("no panic").insert(state.id, state);
+        world.put_state(state(id, standing, 3));
     }
     let choice = json!({"topic": "demo", "eventSubscription": "s-1"});
     let canceled = all(&world, "POST /parked:cancel?$top=3", Some(&choice)).await;
     assert_eq!(canceled.len(), 4);
     assert!(canceled.iter().all(|one| one["result"] == "Canceled"), "{canceled:?}");
-    assert_eq!(parked(&world), 3, "those of s-2");
+    assert_eq!(world.parked(), 3, "those of s-2");
     let canceled = DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, at: NOW };
-    let states = world.waiting.states.lock().expect("no panic");
     let want =
         [(1, canceled, 4), (2, canceled, 1), (3, DeliveryStatus::Delivered, 3), (4, ending, 3)];
     for (id, standing, revision) in want {
-        let stored = states.get(&Uuid::from_u128(id)).expect("a state");
+        let stored = world.state(id).expect("a state");
         assert_eq!((stored.standing, stored.revision), (standing, revision), "{id}");
     }
-    assert_eq!(world.waiting.sent.lock().expect("no panic").len(), 4);
+    assert_eq!(world.sent().len(), 4);
 }
 
 /// Wherever it stops, the delivery is parked or sent, and the same request goes on.
@@ -152,22 +146,24 @@ async fn a_canceled_delivery_is_to_end() {
 async fn a_change_that_stops_halfway_loses_nothing() {
     for (line, done) in [("POST /parked:release", "Released"), ("POST /parked:cancel", "Canceled")]
     {
-        for calls in 0..4 {
+        // Found, its state read and written, sent, removed.
+        for calls in 1..6 {
             let world = World::new();
-            park(&world, 1, "s-1", None);
+            park(&world, 1, "s-1", None).await;
             let waiting = state(1, DeliveryStatus::Waiting { due: NOW + LONG }, 1);
-            world.waiting.states.lock().expect("no panic").insert(waiting.id, waiting);
-            *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
+            world.put_state(waiting);
+            world.fails_after(Some(calls));
             let stopped = all(&world, line, Some(&json!({"all": true}))).await;
-            let sent = world.waiting.sent.lock().expect("no panic").len();
-            assert_eq!(parked(&world), usize::from(calls < 3), "{line} after {calls} calls");
-            assert_eq!(sent, usize::from(calls > 1), "{line} after {calls} calls");
-            let want = if calls < 3 { "Failed" } else { done };
+            let sent = world.sent().len();
+            assert_eq!(world.parked(), usize::from(calls < 5), "{line} after {calls} calls");
+            assert_eq!(sent, usize::from(calls > 3), "{line} after {calls} calls");
+            let want = if calls < 5 { "Failed" } else { done };
             assert_eq!(stopped[0]["result"], want, "{line} after {calls} calls");
-            *world.waiting.calls_left.lock().expect("no panic") = None;
+            world.fails_after(None);
             all(&world, line, Some(&json!({"all": true}))).await;
-            assert_eq!(parked(&world), 0);
-            let calls = world.waiting.calls.lock().expect("no panic").join(", ");
+            assert_eq!(world.parked(), 0);
+            let calls = world.calls().join(", ");
+            assert!(calls.starts_with("write the state, "), "{calls}");
             assert!(calls.ends_with("send to retry-2, remove what was parked"), "{calls}");
         }
     }
@@ -176,19 +172,19 @@ async fn a_change_that_stops_halfway_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_one_is_released_to_become_poison_and_never_canceled() {
     let world = World::new();
-    park(&world, 1, "s-1", Some("rubbish"));
+    park(&world, 1, "s-1", Some("rubbish")).await;
     let refused = all(&world, "POST /parked:cancel", Some(&json!({"all": true}))).await;
     assert_eq!(refused[0]["result"], "Refused");
     assert!(refused[0]["message"].as_str().is_some_and(|text| text.contains("release it")));
-    assert_eq!(parked(&world), 1);
+    assert_eq!(world.parked(), 1);
     let released = all(&world, "POST /parked:release", Some(&json!({"all": true}))).await;
     assert_eq!(released[0]["result"], "Released");
-    assert_eq!(world.waiting.sent.lock().expect("no panic")[0].1.body, "rubbish");
+    assert_eq!(world.sent()[0].1.body, "rubbish");
 }
 
 #[tokio::test(start_paused = true)]
 async fn refused_choices_name_their_members() {
-    let world = filled();
+    let world = filled().await;
     let release = "POST /parked:release";
     let table = [
         (release, json!({}), "all must be true where neither ids nor topic"),
@@ -206,6 +202,6 @@ async fn refused_choices_name_their_members() {
         assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"), "{line} {input}");
         assert!(body(&refused).to_string().contains(rule), "{refused:?}");
     }
-    assert_eq!(parked(&world), 7);
-    assert!(world.waiting.calls.lock().expect("no panic").is_empty());
+    assert_eq!(world.parked(), 7);
+    assert!(world.calls().is_empty());
 }

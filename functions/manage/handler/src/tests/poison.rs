@@ -1,5 +1,7 @@
 //! The poison queue: what it shows, and what becomes of its messages.
 
+use std::sync::{Arc, Mutex};
+
 use gridpost_core::{
     delivery::{
         Delivery,
@@ -11,6 +13,7 @@ use gridpost_core::{
     retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
     subscription::DeadLetterDestination,
 };
+use gridpost_testkit::meter::Count;
 use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
@@ -70,10 +73,10 @@ pub(super) fn state(id: u128, standing: DeliveryStatus, revision: u64) -> Delive
 fn filled() -> World {
     let world = World::new();
     let newer = delivery(3).encode().replace("\"v\":1", "\"v\":9");
-    world.waiting.lay("m-1", &delivery(1).encode(), Some("gridpost-retry-1"), Some("demo/s-1"));
-    world.waiting.lay("m-2", &ended(2), None, Some("poison:dead-letter"));
-    world.waiting.lay("m-3", "rubbish", None, None);
-    world.waiting.lay("m-4", &newer, None, Some("poison:dispatch"));
+    world.lay("m-1", &delivery(1).encode(), Some("gridpost-retry-1"), Some("demo/s-1"));
+    world.lay("m-2", &ended(2), None, Some("poison:dead-letter"));
+    world.lay("m-3", "rubbish", None, None);
+    world.lay("m-4", &newer, None, Some("poison:dispatch"));
     world
 }
 
@@ -125,13 +128,13 @@ async fn poison_is_listed_with_where_it_came_from_and_without_what_it_carries() 
     assert_eq!(body(&listed)["isComplete"], true);
     assert!(!body(&listed).to_string().contains("confidential"));
     // All of it is there for the next look.
-    assert_eq!(world.waiting.lying().len(), 4);
+    assert_eq!(world.lying().len(), 4);
     let two = world.call("GET /poison?$top=2").await;
     assert_eq!(
         (ids(&two), &body(&two)["isComplete"]),
         (vec!["m-1".into(), "m-2".into()], &json!(false))
     );
-    assert_eq!(world.waiting.lying().len(), 4);
+    assert_eq!(world.lying().len(), 4);
     for (query, rule) in
         [("$top=101", "from 1 to 100"), ("$skiptoken=x", "parameters here are $top and")]
     {
@@ -143,7 +146,7 @@ async fn poison_is_listed_with_where_it_came_from_and_without_what_it_carries() 
 #[tokio::test(start_paused = true)]
 async fn one_message_is_shown_whole_up_to_a_bound() {
     let world = filled();
-    world.waiting.lay("m-5", &"ä".repeat(70_000), None, None);
+    world.lay("m-5", &"ä".repeat(70_000), None, None);
     let shown = world.call("GET /poison/m-1").await;
     assert_eq!(body(&shown)["body"], delivery(1).encode());
     assert_eq!(body(&shown)["isBodyCut"], false);
@@ -156,7 +159,7 @@ async fn one_message_is_shown_whole_up_to_a_bound() {
     let none = world.call("GET /poison/m-9").await;
     assert_eq!((none.status, code(&none)), (404, "ResourceNotFound"));
     assert!(message(&none).contains("\"m-9\" in the poison queue now"), "{none:?}");
-    assert_eq!(world.waiting.lying().len(), 5);
+    assert_eq!(world.lying().len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,14 +179,14 @@ async fn messages_go_back_to_where_they_belong() {
         ("Refused", None),
     ];
     assert_eq!(results, want);
-    assert_eq!(world.waiting.lying(), ["m-3", "m-4"]);
+    assert_eq!(world.lying(), ["m-3", "m-4"]);
     let input = json!({"ids": ["m-4", "m-9"], "to": "retry"});
     let named = world.send("POST /poison:resend", input).await;
     let value = &body(&named)["value"];
     assert_eq!((&value[0]["result"], &value[0]["to"]), (&json!("Resent"), &json!("retry-0")));
     assert_eq!((&value[1]["id"], &value[1]["result"]), (&json!("m-9"), &json!("NotFound")));
-    assert_eq!(world.waiting.lying(), ["m-3"]);
-    let sent = world.waiting.sent.lock().expect("no panic");
+    assert_eq!(world.lying(), ["m-3"]);
+    let sent = world.sent();
     let sent: Vec<_> = sent.iter().map(|(queue, it)| (*queue, &*it.group, it.delay_s)).collect();
     let want = [
         (Queue::Retry(1), "demo/s-1", 0),
@@ -196,31 +199,49 @@ async fn messages_go_back_to_where_they_belong() {
 /// Sent first, removed afterwards: wherever it stops, the message is in one of the two queues.
 #[tokio::test(start_paused = true)]
 async fn a_resend_that_stops_halfway_loses_nothing() {
-    for calls in 0..3 {
+    // Received, sent, and sent once more where that failed; then removed.
+    let table: [(&[u64], _); 3] = [
+        (&[2, 3], (0, 1, "Failed", false)),
+        (&[3], (1, 1, "Resent", false)),
+        (&[], (1, 0, "Resent", true)),
+    ];
+    for (fails, want) in table {
         let world = World::new();
-        world.waiting.lay("m-1", &delivery(1).encode(), None, None);
-        *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
+        world.lay("m-1", &delivery(1).encode(), None, None);
+        world.fails(fails);
         let reply = world.send("POST /poison:resend", json!({"ids": ["m-1"]})).await;
-        let sent = world.waiting.sent.lock().expect("no panic").len();
-        let lying = world.waiting.lying().len();
-        let want =
-            [(0, 1, "Failed", false), (1, 1, "Resent", false), (1, 0, "Resent", true)][calls];
+        let (sent, lying) = (world.sent().len(), world.lying().len());
         let one = &body(&reply)["value"][0];
         let result = one["result"].as_str().expect("a result");
-        assert_eq!((sent, lying, result, one["isRemoved"] == true), want, "after {calls} calls");
+        assert_eq!((sent, lying, result, one["isRemoved"] == true), want, "{fails:?} fail");
     }
+}
+
+/// Looks at the world just before each call: whether everything that was counted until then was
+/// written out.
+fn watch(world: &World) -> Arc<Mutex<Vec<bool>>> {
+    let seen = Arc::<Mutex<Vec<bool>>>::default();
+    for call in 1..=50 {
+        let (seen, meter) = (Arc::clone(&seen), Arc::clone(&world.deployment.meter));
+        world.interfere(call, move |_| {
+            seen.lock().expect("no panic").push(meter.unwritten() == 0);
+        });
+    }
+    seen
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_purged_is_counted() {
     let world = filled();
-    world.waiting.lay("m-5", &delivery(5).encode(), None, None);
+    world.lay("m-5", &delivery(5).encode(), None, None);
     for state in
         [state(1, DeliveryStatus::Waiting { due: NOW }, 3), state(5, DeliveryStatus::Delivered, 2)]
     {
-        world.waiting.states.lock().expect("no panic").insert(state.id, state);
+        world.put_state(state);
     }
+    let kept = watch(&world);
     let purged = world.send("POST /poison:purge", json!({"all": true})).await;
+    assert!(kept.lock().expect("no panic").iter().all(|is_kept| *is_kept), "{kept:?}");
     let dropped: Vec<_> = body(&purged)["value"]
         .as_array()
         .expect("a list")
@@ -229,33 +250,43 @@ async fn what_is_purged_is_counted() {
         .collect();
     let want = [2, 2, 1, 1, 0].map(|events| ("Purged", Some(events)));
     assert_eq!(dropped, want);
-    assert!(world.waiting.lying().is_empty());
-    let known = ("DroppedEventCount PurgedByOperator demo s-1".to_owned(), 2);
-    let unknown = ("DroppedEventCount PurgedByOperator ? ?".to_owned(), 1);
-    let counted = world.waiting.counted.lock().expect("no panic");
-    assert_eq!(*counted, [known.clone(), known, unknown.clone(), unknown]);
+    assert!(world.lying().is_empty());
+    let known = ("DroppedEventCount PurgedByOperator demo s-1".to_owned(), Some(NOW), 2);
+    let unknown = ("DroppedEventCount PurgedByOperator ? ?".to_owned(), None, 1);
+    let counted = world.deployment.meter.counts();
+    assert!(counted.iter().all(|count| !count.is_duration));
+    let named = |it: &Count| (format!("{} {}", it.metric, it.values(" ")), it.published_at, it.by);
+    let counted: Vec<_> = counted.iter().map(named).collect();
+    assert_eq!(counted, [known.clone(), known, unknown.clone(), unknown]);
     // Copies of what was purged end by themselves; what had ended stays as it ended.
-    let states = world.waiting.states.lock().expect("no panic");
-    let of = |id| states.get(&Uuid::from_u128(id)).map(|state| (state.standing, state.revision));
+    let of = |id| world.state(id).map(|state| (state.standing, state.revision));
     assert_eq!(of(1), Some((DeliveryStatus::Ended, 4)));
     assert_eq!(of(5), Some((DeliveryStatus::Delivered, 2)));
     assert_eq!(of(2), None, "a dead letter's state is its delivery's");
-    assert!(world.waiting.sent.lock().expect("no panic").is_empty());
+    assert!(world.sent().is_empty());
 }
 
 /// Counted and written first, removed afterwards: nothing is gone that was not counted.
 #[tokio::test(start_paused = true)]
 async fn a_purge_that_stops_halfway_counts_rather_twice_than_never() {
-    for (calls, result, lying) in [(0, "Failed", 1), (1, "Purged", 0), (2, "Purged", 0)] {
+    // Received, its state read, removed, its state written.
+    let table: [(&[u64], _, _, _); 4] = [
+        (&[2], "Failed", 1, 0),
+        (&[3], "Failed", 1, 1),
+        (&[4], "Purged", 0, 1),
+        (&[], "Purged", 0, 1),
+    ];
+    for (fails, result, lying, counted) in table {
         let world = World::new();
-        world.waiting.lay("m-1", &delivery(1).encode(), None, None);
-        *world.waiting.calls_left.lock().expect("no panic") = Some(calls);
+        world.lay("m-1", &delivery(1).encode(), None, None);
+        world.fails(fails);
+        let kept = watch(&world);
         let purged = world.send("POST /poison:purge", json!({"ids": ["m-1"]})).await;
-        assert_eq!(body(&purged)["value"][0]["result"], result, "after {calls} calls");
-        assert_eq!(world.waiting.lying().len(), lying, "after {calls} calls");
-        let counted = world.waiting.counted.lock().expect("no panic").len();
-        let written = *world.waiting.written.lock().expect("no panic");
-        assert_eq!((counted, written), (1, 1), "after {calls} calls");
+        assert_eq!(body(&purged)["value"][0]["result"], result, "{fails:?} fail");
+        assert_eq!(world.lying().len(), lying, "{fails:?} fail");
+        assert!(kept.lock().expect("no panic").iter().all(|is_kept| *is_kept), "{fails:?} fail");
+        let meter = &world.deployment.meter;
+        assert_eq!((meter.counts().len(), meter.unwritten()), (counted, 0), "{fails:?} fail");
     }
 }
 
@@ -263,7 +294,7 @@ async fn a_purge_that_stops_halfway_counts_rather_twice_than_never() {
 async fn a_request_takes_a_hundred_and_says_that_there_are_more() {
     let world = World::new();
     for index in 0..130 {
-        world.waiting.lay(&format!("m-{index:03}"), &delivery(index + 1).encode(), None, None);
+        world.lay(&format!("m-{index:03}"), &delivery(index + 1).encode(), None, None);
     }
     for (count, is_complete) in [(100, false), (30, true)] {
         let resent = world.send("POST /poison:resend", json!({"all": true})).await;
@@ -298,6 +329,6 @@ async fn refused_choices_name_their_members() {
         assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"), "{input}");
         assert!(body(&refused).to_string().replace("\\\"", "\"").contains(rule), "{refused:?}");
     }
-    assert_eq!(world.waiting.lying().len(), 4);
-    assert!(world.waiting.calls.lock().expect("no panic").is_empty());
+    assert_eq!(world.lying().len(), 4);
+    assert!(world.calls().is_empty());
 }

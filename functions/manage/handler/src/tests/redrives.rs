@@ -27,7 +27,7 @@ fn jobs(world: &World) -> BTreeMap<Uuid, Job> {
 }
 
 fn ticks(world: &World) -> Vec<RedriveMessage> {
-    let sent = world.waiting.sent.lock().expect("no panic");
+    let sent = world.sent();
     let tick = |(queue, message): &(Queue, gridpost_ports::Outgoing)| {
         assert_eq!((*queue, message.group.as_str()), (Queue::Redrive, "demo/s-1"));
         RedriveMessage::decode(&message.body).expect("a tick")

@@ -18,7 +18,7 @@ async fn a_resource_in_the_allowance_is_subscribed_without_a_handshake() {
     let created = world.send(S1, queue("orders")).await;
     assert_eq!(created.status, 201, "{created:?}");
     assert_eq!(body(&created)["properties"]["provisioningState"], "Succeeded");
-    assert!(world.endpoint.asked.lock().expect("no panic").is_empty());
+    assert_eq!(world.asked(), 0);
     let read = world.call(S1_GET).await;
     assert_valid("EventSubscription", body(&read));
     assert_valid("EventSubscriptionInput", &queue("orders"));
@@ -41,11 +41,11 @@ async fn a_resource_is_checked_before_it_is_an_endpoint() {
     let world = World::new();
     assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
     let found = |outcome, says: &str| Finding { outcome, says: says.to_owned() };
-    *world.endpoint.found.lock().expect("no panic") = vec![
-        ("-gone", found(Outcome::NotFound, "QueueDoesNotExist: The queue does not exist.")),
-        ("-closed", found(Outcome::Forbidden, "AccessDenied: explicit deny")),
-        ("-busy", found(Outcome::Busy, "")),
-    ];
+    let consents = &world.deployment.consents;
+    let gone = found(Outcome::NotFound, "QueueDoesNotExist: The queue does not exist.");
+    consents.find("-gone", gone);
+    consents.find("-closed", found(Outcome::Forbidden, "AccessDenied: explicit deny"));
+    consents.find("-busy", found(Outcome::Busy, ""));
     for (name, status, want) in [
         (
             "orders-gone",
@@ -65,7 +65,7 @@ async fn a_resource_is_checked_before_it_is_an_endpoint() {
         assert_eq!(world.call(S1_GET).await.status, 404);
     }
     assert_eq!(world.send(S1, queue("orders")).await.status, 201);
-    let checked = || world.endpoint.checked.lock().expect("no panic").len();
+    let checked = || consents.checked().len();
     assert_eq!(checked(), 4);
     let mut other = queue("orders");
     other["properties"]["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");

@@ -1,8 +1,9 @@
 //! Event subscriptions as Terraform resources.
 
+use gridpost_testkit::consent::Manner;
 use serde_json::{Value, json};
 
-use super::{S1_GET, World, body, key, webhook};
+use super::{S1_GET, World, body, webhook};
 use crate::terraform::{answer, is_invocation};
 
 fn invocation(operation: &str, name: &str, document: &Value) -> Value {
@@ -133,29 +134,20 @@ async fn a_refusal_names_every_problem_in_one_line() {
     assert!(two.starts_with("event subscription s-2 of topic demo: 2 problems: "), "{two}");
     assert!(two.contains("; properties.colour is not known"), "{two}");
 
-    *world.endpoint.denies.lock().expect("no panic") = true;
+    world.consent(Manner::Denies);
     let endpoint = webhook("https://other.example/h?code=hush");
     let denied = refusal(&world, &invocation("write", "s-2", &endpoint)).await;
     assert!(denied.contains("validate the provided endpoint https://other.example/h"), "{denied}");
     assert!(!denied.contains("hush") && !denied.contains('\n'), "{denied}");
     assert_eq!(world.subscription_uid("s-2"), None);
-    assert!(
-        !world
-            .store
-            .tables
-            .lock()
-            .expect("no panic")
-            .subscriptions
-            .contains_key(&key("demo", "s-2"))
-    );
 
     for operation in ["validate", "write"] {
-        *world.store.calls_left.lock().expect("no panic") = Some(0);
+        world.fails_after(Some(0));
         let failed = refusal(&world, &invocation(operation, "s-1", &endpoint)).await;
-        assert!(failed.ends_with("dynamodb:Fake failed. Try again."), "{failed}");
+        assert!(failed.ends_with("a call failed. Try again."), "{failed}");
     }
     let failed = refusal(&world, &removal("demo", "s-1", "delete")).await;
-    assert!(failed.ends_with("dynamodb:Fake failed. Try again."), "{failed}");
+    assert!(failed.ends_with("a call failed. Try again."), "{failed}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gridpost_core::subscription::ProvisioningState;
+use gridpost_testkit::consent::Manner;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{S1, S1_DELETE, S1_GET, World, body, code, message, webhook};
 
@@ -11,7 +13,7 @@ use super::{S1, S1_DELETE, S1_GET, World, body, code, message, webhook};
 async fn waiting(schema: &str) -> (World, String) {
     let world = World::new();
     assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
-    *world.endpoint.is_silent.lock().expect("no panic") = true;
+    world.consent(Manner::IsSilent);
     let mut document = webhook("https://e.example/hook?code=hush");
     document["properties"]["eventDeliverySchema"] = json!(schema);
     let created = world.send(S1, document).await;
@@ -24,7 +26,7 @@ async fn waiting(schema: &str) -> (World, String) {
 
 /// The URL that the endpoint got last.
 fn validation_url(world: &World) -> String {
-    let asked = world.endpoint.asked.lock().expect("no panic").pop().expect("asked");
+    let asked = world.last_asked();
     let callback = asked.headers.iter().find(|(name, _)| *name == "webhook-request-callback");
     let url = match callback {
         Some((_, url)) => url.clone(),
@@ -38,28 +40,33 @@ fn validation_url(world: &World) -> String {
     url.replace("https://manage.example", "")
 }
 
+/// Waits until so many seconds after the endpoint was asked last.
+async fn until_asked(world: &World, seconds_ago: u64) {
+    let asked = world.deployment.consents.asked().pop().expect("asked");
+    world.deployment.clock.sleep_until(asked.at + Duration::from_secs(seconds_ago)).await;
+}
+
 async fn state(world: &World) -> String {
     let read = world.call(S1_GET).await;
     body(&read)["properties"]["provisioningState"].as_str().expect("a state").to_owned()
 }
 
 fn stored_state(world: &World) -> ProvisioningState {
-    let tables = world.store.tables.lock().expect("no panic");
-    tables.subscriptions.values().next().expect("s-1").provisioning_state
+    world.deployment.tables.stored_subscriptions().first().expect("s-1").provisioning_state
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_validation_url_completes_what_the_endpoint_left_open() {
     for (schema, method) in [("EventGridSchema", "GET"), ("CloudEventSchemaV1_0", "POST")] {
         let (world, url) = waiting(schema).await;
-        world.clock.advance(Duration::from_secs(599));
+        until_asked(&world, 599).await;
         assert_eq!(state(&world).await, "AwaitingManualAction");
         let done = world.call(&format!("{method} {url}")).await;
         assert_eq!((done.status, &body(&done)["provisioningState"]), (200, &json!("Succeeded")));
         assert_eq!(state(&world).await, "Succeeded");
         assert_eq!(stored_state(&world), ProvisioningState::Succeeded);
         // A second look at the same URL is no error, even later.
-        world.clock.advance(Duration::from_secs(60));
+        sleep(Duration::from_secs(60)).await;
         assert_eq!(world.call(&format!("GET {url}")).await.status, 200);
     }
 }
@@ -75,7 +82,7 @@ async fn a_callback_may_bring_a_rate() {
 #[tokio::test(start_paused = true)]
 async fn after_ten_minutes_a_validation_has_failed() {
     let (world, url) = waiting("EventGridSchema").await;
-    world.clock.advance(Duration::from_secs(600));
+    until_asked(&world, 600).await;
     assert_eq!(state(&world).await, "Failed");
     let late = world.call(&format!("GET {url}")).await;
     assert_eq!((late.status, code(&late)), (410, "ValidationExpired"));
@@ -125,7 +132,7 @@ async fn a_validation_url_that_is_none_says_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_new_endpoint_waits_for_its_own_consent() {
     let world = World::with_subscription().await;
-    *world.endpoint.is_silent.lock().expect("no panic") = true;
+    world.consent(Manner::IsSilent);
     let patch = json!({"destination": {"properties": {"endpointUrl": "https://e.example/2"}}});
     let patched = world.send("PATCH /topics/demo/eventSubscriptions/s-1", patch).await;
     assert_eq!(patched.status, 200);
@@ -139,10 +146,10 @@ async fn a_new_endpoint_waits_for_its_own_consent() {
 async fn namespace_topics_take_consent_at_once_or_not_at_all() {
     let world = World::new();
     assert_eq!(world.send("PUT /topics/demo", json!({"kind": "namespace"})).await.status, 201);
-    *world.endpoint.is_silent.lock().expect("no panic") = true;
+    world.consent(Manner::IsSilent);
     let refused = world.send(S1, webhook("https://e.example/hook")).await;
     assert_eq!((refused.status, code(&refused)), (400, "Endpoint validation"));
-    let asked = world.endpoint.asked.lock().expect("no panic").pop().expect("asked");
+    let asked = world.last_asked();
     assert_eq!(asked.headers, [("webhook-request-origin", "eventgrid.azure.net".to_owned())]);
     assert_eq!(world.call(S1_GET).await.status, 404);
 }

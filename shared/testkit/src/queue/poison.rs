@@ -1,0 +1,123 @@
+//! The poison queue, which an operator looks into: what was noted of a message stands beside it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
+use gridpost_ports::{Clock, PoisonQueue, PortError};
+
+use super::{Contents, Message, Queues};
+use crate::dice::SeededDice;
+
+/// Messages that one receive hands over, at most.
+const ENTRIES_MAX: usize = 10;
+
+/// What is known of a message in the poison queue besides its body.
+#[derive(Debug, Default)]
+pub(super) struct Note {
+    /// The id that it was laid with, if it was.
+    id: Option<String>,
+    /// The name in SQS of the queue that SQS moved it from.
+    moved_from: Option<String>,
+    /// Its fair-queue group.
+    group: Option<String>,
+}
+
+impl Note {
+    /// Of a message that our code sent.
+    pub(super) fn sent(group: String) -> Self {
+        Self { group: Some(group), ..Self::default() }
+    }
+
+    /// Of a message that SQS moved.
+    pub(super) fn moved(from: Queue) -> Self {
+        Self { moved_from: Some(format!("gridpost-{from}")), ..Self::default() }
+    }
+}
+
+impl Queues {
+    /// Puts a message into the poison queue as if it had been moved there. It keeps its id; its receipt
+    /// is new with each receive, which is counted.
+    pub fn lay(&self, message: Poisoned) {
+        let now = self.clock.now();
+        let Poisoned { id, body, sent_at, receive_count, moved_from, group, .. } = message;
+        self.with(Queue::Poison, |contents| {
+            // Messages are handed over in the order they were laid.
+            let number = contents.notes.last_key_value().map_or(0, |(last, _)| last + 1);
+            contents.notes.insert(number, Note { id: Some(id), moved_from, group });
+            contents.by_visibility.insert((now, number));
+            let message = Message {
+                body,
+                sent_at,
+                visible_at: now,
+                receives: receive_count,
+                received_at: now,
+                receipt: 0,
+                number,
+            };
+            contents.messages.insert(number, message);
+        });
+    }
+
+    /// The messages in the poison queue, in the order they are handed over when all are visible: their
+    /// ids, and whether they are hidden.
+    pub fn lying(&self) -> Vec<(String, bool)> {
+        let now = self.clock.now();
+        self.with(Queue::Poison, |contents| {
+            let lying = contents.messages.iter();
+            lying.map(|(id, it)| (contents.id_of(*id), it.visible_at > now)).collect()
+        })
+    }
+
+    pub(super) fn note(&self, id: u64, note: Note) {
+        self.with(Queue::Poison, |contents| contents.notes.insert(id, note));
+    }
+}
+
+impl Contents {
+    fn id_of(&self, id: u64) -> String {
+        let laid = self.notes.get(&id).and_then(|note| note.id.clone());
+        laid.unwrap_or_else(|| format!("{:?}-{id:016x}", Queue::Poison))
+    }
+
+    fn look_at(
+        &mut self,
+        id: u64,
+        now: Timestamp,
+        hidden_for: Duration,
+        dice: &SeededDice,
+    ) -> Poisoned {
+        let received = self.hand_over(Queue::Poison, id, now, hidden_for, dice);
+        let note = self.notes.get(&id);
+        Poisoned {
+            id: self.id_of(id),
+            receipt: received.receipt,
+            body: received.body,
+            sent_at: self.messages[&id].sent_at,
+            receive_count: received.count,
+            moved_from: note.and_then(|note| note.moved_from.clone()),
+            group: note.and_then(|note| note.group.clone()),
+        }
+    }
+}
+
+/// It hands over what is visible, without dice.
+#[async_trait]
+impl PoisonQueue for Queues {
+    async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError> {
+        if hidden_s == 0 {
+            return Err(self.refuse("what is received would be received again at once".to_owned()));
+        }
+        let (now, hidden_for) = (self.clock.now(), Duration::from_secs(u64::from(hidden_s)));
+        Ok(self.with(Queue::Poison, |contents| {
+            let visible = contents.by_visibility.range(..=(now, u64::MAX));
+            let visible: Vec<_> = visible.map(|(_, id)| *id).take(ENTRIES_MAX).collect();
+            let look = |id| contents.look_at(id, now, hidden_for, &self.dice);
+            visible.into_iter().map(look).collect()
+        }))
+    }
+
+    async fn count(&self) -> Result<u64, PortError> {
+        Ok(self.with(Queue::Poison, |contents| contents.messages.len()) as u64)
+    }
+}

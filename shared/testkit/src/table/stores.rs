@@ -1,0 +1,170 @@
+//! The tables as the resource API writes and reads them: every write names the revision of the topic
+//! that it was decided on.
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::state::{DeliveryState, DeliveryStatus},
+    retry::probation::Health,
+    subscription::{EventSubscription, SubscriptionKey},
+    topic::Topic,
+};
+use gridpost_ports::{
+    Clock, DELETED_AT_ONCE_MAX, PortError, Saved, SubscriptionStore, TopicStore, WaitingDeliveries,
+};
+use uuid::Uuid;
+
+use super::{Items, Tables, stored};
+
+impl Tables {
+    /// The stored topics, by name.
+    pub fn stored_topics(&self) -> Vec<Topic> {
+        self.items().topics.values().cloned().collect()
+    }
+
+    /// The stored event subscriptions of all topics, by topic and name.
+    pub fn stored_subscriptions(&self) -> Vec<EventSubscription> {
+        self.items().subscriptions.values().cloned().collect()
+    }
+
+    /// The stored healths, by the uids of their event subscriptions.
+    pub fn healths(&self) -> Vec<(Uuid, Health)> {
+        self.items().healths.iter().map(|(uid, health)| (*uid, health.clone())).collect()
+    }
+
+    /// Deletes a topic and its event subscriptions, as somebody else would.
+    pub fn forget_topic(&self, name: &str) {
+        let mut items = self.items();
+        items.topics.remove(name);
+        items.subscriptions.retain(|key, _| key.topic != name);
+    }
+
+    /// Stores a state with its revision, in the place of what was there.
+    pub fn put_state(&self, state: DeliveryState) {
+        self.items().states.insert(state.id, state);
+    }
+
+    /// The same of a health.
+    pub fn put_health(&self, uid: Uuid, health: Health) {
+        self.items().healths.insert(uid, health);
+    }
+
+    /// Writes if the stored topic is the one that the write was decided on.
+    fn write(
+        &self,
+        topic: &Topic,
+        write: impl FnOnce(&mut Items) -> Result<(), PortError>,
+    ) -> Result<Saved, PortError> {
+        let mut items = self.items();
+        let is_as_it_was = match items.topics.get(&topic.name) {
+            None => topic.revision == 0,
+            Some(stored) => {
+                (stored.revision, stored.created_at) == (topic.revision, topic.created_at)
+            }
+        };
+        if !is_as_it_was {
+            return Ok(Saved::Conflict);
+        }
+        write(&mut items)?;
+        Ok(Saved::Written)
+    }
+
+    fn refuse(&self, what: &'static str) -> PortError {
+        let mut history = self.history.lock().expect("no panic while held");
+        history.violation(self.clock.now(), what);
+        PortError::new("dynamodb", what)
+    }
+}
+
+/// Stores the topic at its next revision.
+fn next_revision(items: &mut Items, topic: &Topic) -> Result<(), PortError> {
+    let next = Topic { revision: topic.revision + 1, ..stored(topic)? };
+    items.topics.insert(topic.name.clone(), next);
+    Ok(())
+}
+
+#[async_trait]
+impl TopicStore for Tables {
+    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
+        let items = self.items();
+        let behind = items.topics.values().filter(|it| after.is_none_or(|at| *it.name > *at));
+        Ok(behind.take(most).cloned().collect())
+    }
+
+    async fn save(&self, topic: &Topic) -> Result<Saved, PortError> {
+        self.write(topic, |items| next_revision(items, topic))
+    }
+
+    async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
+        self.write(topic, |items| {
+            if items.subscriptions.keys().any(|key| key.topic == topic.name) {
+                return Err(self.refuse("a topic was deleted before its event subscriptions"));
+            }
+            items.topics.remove(&topic.name);
+            Ok(())
+        })
+    }
+}
+
+#[async_trait]
+impl SubscriptionStore for Tables {
+    async fn subscription(
+        &self,
+        key: &SubscriptionKey,
+    ) -> Result<Option<EventSubscription>, PortError> {
+        Ok(self.items().subscriptions.get(key).cloned())
+    }
+
+    async fn save(
+        &self,
+        topic: &Topic,
+        subscription: &EventSubscription,
+    ) -> Result<Saved, PortError> {
+        let next = stored(subscription)?;
+        self.write(topic, |items| {
+            next_revision(items, topic)?;
+            items.subscriptions.insert(subscription.key.clone(), next);
+            Ok(())
+        })
+    }
+
+    async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
+        if names.len() > DELETED_AT_ONCE_MAX {
+            return Err(self.refuse("a transaction was to delete more than it takes"));
+        }
+        self.write(topic, |items| {
+            next_revision(items, topic)?;
+            for name in names {
+                let key = SubscriptionKey { topic: topic.name.clone(), name: name.clone() };
+                items.subscriptions.remove(&key);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What has ended is not in the index.
+#[async_trait]
+impl WaitingDeliveries for Tables {
+    async fn waiting(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<DeliveryState>, PortError> {
+        use DeliveryStatus::{Ending, Waiting};
+        let items = self.items();
+        let waits = |state: &&DeliveryState| {
+            state.subscription_uid == uid
+                && matches!(state.standing, Waiting { .. } | Ending { .. })
+                && after.is_none_or(|after| *state.place() > *after)
+        };
+        let mut found: Vec<_> = items.states.values().filter(waits).cloned().collect();
+        found.sort_by_key(DeliveryState::place);
+        found.truncate(most);
+        Ok(found)
+    }
+
+    async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
+        Ok(self.waiting(uid, None, most).await?.len())
+    }
+}
