@@ -24,7 +24,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::world::{KEPT_FOR, World, touch};
+use self::world::{KEPT_FOR, World, create, touch};
 use crate::{Reply, TRIES_MAX};
 
 const S1: &str = "PUT /topics/demo/eventSubscriptions/s-1";
@@ -377,16 +377,7 @@ async fn a_topic_goes_with_all_its_event_subscriptions_even_after_a_crash() {
     // topic is.
     let made = world.made();
     for (call, name) in [(3, "new-1"), (12, "new-2")] {
-        world.interfere(call, move |tables| {
-            let mut topics = tables.stored_topics().into_iter();
-            let topic = topics.find(|topic| topic.name == "demo").expect("demo");
-            let mut all = tables.stored_subscriptions();
-            let mut new = all[0].clone();
-            new.key = key("demo", name);
-            all.retain(|it| it.key.topic == "demo");
-            all.push(new);
-            tables.configure(topic, all);
-        });
+        world.interfere(call, move |tables| create(tables, name));
     }
     assert_eq!(world.call("DELETE /topics/demo").await.status, 200);
     let left = tables.stored_subscriptions();

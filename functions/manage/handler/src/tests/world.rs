@@ -278,3 +278,15 @@ pub(super) fn touch(tables: &Tables) {
     let all = tables.stored_subscriptions().into_iter().filter(|it| it.key.topic == "demo");
     tables.configure(topic.expect("demo"), all.collect());
 }
+
+/// Somebody else's event subscription of `demo`, like the first there is.
+pub(super) fn create(tables: &Tables, name: &str) {
+    let mut topics = tables.stored_topics().into_iter();
+    let topic = topics.find(|topic| topic.name == "demo").expect("demo");
+    let mut all = tables.stored_subscriptions();
+    let mut new = all[0].clone();
+    new.key = key("demo", name);
+    all.retain(|it| it.key.topic == "demo");
+    all.push(new);
+    tables.configure(topic, all);
+}
