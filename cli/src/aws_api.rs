@@ -150,10 +150,14 @@ impl AwsApi {
     }
 }
 
-/// Where AWS has a service. China has a domain of its own.
+/// Where AWS has a service. China and the European Sovereign Cloud have domains of their own.
 pub(crate) fn endpoint(service: &str, region: &str) -> String {
-    let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
-    format!("https://{service}.{region}.amazonaws.com{suffix}/")
+    let domain = match region.split('-').next() {
+        Some("cn") => "amazonaws.com.cn",
+        Some("eusc") => "amazonaws.eu",
+        _ => "amazonaws.com",
+    };
+    format!("https://{service}.{region}.{domain}/")
 }
 
 /// Reads `{"__type":"ns#Code","message":…}`, or whatever came instead.
@@ -228,6 +232,7 @@ mod tests {
         let table = [
             ("eu-north-1", "https://logs.eu-north-1.amazonaws.com/"),
             ("cn-north-1", "https://logs.cn-north-1.amazonaws.com.cn/"),
+            ("eusc-de-east-1", "https://logs.eusc-de-east-1.amazonaws.eu/"),
         ];
         for (region, want) in table {
             assert_eq!(endpoint("logs", region), want);

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use reqwest::redirect::Policy;
+
 /// Longer than API Gateway's own limit of 30 s, so that its answer is what the user sees.
 const ANSWER_MAX: Duration = Duration::from_secs(40);
 
 /// Builds the client for the service at `url`. A proxy of the environment is not used for loopback,
-/// where it could not reach the local stack.
+/// where it could not reach the local stack. No service redirects; who does shall not get what the request carries.
 ///
 /// # Errors
 ///
 /// When the platform's TLS roots cannot be loaded.
 pub fn for_url(url: &str) -> anyhow::Result<reqwest::Client> {
-    let builder = reqwest::Client::builder().timeout(ANSWER_MAX);
+    let builder = reqwest::Client::builder().timeout(ANSWER_MAX).redirect(Policy::none());
     let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
     Ok(builder.build()?)
 }

@@ -21,7 +21,7 @@ use aws_credential_types::provider::{ProvideCredentials, future};
 pub use environment::Environment;
 use metadata::Instance;
 use profiles::{Base, Plan, Profiles};
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::{RequestBuilder, StatusCode};
 use sts::Sts;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -33,8 +33,12 @@ use crate::wall_clock;
 /// How long before their expiry credentials are fetched anew. Longer than any request takes.
 const MARGIN: Duration = Duration::from_secs(120);
 
-/// The waits before a request is made again that met trouble of the service's own.
+/// The waits before a request is made again.
 const WAITS: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(600)];
+
+/// The codes by which STS asks to make a request again.
+const LATER: [&str; 4] =
+    ["Throttling", "ThrottlingException", "RequestLimitExceeded", "IDPCommunicationError"];
 
 /// Whoever runs the command. Clones share what was found.
 #[derive(Clone)]
@@ -62,12 +66,15 @@ impl Identity {
     async fn current(&self) -> anyhow::Result<Credentials> {
         // Held over the fetch: requests made at the same time must not fetch twice.
         let mut found = self.found.lock().await;
-        if let Some(known) = found.as_ref().filter(|known| is_fresh(known, wall_clock::now())) {
-            return Ok(known.clone());
+        let lasting = |time| found.clone().filter(|known| outlasts(known, time));
+        if let Some(known) = lasting(wall_clock::now() + MARGIN) {
+            return Ok(known);
         }
-        let fetched = self.find().await?;
-        *found = Some(fetched.clone());
-        Ok(fetched)
+        match self.find().await {
+            Ok(fetched) => Ok(found.insert(fetched).clone()),
+            // Trouble in the margin takes nothing from those that are still valid.
+            Err(error) => lasting(wall_clock::now()).ok_or(error),
+        }
     }
 
     async fn find(&self) -> anyhow::Result<Credentials> {
@@ -138,6 +145,7 @@ impl ProvideCredentials for Identity {
 const DEFAULT_PROFILE: &str = "default";
 
 fn profile_name<'a>(environment: &'a Environment, explicit: Option<&'a str>) -> &'a str {
+    let explicit = explicit.filter(|name| !name.trim().is_empty());
     explicit.or_else(|| environment.get("AWS_PROFILE")).unwrap_or(DEFAULT_PROFILE)
 }
 
@@ -162,8 +170,8 @@ pub async fn region(
     Ok(instance.get("placement/region").await.ok().flatten())
 }
 
-fn is_fresh(credentials: &Credentials, now: OffsetDateTime) -> bool {
-    credentials.expiry().is_none_or(|expiry| expiry > SystemTime::from(now + MARGIN))
+fn outlasts(credentials: &Credentials, time: OffsetDateTime) -> bool {
+    credentials.expiry().is_none_or(|expiry| expiry > SystemTime::from(time))
 }
 
 /// Credentials that expire, as services give them. Says of broken ones only what is wrong, never what came.
@@ -173,16 +181,28 @@ fn session(id: String, secret: String, token: String, expiry: &str) -> anyhow::R
     Ok(Credentials::new(id, secret, Some(token), Some(expiry.into()), "gridpost"))
 }
 
-/// Makes a request, again if the service has trouble of its own.
-async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
+/// Makes a request, again if the service has trouble of its own, asks for it, or, unless `is_probe`, does not answer.
+/// Errors do not hold the URL, of which a container's may be secret.
+async fn send(request: RequestBuilder, is_probe: bool) -> reqwest::Result<(StatusCode, String)> {
     for wait in WAITS {
         let Some(attempt) = request.try_clone() else { break };
-        let answer = attempt.send().await?;
-        let status = answer.status();
-        if !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS {
-            return Ok(answer);
+        match send_once(attempt).await {
+            Ok((status, text)) if !asks_to_wait(status, &text) => return Ok((status, text)),
+            Err(error) if is_probe => return Err(error),
+            _ => sleep(wait).await,
         }
-        sleep(wait).await;
     }
-    request.send().await
+    send_once(request).await
+}
+
+async fn send_once(request: RequestBuilder) -> reqwest::Result<(StatusCode, String)> {
+    let answer = request.send().await.map_err(reqwest::Error::without_url)?;
+    let status = answer.status();
+    Ok((status, answer.text().await.map_err(reqwest::Error::without_url)?))
+}
+
+fn asks_to_wait(status: StatusCode, text: &str) -> bool {
+    status.is_server_error()
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || LATER.iter().any(|code| text.contains(&format!("<Code>{code}</Code>")))
 }

@@ -58,7 +58,7 @@ impl Environment {
     pub(super) fn keys(&self) -> Option<Credentials> {
         let id = self.get("AWS_ACCESS_KEY_ID")?;
         let secret = self.get("AWS_SECRET_ACCESS_KEY").or_else(|| self.get("SECRET_ACCESS_KEY"))?;
-        let token = self.get("AWS_SESSION_TOKEN").map(str::to_owned);
+        let token = self.get("AWS_SESSION_TOKEN").map(|token| token.trim().to_owned());
         Some(Credentials::new(id, secret, token, None, "environment"))
     }
 

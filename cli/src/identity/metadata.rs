@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use aws_credential_types::Credentials;
+use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode};
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::http_client::is_loopback;
 use crate::identity::environment::Environment;
@@ -27,9 +28,9 @@ const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec
 /// Where an instance's metadata are, by IPv4 and IPv6.
 const INSTANCE: [&str; 2] = ["http://169.254.169.254", "http://[fd00:ec2::254]"];
 
-/// No proxy reaches a link-local address.
+/// No proxy reaches a link-local address, and no redirect shall lead from it with a token.
 fn client() -> reqwest::Result<Client> {
-    Client::builder().no_proxy().connect_timeout(CONNECT_MAX).build()
+    Client::builder().no_proxy().redirect(Policy::none()).connect_timeout(CONNECT_MAX).build()
 }
 
 /// The credentials of the ECS task or EKS pod; none outside of both.
@@ -43,13 +44,11 @@ pub(super) async fn container(environment: &Environment) -> anyhow::Result<Optio
     } else if let Some(token) = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN") {
         request = request.header("authorization", token);
     }
-    let answer = send(request).await;
-    let answer = answer.context("the container's credentials got no answer")?;
-    let status = answer.status();
+    let answer = send(request, false).await;
+    let (status, text) = answer.context("the container's credentials got no answer")?;
     if !status.is_success() {
         bail!("the container's credentials were refused: HTTP {}", status.as_u16());
     }
-    let text = answer.text().await.context("the container's credentials: answer cut off")?;
     credentials(&text).context("the container's credentials").map(Some)
 }
 
@@ -95,12 +94,16 @@ impl Instance {
             .put(format!("{url}/latest/api/token"))
             .header("x-aws-ec2-metadata-token-ttl-seconds", "60")
             .timeout(INSTANCE_ANSWER_MAX);
-        let Ok(answer) = send(token).await else { return Ok(None) };
-        let status = answer.status();
+        let (status, token) = match send(token, true).await {
+            Err(error) if error.is_builder() => {
+                return Err(error).context("AWS_EC2_METADATA_SERVICE_ENDPOINT is no URL");
+            }
+            Err(_) => return Ok(None),
+            Ok(answer) => answer,
+        };
         if !status.is_success() {
             bail!("the instance's metadata are refused: HTTP {}", status.as_u16());
         }
-        let token = answer.text().await.context("the instance's metadata: answer cut off")?;
         Ok(Some(Self { http, url, token }))
     }
 
@@ -111,11 +114,11 @@ impl Instance {
             .get(format!("{}/latest/meta-data/{path}", self.url))
             .header("x-aws-ec2-metadata-token", &self.token)
             .timeout(INSTANCE_ANSWER_MAX);
-        let answer = send(request).await.context("the instance's metadata got no answer")?;
-        match answer.status() {
-            StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => Ok(Some(answer.text().await?)),
-            status => bail!("the instance's metadata are refused: HTTP {}", status.as_u16()),
+        let answer = send(request, false).await;
+        match answer.context("the instance's metadata got no answer")? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, text) if status.is_success() => Ok(Some(text)),
+            (status, _) => bail!("the instance's metadata are refused: HTTP {}", status.as_u16()),
         }
     }
 }
@@ -129,34 +132,22 @@ fn instance_url(environment: &Environment) -> String {
     url.trim_end_matches('/').to_owned()
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Answer {
-    access_key_id: String,
-    secret_access_key: String,
-    #[serde(alias = "SessionToken")]
-    token: String,
-    expiration: String,
-}
-
+/// Reads an answer, whose keys may be in any case.
 fn credentials(text: &str) -> anyhow::Result<Credentials> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Outcome {
-        code: Option<String>,
-        message: Option<String>,
-    }
-    let outcome: Option<Outcome> = serde_json::from_str(text).ok();
-    if let Some(Outcome { code: Some(code), message }) = outcome
-        && code != "Success"
-    {
-        bail!("{code}: {}", message.unwrap_or_default());
-    }
     // The parser's own words could hold what it read.
-    let answer: Option<Answer> = serde_json::from_str(text).ok();
-    let Answer { access_key_id, secret_access_key, token, expiration } =
-        answer.ok_or_else(|| anyhow!("not in the answer"))?;
-    session(access_key_id, secret_access_key, token, &expiration)
+    let answer: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    let text = |names: &[&str]| {
+        let is_named = |key: &str| names.iter().any(|name| key.eq_ignore_ascii_case(name));
+        let named = answer.iter().filter(|(key, _)| is_named(key));
+        named.filter_map(|(_, value)| value.as_str()).map(str::to_owned).next()
+    };
+    if let Some(code) = text(&["Code"]).filter(|code| code != "Success") {
+        bail!("{code}: {}", text(&["Message"]).unwrap_or_default());
+    }
+    let needed = |names: &[&str]| text(names).context("not in the answer");
+    let (id, secret) = (needed(&["AccessKeyId"])?, needed(&["SecretAccessKey"])?);
+    let token = needed(&["Token", "SessionToken"])?;
+    session(id, secret, token, &needed(&["Expiration", "ExpiresAt"])?)
 }
 
 #[cfg(test)]
@@ -187,6 +178,18 @@ mod tests {
         assert_eq!(url("", ""), "http://169.254.169.254");
         assert_eq!(url("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "IPv6"), "http://[fd00:ec2::254]");
         assert_eq!(url("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://a:1/"), "http://a:1");
+    }
+
+    #[test]
+    fn the_keys_of_an_answer_are_in_any_case() {
+        for (token, expiration) in [("token", "EXPIRATION"), ("SESSIONTOKEN", "expiresAt")] {
+            let text = format!(
+                r#"{{"code":"Success","accessKeyId":"i","secretaccesskey":"s","{token}":"t",
+                "{expiration}":"2030-01-01T00:00:00Z","AccountId":1}}"#
+            );
+            let found = credentials(&text).expect("credentials");
+            assert_eq!((found.access_key_id(), found.session_token()), ("i", Some("t")));
+        }
     }
 
     #[test]

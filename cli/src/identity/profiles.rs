@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use aws_credential_types::Credentials;
@@ -16,6 +15,9 @@ use crate::identity::sts::Role;
 
 /// Names of settings, in lower case, and their values.
 type Profile = HashMap<String, String>;
+
+/// Finds the profile that a section is about.
+type ProfileOf = fn(&str) -> Option<&str>;
 
 /// The profiles by name.
 #[derive(Default)]
@@ -46,22 +48,28 @@ impl Profiles {
     /// Reads both files. What is in the credentials file wins.
     pub(super) async fn read(environment: &Environment) -> anyhow::Result<Self> {
         let mut profiles = Self::default();
-        if let Some(path) = environment.file("AWS_CONFIG_FILE", ".aws/config") {
-            profiles.add(&path, config_section).await?;
-        }
-        if let Some(path) = environment.file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials") {
-            profiles.add(&path, credentials_section).await?;
+        let files: [(_, _, ProfileOf); 2] = [
+            ("AWS_CONFIG_FILE", ".aws/config", config_section),
+            ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", credentials_section),
+        ];
+        for (name, at_home, profile) in files {
+            let Some(path) = environment.file(name, at_home) else { continue };
+            let is_named = environment.get(name).is_some();
+            match tokio::fs::read_to_string(&path).await {
+                Err(error) if is_absent(error.kind(), is_named) => {}
+                Err(error) => bail!("{} cannot be read: {error}", path.display()),
+                Ok(text) => {
+                    profiles.add(&text, profile).with_context(|| path.display().to_string())?;
+                }
+            }
         }
         Ok(profiles)
     }
 
-    async fn add(&mut self, path: &Path, profile: fn(&str) -> Option<&str>) -> anyhow::Result<()> {
-        let text = match tokio::fs::read_to_string(path).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            text => text.with_context(|| format!("{} cannot be read", path.display()))?,
-        };
-        let sections = sections(&text).with_context(|| path.display().to_string())?;
-        let replaced = sections.iter().any(|(name, _)| prefixed(name) == Some(DEFAULT_PROFILE));
+    fn add(&mut self, text: &str, profile: ProfileOf) -> anyhow::Result<()> {
+        let sections = sections(text)?;
+        let stands_in = |name| name != DEFAULT_PROFILE && profile(name) == Some(DEFAULT_PROFILE);
+        let replaced = sections.iter().any(|(name, _)| stands_in(name));
         for (section, settings) in sections {
             // `[profile default]` stands in for `[default]`.
             let is_replaced = replaced && section == DEFAULT_PROFILE;
@@ -76,8 +84,17 @@ impl Profiles {
         self.0.contains_key(name)
     }
 
-    pub(super) fn region(&self, name: &str) -> Option<&str> {
-        setting(self.0.get(name)?, "region")
+    /// The region of a profile, or of the next one that has any, from source to source.
+    pub(super) fn region<'a>(&'a self, mut name: &'a str) -> Option<&'a str> {
+        // After as many steps as there are profiles the way is a circle.
+        for _ in 0..self.0.len() {
+            let profile = self.0.get(name)?;
+            match setting(profile, "region").filter(|region| !region.is_empty()) {
+                None => name = setting(profile, "source_profile")?,
+                region => return region,
+            }
+        }
+        None
     }
 
     /// How to get the credentials of a profile; none where there is no such profile, or it has no word about any.
@@ -109,6 +126,15 @@ impl Profiles {
         }
         roles.reverse();
         Ok(found.map(|base| Plan { base, roles }))
+    }
+}
+
+/// Whether a file that cannot be read is as good as none. One that the user names is there for a reason.
+fn is_absent(error: ErrorKind, is_named: bool) -> bool {
+    match error {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => true,
+        ErrorKind::PermissionDenied => !is_named,
+        _ => false,
     }
 }
 
@@ -187,9 +213,15 @@ fn prefixed(section: &str) -> Option<&str> {
 /// The sections of a file in order. Errors name the line, not what is in it.
 fn sections(text: &str) -> anyhow::Result<Vec<(&str, Profile)>> {
     let mut sections: Vec<(&str, Profile)> = Vec::new();
-    for (line, number) in text.lines().zip(1..) {
+    for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
+        if line.trim().is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
         // Indented lines go on with a setting that has an inner structure; no such setting counts here.
-        if line.trim().is_empty() || line.starts_with(['#', ';', ' ', '\t']) {
+        if line.starts_with([' ', '\t']) {
+            if sections.last().is_none_or(|(_, settings)| settings.is_empty()) {
+                bail!("line {number}: an indented line that goes on with no setting");
+            }
             continue;
         }
         if line.starts_with('[') {
@@ -230,7 +262,7 @@ mod tests {
 
     #[test]
     fn comments_indented_lines_and_spelling() {
-        let text = "# c\n; c\n\n[default] # c\nRegion = eu-north-1 ; c\ns3 =\n  region = no\nrole_arn=a#b=c\n\
+        let text = "\u{feff}# c\n; c\n\n[default] # c\nRegion = eu-north-1 ; c\ns3 =\n  region = no\nrole_arn=a#b=c\n\
                     [ profile\tx ]\noutput = json";
         let sections = sections(text).expect("read");
         assert_eq!((sections[0].0, prefixed(sections[1].0)), ("default", Some("x")));
@@ -241,11 +273,29 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_read_is_none_unless_it_is_named() {
+        for (error, is_named, want) in [
+            (ErrorKind::NotFound, true, true),
+            (ErrorKind::NotADirectory, true, true),
+            (ErrorKind::PermissionDenied, false, true),
+            (ErrorKind::PermissionDenied, true, false),
+            (ErrorKind::InvalidData, false, false),
+        ] {
+            assert_eq!(is_absent(error, is_named), want, "{error} {is_named}");
+        }
+    }
+
+    #[test]
     fn a_broken_file_is_told_without_its_content() {
         for (text, want) in [
             ("[default\n", "line 1: a ] is missing"),
             ("[default]\nsecret", "line 2: a = is missing"),
             ("a = secret", "line 1: outside of a section"),
+            ("\n a = secret", "line 2: an indented line that goes on with no setting"),
+            (
+                "[a]\nb = c\n[d]\n\ta = secret",
+                "line 4: an indented line that goes on with no setting",
+            ),
         ] {
             assert_eq!(sections(text).expect_err("broken").to_string(), want);
         }
@@ -275,6 +325,20 @@ mod tests {
         assert!(matches!(plan("web").base, Base::WebIdentity { token_file: "/t", .. }));
         for name in ["empty", "absent"] {
             assert!(profiles.plan(name).expect("no error").is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_region_is_the_profiles_or_its_sources() {
+        let profiles = profiles(
+            "[profile a]\nregion =\nsource_profile = b\n[profile b]\nsource_profile = c\n\
+             [profile c]\nregion = r\nsource_profile = a\n[profile d]\nsource_profile = e\n\
+             [profile e]\nsource_profile = d\n[profile f]\nsource_profile = f\n[profile g]\nregion =",
+        );
+        for (name, want) in
+            [("a", Some("r")), ("c", Some("r")), ("d", None), ("f", None), ("g", None)]
+        {
+            assert_eq!(profiles.region(name), want, "{name}");
         }
     }
 

@@ -34,7 +34,11 @@ impl<'a> Sts<'a> {
         let own = ["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"];
         let own = own.iter().find_map(|name| environment.get(name));
         let own = own.filter(|_| !environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"));
-        Self { url: own.map_or_else(|| endpoint("sts", region), str::to_owned), region }
+        // GovCloud's own host is one for FIPS.
+        let is_fips =
+            environment.is_true("AWS_USE_FIPS_ENDPOINT") && !region.starts_with("us-gov-");
+        let host = if is_fips { "sts-fips" } else { "sts" };
+        Self { url: own.map_or_else(|| endpoint(host, region), str::to_owned), region }
     }
 
     /// Assumes a role with another identity's credentials.
@@ -85,10 +89,9 @@ impl<'a> Sts<'a> {
                 request = request.header(name, value);
             }
         }
-        let answer = send(request.body(form)).await;
-        let answer = answer.with_context(|| format!("{call} got no answer from {}", self.url))?;
-        let status = answer.status();
-        let text = answer.text().await.with_context(|| format!("{call}: answer cut off"))?;
+        let answer = send(request.body(form), false).await;
+        let (status, text) =
+            answer.with_context(|| format!("{call} got no answer from {}", self.url))?;
         if !status.is_success() {
             return Err(refusal(call, status.as_u16(), &text))
                 .with_context(|| format!("role {}", role.arn));
@@ -158,6 +161,13 @@ mod tests {
         assert_eq!((url(&[all]), url(&[all, own])), ("http://a".into(), "http://b".into()));
         let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true");
         assert_eq!(url(&[own, ignored]), url(&[]));
+        let fips = Environment::of(&[("AWS_USE_FIPS_ENDPOINT", "true")]);
+        for (region, want) in [
+            ("us-east-1", "https://sts-fips.us-east-1.amazonaws.com/"),
+            ("us-gov-west-1", "https://sts.us-gov-west-1.amazonaws.com/"),
+        ] {
+            assert_eq!(Sts::new(&fips, region).url, want);
+        }
     }
 
     #[test]

@@ -18,7 +18,8 @@ struct Service {
 }
 
 impl Service {
-    async fn start(answer: fn(&str) -> (u16, String)) -> Self {
+    /// Answers with a status and a body, or for a redirect, where to. Status 0 is none: the connection is closed.
+    async fn start(mut answer: impl FnMut(&str) -> (u16, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let asked = Arc::new(StdMutex::new(Vec::new()));
@@ -31,14 +32,29 @@ impl Service {
                 let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
                 let (status, body) = answer(&request);
                 kept.lock().expect("kept").push(request);
-                let length = body.len();
+                let (length, location) = (body.len(), body.as_str());
+                let location = if (300..400).contains(&status) { location } else { "" };
                 let answer = format!(
-                    "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+                    "HTTP/1.1 {status} X\r\nconnection: close\r\nlocation: {location}\r\n\
+                     content-length: {length}\r\n\r\n{body}"
                 );
+                if status == 0 {
+                    continue;
+                }
                 stream.write_all(answer.as_bytes()).await.expect("written");
             }
         });
         Self { url, asked }
+    }
+
+    /// Gives these answers in turn, and the last ever after.
+    async fn in_turn(answers: Vec<(u16, String)>) -> Self {
+        let mut times = 0;
+        let next = move |_: &str| {
+            times += 1;
+            answers[answers.len().min(times) - 1].clone()
+        };
+        Self::start(next).await
     }
 
     fn asked(&self) -> Vec<String> {
@@ -110,7 +126,7 @@ async fn failure(variables: &[(&str, &str)], profile: Option<&str>) -> String {
 const KEYS: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "ENVIRONMENT"),
     ("AWS_SECRET_ACCESS_KEY", "env-secret"),
-    ("AWS_SESSION_TOKEN", "env-token"),
+    ("AWS_SESSION_TOKEN", " env-token\n"),
 ];
 
 #[tokio::test]
@@ -137,6 +153,7 @@ async fn static_profiles_of_both_files() {
     let named = [at_home[0], ("AWS_PROFILE", "b")];
     assert_eq!(key_id(&named, None).await, "B");
     assert_eq!(key_id(&named, Some("default")).await, "A");
+    assert_eq!(key_id(&named, Some("")).await, "B");
     let elsewhere = home.path().join("c");
     std::fs::write(&elsewhere, "[default]\naws_access_key_id = C\naws_secret_access_key = s")
         .expect("written");
@@ -145,6 +162,30 @@ async fn static_profiles_of_both_files() {
         assert_eq!(key_id(&[at_home[0], (name, elsewhere)], None).await, want, "{name}");
     }
     assert_eq!(failure(&at_home, Some("x")).await, "the AWS configuration has no profile x");
+}
+
+#[tokio::test]
+async fn a_profile_default_replaces_the_default_in_the_config_file_alone() {
+    let both = "[profile default]\naws_access_key_id = PREFIXED\naws_secret_access_key = s\n\
+                [default]\naws_access_key_id = PLAIN\naws_secret_access_key = s\n";
+    for (home, want) in [(home(both, ""), "PREFIXED"), (home("", both), "PLAIN")] {
+        let at_home = [("HOME", home.path().to_str().expect("text"))];
+        assert_eq!(key_id(&at_home, None).await, want);
+    }
+}
+
+#[tokio::test]
+async fn a_home_that_is_no_folder_has_no_profiles() {
+    let file = tempfile::NamedTempFile::new().expect("file");
+    let at_home = [("HOME", file.path().to_str().expect("text"))];
+    assert_eq!(failure(&at_home, None).await, "no source of credentials is configured");
+}
+
+#[tokio::test]
+async fn a_broken_file_is_named() {
+    let home = home("  region = r", "");
+    let told = failure(&[("HOME", home.path().to_str().expect("text"))], None).await;
+    assert!(told.contains(".aws/config: line 1: "), "{told}");
 }
 
 #[tokio::test]
@@ -163,10 +204,10 @@ async fn roles_are_assumed_in_turn_and_once() {
     identity.clone().current().await.expect("kept");
     let asked = service.asked();
     let [middle, top] = asked.as_slice() else { panic!("{asked:?}") };
-    // The session name is as configured, else ours; the signature is the caller's; the region is the named profile's, else the API's.
+    // The session name is as configured, else ours; the signature is the caller's; the region is the named profile's or its source's.
     assert!(middle.contains("RoleSessionName=me") && !middle.contains("ExternalId"), "{middle}");
     assert!(
-        middle.contains("Credential=STATIC/") && middle.contains("/eu-north-1/sts/"),
+        middle.contains("Credential=STATIC/") && middle.contains("/us-east-1/sts/"),
         "{middle}"
     );
     assert!(top.contains("RoleSessionName=gridpost-cli&ExternalId=e%261"), "{top}");
@@ -308,14 +349,91 @@ async fn the_region_is_the_environments_then_the_profiles() {
 
 #[tokio::test]
 async fn trouble_of_the_service_is_waited_out() {
-    static TRIES: StdMutex<u32> = StdMutex::new(0);
-    let service = Service::start(|request| {
-        let mut tries = TRIES.lock().expect("kept");
-        *tries += 1;
-        if *tries < 3 { (503, String::new()) } else { container(request) }
-    });
-    let url = service.await.url;
-    assert_eq!(key_id(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &url)], None).await, "CONTAINER");
+    let service =
+        Service::in_turn(vec![(0, String::new()), (503, String::new()), container("")]).await;
+    assert_eq!(
+        key_id(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &service.url)], None).await,
+        "CONTAINER"
+    );
+    let token = tempfile::NamedTempFile::new().expect("file");
+    for code in
+        ["Throttling", "ThrottlingException", "RequestLimitExceeded", "IDPCommunicationError"]
+    {
+        let refusal = format!(
+            "<ErrorResponse><Error><Code>{code}</Code><Message>m</Message></Error></ErrorResponse>"
+        );
+        let service = Service::in_turn(vec![(400, refusal), sts("RoleArn=r")]).await;
+        let variables = [
+            ("AWS_ENDPOINT_URL_STS", service.url.as_str()),
+            ("AWS_ROLE_ARN", "r"),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", token.path().to_str().expect("text")),
+        ];
+        assert_eq!(key_id(&variables, None).await, "KEY-r", "{code}");
+    }
+}
+
+#[tokio::test]
+async fn no_redirect_is_followed() {
+    let token = tempfile::NamedTempFile::new().expect("file");
+    for status in [302, 307] {
+        let other = Service::start(container).await;
+        let elsewhere = other.url.clone();
+        let service = Service::start(move |request| match request.starts_with("PUT") {
+            true => (200, "instance-token".into()),
+            false => (status, elsewhere.clone()),
+        });
+        let url = service.await.url;
+        let container = [
+            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str()),
+            ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "t"),
+        ];
+        let instance = [
+            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", url.as_str()),
+            ("AWS_EC2_METADATA_DISABLED", "no"),
+        ];
+        let web = [
+            ("AWS_ENDPOINT_URL_STS", url.as_str()),
+            ("AWS_ROLE_ARN", "r"),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", token.path().to_str().expect("text")),
+        ];
+        for variables in [&container[..], &instance, &web] {
+            let told = failure(variables, None).await;
+            assert!(told.contains(&format!("HTTP {status}")), "{told}");
+        }
+        assert!(other.asked().is_empty(), "{:?}", other.asked());
+    }
+}
+
+#[tokio::test]
+async fn a_failed_refresh_leaves_what_has_not_expired() {
+    for (seconds, want) in [(60, true), (-1, false)] {
+        let expiry = wall_clock::rfc3339(wall_clock::now() + time::Duration::seconds(seconds));
+        let (status, answer) = container("");
+        let answers = vec![(status, answer.replace(FAR, &expiry)), (403, String::new())];
+        let service = Service::in_turn(answers).await;
+        let identity = identity(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &service.url)], None);
+        identity.current().await.expect("fetched");
+        assert_eq!(identity.current().await.is_ok(), want, "{seconds}");
+        assert_eq!(service.asked().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_is_told_without_its_url() {
+    let service = Service::in_turn(vec![(0, String::new())]).await;
+    let url = format!("{}/?secret", service.url);
+    let told = failure(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &url)], None).await;
+    assert!(told.starts_with("the container's credentials got no answer: "), "{told}");
+    assert!(!told.contains("secret"), "{told}");
+    let on = ("AWS_EC2_METADATA_DISABLED", "no");
+    let instance = |url| [on, ("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)];
+    let asked = service.asked().len();
+    let told = failure(&instance(&service.url), None).await;
+    assert_eq!(told, "no source of credentials is configured");
+    // Whether there is an instance is asked once.
+    assert_eq!(service.asked().len(), asked + 1);
+    let told = failure(&instance("169.254.169.254"), None).await;
+    assert!(told.starts_with("AWS_EC2_METADATA_SERVICE_ENDPOINT is no URL"), "{told}");
 }
 
 #[tokio::test]
@@ -336,9 +454,9 @@ fn credentials_are_kept_until_shortly_before_their_expiry() {
         |expiry| session("i".into(), "s".into(), "t".into(), expiry).expect("credentials");
     let now = datetime!(2030-01-01 00:00:00 UTC);
     for (expiry, want) in [("2030-01-01T00:03:00Z", true), ("2030-01-01T00:01:59.5Z", false)] {
-        assert_eq!(is_fresh(&expiring(expiry), now), want, "{expiry}");
+        assert_eq!(outlasts(&expiring(expiry), now + MARGIN), want, "{expiry}");
     }
-    assert!(is_fresh(&Credentials::new("i", "s", None, None, "t"), now));
+    assert!(outlasts(&Credentials::new("i", "s", None, None, "t"), now));
 }
 
 #[tokio::test]
