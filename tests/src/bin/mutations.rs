@@ -26,7 +26,10 @@ const RUN_MAX: Duration = Duration::from_secs(300);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The optimizer takes longer than it saves in so few seeds.
-const FASTER_BUILD: &str = "profile.dev.package.gridpost-tests.opt-level=1";
+const FASTER_BUILD: [&str; 2] = [
+    "profile.dev.package.gridpost-testkit.opt-level=1",
+    "profile.dev.package.gridpost-tests.opt-level=1",
+];
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
@@ -101,7 +104,8 @@ fn prove(tree: &Path, target: &Path) -> anyhow::Result<Option<String>> {
 fn build(tree: &Path, target: &Path) -> anyhow::Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
         .args(["test", "-p", "gridpost-tests", "--test", "simulation", "--no-run"])
-        .args(["--message-format", "json", "--config", FASTER_BUILD])
+        .args(["--message-format", "json"])
+        .args(FASTER_BUILD.iter().flat_map(|setting| ["--config", setting]))
         .current_dir(tree)
         .env("CARGO_TARGET_DIR", target)
         .output()?;
