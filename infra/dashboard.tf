@@ -2,7 +2,7 @@
 
 locals {
   # Each deployment of an account and region has its own: alarms look at metrics without dimensions. The default name is written out in
-  # shared/core/src/metric.rs too.
+  # shared/runtime/src/telemetry.rs too.
   metric_namespace = var.name_prefix == "gridpost" ? "Gridpost" : "Gridpost/${var.name_prefix}"
 
   # Searches show the topics and event subscriptions that there are when somebody looks.

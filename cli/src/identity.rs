@@ -1,7 +1,7 @@
 //! Finds the AWS credentials and the region of whoever runs the command, where the AWS SDKs look for them.
 //!
 //! The order is theirs: environment, profile, web identity, container, instance. A source that is not configured
-//! is passed over; one that is configured but fails ends the search, so that nobody acts under another identity by accident.
+//! is passed over; one that is configured but fails ends the search, so that no command runs under another identity by accident.
 
 mod environment;
 mod metadata;

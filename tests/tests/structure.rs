@@ -28,6 +28,25 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("cli", &["core", "ports", "runtime"]),
 ];
 
+/// All that the core may depend on: nothing of it reaches AWS, a network, a runtime, a clock or dice.
+const OF_THE_CORE: [&str; 15] = [
+    "base64",
+    "bytes",
+    "hmac",
+    "http",
+    "ipnet",
+    "memchr",
+    "percent-encoding",
+    "serde",
+    "serde_json",
+    "sha2",
+    "subtle",
+    "thiserror",
+    "time",
+    "url",
+    "uuid",
+];
+
 /// What reaches a network, a runtime, a clock or dice, by the beginning of its name.
 const WORLD: [&str; 14] = [
     "aws",
@@ -61,9 +80,13 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-fn graph() -> Graph {
+fn packages() -> Vec<Value> {
     let text = cargo(&["metadata", "--format-version", "1", "--no-deps"]);
-    let document: Value = serde_json::from_str(&text).expect("JSON");
+    let mut document: Value = serde_json::from_str(&text).expect("JSON");
+    serde_json::from_value(document["packages"].take()).expect("packages")
+}
+
+fn graph() -> Graph {
     let short = |value: &Value| {
         value["name"].as_str().and_then(|name| name.strip_prefix("gridpost-")).map(str::to_owned)
     };
@@ -72,8 +95,7 @@ fn graph() -> Graph {
         let own = all.iter().filter(|one| one["path"].is_string() && one["kind"].is_null());
         own.filter_map(short).collect()
     };
-    let packages = document["packages"].as_array().expect("packages");
-    packages.iter().filter_map(|package| Some((short(package)?, uses(package)))).collect()
+    packages().iter().filter_map(|package| Some((short(package)?, uses(package)))).collect()
 }
 
 /// The picture, as Mermaid draws it. An arrow that follows from two others is left out.
@@ -115,6 +137,42 @@ fn the_picture_in_architecture_is_the_real_one() {
     assert!(page.contains(&picture), "ARCHITECTURE.md must have this picture:\n\n{picture}\n");
 }
 
+/// On every platform, with every feature, and for its build; `Cargo.toml` proves the purity.
+#[test]
+fn the_core_depends_on_a_short_list() {
+    let packages = packages();
+    let core = packages.iter().find(|one| one["name"] == "gridpost-core").expect("the core");
+    for used in core["dependencies"].as_array().expect("dependencies") {
+        let name = used["name"].as_str().expect("a name");
+        let is_test = used["kind"] == "dev" && name == "proptest";
+        assert!(is_test || OF_THE_CORE.contains(&name), "the core depends on {name}");
+        let features = used["features"].as_array().expect("features");
+        let makes_ids =
+            features.iter().any(|one| one.as_str().is_some_and(|it| it.starts_with('v')));
+        assert!(name != "uuid" || !makes_ids, "ids are made by dice, which the core has not");
+    }
+}
+
+/// What tests and builds use besides.
+#[test]
+fn tests_use_the_testkit_and_no_other_function() {
+    for package in packages() {
+        let own = package["name"].as_str().expect("a name");
+        assert!(
+            own.starts_with("gridpost-"),
+            "{own}: crates of the workspace begin with gridpost-"
+        );
+        for used in package["dependencies"].as_array().expect("dependencies") {
+            let name = used["name"].as_str().expect("a name");
+            if used["path"].is_string() && !used["kind"].is_null() {
+                let allowed = name == "gridpost-testkit"
+                    || (own, name) == ("gridpost-webhook", "gridpost-runtime");
+                assert!(allowed && used["kind"] == "dev", "{own} uses {name} besides");
+            }
+        }
+    }
+}
+
 #[test]
 fn crates_use_what_lies_further_in() {
     let graph = graph();
@@ -136,6 +194,19 @@ fn crates_use_what_lies_further_in() {
     }
     let known = MAY_USE.len() + functions.len() + 1;
     assert_eq!(graph.len(), known, "a crate without a rule: {:?}", graph.keys());
+}
+
+/// What the core has for tests must reach no function: testkit alone turns it on.
+#[test]
+fn fixtures_are_for_tests() {
+    for package in packages() {
+        for used in package["dependencies"].as_array().expect("dependencies") {
+            let features = used["features"].as_array().expect("features");
+            let has_fixtures = features.iter().any(|feature| feature == "fixtures");
+            let name = package["name"].as_str().expect("a name");
+            assert!(!has_fixtures || name == "gridpost-testkit", "{name}: {used}");
+        }
+    }
 }
 
 #[test]

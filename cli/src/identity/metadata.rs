@@ -83,7 +83,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// The instance that this runs on; none where nobody answers or nobody shall be asked.
+    /// The instance that this runs on; none where there is no answer, or asking is disabled.
     pub(super) async fn reach(environment: &Environment) -> anyhow::Result<Option<Self>> {
         if environment.is_true("AWS_EC2_METADATA_DISABLED") {
             return Ok(None);

@@ -40,7 +40,7 @@ pub struct BucketSettings {
     pub missing: BTreeSet<String>,
     /// When every bucket refuses.
     pub refuses: Vec<Range<Timestamp>>,
-    /// Names of objects that nobody gets to read.
+    /// Names of objects that can't be read.
     pub unreadable: BTreeSet<String>,
     /// Most objects of one page of a list.
     pub page_max: usize,

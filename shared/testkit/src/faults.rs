@@ -69,7 +69,7 @@ impl Instance {
     }
 }
 
-/// What somebody else does in the middle of things.
+/// What another caller does just before a call.
 pub type Interference = Box<dyn FnOnce() + Send>;
 
 /// Makes calls fail by plan.
@@ -114,7 +114,7 @@ impl Injector {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Lets somebody else act just before the call of that number, counted from 1.
+    /// Lets another caller act just before the call of that number, counted from 1.
     pub fn interfere(&self, number: u64, interference: impl FnOnce() + Send + 'static) {
         let mut all = self.interferences.lock().expect("no panic while held");
         all.insert(number, Box::new(interference));

@@ -59,6 +59,8 @@ pub struct QueueSettings {
     pub dead_letter_visibility: Duration,
     /// The same of the fan-out queue.
     pub fan_out_visibility: Duration,
+    /// The same of the redrive queue.
+    pub redrive_visibility: Duration,
     /// How often a message is handed over once more, be it hidden or deleted.
     pub duplicates: f64,
     /// How often a sent message becomes visible late.
@@ -79,6 +81,7 @@ impl QueueSettings {
         visibility: Duration::from_secs(240),
         dead_letter_visibility: Duration::from_secs(360),
         fan_out_visibility: Duration::from_secs(59),
+        redrive_visibility: Duration::from_secs(90),
         duplicates: 0.0,
         late: 0.0,
         in_flight_max: 120_000,
@@ -289,6 +292,7 @@ impl Queues {
         match queue {
             Queue::DeadLetter => self.settings.dead_letter_visibility,
             Queue::FanOut => self.settings.fan_out_visibility,
+            Queue::Redrive => self.settings.redrive_visibility,
             _ => self.settings.visibility,
         }
     }

@@ -123,6 +123,7 @@ impl Default for Scenario {
                 visibility: DISPATCH_TIMEOUT + Duration::from_secs(30),
                 dead_letter_visibility: Duration::from_secs(360),
                 fan_out_visibility: INGEST_TIMEOUT + Duration::from_secs(30),
+                redrive_visibility: Duration::from_secs(90),
                 duplicates: 0.0,
                 late: 0.0,
                 in_flight_max: 120_000,

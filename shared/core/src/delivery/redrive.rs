@@ -198,7 +198,7 @@ mod position_text {
     ) -> Result<Option<Position>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
         let position =
-            |text: String| Position::parse(&text).ok_or("it is no position of a dead letter");
+            |text: String| Position::parse(&text).ok_or("it is no place of a dead letter");
         text.map(position).transpose().map_err(serde::de::Error::custom)
     }
 }

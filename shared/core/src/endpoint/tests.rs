@@ -137,6 +137,13 @@ fn carriers(inner: Ipv4Addr, around: u128) -> Vec<(&'static str, Ipv6Addr)> {
 
 proptest! {
     #[test]
+    fn an_address_may_be_called_if_it_is_named_or_public(address: IpAddr, public: bool) {
+        let networks: AllowedNetworks = "10.0.0.0/8, fd00::/8".parse().expect("networks");
+        let want = networks.contains(address) || (public && is_public(address));
+        prop_assert_eq!(networks.permits(address, public), want);
+    }
+
+    #[test]
     fn a_special_address_is_refused_in_every_form(inner in special_v4(), around: u128) {
         prop_assert!(!is_public(IpAddr::V4(inner)), "{inner}");
         let all = carriers(inner, around);

@@ -14,7 +14,7 @@ pub(super) struct Log {
 }
 
 impl Queues {
-    /// The messages that were sent and taken, in order; empty unless a log is kept.
+    /// The messages that were sent and taken, in order. Panics unless a log is kept.
     pub fn sent(&self) -> Vec<(Queue, Outgoing)> {
         self.read_log(|log| log.sent.clone())
     }
@@ -25,14 +25,14 @@ impl Queues {
         sent.map(|(_, message)| message).collect()
     }
 
-    /// How many messages each call tried to send to a queue, taken or not; empty unless a log is kept.
+    /// How many messages each call tried to send to a queue, taken or not. Panics unless a log is kept.
     pub fn call_sizes(&self, queue: Queue) -> Vec<usize> {
         let of_queue = |(found, size): &(Queue, usize)| (*found == queue).then_some(*size);
         self.read_log(|log| log.calls.iter().filter_map(of_queue).collect())
     }
 
     /// The hides that were asked for, each with its receipt and its seconds, whether or not SQS could
-    /// do it; empty unless a log is kept.
+    /// do it. Panics unless a log is kept.
     pub fn hidden(&self) -> Vec<(Queue, String, u32)> {
         self.read_log(|log| log.hidden.clone())
     }
@@ -50,6 +50,7 @@ impl Queues {
     }
 
     fn read_log<T>(&self, read: impl FnOnce(&Log) -> T) -> T {
+        assert!(self.settings.keeps_log, "no log is kept: nothing can be said of it");
         read(&self.log.lock().expect("no panic while held"))
     }
 }

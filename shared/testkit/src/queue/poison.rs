@@ -1,4 +1,4 @@
-//! The poison queue, which an operator looks into: what was noted of a message stands beside it.
+//! The poison queue, which an operator looks into: with what is known of each message.
 
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ impl Queues {
         let Poisoned { id, body, sent_at, receive_count, moved_from, group, .. } = message;
         self.with(Queue::Poison, |contents| {
             // Messages are handed over in the order they were laid.
-            let number = contents.notes.last_key_value().map_or(0, |(last, _)| last + 1);
+            let number = contents.count;
+            contents.count += 1;
             contents.notes.insert(number, Note { id: Some(id), moved_from, group });
             contents.by_visibility.insert((now, number));
             let message = Message {

@@ -31,7 +31,7 @@ impl Tables {
         self.items().healths.iter().map(|(uid, health)| (*uid, health.clone())).collect()
     }
 
-    /// Deletes a topic and its event subscriptions, as somebody else would.
+    /// Deletes a topic and its event subscriptions, as another caller would.
     pub fn forget_topic(&self, name: &str) {
         let mut items = self.items();
         items.topics.remove(name);

@@ -64,7 +64,10 @@ async fn check(
     // Whatever goes on is the body, which is read aside for so long.
     sleep(BODY_WAIT).await;
     let read = net.read_bytes.load(Ordering::Relaxed);
-    assert!(read <= super::super::metered_stream::EXCHANGE_BYTES_MAX + SLACK_BYTES, "{row} read {read} bytes");
+    assert!(
+        read <= super::super::metered_stream::EXCHANGE_BYTES_MAX + SLACK_BYTES,
+        "{row} read {read} bytes"
+    );
     drop(client);
     sleep(Duration::from_secs(5)).await;
     let (ended, dialled) = (net.ended.load(Ordering::Relaxed), net.dialled().len());
