@@ -163,7 +163,7 @@ pub const ALL: &[Mutation] = &[
         name: "late success not noted",
         file: "functions/dispatch/handler/src/late.rs",
         old: "        match acknowledge(context, id).await {",
-        new: "        match Ok::<(), PortError>(()) {",
+        new: "        match Ok::<bool, PortError>(true) {",
     },
     Mutation {
         name: "late success not counted",
