@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use gridpost_core::{
     delivery::Delivery,
@@ -116,7 +116,13 @@ fn sent(world: &Deployment) -> Vec<Delivery> {
 
 /// For how many seconds records were hidden.
 fn hidden(world: &Deployment) -> Vec<u32> {
-    world.queues.hidden().into_iter().map(|(_, _, seconds)| seconds).collect()
+    let hidden = world.queues.hidden();
+    let receipts: BTreeSet<_> = hidden.iter().map(|(_, receipt, _)| receipt.as_str()).collect();
+    assert_eq!(receipts.len(), hidden.len(), "each record is hidden once");
+    for (queue, receipt, _) in &hidden {
+        assert!(*queue == Queue::DeadLetter && receipt.starts_with("r-"), "{queue} {receipt}");
+    }
+    hidden.into_iter().map(|(_, _, seconds)| seconds).collect()
 }
 
 fn counted(world: &Deployment, metric: &str) -> u64 {

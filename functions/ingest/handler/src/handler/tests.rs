@@ -381,6 +381,7 @@ async fn what_can_not_be_sent_twice_is_503_with_a_time_to_come_back() {
     let (code, message) = code_and_message(&response);
     assert_eq!(code, "ServiceUnavailable/ServiceUnavailable");
     assert!(message.contains("send them again") && !message.contains("plan"), "{message}");
+    assert!(!message.contains("a call"), "{message}");
     let failed = "PublishFailCount ErrorType=ServiceUnavailable,Error=ServiceUnavailable 1";
     assert_eq!(world.counts(), [failed]);
 }
