@@ -1,4 +1,4 @@
-//! Finds the AWS credentials and the region of whoever runs the command, where the AWS SDKs look for them.
+//! Finds the AWS credentials and the region of the caller, where the AWS SDKs look for them.
 //!
 //! The order is theirs: environment, profile, web identity, container, instance. A source that is not configured
 //! is passed over; one that is configured but fails ends the search, so that no command runs under another identity by accident.
@@ -40,7 +40,7 @@ const WAITS: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(
 const LATER: [&str; 4] =
     ["Throttling", "ThrottlingException", "RequestLimitExceeded", "IDPCommunicationError"];
 
-/// Whoever runs the command. Clones share what was found.
+/// The caller's AWS identity. Clones share what was found.
 #[derive(Clone)]
 pub struct Identity {
     environment: Environment,

@@ -4,7 +4,7 @@
 //! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
 //! [`target`] finds, and know no table or queue; `audit` alone reads logs and counts messages
-//! ([`aws_api`]). Requests to AWS are signed ([`signing`]) as whoever runs the command ([`identity`]).
+//! ([`aws_api`]). Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
 //! [`local`] is the stack on this machine.
 //! [`cost`] reckons what deliveries cost. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
 //! `prober` makes of it, with [`probe`], whether anything got lost.

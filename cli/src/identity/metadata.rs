@@ -12,7 +12,7 @@ use crate::http_client::is_loopback;
 use crate::identity::environment::Environment;
 use crate::identity::{send, session};
 
-/// Both services are on the machine itself: whoever takes longer is not there.
+/// Both services are on the machine itself: what takes longer is not there.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 const INSTANCE_ANSWER_MAX: Duration = Duration::from_secs(1);
 

@@ -71,7 +71,7 @@ impl Profiles {
         let stands_in = |name| name != DEFAULT_PROFILE && profile(name) == Some(DEFAULT_PROFILE);
         let replaced = sections.iter().any(|(name, _)| stands_in(name));
         for (section, settings) in sections {
-            // `[profile default]` stands in for `[default]`.
+            // `[profile default]` replaces `[default]`.
             let is_replaced = replaced && section == DEFAULT_PROFILE;
             if let Some(name) = profile(section).filter(|_| !is_replaced) {
                 self.0.entry(name.to_owned()).or_default().extend(settings);

@@ -18,7 +18,7 @@ struct Service {
 }
 
 impl Service {
-    /// Answers with a status and a body, or for a redirect, where to. Status 0 is none: the connection is closed.
+    /// Answers with a status and a body, or for a redirect, where to. Status 0 closes the connection without an answer.
     async fn start(mut answer: impl FnMut(&str) -> (u16, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
