@@ -121,14 +121,8 @@ impl Default for Scenario {
             queues: QueueSettings {
                 retry_shards: 4,
                 visibility: DISPATCH_TIMEOUT + Duration::from_secs(30),
-                dead_letter_visibility: Duration::from_secs(360),
-                fan_out_visibility: INGEST_TIMEOUT + Duration::from_secs(30),
-                redrive_visibility: Duration::from_secs(90),
-                duplicates: 0.0,
-                late: 0.0,
-                in_flight_max: 120_000,
-                message_bytes_max: 262_144,
                 keeps_log: false,
+                ..QueueSettings::CALM
             },
             retry_in_flight_limit: 60_000,
             inline_fan_out: 10_000,
