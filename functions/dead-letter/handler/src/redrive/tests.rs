@@ -1,5 +1,5 @@
 //! A world in which the worker dies before or after each of its effects, or a call of it fails, and
-//! somebody else goes on.
+//! another one goes on.
 
 use std::collections::BTreeSet;
 

@@ -17,7 +17,7 @@ impl World {
         self
     }
 
-    /// A wait of the endpoint is over, and nobody has probed yet.
+    /// A wait of the endpoint is over, and no probe has been made yet.
     async fn waits_for_a_probe(self) -> Self {
         let (since, until) = (Timestamp::from_millis(0), NOW);
         self.waits(Wait { since, until, outcome: Outcome::ServerError, status: Some(500) }).await

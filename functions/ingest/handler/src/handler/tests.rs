@@ -121,7 +121,7 @@ fn subscription(topic: &str, name: &str) -> EventSubscription {
     EventSubscription { key, ..fixtures::subscription(name) }
 }
 
-/// A topic of each schema with one subscription to everything, and one that nobody can publish to.
+/// A topic of each schema with one subscription to everything, and one that takes no publish.
 fn stored() -> Stored {
     let grid = topic("orders", Kind::Custom, InputSchema::EventGridSchema);
     let cloud = topic("clouds", Kind::Custom, InputSchema::CloudEventSchemaV1_0);
@@ -362,7 +362,7 @@ async fn no_events_are_accepted() {
 
 #[tokio::test(start_paused = true)]
 async fn only_what_was_not_sent_is_sent_again_and_is_the_same_delivery() {
-    // The second of three messages is taken, but nobody hears of it.
+    // The second of three messages is taken, but the answer is lost.
     let sends = Plan { calls: BTreeMap::from([(2, Fault::FailsAfter)]), ..Plan::default() };
     let world = World::failing(stored(), Plan::default(), sends);
     assert_eq!(world.publish(&request(&events(3, 1))).await.status_code, 200);
