@@ -32,6 +32,14 @@ pub const IN_FLIGHT_HIGH_WATER: u64 = 90_000;
 /// The events of a longer one go to the payload bucket.
 pub const BODY_BYTES_MAX: usize = 300 * 1_024;
 
+/// Deliveries of one event subscription that come back in a second at most when their wait ends,
+/// as far as [`spread`] can tell.
+const COME_BACK_PER_S: u64 = 500;
+
+/// The longest that the end of a wait is spread over: after an outage nothing waits much longer
+/// than the outage lasted.
+pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
+
 /// A parked delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -101,6 +109,12 @@ pub fn parked_until(due: Timestamp, now: Timestamp) -> Timestamp {
     due.max(now + PARKED_MIN)
 }
 
+/// Over how long the end of a wait is spread that so many deliveries wait for: 500 come back in a
+/// second, and the last one within [`SPREAD_MAX`]. Each delivery waits for a random part of it more.
+pub fn spread(backlog: u64) -> Duration {
+    Duration::from_millis(backlog.saturating_mul(1_000) / COME_BACK_PER_S).min(SPREAD_MAX)
+}
+
 /// How long a received message can be hidden for a wait: whole seconds, rounded up so that it does
 /// not come back early, within the 12 hours that count from its receipt.
 pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
@@ -150,6 +164,23 @@ mod tests {
         for (row, wait_s, held_s, receives, in_flight, limit, want) in table {
             let (wait, held) = (Duration::from_secs(wait_s), Duration::from_secs(held_s));
             assert_eq!(hold(wait, held, receives, in_flight, limit), want, "{row}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_wait_is_spread_by_the_backlog() {
+        let table = [
+            (0, Duration::ZERO),
+            (1, Duration::from_millis(2)),
+            (499, Duration::from_millis(998)),
+            (60_000, Duration::from_secs(120)),
+            (299_999, Duration::from_millis(599_998)),
+            (300_000, SPREAD_MAX),
+            (540_000, SPREAD_MAX),
+            (u64::MAX, SPREAD_MAX),
+        ];
+        for (backlog, want) in table {
+            assert_eq!(spread(backlog), want, "{backlog}");
         }
     }
 
