@@ -28,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The optimizer takes longer than it saves in so few seeds.
 const FASTER_BUILD: [&str; 2] = [
     "profile.dev.package.gridpost-testkit.opt-level=1",
-    "profile.dev.package.gridpost-tests.opt-level=1",
+    "profile.dev.package.gridpost-simulation.opt-level=1",
 ];
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -103,7 +103,7 @@ fn prove(tree: &Path, target: &Path) -> anyhow::Result<Option<String>> {
 /// Builds the simulation of that tree; answers its path.
 fn build(tree: &Path, target: &Path) -> anyhow::Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
-        .args(["test", "-p", "gridpost-tests", "--test", "simulation", "--no-run"])
+        .args(["test", "-p", "gridpost-simulation", "--test", "simulation", "--no-run"])
         .args(["--message-format", "json"])
         .args(FASTER_BUILD.iter().flat_map(|setting| ["--config", setting]))
         .current_dir(tree)
@@ -124,7 +124,7 @@ fn run(simulation: &Path, tree: &Path, tests: &str) -> anyhow::Result<String> {
     let said = simulation.with_extension("said");
     let mut running = Command::new(simulation)
         .arg(tests)
-        .current_dir(tree.join("tests"))
+        .current_dir(tree.join("tests/simulation"))
         .env("GRIDPOST_SIM_SEEDS", env::var("GRIDPOST_SIM_SEEDS").unwrap_or_else(|_| SEEDS.into()))
         .stdout(fs::File::create(&said)?)
         .stderr(Stdio::null())

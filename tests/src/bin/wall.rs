@@ -1,10 +1,10 @@
 //! A million deliveries wait behind dead endpoints, in virtual time, with SQS's wall where it is: see
-//! `tests/src/sim/wall.rs`. Wants a release build, ten minutes and 3 GB of memory.
+//! `tests/simulation/src/wall.rs`. Wants a release build, ten minutes and 3 GB of memory.
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use gridpost_tests::sim::wall::{self, Plan};
+use gridpost_simulation::wall::{self, Plan};
 
 /// Lives a world in which more deliveries wait than a queue may hide.
 #[derive(Debug, Parser)]

@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use gridpost_core::metric;
+use gridpost_simulation::metric_line;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    e2e::{
-        receiver::{Arrival, Reply, describe},
-        world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
-    },
-    metric_line,
+use crate::e2e::{
+    receiver::{Arrival, Reply, describe},
+    world::{CLOUD_EVENTS, EVENT_GRID, SOON, World},
 };
 
 const POLL: Duration = Duration::from_millis(500);

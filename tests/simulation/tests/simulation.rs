@@ -1,4 +1,4 @@
-//! The whole pipeline in virtual time. `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-tests --test
+//! The whole pipeline in virtual time. `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test
 //! simulation -- replay --nocapture` lives one world again and prints all that happens in it.
 
 #[path = "simulation/examples.rs"]
@@ -16,8 +16,8 @@ use std::{
 };
 
 use gridpost_core::{retry::outcome::Outcome, time::Timestamp};
+use gridpost_simulation::{checker, scenario, world};
 use gridpost_testkit::history::{DeadLetter, Met, Request};
-use gridpost_tests::sim::{checker, scenario, world};
 use uuid::Uuid;
 
 /// Seeds of one run.
@@ -64,7 +64,7 @@ fn every_seed_keeps_the_promise() {
         .iter()
         .map(|(seed, failure)| {
             format!(
-                "GRIDPOST_SIM_SEED={seed} cargo test -p gridpost-tests --test simulation -- replay \
+                "GRIDPOST_SIM_SEED={seed} cargo test -p gridpost-simulation --test simulation -- replay \
                  --nocapture # {failure}"
             )
         })

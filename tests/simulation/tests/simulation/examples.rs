@@ -7,15 +7,15 @@ use std::{num::NonZeroU32, time::Duration};
 use gridpost_core::{
     delivery::parking::RECEIVES_MAX, retry::profile::ProfileName, subscription::Batching,
 };
+use gridpost_simulation::{
+    checker,
+    scenario::Scenario,
+    world::{self, Remains},
+};
 use gridpost_testkit::{
     clock::BEGINNING,
     endpoint::{Reaction, Script},
     history::Request,
-};
-use gridpost_tests::sim::{
-    checker,
-    scenario::Scenario,
-    world::{self, Remains},
 };
 
 /// What a poller and a cold function take at most, plus the rounding up of a hidden message.

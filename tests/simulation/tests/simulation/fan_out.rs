@@ -6,7 +6,7 @@ use std::{
 };
 
 use gridpost_core::{retry::profile::ProfileName, subscription::Batching};
-use gridpost_tests::sim::{scenario::Scenario, world::Remains};
+use gridpost_simulation::{scenario::Scenario, world::Remains};
 
 use super::lived;
 

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use super::{CONFIGURATION_KEPT_FOR, World};
-use crate::sim::scenario::Publish;
+use crate::scenario::Publish;
 use gridpost_testkit::faults::Instance;
 
 /// A publish is answered at most so long after its events were matched.

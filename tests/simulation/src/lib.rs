@@ -8,6 +8,7 @@
 pub mod checker;
 pub mod lambda;
 pub mod log;
+pub mod metric_line;
 pub mod scenario;
 pub mod wall;
 pub mod world;

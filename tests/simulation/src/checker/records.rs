@@ -15,7 +15,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{Check, ROUNDING, model};
-use crate::sim::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
+use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
 use gridpost_testkit::history::{DeadLetter, Request};
 
 /// What a record says, whatever its form.
