@@ -20,7 +20,7 @@ use gridpost_core::{
     secret::Secret,
     subscription::{DeadLetterDestination, EventSubscription, Signing},
     time::Timestamp,
-    topic::InputSchema,
+    topic::{InputSchema, Revision},
 };
 use gridpost_ingest_handler::gateway::GatewayEvent;
 use gridpost_tests::bench::{
@@ -32,7 +32,12 @@ use uuid::Uuid;
 
 const EVENT_BYTES: usize = 1_024;
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
-const ACCEPTANCE: Acceptance = Acceptance { id: Uuid::nil(), time: NOW, trace_parent: None };
+const ACCEPTANCE: Acceptance = Acceptance {
+    id: Uuid::nil(),
+    time: NOW,
+    revision: Revision { created_at: NOW, number: 1 },
+    trace_parent: None,
+};
 const TOPIC: &str = "/topics/bench-0";
 
 /// Event subscriptions of a topic, of which the first `wanting` want the events.

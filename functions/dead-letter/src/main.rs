@@ -24,7 +24,7 @@ use gridpost_dead_letter_handler::{
 use gridpost_ports::{Clock, Configuration, Meter, configuration::ConfigurationCache};
 use gridpost_runtime::{
     config,
-    system::SystemClock,
+    system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
@@ -57,10 +57,15 @@ async fn main() -> Result<(), Error> {
         queue_message_bytes_max,
     };
     let topic: String = config::parsed_or("GRIDPOST_DEAD_LETTER_TOPIC", String::new())?;
-    let keep_for = config::configuration_kept_for()?;
+    let limits = config::configuration_limits()?;
     let notifier = (!topic.is_empty()).then(|| Notifier {
         topic,
-        configuration: ConfigurationCache::new(configuration, Arc::new(SystemClock), keep_for),
+        configuration: ConfigurationCache::new(
+            configuration,
+            Arc::new(SystemClock),
+            Arc::new(SystemDice),
+            limits,
+        ),
         queue_message_bytes_max,
         has_complained: AtomicBool::new(false),
     });

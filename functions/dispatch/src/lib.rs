@@ -28,7 +28,7 @@ use gridpost_ports::{
     Clock, Configuration, Meter, ResourceClient, configuration::ConfigurationCache,
 };
 use gridpost_runtime::{
-    config::{self, configuration_kept_for},
+    config::{self, configuration_limits},
     lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
@@ -94,7 +94,8 @@ async fn context(
         configuration: ConfigurationCache::new(
             configuration,
             Arc::clone(&clock),
-            configuration_kept_for()?,
+            Arc::new(SystemDice),
+            configuration_limits()?,
         ),
         client: Arc::new(HttpClient::new(config::allowed_endpoints()?, clock)?),
         resources,

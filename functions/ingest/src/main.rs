@@ -17,7 +17,7 @@ use gridpost_ingest_handler::{
 };
 use gridpost_ports::{Clock, Configuration, Meter, configuration::ConfigurationCache};
 use gridpost_runtime::{
-    config::{self, configuration_kept_for},
+    config::{self, configuration_limits},
     lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
@@ -56,7 +56,8 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         configuration: ConfigurationCache::new(
             configuration,
             Arc::clone(&clock),
-            configuration_kept_for()?,
+            Arc::new(SystemDice),
+            configuration_limits()?,
         ),
         clock,
         dice: Arc::new(SystemDice),

@@ -33,7 +33,7 @@ use uuid::Uuid;
 
 use crate::{
     delivery::queue::Queue, retry::attempts::Attempts, subscription::SubscriptionKey,
-    time::Timestamp, trace::TraceParent,
+    time::Timestamp, topic::Revision, trace::TraceParent,
 };
 use claim::Claim;
 use event_set::EventSet;
@@ -66,6 +66,10 @@ pub struct Delivery {
     pub subscription: SubscriptionKey,
     /// Which creation of that subscription.
     pub subscription_uid: Uuid,
+    /// The topic's revision under which its events were matched, or sent again: whoever knows an older
+    /// one may not know of the event subscription, or not of what it says now.
+    #[serde(default)]
+    pub revision: Revision,
     /// When the publish was accepted. Time-to-live counts from here.
     pub publish_time: Timestamp,
     /// Not to be attempted before, where it has waited or is to wait.
@@ -140,6 +144,7 @@ impl Delivery {
             id,
             subscription,
             subscription_uid,
+            revision: Revision::default(),
             publish_time,
             due: None,
             redriven: None,
@@ -151,6 +156,12 @@ impl Delivery {
             claim: None,
             claimed: Vec::new(),
         }
+    }
+
+    /// The same delivery, matched under that revision of its topic.
+    #[must_use]
+    pub fn matched_under(self, revision: Revision) -> Self {
+        Self { revision, ..self }
     }
 
     /// The same delivery as part of a trace.

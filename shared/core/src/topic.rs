@@ -1,6 +1,8 @@
 //! Topics: where events enter.
 
+pub mod changes;
 pub mod resource;
+pub mod revision;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -9,6 +11,9 @@ use crate::{
     event::mapping::InputSchemaMapping, retry::profile::ProfileName, secret::Secret,
     time::Timestamp,
 };
+
+pub use changes::Changes;
+pub use revision::Revision;
 
 /// Which kind of Event Grid topic this one stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +69,11 @@ impl Topic {
     /// The resource id, which is also what events of Event Grid's schema carry as `topic`.
     pub fn id(&self) -> String {
         id_of(&self.name)
+    }
+
+    /// Which state of it, and of its event subscriptions, this is.
+    pub fn at(&self) -> Revision {
+        Revision { created_at: self.created_at, number: self.revision }
     }
 
     /// The name of its kind in documents.

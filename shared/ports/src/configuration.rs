@@ -1,17 +1,29 @@
 //! Topics and event subscriptions, kept in memory for a short while.
 
+mod kept;
+
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, OnceLock},
+    io,
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
 
-use crate::{Clock, Configuration, PortError};
-use gridpost_core::{
-    publish::matching::Matcher, subscription::EventSubscription, time::Timestamp, topic::Topic,
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
 };
+use uuid::Uuid;
 
-/// A topic with its event subscriptions, as they were at one revision.
+use crate::{Clock, Configuration, Dice, PortError};
+use gridpost_core::{
+    publish::matching::Matcher,
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::{Revision, Topic},
+};
+use kept::{Flight, Kept, Memory};
+
+/// A topic with its event subscriptions: as they were at the topic's revision, or newer.
 #[derive(Debug)]
 pub struct TopicSnapshot {
     /// The topic.
@@ -39,74 +51,259 @@ impl TopicSnapshot {
     }
 }
 
-/// Reads the configuration, at most once in each `keep_for` for a topic.
+/// For how long and how much configuration is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// What was read so long ago is read again before it is used. A little earlier as a rule, so that
+    /// copies of a function that began together do not stay together.
+    pub fresh_for: Duration,
+    /// Where it can't be read again, it is used until it was read so long ago.
+    pub stale_for: Duration,
+    /// Most memory that topics and event subscriptions take, reckoned roughly, in bytes; the least
+    /// recently used go first.
+    pub bytes_max: usize,
+}
+
+impl Default for Limits {
+    /// What a function of 512 MB has unless it is set otherwise.
+    fn default() -> Self {
+        Self {
+            fresh_for: Duration::from_secs(2),
+            stale_for: Duration::from_secs(60),
+            bytes_max: 64 * 1_048_576,
+        }
+    }
+}
+
+/// The event subscription of a delivery, as dispatch asks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'w> {
+    /// Topic and name.
+    pub key: &'w SubscriptionKey,
+    /// Which creation of it.
+    pub uid: Uuid,
+    /// The topic's revision under which the delivery was matched.
+    pub revision: Revision,
+    /// When the delivery's message arrived here.
+    pub received_at: Timestamp,
+}
+
+impl Wanted<'_> {
+    fn find(&self, snapshot: Option<Arc<TopicSnapshot>>) -> Option<Found> {
+        let snapshot = snapshot?;
+        let subscription = snapshot.subscription(&self.key.name)?;
+        let is_it = subscription.uid == self.uid;
+        is_it.then(|| (Arc::clone(&snapshot), Arc::clone(subscription)))
+    }
+}
+
+/// An event subscription with its topic.
+pub type Found = (Arc<TopicSnapshot>, Arc<EventSubscription>);
+
+/// Keeps topics with their event subscriptions in memory.
 ///
 /// A refresh reads the topic alone; its event subscriptions are read again only when the topic's
-/// revision has moved. The resource API answers a change no sooner than `keep_for` after writing it,
-/// so whoever has the answer finds every later publish under the new configuration.
-pub struct ConfigurationCache<C> {
-    source: C,
+/// revision has moved. All who ask for a topic at once share one read.
+///
+/// The resource API answers a change no sooner than ingest's [`Limits::fresh_for`] after writing it, so
+/// every publish that begins after the answer is matched under the new configuration, as long as it can
+/// be read.
+pub struct ConfigurationCache {
+    source: Arc<dyn Configuration>,
     clock: Arc<dyn Clock>,
-    keep_for: Duration,
-    kept: Mutex<HashMap<String, Kept>>,
+    dice: Arc<dyn Dice>,
+    limits: Limits,
+    memory: Arc<Mutex<Memory>>,
 }
 
-/// What was read, and when. A topic that does not exist is kept too.
-#[derive(Clone)]
-struct Kept {
-    read_at: Timestamp,
-    snapshot: Option<Arc<TopicSnapshot>>,
-}
+/// A read under way that all who need it wait for.
+type Reading = Shared<BoxFuture<'static, Result<Kept, PortError>>>;
 
-/// Names of topics that do not exist are kept up to this many, so that a scan of names costs no
-/// memory.
-const KEPT_MAX: usize = 10_000;
+/// By how much of their time topics are read again earlier, at most.
+const JITTER: f64 = 0.2;
 
-impl<C: Configuration> ConfigurationCache<C> {
-    /// A cache that keeps what it reads from `source` for `keep_for`.
-    pub fn new(source: C, clock: Arc<dyn Clock>, keep_for: Duration) -> Self {
-        Self { source, clock, keep_for, kept: Mutex::default() }
+impl ConfigurationCache {
+    /// A cache that keeps what it reads from `source`.
+    pub fn new(
+        source: Arc<dyn Configuration>,
+        clock: Arc<dyn Clock>,
+        dice: Arc<dyn Dice>,
+        limits: Limits,
+    ) -> Self {
+        Self { source, clock, dice, limits, memory: Arc::default() }
     }
 
-    /// The topic with its event subscriptions, or `None` if there is no such topic.
+    /// The topic with its event subscriptions, or `None` if there is no such topic: as they were
+    /// [`Limits::fresh_for`] ago, or since.
     ///
     /// # Errors
     ///
-    /// The table could not be read and nothing fresh enough is in memory.
+    /// The table could not be read, and what is in memory is too old.
     pub async fn topic(&self, name: &str) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
-        let now = self.clock.now();
-        let kept = self.kept.lock().expect("no panic while held").get(name).cloned();
-        match &kept {
-            Some(kept) if now.since(kept.read_at) < self.keep_for => {
-                return Ok(kept.snapshot.clone());
-            }
-            _ => {}
-        }
-        let snapshot = self.read(name, kept.and_then(|kept| kept.snapshot)).await?;
-        let mut all = self.kept.lock().expect("no panic while held");
-        if all.len() >= KEPT_MAX {
-            all.clear();
-        }
-        // The age counts from before the read: what was written during it may be missing.
-        all.insert(name.to_owned(), Kept { read_at: now, snapshot: snapshot.clone() });
-        Ok(snapshot)
+        self.topic_at_least(name, Revision::default()).await
     }
 
-    async fn read(
+    /// The same, at that revision or newer. An older one is answered where the topic has no newer
+    /// one, or where it can't be read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::topic`].
+    pub async fn topic_at_least(
         &self,
         name: &str,
-        before: Option<Arc<TopicSnapshot>>,
+        revision: Revision,
     ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
-        let Some(topic) = self.source.topic(name).await? else { return Ok(None) };
-        if let Some(before) = before
-            && before.topic.revision == topic.revision
-            && before.topic.created_at == topic.created_at
-        {
-            return Ok(Some(before));
+        let now = self.clock.now();
+        let suits = |kept: &Kept| {
+            let known = kept.snapshot.as_ref().map(|snapshot| snapshot.topic.at());
+            now.since(kept.read_at) < kept.fresh_for && known.is_none_or(|known| known >= revision)
+        };
+        match self.read_unless(name, suits, now).await {
+            Ok(kept) => Ok(kept.snapshot),
+            Err(error) => self.stale(name, now, error).map(Some),
         }
-        // Read after the topic: they are at its revision or newer, and newer ones are read again.
-        let subscriptions =
-            self.source.subscriptions(name).await?.into_iter().map(Arc::new).collect();
-        Ok(Some(Arc::new(TopicSnapshot::new(topic, subscriptions))))
+    }
+
+    /// The same, as found by a read that began at that time or later: what it does not show is not
+    /// there. What is in memory is no evidence of that.
+    ///
+    /// # Errors
+    ///
+    /// The table could not be read.
+    pub async fn topic_read_after(
+        &self,
+        name: &str,
+        time: Timestamp,
+    ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
+        let kept = self.read_unless(name, |kept| kept.read_at >= time, time).await?;
+        Ok(kept.snapshot)
+    }
+
+    /// The event subscription of a delivery; `None` if a read that began after its message arrived did
+    /// not find it: then it was deleted, or its topic was.
+    ///
+    /// # Errors
+    ///
+    /// The table could not be read, and nothing in memory says enough.
+    pub async fn subscription(&self, wanted: Wanted<'_>) -> Result<Option<Found>, PortError> {
+        let topic = &wanted.key.topic;
+        let known = self.topic_at_least(topic, wanted.revision).await?;
+        if let Some(found) = wanted.find(known) {
+            return Ok(Some(found));
+        }
+        Ok(wanted.find(self.topic_read_after(topic, wanted.received_at).await?))
+    }
+
+    /// What is in memory, if it suits; otherwise what the next read finds that suits or began at
+    /// `not_before` or later.
+    async fn read_unless(
+        &self,
+        name: &str,
+        suits: impl Fn(&Kept) -> bool,
+        not_before: Timestamp,
+    ) -> Result<Kept, PortError> {
+        loop {
+            let (began_at, reading) = {
+                let mut memory = self.memory();
+                match memory.get(name) {
+                    Some(kept) if suits(&kept) => return Ok(kept),
+                    _ => {}
+                }
+                match memory.flight(name) {
+                    Some(flight) => flight,
+                    // It begins now, so it serves whoever asks now, whatever the clock says.
+                    None => (Timestamp::MAX, self.begin(&mut memory, name)),
+                }
+            };
+            let read = reading.await;
+            if began_at >= not_before || read.as_ref().is_ok_and(&suits) {
+                return read;
+            }
+        }
+    }
+
+    /// Begins a read that keeps what it finds.
+    fn begin(&self, memory: &mut Memory, name: &str) -> Reading {
+        let began_at = self.clock.now();
+        let fresh_for = self.limits.fresh_for.mul_f64(1.0 - JITTER * self.dice.roll());
+        let before = memory.get(name).and_then(|kept| kept.snapshot);
+        let (source, memory_of_all) = (Arc::clone(&self.source), Arc::clone(&self.memory));
+        let (topic, bytes_max) = (name.to_owned(), self.limits.bytes_max);
+        let reading = async move {
+            let read = read(&*source, &topic, before).await;
+            let mut memory = memory_of_all.lock().expect("no panic while held");
+            memory.land(&topic);
+            // The age counts from before the read: what was written during it may be missing.
+            let kept = Kept { read_at: began_at, fresh_for, snapshot: read? };
+            memory.keep(topic, kept.clone(), bytes_max);
+            Ok(kept)
+        };
+        let reading = reading.boxed().shared();
+        memory.take_off(name, Flight::new(began_at, &reading));
+        reading
+    }
+
+    /// What was read before the table stopped answering, as long as it may be used.
+    fn stale(
+        &self,
+        name: &str,
+        now: Timestamp,
+        error: PortError,
+    ) -> Result<Arc<TopicSnapshot>, PortError> {
+        let kept = self.memory().get(name);
+        let usable = kept.filter(|kept| now.since(kept.read_at) < self.limits.stale_for);
+        usable.and_then(|kept| kept.snapshot).ok_or(error)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().expect("no panic while held")
+    }
+}
+
+/// Reads a topic with its event subscriptions, of which `before` may be an earlier state.
+async fn read(
+    source: &dyn Configuration,
+    name: &str,
+    before: Option<Arc<TopicSnapshot>>,
+) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
+    let Some(topic) = source.topic(name).await? else { return Ok(None) };
+    if let Some(before) = before
+        && before.topic.at() == topic.at()
+    {
+        return Ok(Some(before));
+    }
+    // Read after the topic: they are at its revision or newer, and newer ones are read again.
+    let subscriptions = source.subscriptions(name).await?.into_iter().map(Arc::new).collect();
+    Ok(Some(Arc::new(TopicSnapshot::new(topic, subscriptions))))
+}
+
+/// About what a topic takes in memory by itself.
+const TOPIC_BYTES: usize = 2_048;
+
+/// Counts bytes that are written.
+struct Count(usize);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl TopicSnapshot {
+    /// About how many bytes it takes in memory: the topic, and three times the documents of its event
+    /// subscriptions, since what is compiled from their filters is beside them.
+    pub fn bytes(&self) -> usize {
+        let mut count = Count(0);
+        for subscription in &self.subscriptions {
+            // Counting can't fail.
+            let _ = serde_json::to_writer(&mut count, &**subscription);
+        }
+        TOPIC_BYTES + 3 * count.0
     }
 }

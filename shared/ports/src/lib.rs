@@ -49,7 +49,7 @@ pub trait Dice: Send + Sync {
 }
 
 /// A call to the world that did not succeed. It may have taken effect all the same.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{call} failed: {reason}")]
 pub struct PortError {
     /// Which call, e.g. `sqs:SendMessage`.

@@ -6,6 +6,7 @@ use gridpost_core::endpoint::{
     Allowed, AllowedNetworks, AllowedPorts,
     arn::{AllowedResources, ArnPatterns},
 };
+use gridpost_ports::configuration::Limits;
 
 /// A setting that is missing or can't be read. The function then refuses to start.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +60,23 @@ where
 /// [`SettingError::Wrong`] when it is no number.
 pub fn configuration_kept_for() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
+}
+
+/// For how long and how much configuration a function keeps in memory: besides
+/// [`configuration_kept_for`], how long it may go on where the table can't be read, from
+/// `GRIDPOST_CONFIG_STALE_SECONDS`, and an eighth of its memory.
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when one of them is no number.
+pub fn configuration_limits() -> Result<Limits, SettingError> {
+    let stale_s = parsed_or("GRIDPOST_CONFIG_STALE_SECONDS", 60)?;
+    let memory_mb: usize = parsed_or("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 512)?;
+    Ok(Limits {
+        fresh_for: configuration_kept_for()?,
+        stale_for: Duration::from_secs(stale_s),
+        bytes_max: memory_mb * 1_048_576 / 8,
+    })
 }
 
 /// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS`,

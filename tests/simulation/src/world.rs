@@ -22,7 +22,10 @@ use gridpost_core::{
     topic::Topic,
 };
 use gridpost_dispatch_handler::{Settings, health::HealthBook, in_flight::InFlight};
-use gridpost_ports::{Clock, Configuration, Dice, Meter, configuration::ConfigurationCache};
+use gridpost_ports::{
+    Clock, Configuration, Dice, Meter,
+    configuration::{ConfigurationCache, Limits},
+};
 use gridpost_runtime::telemetry::EmbeddedMeter;
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -57,6 +60,9 @@ const INVOCATIONS_MAX: u64 = 1_000;
 
 /// For how long functions keep configuration in memory, as deployed.
 const CONFIGURATION_KEPT_FOR: Duration = Duration::from_secs(2);
+
+/// The same for dispatch, which reads anew sooner where a delivery was matched under more.
+const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 
 /// A world that runs.
 pub struct World {
@@ -355,7 +361,7 @@ impl World {
         gridpost_ingest_handler::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
-            configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
+            configuration: self.cache(configuration, CONFIGURATION_KEPT_FOR),
             sender: self.faulty(instance, &self.queues),
             meter: CountingMeter::of(&self.history),
             authorization: gridpost_ingest_handler::Authorization::Keys,
@@ -365,6 +371,12 @@ impl World {
             inline_fan_out: self.scenario.inline_fan_out,
             piece_deliveries_max: self.scenario.piece_deliveries_max,
         }
+    }
+
+    /// A copy's own memory of the configuration.
+    fn cache(&self, source: Arc<dyn Configuration>, fresh_for: Duration) -> ConfigurationCache {
+        let (clock, dice) = (Arc::new(self.clock), Arc::clone(&self.handlers_dice));
+        ConfigurationCache::new(source, clock, dice, Limits { fresh_for, ..Limits::default() })
     }
 
     fn faulty<T: ?Sized>(&self, instance: &Arc<Instance>, inner: &Arc<T>) -> Arc<Faulty<T>> {
@@ -391,7 +403,7 @@ impl World {
             parking: Arc::clone(&tables) as _,
             healths: HealthBook::new(Arc::clone(&tables) as _),
             rates: tables,
-            configuration: ConfigurationCache::new(configuration, clock, CONFIGURATION_KEPT_FOR),
+            configuration: self.cache(configuration, DISPATCH_KEEPS_CONFIGURATION),
             payloads: self.faulty(instance, &self.payloads),
             client: self.faulty(instance, &self.endpoints),
             resources: self.faulty(instance, &self.endpoints),

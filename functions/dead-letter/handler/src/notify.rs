@@ -3,10 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use gridpost_core::{
@@ -21,7 +18,7 @@ use gridpost_core::{
     topic::InputSchema,
 };
 use gridpost_ports::{
-    Configuration, Outgoing, PortError,
+    Outgoing, PortError,
     configuration::{ConfigurationCache, TopicSnapshot},
 };
 use serde_json::{Value, json};
@@ -40,7 +37,7 @@ pub struct Notifier {
     /// The topic's name.
     pub topic: String,
     /// Topics and event subscriptions.
-    pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
+    pub configuration: ConfigurationCache,
     /// The largest message that the queues take, in bytes.
     pub queue_message_bytes_max: usize,
     /// Whether it was said that the topic can't be told: once is enough.
@@ -92,7 +89,8 @@ pub async fn tell(context: &Context, written: Written<'_>) -> Result<(), PortErr
         _ => event_grid::parse(body.as_bytes(), &topic_id),
     };
     let events = events.map_err(|error| PortError::new("telling of dead letters", error))?;
-    let acceptance = Acceptance { id: written.id, time: now, trace_parent: None };
+    let revision = topic.topic.at();
+    let acceptance = Acceptance { id: written.id, time: now, revision, trace_parent: None };
     publish(context, notifier, &topic, &events, acceptance).await
 }
 

@@ -17,6 +17,7 @@ use gridpost_core::{
     metric::{self, of},
     publish::pack::HEADROOM_BYTES,
     time::Timestamp,
+    topic::Revision,
 };
 use gridpost_ports::{
     BucketError, Clock, Configuration, DeadLetters, Meter, Outgoing, Payloads, PortError,
@@ -157,7 +158,8 @@ async fn tend(
             return NextStep::GoOn(FAILED_WAIT_S);
         }
     };
-    let mut worker = Worker { context, job, deadline, noted_at: context.clock.now() };
+    let (noted_at, revision) = (context.clock.now(), Revision::default());
+    let mut worker = Worker { context, job, deadline, noted_at, revision };
     let stopped = worker.run().await;
     worker.give_back(stopped).await
 }
@@ -194,6 +196,8 @@ struct Worker<'w> {
     job: Job,
     deadline: Timestamp,
     noted_at: Timestamp,
+    /// The revision of the topic that events go to, read before their event subscription was found.
+    revision: Revision,
 }
 
 impl Worker<'_> {
@@ -219,13 +223,16 @@ impl Worker<'_> {
     }
 
     /// Events for an event subscription that is gone would be dropped; their dead letters stay.
-    async fn check_target(&self) -> Result<(), Stop> {
-        let Job { to, to_uid, .. } = &self.job;
-        let all = self.context.configuration.subscriptions(&to.topic).await?;
-        if all.iter().any(|one| one.key == *to && one.uid == *to_uid) {
-            return Ok(());
+    async fn check_target(&mut self) -> Result<(), Stop> {
+        let (Job { to, to_uid, .. }, configuration) = (&self.job, &self.context.configuration);
+        let gone = || Stop::Hopeless(format!("the event subscription {to} was deleted since"));
+        let topic = configuration.topic(&to.topic).await?.ok_or_else(gone)?;
+        let all = configuration.subscriptions(&to.topic).await?;
+        if !all.iter().any(|one| one.key == *to && one.uid == *to_uid) {
+            return Err(gone());
         }
-        Err(Stop::Hopeless(format!("the event subscription {to} was deleted since")))
+        self.revision = topic.at();
+        Ok(())
     }
 
     /// Goes through the letters from the job's place on; answers whether it came to their end. It looks at
@@ -283,7 +290,7 @@ impl Worker<'_> {
             (Verdict::Send, Phase::Sending) => match self.job.delivery(found, now) {
                 Ok(delivery) => {
                     self.job.note(verdict);
-                    Some(delivery)
+                    Some(delivery.matched_under(self.revision))
                 }
                 Err(_) => {
                     self.job.counts.unreadable += 1;

@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use gridpost_core::retry::probation::Durations;
 use gridpost_ports::{
-    Clock, Configuration, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads,
-    QueueReceiver, QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,
+    Clock, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads, QueueReceiver,
+    QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,
 };
 
 use health::HealthBook;
@@ -57,7 +57,7 @@ pub struct Context {
     /// Counts the requests to endpoints that allow so many in a minute.
     pub rates: Arc<dyn RequestRates>,
     /// Topics and event subscriptions.
-    pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
+    pub configuration: ConfigurationCache,
     /// Sends requests to endpoints.
     pub client: Arc<dyn EndpointClient>,
     /// Sends events to AWS resources.

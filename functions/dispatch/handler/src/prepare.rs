@@ -19,7 +19,10 @@ use gridpost_core::{
     subscription::{DeadLetterDestination, EventSubscription},
     time::Timestamp,
 };
-use gridpost_ports::{PortError, configuration::TopicSnapshot};
+use gridpost_ports::{
+    PortError,
+    configuration::{self, TopicSnapshot, Wanted},
+};
 
 use crate::{
     Context,
@@ -149,7 +152,8 @@ pub async fn prepare(context: &Context, mut record: Record) -> Result<Prepared, 
         Some(DeliveryStatus::Ended) => return Ok(Prepared::Settled(Fate::Delete)),
         _ => {}
     }
-    let Some((topic, subscription)) = find_subscription(context, &delivery).await? else {
+    let found = find_subscription(context, &delivery, record.received_at).await?;
+    let Some((topic, subscription)) = found else {
         let reason = EndReason::SubscriptionDeleted;
         if let Some(state) = &state {
             catch_up(&mut delivery, state);
@@ -205,16 +209,15 @@ fn may_have_state(record: &Record) -> bool {
     record.queue != Queue::Dispatch || record.receive_count > 1
 }
 
+/// The event subscription of a delivery that arrived at that time, if there is one.
 async fn find_subscription(
     context: &Context,
     delivery: &Delivery,
-) -> Result<Option<(Arc<TopicSnapshot>, Arc<EventSubscription>)>, PortError> {
-    let Some(topic) = context.configuration.topic(&delivery.subscription.topic).await? else {
-        return Ok(None);
-    };
-    let found = topic.subscription(&delivery.subscription.name).cloned();
-    let same = found.filter(|subscription| subscription.uid == delivery.subscription_uid);
-    Ok(same.map(|subscription| (topic, subscription)))
+    received_at: Timestamp,
+) -> Result<Option<configuration::Found>, PortError> {
+    let (key, uid, revision) =
+        (&delivery.subscription, delivery.subscription_uid, delivery.revision);
+    context.configuration.subscription(Wanted { key, uid, revision, received_at }).await
 }
 
 /// Asks the endpoint's health. Claiming the probe is a conditional write: whoever loses asks again.

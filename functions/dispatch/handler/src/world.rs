@@ -12,7 +12,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Configuration, DeliveryStates, EndpointHealths, Payloads, Saved,
-    configuration::ConfigurationCache,
+    configuration::{ConfigurationCache, Limits},
 };
 use gridpost_testkit::{
     deployment::Deployment,
@@ -165,7 +165,12 @@ impl World {
         let Deployment { clock, dice, meter, queues, tables, payloads, endpoints, .. } =
             &self.deployment;
         let configuration: Arc<dyn Configuration> = Arc::clone(tables) as _;
-        let keep_for = Duration::from_secs(2);
+        let configuration = ConfigurationCache::new(
+            configuration,
+            Arc::clone(clock) as _,
+            Arc::clone(dice) as _,
+            Limits::default(),
+        );
         Context {
             clock: Arc::clone(clock) as _,
             dice: Arc::clone(dice) as _,
@@ -177,7 +182,7 @@ impl World {
             payloads: Arc::clone(payloads) as _,
             healths: HealthBook::new(Arc::clone(tables) as _),
             rates: self.deployment.of(tables),
-            configuration: ConfigurationCache::new(configuration, Arc::clone(clock) as _, keep_for),
+            configuration,
             client: Arc::clone(endpoints) as _,
             resources: Arc::new(NoResources),
             meter: Arc::clone(meter) as _,

@@ -48,7 +48,8 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let events = publish::read(topic, &topic_id, &body, stamps)?;
     let matched = snapshot.matcher().match_events(&events, publish_time);
     let (id, trace_parent) = (context.dice.id(), trace_parent(request));
-    let acceptance = Acceptance { id, time: publish_time, trace_parent };
+    let revision = topic.at();
+    let acceptance = Acceptance { id, time: publish_time, revision, trace_parent };
     let packed = pack(&matched.matches, &events, acceptance, context.queue_message_bytes_max);
     match packed.at_most(context.inline_fan_out, INLINE_BYTES_MAX) {
         Some(parcels) => enqueue(context, &packed, &parcels).await,

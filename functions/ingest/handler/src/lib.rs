@@ -19,7 +19,7 @@ pub mod route;
 use std::{str::FromStr, sync::Arc};
 
 use gridpost_ports::{
-    Clock, Configuration, Dice, Meter, Payloads, QueueSender, configuration::ConfigurationCache,
+    Clock, Dice, Meter, Payloads, QueueSender, configuration::ConfigurationCache,
 };
 
 use gateway::Authorizer;
@@ -59,7 +59,7 @@ pub struct Context {
     /// Randomness.
     pub dice: Arc<dyn Dice>,
     /// Topics and event subscriptions.
-    pub configuration: ConfigurationCache<Arc<dyn Configuration>>,
+    pub configuration: ConfigurationCache,
     /// Puts deliveries into the dispatch queue, and what makes them into the fan-out queue.
     pub sender: Arc<dyn QueueSender>,
     /// Keeps events that are too large for a queue message, and large fan-outs.

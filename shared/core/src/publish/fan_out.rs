@@ -18,6 +18,7 @@ use crate::{
     event::DeliverySchema,
     subscription::{Batching, SubscriptionKey},
     time::Timestamp,
+    topic::Revision,
     trace::TraceParent,
 };
 
@@ -136,6 +137,7 @@ struct Stored<'s> {
     v: u8,
     id: Uuid,
     time: Timestamp,
+    revision: Revision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trace_parent: Option<TraceParent>,
     recipients: Vec<StoredRecipient>,
@@ -191,6 +193,7 @@ pub fn encode(packed: &Packed<'_>) -> Vec<u8> {
         v: VERSION,
         id: packed.acceptance.id,
         time: packed.acceptance.time,
+        revision: packed.acceptance.revision,
         trace_parent: packed.acceptance.trace_parent,
         recipients: packed.recipients.iter().map(recipient).collect(),
         event_grid: events(&packed.event_grid),
@@ -238,8 +241,8 @@ pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>
         Body::new(event.event.get().to_owned(), data_version, event.trace_parent)
     };
     let bodies = |schema| of_schema(schema).iter().map(body).collect();
-    let Stored { id, time, trace_parent, .. } = stored;
-    let acceptance = Acceptance { id, time, trace_parent };
+    let Stored { id, time, revision, trace_parent, .. } = stored;
+    let acceptance = Acceptance { id, time, revision, trace_parent };
     Ok(Packed::new(acceptance, recipients, bodies, message_bytes_max))
 }
 

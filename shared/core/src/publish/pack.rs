@@ -12,6 +12,7 @@ use crate::{
     event::{DeliverySchema, ParsedEvent},
     subscription::{Batching, SubscriptionKey},
     time::Timestamp,
+    topic::Revision,
     trace::{TRACE_PARENT_CHARS, TraceParent},
 };
 
@@ -30,6 +31,8 @@ pub struct Acceptance {
     pub id: Uuid,
     /// When it was accepted.
     pub time: Timestamp,
+    /// The topic's revision under which its events were matched.
+    pub revision: Revision,
     /// The trace that its request names.
     pub trace_parent: Option<TraceParent>,
 }
@@ -158,7 +161,7 @@ impl<'m> Packed<'m> {
                 packed: self,
                 recipient,
                 bodies: self.bodies(recipient.schema),
-                envelope_bytes: envelope_bytes(recipient, self.acceptance.time),
+                envelope_bytes: envelope_bytes(recipient, self.acceptance),
                 next: Start { recipient: number, event: first },
             }
         })
@@ -212,6 +215,7 @@ impl<'m> Packed<'m> {
             first.unwrap_or_default(),
             events,
         )
+        .matched_under(self.acceptance.revision)
         .traced(self.trace_parent(parcel))
     }
 
@@ -303,10 +307,10 @@ fn encoded_bytes(json: &str) -> usize {
 }
 
 /// What a delivery's queue form takes beside its events and their data version.
-fn envelope_bytes(recipient: &Recipient<'_>, publish_time: Timestamp) -> usize {
+fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     let (key, uid) = (recipient.key.clone().into_owned(), recipient.uid);
-    let empty = Delivery::new(Uuid::nil(), key, uid, publish_time, String::new(), Vec::new());
-    empty.encode().len() + r#","events":[]"#.len()
+    let empty = Delivery::new(Uuid::nil(), key, uid, acceptance.time, String::new(), Vec::new());
+    empty.matched_under(acceptance.revision).encode().len() + r#","events":[]"#.len()
 }
 
 /// What a data version takes in a delivery's queue form.

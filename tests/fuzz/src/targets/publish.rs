@@ -30,7 +30,7 @@ use gridpost_core::{
         resource,
     },
     time::Timestamp,
-    topic::{InputSchema, Kind, Topic},
+    topic::{InputSchema, Kind, Revision, Topic},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, value::RawValue};
@@ -200,7 +200,12 @@ fn deliver(topic: &Topic, schema: DeliverySchema, events: &[ParsedEvent<'_>]) {
     let Matched { matches, unmatched } =
         Matcher::new(topic.input_schema, &subscriptions).match_events(events, NOW);
     assert_eq!(unmatched, 0, "both want everything");
-    let acceptance = Acceptance { id: Uuid::from_u128(9), time: NOW, trace_parent: None };
+    let acceptance = Acceptance {
+        id: Uuid::from_u128(9),
+        time: NOW,
+        revision: Revision::default(),
+        trace_parent: None,
+    };
     let packed = pack(&matches, events, acceptance, MESSAGE_BYTES_MAX);
     let stored = fan_out::decode(&fan_out::encode(&packed), MESSAGE_BYTES_MAX);
     let stored = stored.expect("what is written can be read");

@@ -1,4 +1,4 @@
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gridpost_core::{
     delivery::Delivery,
@@ -7,6 +7,7 @@ use gridpost_core::{
     subscription::{DeadLetterDestination, EventSubscription, Filter, SubscriptionKey},
     topic::Topic,
 };
+use gridpost_ports::{Configuration, configuration::Limits};
 use gridpost_testkit::{bucket::PUT, deployment::Deployment, faults::Fault, fixtures};
 use serde_json::value::RawValue;
 
@@ -78,7 +79,6 @@ fn record(id: u128, topic: &str, name: &str, reason: EndReason) -> Record {
 
 fn context(world: &Deployment) -> Context {
     let configuration: Arc<dyn Configuration> = Arc::clone(&world.tables) as _;
-    let keep_for = Duration::from_secs(2);
     Context {
         clock: Arc::clone(&world.clock) as _,
         sender: world.of(&world.queues),
@@ -91,7 +91,8 @@ fn context(world: &Deployment) -> Context {
             configuration: ConfigurationCache::new(
                 configuration,
                 Arc::clone(&world.clock) as _,
-                keep_for,
+                Arc::clone(&world.dice) as _,
+                Limits::default(),
             ),
             queue_message_bytes_max: 262_144,
             has_complained: AtomicBool::new(false),

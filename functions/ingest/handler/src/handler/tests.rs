@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use gridpost_core::{
     delivery::{Delivery, claim, queue::Queue},
     event::{
@@ -12,7 +10,10 @@ use gridpost_core::{
     time::Timestamp,
     topic::{InputSchema, Topic},
 };
-use gridpost_ports::{Configuration, Outgoing, Payloads, configuration::ConfigurationCache};
+use gridpost_ports::{
+    Configuration, Outgoing, Payloads,
+    configuration::{ConfigurationCache, Limits},
+};
 use gridpost_testkit::{
     deployment::Deployment,
     faults::{Fault, Plan},
@@ -104,11 +105,10 @@ impl World {
     }
 }
 
-fn configuration(
-    deployment: &Deployment,
-    source: Arc<dyn Configuration>,
-) -> ConfigurationCache<Arc<dyn Configuration>> {
-    ConfigurationCache::new(source, Arc::clone(&deployment.clock) as _, Duration::from_secs(2))
+fn configuration(deployment: &Deployment, source: Arc<dyn Configuration>) -> ConfigurationCache {
+    let Deployment { clock, dice, .. } = deployment;
+    let limits = Limits::default();
+    ConfigurationCache::new(source, Arc::clone(clock) as _, Arc::clone(dice) as _, limits)
 }
 
 fn topic(name: &str, kind: Kind, input_schema: InputSchema) -> Topic {

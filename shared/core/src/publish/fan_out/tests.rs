@@ -12,7 +12,7 @@ use crate::{
         pack::pack,
     },
     subscription::{EventSubscription, Filter},
-    topic::InputSchema,
+    topic::{InputSchema, Revision},
 };
 
 const ROOMY: usize = 1_048_576;
@@ -22,6 +22,7 @@ fn acceptance() -> Acceptance {
     Acceptance {
         id: Uuid::from_u128(7),
         time: Timestamp::from_millis(1_795_248_000_123),
+        revision: Revision { created_at: Timestamp::from_millis(1_795_000_000_456), number: 17 },
         trace_parent: crate::trace::TraceParent::parse(trace),
     }
 }

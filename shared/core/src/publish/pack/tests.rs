@@ -9,7 +9,7 @@ use crate::{
     fixtures::subscription,
     publish::matching::{Matched, Matcher},
     subscription::{Batching, EventSubscription},
-    topic::InputSchema,
+    topic::{InputSchema, Revision},
 };
 
 const TOPIC_ID: &str = "/topics/t";
@@ -35,6 +35,7 @@ fn batched(max_events: u32, preferred_kilobytes: u32) -> Option<Batching> {
 const ACCEPTANCE: Acceptance = Acceptance {
     id: Uuid::from_u128(1),
     time: Timestamp::from_millis(1_795_248_000_123),
+    revision: Revision { created_at: Timestamp::from_millis(1_795_000_000_456), number: 17 },
     trace_parent: None,
 };
 
@@ -343,5 +344,17 @@ fn trace_table() {
         assert_eq!(read.traceparent, want, "{row}");
         assert!(text.len() <= parcels[0].encoded_bytes, "{row}: more than was foreseen");
         assert_eq!(packed.delivery(&parcels[0]).encode(), text, "{row}");
+    }
+}
+
+#[test]
+fn deliveries_say_under_which_revision_they_were_matched() {
+    for data in ["small", &"large".repeat(8_000)] {
+        let packed = pack_all(&body(&[data.to_owned()], "1"), vec![subscription("s")], 32 * 1_024);
+        for parcel in packed.parcels() {
+            let sent = Delivery::decode(&packed.encode(&parcel)).expect("a delivery");
+            assert_eq!(sent.revision, ACCEPTANCE.revision, "claimed: {}", sent.is_claimed());
+            assert_eq!(sent.due_at(ACCEPTANCE.time).revision, ACCEPTANCE.revision);
+        }
     }
 }

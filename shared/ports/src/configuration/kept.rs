@@ -1,0 +1,141 @@
+//! What is in memory, and which reads are under way.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures::future::{BoxFuture, WeakShared};
+use gridpost_core::time::Timestamp;
+
+use super::{Reading, TopicSnapshot};
+use crate::PortError;
+
+/// Names of topics that do not exist are kept up to this many, so that a scan of names costs neither
+/// memory nor topics that exist.
+const UNKNOWN_MAX: usize = 4_096;
+
+/// What was read, and when. A topic that does not exist is kept too.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    /// When the read began.
+    pub(super) read_at: Timestamp,
+    /// For how long it is used as it is.
+    pub(super) fresh_for: Duration,
+    pub(super) snapshot: Option<Arc<TopicSnapshot>>,
+}
+
+/// A read under way. It ends with the last of those who wait for it.
+pub(super) struct Flight {
+    began_at: Timestamp,
+    reading: Option<WeakShared<BoxFuture<'static, Result<Kept, PortError>>>>,
+}
+
+impl Flight {
+    pub(super) fn new(began_at: Timestamp, reading: &Reading) -> Self {
+        Self { began_at, reading: reading.downgrade() }
+    }
+}
+
+/// Topics by name.
+#[derive(Default)]
+pub(super) struct Memory {
+    topics: HashMap<String, Place>,
+    unknown: HashMap<String, Kept>,
+    flights: HashMap<String, Flight>,
+    bytes: usize,
+    /// Counts uses.
+    uses: u64,
+}
+
+struct Place {
+    kept: Kept,
+    bytes: usize,
+    used: u64,
+}
+
+impl Memory {
+    /// What is known of a topic.
+    pub(super) fn get(&mut self, name: &str) -> Option<Kept> {
+        self.uses += 1;
+        if let Some(place) = self.topics.get_mut(name) {
+            place.used = self.uses;
+            return Some(place.kept.clone());
+        }
+        self.unknown.get(name).cloned()
+    }
+
+    /// Keeps what was read, in the place of what was known, and forgets what is too much.
+    pub(super) fn keep(&mut self, name: String, kept: Kept, bytes_max: usize) {
+        let before = self.forget(&name);
+        let Some(snapshot) = &kept.snapshot else {
+            if self.unknown.len() >= UNKNOWN_MAX {
+                self.unknown.clear();
+            }
+            self.unknown.insert(name, kept);
+            return;
+        };
+        let same = before.filter(|before| {
+            before.kept.snapshot.as_ref().is_some_and(|before| Arc::ptr_eq(before, snapshot))
+        });
+        let bytes = same.map_or_else(|| snapshot.bytes(), |before| before.bytes);
+        while self.bytes + bytes > bytes_max
+            && let Some(oldest) = self.least_recently_used()
+        {
+            self.forget(&oldest);
+        }
+        self.bytes += bytes;
+        self.uses += 1;
+        self.topics.insert(name, Place { kept, bytes, used: self.uses });
+    }
+
+    /// The read of a topic that is under way, and when it began.
+    pub(super) fn flight(&self, name: &str) -> Option<(Timestamp, Reading)> {
+        let flight = self.flights.get(name)?;
+        let reading = flight.reading.as_ref()?.upgrade()?;
+        Some((flight.began_at, reading))
+    }
+
+    /// Notes a read that begins.
+    pub(super) fn take_off(&mut self, name: &str, flight: Flight) {
+        // Those that everybody has stopped waiting for never land.
+        let is_up =
+            |flight: &Flight| flight.reading.as_ref().and_then(WeakShared::upgrade).is_some();
+        self.flights.retain(|_, flight| is_up(flight));
+        self.flights.insert(name.to_owned(), flight);
+    }
+
+    /// Notes that a topic's read is over.
+    pub(super) fn land(&mut self, name: &str) {
+        self.flights.remove(name);
+    }
+
+    fn forget(&mut self, name: &str) -> Option<Place> {
+        self.unknown.remove(name);
+        let place = self.topics.remove(name)?;
+        self.bytes -= place.bytes;
+        Some(place)
+    }
+
+    fn least_recently_used(&self) -> Option<String> {
+        let oldest = self.topics.iter().min_by_key(|(_, place)| place.used);
+        oldest.map(|(name, _)| name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_no_topics_are_bounded() {
+        let mut memory = Memory::default();
+        let unknown = Kept {
+            read_at: Timestamp::from_millis(0),
+            fresh_for: Duration::from_secs(2),
+            snapshot: None,
+        };
+        for number in 0..10 * UNKNOWN_MAX {
+            memory.keep(number.to_string(), unknown.clone(), 0);
+            assert!(memory.get(&number.to_string()).is_some());
+        }
+        assert!(memory.unknown.len() <= UNKNOWN_MAX, "{} are kept", memory.unknown.len());
+    }
+}
