@@ -15,6 +15,7 @@ pub mod dead_letter;
 pub mod event_set;
 pub mod parking;
 pub mod partial;
+pub mod plan;
 pub mod queue;
 pub mod rate;
 pub mod redrive;
@@ -91,6 +92,9 @@ pub struct Delivery {
     /// Which of its events are done with: delivered, or ended on their own. The state may know of more.
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
+    /// How often its message carried it on because its state could not be written.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resent: u8,
     /// The events in the subscription's delivery schema, 1 to 5,000; none where they are claimed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     events: Vec<Box<RawValue>>,
@@ -152,6 +156,7 @@ impl Delivery {
             data_version,
             traceparent: None,
             done: EventSet::default(),
+            resent: 0,
             events,
             claim: None,
             claimed: Vec::new(),
@@ -328,6 +333,11 @@ impl Delivery {
     pub fn events_bytes(&self) -> usize {
         self.left().map(|(_, event)| event.get().len()).sum()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u8) -> bool {
+    *count == 0
 }
 
 /// Makes JSON text legal for an SQS body.

@@ -1,27 +1,25 @@
 //! One log line for each attempt, which reads alone: whose delivery, which attempt, what it met, what
 //! follows and when. Neither the events nor the endpoint's URL are in it.
 
-use crate::prepare::Work;
-use gridpost_core::{
-    retry::{Decision, outcome::Answer},
-    time::Timestamp,
-};
+use crate::{decide::Then, in_hand::DeliveryInHand};
+use gridpost_core::{retry::outcome::Answer, time::Timestamp};
 
 /// Logs a failed attempt, which the delivery's attempts count already.
 pub fn failed(
-    work: &Work,
+    hand: &DeliveryInHand,
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
-    decision: Decision,
+    then: Then,
 ) {
-    let (what, due, because, reason) = match decision {
-        Decision::Retry { due, because } => ("Retry", Some(due), Some(because), None),
-        Decision::End(reason) => ("End", None, None, Some(reason)),
+    let (what, due, because, reason) = match then {
+        Then::Retry { due, because } => ("Retry", Some(due), Some(because), None),
+        Then::End(reason) => ("End", None, None, Some(reason)),
+        Then::Delivered => ("Delivered", None, None, None),
     };
-    let delivery = &work.delivery;
+    let delivery = &hand.delivery;
     tracing::info!(
         delivery.id = %delivery.id,
-        subscription = %work.subscription.key,
+        subscription = %hand.subscription().key,
         attempt = delivery.attempts.made,
         outcome = %answer.outcome,
         status = answer.status,
@@ -39,11 +37,15 @@ pub fn failed(
 }
 
 /// Logs a successful attempt, which the delivery's attempts do not count.
-pub fn succeeded(work: &Work, answer: Answer, (began_at, ended_at): (Timestamp, Timestamp)) {
-    let delivery = &work.delivery;
+pub fn succeeded(
+    hand: &DeliveryInHand,
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+) {
+    let delivery = &hand.delivery;
     tracing::info!(
         delivery.id = %delivery.id,
-        subscription = %work.subscription.key,
+        subscription = %hand.subscription().key,
         attempt = delivery.attempts.made + 1,
         outcome = %answer.outcome,
         status = answer.status,

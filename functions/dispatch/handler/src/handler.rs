@@ -1,37 +1,33 @@
-//! A batch of records in, the records that SQS keeps out.
+//! Handles one SQS batch; returns the ids of the messages that SQS keeps.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use futures::{
-    FutureExt,
-    future::{join_all, select},
+    future::{join, join_all, select},
     pin_mut,
 };
-use gridpost_core::{
-    delivery::{
-        batch::{self, Load},
-        queue::Queue,
-        rate::Turn,
-    },
-    error::chain,
-    retry::outcome::RESPONSE_WAIT,
-    time::Timestamp,
-};
-use gridpost_ports::PortError;
-use uuid::Uuid;
+use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::{
-    Context,
-    attempt::{Made, attempt},
-    late::{self, Late},
-    prepare::{Prepared, Work, prepare},
-    rate,
-    record::{Fate, Record, Settled},
-    settle,
+    Context, group,
+    guard::guarded,
+    in_hand::Received,
+    late_response::{self, Late},
+    receive::{self, receive},
+    record::Record,
+    report::Report,
 };
 
-/// What settling takes at most after an attempt; nothing is started that could not be finished.
-const SETTLE_WAIT: Duration = Duration::from_secs(5);
+/// What ends an invocation needs at most so much time after it has stopped listening.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// Where others of the batch take longer than this, what is settled is deleted: the function may die
+/// meanwhile, and SQS would hand it out again.
+const DELETE_AFTER: Duration = Duration::from_secs(1);
 
 /// Settles every record and answers which of them SQS keeps, by message id.
 ///
@@ -39,143 +35,81 @@ const SETTLE_WAIT: Duration = Duration::from_secs(5);
 /// delivery has ended or its successor is in another place; a retry that was hidden until it is due
 /// is named. Whatever goes wrong with one record leaves the others alone.
 pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
-    let prepared = records.into_iter().map(|record| async move {
-        let kept = record.without_body();
-        let prepared = guarded(prepare(context, record)).await.and_then(|prepared| prepared);
-        (kept, prepared)
-    });
-    let mut ready = Vec::new();
-    let mut settled: Vec<(Record, Settled)> = Vec::new();
-    for (record, prepared) in join_all(prepared).await {
-        match prepared {
-            Ok(Prepared::Ready(work)) => ready.push(*work),
-            Ok(Prepared::Settled(fate)) => settled.push((record, Ok(fate))),
-            Err(error) => settled.push((record, Err(error))),
+    let all: Vec<_> = records.iter().map(|record| record.message_id.clone()).collect();
+    let (gone, settled) = mpsc::unbounded_channel();
+    let report = Report { context, gone, deadline };
+    let work = async {
+        let report = report;
+        let receive::Batch { groups, poisoned } = receive(context, records).await;
+        report.all(poisoned).await;
+        let works = groups.into_iter().map(|group| one_group(context, group, &report));
+        join_all(works).await.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let (late, mut gone) = join(work, collect(context, settled)).await;
+    if !late.is_empty() {
+        gone.delete(context).await;
+        listen(context, late, deadline).await;
+    }
+    all.into_iter().filter(|id| !gone.ids.contains(id)).collect()
+}
+
+async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {
+    let records: Vec<_> = group.iter().map(|received| received.record.without_body()).collect();
+    match guarded(group::work(context, group, report)).await {
+        Ok(late) => late,
+        Err(error) => {
+            report.all_failed(records, &error).await;
+            Vec::new()
         }
     }
-    let mut listening = Vec::new();
-    let attempts = requests(ready).into_iter().map(|works| make(context, works, deadline));
-    for made in join_all(attempts).await {
-        settled.extend(made.settled);
-        listening.extend(made.late);
-    }
-    let (kept, gone) = let_go(context, settled).await;
-    if !listening.is_empty() {
-        context.meter.flush(context.clock.now());
-        delete(context, gone).await;
-        listen(context, listening, deadline).await;
-    }
-    kept
 }
 
-/// Groups what may go out together: the same subscription, equally many attempts, no probe.
-fn requests(ready: Vec<Work>) -> Vec<Vec<Work>> {
-    let mut alone = Vec::new();
-    let mut groups: HashMap<(Uuid, u32), Vec<Work>> = HashMap::new();
-    for work in ready {
-        if work.probes {
-            alone.push(vec![work]);
-        } else {
-            let key = (work.subscription.uid, work.delivery.attempts.made);
-            groups.entry(key).or_default().push(work);
-        }
-    }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(key, _)| *key);
-    alone.extend(groups.into_iter().flat_map(|(_, works)| join(works)));
-    alone
+/// Records that may go.
+#[derive(Default)]
+struct Gone {
+    ids: HashSet<String>,
+    not_deleted: Vec<Record>,
 }
 
-fn join(works: Vec<Work>) -> Vec<Vec<Work>> {
-    let load = |work: &Work| Load {
-        events: work.delivery.event_count(),
-        bytes: work.delivery.events_bytes(),
-    };
-    let loads: Vec<_> = works.iter().map(load).collect();
-    let Some(first) = works.first() else { return Vec::new() };
-    let joined = batch::join(&loads, first.subscription.batching());
-    let mut works = works.into_iter();
-    joined.into_iter().map(|positions| works.by_ref().take(positions.len()).collect()).collect()
-}
-
-/// Makes one request, unless the function would be stopped before it is settled.
-async fn make(context: &Context, works: Vec<Work>, deadline: Timestamp) -> Made {
-    let records: Vec<_> = works.iter().map(|work| work.record.without_body()).collect();
-    let left = deadline.since(context.clock.now());
-    let made = if left < RESPONSE_WAIT + SETTLE_WAIT {
-        Err(PortError::new("making an attempt", "too little time is left in this invocation"))
-    } else {
-        guarded(request(context, works)).await.and_then(|made| made)
-    };
-    made.unwrap_or_else(|error| {
-        let failed = |record| (record, Err(PortError::new(error.call, &error.reason)));
-        Made { settled: records.into_iter().map(failed).collect(), late: None }
-    })
-}
-
-/// Makes one request, if its endpoint allows it in this minute.
-async fn request(context: &Context, works: Vec<Work>) -> Result<Made, PortError> {
-    let slot_at = works.iter().filter_map(|work| work.slot_at).max();
-    let turn = match works.first() {
-        Some(work) => rate::turn(context, &work.subscription, slot_at).await?,
-        None => Turn::Go,
-    };
-    Ok(match turn {
-        Turn::Go => attempt(context, works).await,
-        Turn::Wait { until } => rate::wait(context, works, until).await,
-    })
-}
-
-/// A panic in one record's way must fail that record alone.
-async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, PortError> {
-    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
-        let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-        let reason = message.unwrap_or_else(|| "a panic".to_owned());
-        tracing::error!(reason, "a record's task panicked: a defect of ours");
-        PortError::new("settling a record", reason)
-    })
-}
-
-/// Sorts records into those that SQS keeps, by id, and those that may go.
-async fn let_go(context: &Context, settled: Vec<(Record, Settled)>) -> (Vec<String>, Vec<Record>) {
-    let (mut kept, mut gone) = (Vec::new(), Vec::new());
-    for (record, settled) in settled {
-        match settled {
-            Ok(Fate::Delete) => gone.push(record),
-            Ok(Fate::Keep) => kept.push(record.message_id),
-            Err(error) => {
-                tracing::warn!(
-                    message.id = %record.message_id,
-                    error = %chain(&error),
-                    "a record was not settled and comes back",
-                );
-                settle::come_back(context, &record).await;
-                kept.push(record.message_id);
+/// Gathers what is settled until all is, and deletes it where that takes long.
+async fn collect(context: &Context, mut settled: UnboundedReceiver<Record>) -> Gone {
+    let mut gone = Gone::default();
+    loop {
+        match tokio::time::timeout(DELETE_AFTER, settled.recv()).await {
+            Ok(Some(record)) => {
+                gone.ids.insert(record.message_id.clone());
+                gone.not_deleted.push(record);
             }
+            Ok(None) => return gone,
+            Err(_) => gone.delete(context).await,
         }
     }
-    (kept, gone)
 }
 
-/// Deletes what may go now, before a long wait in which the function may die.
-async fn delete(context: &Context, gone: Vec<Record>) {
-    let mut receipts: HashMap<Queue, Vec<String>> = HashMap::new();
-    for record in gone {
-        receipts.entry(record.queue).or_default().push(record.receipt);
-    }
-    for (queue, receipts) in receipts {
-        if let Err(error) = context.receiver.delete(queue, receipts).await {
-            // Lambda deletes them when the reply is there.
-            tracing::warn!(error = %chain(&error), "settled records were not deleted early");
+impl Gone {
+    /// Deletes what may go now. What is counted of it is written first: it comes back no more.
+    async fn delete(&mut self, context: &Context) {
+        if self.not_deleted.is_empty() {
+            return;
+        }
+        context.meter.flush(context.clock.now());
+        let mut receipts: BTreeMap<Queue, Vec<String>> = BTreeMap::new();
+        for record in self.not_deleted.drain(..) {
+            receipts.entry(record.queue).or_default().push(record.receipt);
+        }
+        for (queue, receipts) in receipts {
+            if let Err(error) = context.receiver.delete(queue, receipts).await {
+                // Lambda deletes them when the reply is there.
+                tracing::warn!(error = %chain(&error), "settled records were not deleted early");
+            }
         }
     }
 }
 
 /// Listens for late responses as long as the invocation lasts.
-async fn listen(context: &Context, listening: Vec<Late>, deadline: Timestamp) {
-    let all = join_all(listening.into_iter().map(|late| guarded(late::listen(context, late))));
-    let left = deadline.since(context.clock.now()).saturating_sub(SETTLE_WAIT);
+async fn listen(context: &Context, late: Vec<Late>, deadline: Timestamp) {
+    let all = join_all(late.into_iter().map(|late| guarded(late_response::listen(context, late))));
+    let left = deadline.since(context.clock.now()).saturating_sub(END_WAIT);
     let over = tokio::time::sleep(left);
     pin_mut!(all, over);
     select(all, over).await;

@@ -1,23 +1,36 @@
 //! dispatch: makes the attempts.
 //!
-//! It consumes the dispatch queue (first attempts only) and the retry queues (everything later).
-//! The way of a record: [`handler`] decodes the batch, [`prepare`] finds out whether its delivery
-//! may be attempted now, [`attempt`] makes the request, [`settle`] carries out what was decided.
-//! [`attempt_log`] tells of each attempt, [`health`] keeps what is known of endpoints, [`rate`] keeps to what they allow, [`late`] hears
-//! responses that come after 30 s, [`payload`] fetches what was too large for a message, [`in_flight`]
-//! watches how full the queues are. [`resources`] attempts deliveries to AWS resources, through a port of
-//! their own: this crate has no client of theirs, `gridpost-dispatch-resources` has.
+//! It consumes the dispatch queue (first attempts only) and the retry queues (everything later). A batch
+//! takes six steps, each readable alone: [`receive`] decodes it, [`load`] reads what is known, the core's
+//! [`plan`](gridpost_core::delivery::plan) chooses what becomes of each delivery, [`attempt`] makes the
+//! requests, [`decide`] says what follows, [`settle`] carries it out and is the only writer. [`handler`] takes a
+//! batch through them, [`group`] the deliveries of one event subscription; [`in_hand`] is the data that they
+//! hand on.
+//!
+//! Beside them: [`acquire`] gets what an attempt needs besides permission, [`health`] keeps what is known of
+//! endpoints, [`rate`] keeps to what they allow, [`late_response`] hears responses that come after 30 s,
+//! [`payload`] fetches what was too large for a message, [`in_flight`] watches how full the queues are,
+//! [`attempt_log`] and [`count`] tell of it. [`resources`] attempts deliveries to AWS resources, through a port
+//! of their own: this crate has no client of theirs, `gridpost-dispatch-resources` has.
 
+pub mod acquire;
 pub mod attempt;
 pub mod attempt_log;
+pub mod count;
+pub mod decide;
+pub mod group;
+mod guard;
 pub mod handler;
 pub mod health;
 pub mod in_flight;
-pub mod late;
+pub mod in_hand;
+pub mod late_response;
+pub mod load;
 pub mod payload;
-pub mod prepare;
 pub mod rate;
+pub mod receive;
 pub mod record;
+pub mod report;
 pub mod resources;
 pub mod settle;
 #[cfg(test)]

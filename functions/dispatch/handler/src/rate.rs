@@ -7,7 +7,7 @@ use gridpost_core::{
 };
 use gridpost_ports::PortError;
 
-use crate::{Context, attempt::Made, prepare::Work, settle};
+use crate::Context;
 
 /// Takes a slot of this minute for one request, unless one of this minute was taken at `slot_at`.
 /// Endpoints that set no rate are asked nothing. A slot whose request is never made is wasted: the
@@ -35,15 +35,6 @@ pub async fn turn(
             return Ok(rate::turn(minute, rate, count, context.dice.roll()));
         }
     }
-}
-
-/// Lets the deliveries of one request wait for their turn, together. This is no attempt.
-pub async fn wait(context: &Context, works: Vec<Work>, until: Timestamp) -> Made {
-    let settled = works.into_iter().map(|work| async move {
-        let settled = settle::defer(context, &work, until).await;
-        (work.record, settled)
-    });
-    Made { settled: futures::future::join_all(settled).await, late: None }
 }
 
 #[cfg(test)]

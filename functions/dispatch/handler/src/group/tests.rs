@@ -3,8 +3,17 @@ use gridpost_core::{
     retry::{DelayReason, outcome::Answer, probation::Wait},
 };
 
-use super::*;
+use std::time::Duration;
+
 use crate::world::{NOW, World, delivery};
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        queue::Queue,
+        state::{DeliveryState, DeliveryStatus},
+    },
+    retry::{attempts::Attempts, outcome::Outcome},
+};
 
 /// The state of a delivery that has failed once and is due; asked for, where it is.
 fn state(of: &Delivery, resend_requested: bool) -> DeliveryState {

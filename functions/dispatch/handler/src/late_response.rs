@@ -3,38 +3,54 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use gridpost_core::{
-    delivery::state::DeliveryStatus,
-    error::chain,
-    retry::{
-        outcome::{Answer, Outcome},
-        probation,
-    },
-    subscription::EventSubscription,
-    time::Timestamp,
+    delivery::state::DeliveryStatus, error::chain, retry::outcome::Outcome,
+    subscription::EventSubscription, time::Timestamp,
 };
 use gridpost_ports::PortError;
 use uuid::Uuid;
 
-use crate::{Context, attempt_log::duration_ms, settle};
+use crate::{Context, attempt::LateAnswer, attempt_log::duration_ms, settle};
 
 /// A request whose response is still listened for.
 pub struct Late {
     /// Resolves to the late answer, or to `None` when none came in time.
-    pub answer: BoxFuture<'static, Option<Answer>>,
-    /// The deliveries it was made for.
-    pub ids: Vec<Uuid>,
-    /// Their event subscription.
-    pub subscription: Arc<EventSubscription>,
-    /// When it was sent.
-    pub began_at: Timestamp,
+    answer: LateAnswer,
+    /// The deliveries it was made for that will be attempted again.
+    ids: Vec<Uuid>,
+    subscription: Arc<EventSubscription>,
+    began_at: Timestamp,
+    /// When the next attempt of the last of them is due: the answer comes too late then.
+    until: Timestamp,
+}
+
+impl Late {
+    /// A request that began and was given up then.
+    pub fn new(
+        answer: LateAnswer,
+        subscription: Arc<EventSubscription>,
+        (began_at, ended_at): (Timestamp, Timestamp),
+    ) -> Self {
+        Self { answer, ids: Vec::new(), subscription, began_at, until: ended_at }
+    }
+
+    /// One of its deliveries is attempted again then. For those that end nothing is listened for.
+    pub fn of(&mut self, delivery: Uuid, due: Timestamp) {
+        self.ids.push(delivery);
+        self.until = self.until.max(due);
+    }
+
+    /// Whether a late answer could change anything.
+    pub fn is_awaited(&self) -> bool {
+        !self.ids.is_empty()
+    }
 }
 
 /// Listens for a late response. A success marks the deliveries, so that their retries delete
 /// themselves; a failure changes nothing.
 pub async fn listen(context: &Context, late: Late) {
-    let Some(answer) = late.answer.await else { return };
+    let left = late.until.since(context.clock.now());
+    let Ok(Some(answer)) = tokio::time::timeout(left, late.answer).await else { return };
     if answer.outcome != Outcome::Delivered {
         return;
     }
@@ -53,21 +69,12 @@ pub async fn listen(context: &Context, late: Late) {
             Err(error) => tracing::warn!(
                 delivery.id = %id,
                 error = %chain(&error),
-                "a late success was not noted; the retry makes a duplicate",
+                "failed to record late success; the retry will duplicate it",
             ),
         }
     }
     let now = context.clock.now();
-    context.healths.note_success(&late.subscription, now);
-    let changed = context
-        .healths
-        .change(&late.subscription, now, |health| {
-            probation::after_success(health, late.began_at, now)
-        })
-        .await;
-    if let Err(error) = changed {
-        tracing::warn!(error = %chain(&error), "a recovery was not noted");
-    }
+    settle::note_success(context, &late.subscription, late.began_at, now).await;
 }
 
 /// Counts and marks a waiting delivery as delivered, and answers whether it waited. One that has ended

@@ -1,0 +1,75 @@
+//! What dispatch counts and measures.
+
+use gridpost_core::{
+    metric::{self, DROP_REASON, of},
+    retry::{
+        EndReason,
+        outcome::{Answer, Outcome},
+    },
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
+
+use crate::{
+    Context,
+    attempt::{Met, Response},
+    in_hand::DeliveryInHand,
+};
+
+/// Counts events that were delivered.
+pub fn delivered(context: &Context, key: &SubscriptionKey, published_at: Timestamp, events: u64) {
+    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), published_at, events);
+}
+
+/// Counts events that were delivered before the others of their delivery. Counted before it is noted:
+/// a crash between them delivers, and counts, once more; the other way round they would be missing.
+pub fn delivered_part(context: &Context, hand: &DeliveryInHand, events: usize) {
+    let delivery = &hand.delivery;
+    delivered(context, &delivery.subscription, delivery.publish_time, events as u64);
+    context.meter.flush(context.clock.now());
+}
+
+/// Counts events that end without a dead letter.
+pub fn dropped(
+    context: &Context,
+    key: &SubscriptionKey,
+    published_at: Timestamp,
+    reason: EndReason,
+    events: u64,
+) {
+    let reason = reason.to_string();
+    let [topic, name] = of(key);
+    let dimensions = [(DROP_REASON, reason.as_str()), topic, name];
+    context.meter.count_events(metric::DROPPED_EVENT_COUNT, &dimensions, published_at, events);
+}
+
+/// Counts a failed attempt.
+pub fn failure(context: &Context, key: &SubscriptionKey, answer: Answer) {
+    error(context, metric::DELIVERY_ATTEMPT_FAIL_COUNT, key, answer);
+}
+
+/// Counts a wait of the endpoint that has begun.
+pub fn probation(context: &Context, key: &SubscriptionKey, answer: Answer) {
+    error(context, metric::PROBATION_COUNT, key, answer);
+}
+
+fn error(context: &Context, metric: &'static str, key: &SubscriptionKey, answer: Answer) {
+    let error = answer.outcome.to_string();
+    let [topic, name] = of(key);
+    let dimensions = [("Error", error.as_str()), topic, name];
+    context.meter.count(metric, &dimensions, 1);
+}
+
+/// Notes how long a request took and, where it delivered, how long ago its events were published.
+pub fn latency(context: &Context, hands: &[DeliveryInHand], response: &Response) {
+    let Some(first) = hands.first() else { return };
+    let whose = of(&first.subscription().key);
+    let (began_at, ended_at) = response.times;
+    let took = ended_at.since(began_at);
+    context.meter.measure(metric::DESTINATION_PROCESSING_DURATION_IN_MS, &whose, took);
+    let is_delivered = |met: &Met| met.answers().all(|answer| answer.outcome == Outcome::Delivered);
+    for (hand, _) in hands.iter().zip(&response.met).filter(|(_, met)| is_delivered(met)) {
+        let since_publish = ended_at.since(hand.delivery.publish_time);
+        context.meter.measure(metric::DELIVERY_LATENCY_IN_MS, &whose, since_publish);
+    }
+}

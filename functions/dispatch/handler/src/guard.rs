@@ -1,0 +1,21 @@
+//! A panic in one record's way must fail that record alone.
+
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
+use gridpost_ports::PortError;
+
+/// Does the work; a panic in it becomes an error.
+///
+/// # Errors
+///
+/// It panicked.
+pub(crate) async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, PortError> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
+        let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+        let reason = message.unwrap_or_else(|| "a panic".to_owned());
+        tracing::error!(reason, "a record's task panicked: a defect of ours");
+        PortError::new("settling a record", reason)
+    })
+}

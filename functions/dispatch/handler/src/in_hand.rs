@@ -1,0 +1,186 @@
+//! A received delivery with all that decisions about it need: data alone.
+
+use std::sync::Arc;
+
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        plan::{Facts, Lane, SubscriptionFacts},
+        queue::Queue,
+        state::{AttemptRecord, DeliveryState, DeliveryStatus},
+    },
+    retry::{self, Rules, probation::Admission},
+    subscription::{DeadLetterDestination, EventSubscription},
+    time::Timestamp,
+};
+use gridpost_ports::configuration::TopicSnapshot;
+
+use crate::record::Record;
+
+/// A delivery that was received, and its state where it has one.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The record that carries it.
+    pub record: Record,
+    /// The delivery as its message has it.
+    pub delivery: Delivery,
+    /// What is stored of it.
+    pub state: Option<DeliveryState>,
+}
+
+/// A topic and one of its event subscriptions.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// The topic.
+    pub topic: Arc<TopicSnapshot>,
+    /// The event subscription.
+    pub subscription: Arc<EventSubscription>,
+}
+
+/// A delivery in hand.
+#[derive(Clone, Debug)]
+pub struct DeliveryInHand {
+    /// The record that carries it.
+    pub record: Record,
+    /// The delivery. Its attempts are the newest known.
+    pub delivery: Delivery,
+    /// Whose it is.
+    pub owner: Owner,
+    /// Its stored status; none while it has no state.
+    pub status: Option<DeliveryStatus>,
+    /// The revision of its stored state; 0 while it has none.
+    pub revision: u64,
+    /// Its attempts one by one, as far as its state remembers them.
+    pub past: Vec<AttemptRecord>,
+    /// Whether an operator asked for an attempt now, whatever its endpoint's health.
+    pub resend_requested: bool,
+    /// When it took a slot of its endpoint's rate, where it has one already.
+    pub slot_at: Option<Timestamp>,
+}
+
+impl Received {
+    /// The lane it was received from.
+    pub fn lane(&self) -> Lane {
+        lane_of(&self.record)
+    }
+
+    /// With its topic and event subscription.
+    pub fn of(self, owner: &Owner) -> DeliveryInHand {
+        let Self { record, delivery, state } = self;
+        let mut hand = DeliveryInHand {
+            record,
+            delivery,
+            owner: owner.clone(),
+            status: None,
+            revision: 0,
+            past: Vec::new(),
+            resend_requested: false,
+            slot_at: None,
+        };
+        if let Some(state) = &state {
+            hand.merge_state(state);
+        }
+        hand
+    }
+}
+
+/// The lane that a record was received from.
+pub fn lane_of(record: &Record) -> Lane {
+    if record.queue == Queue::Dispatch { Lane::First } else { Lane::Retry }
+}
+
+impl DeliveryInHand {
+    /// Its event subscription.
+    pub fn subscription(&self) -> &Arc<EventSubscription> {
+        &self.owner.subscription
+    }
+
+    /// The lane it was received from.
+    pub fn lane(&self) -> Lane {
+        lane_of(&self.record)
+    }
+
+    /// The rules it is under.
+    pub fn rules(&self) -> Rules<'_> {
+        rules(&self.owner)
+    }
+
+    /// When its time-to-live ends.
+    pub fn expires_at(&self) -> Timestamp {
+        retry::expires_at(&self.subscription().retry_policy, self.delivery.ttl_starts_at())
+    }
+
+    /// What the plan asks for, where its endpoint's health says that.
+    pub fn facts(&self, admission: Admission, is_slow: bool, now: Timestamp) -> Facts {
+        Facts {
+            lane: self.lane(),
+            status: self.status,
+            due: self.delivery.due,
+            resend_requested: self.resend_requested,
+            subscription: Some(SubscriptionFacts {
+                expires_at: self.expires_at(),
+                consent_until: self.subscription().waits_for_consent(now),
+                admission,
+                is_slow,
+            }),
+        }
+    }
+
+    /// The state to write next.
+    pub fn state(&self, status: DeliveryStatus) -> DeliveryState {
+        DeliveryState {
+            id: self.delivery.id,
+            subscription: self.delivery.subscription.clone(),
+            subscription_uid: self.delivery.subscription_uid,
+            publish_time: self.delivery.publish_time,
+            redriven_at: self.delivery.redriven.map(|redriven| redriven.at),
+            events: u32::try_from(self.delivery.event_count()).unwrap_or(u32::MAX),
+            done: self.delivery.done.clone(),
+            attempts: self.delivery.attempts.clone(),
+            standing: status,
+            past: self.past.clone(),
+            receipt: self.receipt(status),
+            resend: None,
+            revision: self.revision,
+        }
+    }
+
+    /// What reaches its message while it is hidden. What comes from the dispatch queue waits as
+    /// another message, which was not received yet.
+    fn receipt(&self, status: DeliveryStatus) -> Option<String> {
+        let is_hidden =
+            matches!(status, DeliveryStatus::Waiting { .. }) && self.lane() == Lane::Retry;
+        is_hidden.then(|| self.record.receipt.clone())
+    }
+
+    /// Takes over what a stored state knows.
+    pub fn merge_state(&mut self, state: &DeliveryState) {
+        self.status = Some(state.standing);
+        self.revision = state.revision;
+        self.resend_requested = state.resend.is_some();
+        self.past.clone_from(&state.past);
+        catch_up(&mut self.delivery, state);
+    }
+
+    /// Where its dead letter goes.
+    pub fn destination(&self) -> Option<&DeadLetterDestination> {
+        self.subscription().dead_letter.as_ref()
+    }
+}
+
+/// The rules that deliveries of an event subscription are under.
+pub fn rules(owner: &Owner) -> Rules<'_> {
+    Rules {
+        profile: owner.topic.topic.delivery_profile,
+        kind: owner.subscription.endpoint.kind(),
+        policy: &owner.subscription.retry_policy,
+    }
+}
+
+/// Brings a delivery up to date with its state: its message is older.
+pub fn catch_up(delivery: &mut Delivery, state: &DeliveryState) {
+    delivery.done.add_all(&state.done);
+    if state.attempts.made >= delivery.attempts.made {
+        delivery.attempts = state.attempts.clone();
+    }
+}

@@ -1,0 +1,179 @@
+//! The end of a delivery: a dead letter, or a counted and logged drop.
+
+use gridpost_core::{
+    delivery::{
+        Delivery,
+        dead_letter::{Ended, shown_attributes},
+        event_set::EventSet,
+        queue::Queue,
+        queue_text,
+        state::{DeliveryState, DeliveryStatus},
+    },
+    error::chain,
+    event::{DeliverySchema, mapping::InputSchemaMapping},
+    retry::{EndReason, outcome::Answer},
+    time::Timestamp,
+};
+use gridpost_ports::{Outgoing, PortError};
+
+use super::send_one;
+use crate::{
+    Context, count,
+    in_hand::DeliveryInHand,
+    payload,
+    record::{Fate, Settled},
+};
+
+/// A part with an id of its own up to here fits any queue message, whatever its limit: 128 of at
+/// least 256 KiB.
+const PART_BYTES_MAX: usize = 128 * 1_024;
+
+/// Carries out an end that the state says.
+pub(super) async fn carry_out(
+    context: &Context,
+    hand: DeliveryInHand,
+    reason: EndReason,
+    at: Timestamp,
+) -> Settled {
+    dead_letter_or_drop(context, &hand, reason, at).await?;
+    note_end(context, hand.state(DeliveryStatus::Ended)).await;
+    Ok(Fate::Delete)
+}
+
+/// Carries out an end that could not be written. Should that fail as well the record comes back late
+/// rather than soon: it will be attempted again, for want of anything that says that it ended.
+pub(super) async fn carry_out_unwritten(
+    context: &Context,
+    hand: DeliveryInHand,
+    reason: EndReason,
+    at: Timestamp,
+) -> Settled {
+    dead_letter_or_drop(context, &hand, reason, at).await?;
+    context.meter.flush(context.clock.now());
+    Ok(Fate::Delete)
+}
+
+/// Ends some events of a delivery before the others, for the reason of what they met. Nothing says yet
+/// that they have ended: a copy that comes here again ends them again.
+///
+/// # Errors
+///
+/// Their dead letter could not be sent.
+pub(super) async fn end_part(
+    context: &Context,
+    hand: &DeliveryInHand,
+    answer: Answer,
+    events: &EventSet,
+    began_at: Timestamp,
+) -> Result<(), PortError> {
+    let mut part = DeliveryInHand { delivery: hand.delivery.part(events), ..hand.clone() };
+    part.delivery.attempts = hand.delivery.attempts.with(began_at, answer.outcome, answer.status);
+    let is_of_its_own = part.delivery.id != hand.delivery.id;
+    if is_of_its_own && part.delivery.events_bytes() > PART_BYTES_MAX {
+        part.delivery = payload::set_apart(context, part.delivery).await?;
+    }
+    let (reason, at) = (EndReason::not_retried(answer.outcome), context.clock.now());
+    dead_letter_or_drop(context, &part, reason, at).await?;
+    context.meter.flush(at);
+    Ok(())
+}
+
+/// Sends what ended to its dead-letter destination, or drops it where there is none.
+async fn dead_letter_or_drop(
+    context: &Context,
+    hand: &DeliveryInHand,
+    reason: EndReason,
+    at: Timestamp,
+) -> Result<(), PortError> {
+    let delivery = &hand.delivery;
+    if delivery.event_count() == 0 {
+        // What another copy has not done, this one has.
+        return Ok(());
+    }
+    let Some(destination) = hand.destination() else {
+        drop_events(context, delivery, reason).await;
+        return Ok(());
+    };
+    let topic = &hand.owner.topic.topic;
+    let ended = Ended {
+        delivery: delivery.clone(),
+        reason,
+        at,
+        destination: destination.clone(),
+        schema: hand.subscription().delivery_schema,
+        mapping: mapping(hand),
+        profile: topic.delivery_profile,
+        attributes: shown_attributes(delivery, hand.subscription(), topic.delivery_profile),
+    };
+    let body = serde_json::to_string(&ended)
+        .map_err(|error| PortError::new("writing a dead letter", error))?;
+    let group = hand.subscription().key.to_string();
+    let delay_s = context.settings.dead_letter_delay_s;
+    let message = Outgoing { body: queue_text(body), group, delay_s };
+    send_one(context, Queue::DeadLetter, message).await?;
+    tracing::warn!(
+        delivery.id = %delivery.id,
+        subscription = %hand.subscription().key,
+        attempts = delivery.attempts.made,
+        outcome = delivery.attempts.last_outcome.map(tracing::field::display),
+        status = delivery.attempts.last_status,
+        %reason,
+        events = delivery.event_count(),
+        event_ids = delivery.event_ids(),
+        publish_time = %delivery.publish_time.to_iso_8601(),
+        traceparent = delivery.traceparent.map(tracing::field::display),
+        "ended undelivered, goes to its dead-letter destination",
+    );
+    Ok(())
+}
+
+/// What explains events of the publisher's own schema: their dead letters are in Event Grid's.
+fn mapping(hand: &DeliveryInHand) -> Option<InputSchemaMapping> {
+    let mapping = hand.owner.topic.topic.input_schema_mapping.as_ref()?;
+    let own = hand.subscription().delivery_schema == DeliverySchema::CustomInputSchema;
+    own.then(|| mapping.clone())
+}
+
+/// Marks a delivery as ended. Best effort: without it a late copy of the message ends a second time,
+/// and it seems to wait. Its end is counted first: what is noted already is counted no more.
+async fn note_end(context: &Context, state: DeliveryState) {
+    context.meter.flush(context.clock.now());
+    let state = DeliveryState { standing: DeliveryStatus::Ended, ..state };
+    if let Err(error) = context.states.save(&state).await {
+        tracing::warn!(delivery.id = %state.id, error = %chain(&error), "an end was not noted");
+    }
+}
+
+/// Drops a delivery for which nothing more can be done, and whose state is this, where it has one.
+pub async fn drop_delivery(
+    context: &Context,
+    delivery: &Delivery,
+    state: Option<DeliveryState>,
+    reason: EndReason,
+) -> Fate {
+    drop_events(context, delivery, reason).await;
+    if let Some(state) = state {
+        note_end(context, state).await;
+    }
+    Fate::Delete
+}
+
+/// Counts and logs events that end without a dead letter.
+async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
+    let events = delivery.event_count() as u64;
+    count::dropped(context, &delivery.subscription, delivery.publish_time, reason, events);
+    tracing::warn!(
+        delivery.id = %delivery.id,
+        subscription = %delivery.subscription,
+        events,
+        attempts = delivery.attempts.made,
+        outcome = delivery.attempts.last_outcome.map(tracing::field::display),
+        status = delivery.attempts.last_status,
+        %reason,
+        event_ids = delivery.event_ids(),
+        publish_time = %delivery.publish_time.to_iso_8601(),
+        traceparent = delivery.traceparent.map(tracing::field::display),
+        "events dropped",
+    );
+    payload::release(context, delivery).await;
+}

@@ -1,0 +1,86 @@
+//! Tells an endpoint's health what a request came to.
+
+use gridpost_core::{
+    error::chain,
+    retry::{
+        outcome::{Answer, Outcome},
+        probation::{self, Failed},
+    },
+    subscription::EventSubscription,
+    time::Timestamp,
+};
+
+use crate::{Context, attempt::Response, count, in_hand::DeliveryInHand};
+
+/// Notes what a request came to, once for all deliveries in it; answers until when the endpoint waits.
+///
+/// An endpoint that takes some of the events works: what it refuses waits by its own rule alone. So a
+/// stream with one hot shard is not stopped for all others.
+pub async fn note_response(
+    context: &Context,
+    hands: &[DeliveryInHand],
+    response: &Response,
+) -> Option<Timestamp> {
+    let mut answers = response.met.iter().flat_map(|met| met.answers());
+    let delivered = answers.clone().find(|answer| answer.outcome == Outcome::Delivered);
+    let answer = delivered.or_else(|| answers.next())?;
+    let (began_at, ended_at) = response.times;
+    if delivered.is_some() {
+        note_success(context, hands[0].subscription(), began_at, ended_at).await;
+        return None;
+    }
+    note_failure(context, &hands[0], answer, response.times).await
+}
+
+/// Notes a success, which on the happy path writes nothing.
+pub async fn note_success(
+    context: &Context,
+    subscription: &EventSubscription,
+    began_at: Timestamp,
+    now: Timestamp,
+) {
+    context.healths.note_success(subscription, now);
+    let changed = context
+        .healths
+        .change(subscription, now, |health| probation::after_success(health, began_at, now))
+        .await;
+    if let Err(error) = changed {
+        // The events are delivered all the same; the next success tells it again.
+        let (key, error) = (&subscription.key, chain(&error));
+        tracing::warn!(subscription = %key, %error, "failed to record a recovery");
+    }
+}
+
+/// Where many attempts fail at once, some may find the health written by others every time. They go
+/// on with what their own outcome asks for: the delivery's state is what must not be missing.
+async fn note_failure(
+    context: &Context,
+    hand: &DeliveryInHand,
+    answer: Answer,
+    (began_at, ended_at): (Timestamp, Timestamp),
+) -> Option<Timestamp> {
+    let subscription = hand.subscription();
+    let delivery = hand.delivery.id;
+    let last_success_at = context.healths.last_success_at(subscription);
+    let failed = Failed { delivery, began_at, ended_at, answer, last_success_at };
+    let durations = &context.settings.probation;
+    let changed = context
+        .healths
+        .change(subscription, ended_at, |health| {
+            probation::after_failure(health, durations, failed)
+        })
+        .await;
+    match changed {
+        Ok(health) => {
+            if health.wait.is_some_and(|wait| wait.since == ended_at) {
+                count::probation(context, &subscription.key, answer);
+            }
+            health.wait.map(|wait| wait.until)
+        }
+        Err(error) => {
+            let (key, error) = (&subscription.key, chain(&error));
+            tracing::warn!(subscription = %key, %error, "failed to record a failure");
+            durations.of(answer.outcome).map(|wait| ended_at + wait)
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Holds deliveries back. The dispatch queue holds nothing back, so what comes from it moves to a
+//! retry queue; there a message is hidden, or its delivery is parked.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use gridpost_core::{
+    delivery::{
+        parking::{self, Hold as Held, Parked},
+        plan::Lane,
+        queue::{DELAY_S_MAX, Queue},
+    },
+    error::chain,
+    metric,
+    time::Timestamp,
+};
+use gridpost_ports::{Outgoing, PortError};
+
+use super::{RESENT_MAX, send_one};
+use crate::{
+    Context,
+    in_hand::DeliveryInHand,
+    payload,
+    record::{Fate, Record, Settled},
+};
+
+/// For how long a delivery is held back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Hold {
+    /// Until its next attempt is due. It may come back in the last second before.
+    Until(Timestamp),
+    /// Until about then: a second more does not matter, but a life that ends during the wait ends
+    /// then, not after it.
+    About(Timestamp),
+    /// Not at all: it goes on in its retry queue.
+    Move,
+}
+
+/// Holds deliveries of one event subscription back. What comes from the dispatch queue is sent in as
+/// few calls as possible.
+pub async fn hold_all(
+    context: &Context,
+    hands: Vec<(DeliveryInHand, Hold)>,
+) -> Vec<(Record, Settled)> {
+    let now = context.clock.now();
+    let (first, retry): (Vec<_>, Vec<_>) =
+        hands.into_iter().partition(|(hand, _)| hand.lane() == Lane::First);
+    let retry = join_all(retry.into_iter().map(|(hand, hold)| async move {
+        let record = hand.record.without_body();
+        (record, in_retry_queue(context, hand, hold, now).await)
+    }));
+    let (mut settled, retry) = futures::join!(to_retry_queue(context, first, now), retry);
+    settled.extend(retry);
+    settled
+}
+
+/// Holds one delivery back.
+pub(super) async fn one(context: &Context, hand: DeliveryInHand, hold: Hold) -> Settled {
+    let settled = hold_all(context, vec![(hand, hold)]).await.pop();
+    settled.map_or_else(|| Ok(Fate::Keep), |(_, settled)| settled)
+}
+
+/// Lets a delivery wait whose state can't be written: a message carries its attempts and when it is
+/// due. Should that not be sent, or have been sent too often, this message waits as it is: its count
+/// is an attempt behind then, but it comes when it is due and not before.
+pub(super) async fn in_message(
+    context: &Context,
+    mut hand: DeliveryInHand,
+    due: Timestamp,
+) -> Settled {
+    let left = parking::held(due.since(context.clock.now()));
+    if hand.delivery.resent < RESENT_MAX {
+        hand.delivery.resent += 1;
+        let queue = hand.delivery.retry_queue(context.settings.retry_shards);
+        let message = successor(&hand, Some(due), left);
+        match send_one(context, queue, message).await {
+            Ok(()) => return Ok(Fate::Delete),
+            Err(error) => {
+                let id = hand.delivery.id;
+                tracing::warn!(delivery.id = %id, error = %chain(&error), "not carried on");
+            }
+        }
+    }
+    let seconds = parking::hidden_s(left, Duration::ZERO);
+    context.receiver.hide(hand.record.queue, &hand.record.receipt, seconds).await?;
+    Ok(Fate::Keep)
+}
+
+/// When a hold ends, and how long the queue holds it.
+fn wait(hand: &DeliveryInHand, hold: Hold, now: Timestamp) -> (Option<Timestamp>, Duration) {
+    match hold {
+        Hold::Until(due) => (Some(due), parking::held(due.since(now))),
+        Hold::About(until) => {
+            let until = until.min(hand.expires_at());
+            (Some(until), until.since(now))
+        }
+        Hold::Move => (None, Duration::ZERO),
+    }
+}
+
+/// The message that carries a delivery on.
+fn successor(hand: &DeliveryInHand, due: Option<Timestamp>, left: Duration) -> Outgoing {
+    let mut delivery = hand.delivery.clone();
+    delivery.due = due;
+    let body = delivery.encode();
+    let group = hand.subscription().key.to_string();
+    Outgoing { body, group, delay_s: parking::delay_s(left) }
+}
+
+async fn to_retry_queue(
+    context: &Context,
+    hands: Vec<(DeliveryInHand, Hold)>,
+    now: Timestamp,
+) -> Vec<(Record, Settled)> {
+    let Some((first, _)) = hands.first() else { return Vec::new() };
+    let queue = first.delivery.retry_queue(context.settings.retry_shards);
+    let messages: Vec<_> = hands
+        .iter()
+        .map(|(hand, hold)| {
+            let (due, left) = wait(hand, *hold, now);
+            successor(hand, due, left)
+        })
+        .collect();
+    let answers = context.sender.send(queue, messages.clone()).await;
+    let mut settled = Vec::new();
+    for (((hand, _), message), answer) in hands.into_iter().zip(messages).zip(answers) {
+        // A failure is tried once more, which may send it twice.
+        let answer = match answer {
+            Ok(()) => Ok(()),
+            Err(_) => send_one(context, queue, message).await,
+        };
+        settled.push((hand.record, answer.map(|()| Fate::Delete)));
+    }
+    settled
+}
+
+async fn in_retry_queue(
+    context: &Context,
+    hand: DeliveryInHand,
+    hold: Hold,
+    now: Timestamp,
+) -> Settled {
+    let (due, left) = wait(&hand, hold, now);
+    let in_flight = if parking::is_parkable(left) {
+        context.in_flight.of(hand.record.queue, now).await
+    } else {
+        0
+    };
+    let since_received = now.since(hand.record.received_at);
+    let limit = context.settings.retry_in_flight_limit;
+    match parking::hold(left, since_received, hand.record.receive_count, in_flight, limit) {
+        Held::Hide { seconds } => hide(context, hand, seconds, due).await,
+        Held::Park => park(context, hand, parking::parked_until(due.unwrap_or(now), now)).await,
+    }
+}
+
+async fn park(context: &Context, hand: DeliveryInHand, due: Timestamp) -> Settled {
+    let Queue::Retry(shard) = hand.record.queue else {
+        return Err(PortError::new("parking a delivery", "it is not in a retry queue"));
+    };
+    let mut body = hand.delivery.due_at(due).encode();
+    if body.len() > parking::BODY_BYTES_MAX {
+        body = payload::set_apart(context, hand.delivery.due_at(due)).await?.encode();
+    }
+    let group = hand.subscription().key.to_string();
+    let parked = Parked { id: hand.delivery.id, due, shard, group, body };
+    context.parking.park(&parked).await?;
+    context.meter.count(metric::PARKED_COUNT, &[], 1);
+    Ok(Fate::Delete)
+}
+
+/// Hides a record. Where SQS does not hide it, a short wait is carried on by a delayed message: this
+/// one would come back when the queue's own timeout ends, which is late. A longer wait comes back
+/// early then and is hidden again: the due time decides, not the queue.
+async fn hide(
+    context: &Context,
+    hand: DeliveryInHand,
+    seconds: u32,
+    due: Option<Timestamp>,
+) -> Settled {
+    let record = &hand.record;
+    let mut refused = None;
+    for _ in 0..2 {
+        match context.receiver.hide(record.queue, &record.receipt, seconds).await {
+            Ok(()) => return Ok(Fate::Keep),
+            Err(error) => refused = Some(error),
+        }
+    }
+    context.meter.count(metric::HIDE_FAIL_COUNT, &[], 1);
+    if let Some(error) = &refused {
+        tracing::warn!(message.id = %record.message_id, error = %chain(error), "not hidden");
+    }
+    if seconds > DELAY_S_MAX || hand.delivery.resent >= RESENT_MAX {
+        return Ok(Fate::Keep);
+    }
+    let mut next = hand.clone();
+    next.delivery.resent += 1;
+    let message = successor(&next, due, Duration::from_secs(u64::from(seconds)));
+    match send_one(context, record.queue, message).await {
+        Ok(()) => Ok(Fate::Delete),
+        // It comes back late.
+        Err(_) => Ok(Fate::Keep),
+    }
+}

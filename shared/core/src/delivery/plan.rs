@@ -1,0 +1,293 @@
+//! What becomes of a delivery that has been received, before anything is attempted: one table.
+//!
+//! dispatch loads what is asked here, [`plan`] chooses, dispatch carries it out. The order of the rows
+//! is the order of the questions: has it ended, is its event subscription still there, is it due, is
+//! it still alive, may its endpoint be asked at all, and in which lane.
+
+use std::time::Duration;
+
+use super::{parking::LAST_SECOND, state::DeliveryStatus};
+use crate::{
+    retry::{
+        EndReason,
+        probation::{Admission, Health},
+    },
+    time::Timestamp,
+};
+
+/// Where a delivery was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// From the dispatch queue: first attempts, of all endpoints together.
+    First,
+    /// From a retry queue: what failed, waited, or goes to a slow endpoint.
+    Retry,
+}
+
+/// What is known of a received delivery and its endpoint.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Where it was received.
+    pub lane: Lane,
+    /// Its stored status; none while it has no state.
+    pub status: Option<DeliveryStatus>,
+    /// Not before this time, as its message says.
+    pub due: Option<Timestamp>,
+    /// Whether an operator asked for an attempt now.
+    pub resend_requested: bool,
+    /// Its event subscription, by an answer that is newer than its receipt; none if that is gone.
+    pub subscription: Option<SubscriptionFacts>,
+}
+
+/// What is known of a delivery's event subscription and its endpoint.
+#[derive(Clone, Debug)]
+pub struct SubscriptionFacts {
+    /// When the delivery's time-to-live ends.
+    pub expires_at: Timestamp,
+    /// Until when the endpoint may still consent; none while it has.
+    pub consent_until: Option<Timestamp>,
+    /// Whether the endpoint's health lets the delivery through.
+    pub admission: Admission,
+    /// Whether the endpoint is marked as slow.
+    pub is_slow: bool,
+}
+
+/// What becomes of a delivery now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// An attempt. `leased` says that it takes a lease of the slow lane.
+    Attempt {
+        /// Whether its endpoint is slow, so that its requests under way are counted.
+        leased: bool,
+    },
+    /// An attempt, once this health is written under its condition: the probe of an endpoint.
+    Probe(Box<Health>),
+    /// It waits without an attempt, and a second more does not matter.
+    Defer {
+        /// Until then.
+        until: Timestamp,
+    },
+    /// It waits for its time.
+    Wait {
+        /// Its time.
+        due: Timestamp,
+    },
+    /// It is due within a second, which passes here.
+    Rest(Duration),
+    /// It goes to its retry queue now, without an attempt: its endpoint is slow.
+    MoveLane,
+    /// It ends undelivered.
+    End(EndReason),
+    /// It is dropped: there is no event subscription that could say more.
+    Drop(EndReason),
+    /// What its state says is carried out once more.
+    Follow(DeliveryStatus),
+}
+
+/// Chooses what becomes of a delivery at `now`.
+pub fn plan(facts: Facts, now: Timestamp) -> Plan {
+    if let Some(status @ (DeliveryStatus::Delivered | DeliveryStatus::Ended)) = facts.status {
+        return Plan::Follow(status);
+    }
+    let Some(subscription) = facts.subscription else {
+        return Plan::Drop(EndReason::SubscriptionDeleted);
+    };
+    let due = match facts.status {
+        None => facts.due,
+        Some(DeliveryStatus::Waiting { due }) if facts.lane == Lane::Retry => Some(due),
+        // Its end was not carried out, or a crash left a first message behind whose successor may
+        // never have been sent.
+        Some(status) => return Plan::Follow(status),
+    };
+    let early = due.map_or(Duration::ZERO, |due| due.since(now));
+    match due {
+        Some(due) if early >= LAST_SECOND => return Plan::Wait { due },
+        // Queues count in whole seconds.
+        _ if !early.is_zero() => return Plan::Rest(early),
+        _ => {}
+    }
+    if now >= subscription.expires_at {
+        return Plan::End(EndReason::TimeToLiveExceeded);
+    }
+    if let Some(until) = subscription.consent_until {
+        return Plan::Wait { due: until.min(subscription.expires_at) };
+    }
+    if facts.resend_requested {
+        return Plan::Attempt { leased: false };
+    }
+    match (subscription.admission, facts.lane) {
+        (Admission::Wait { until }, _) => Plan::Defer { until: until.min(subscription.expires_at) },
+        (Admission::End, _) => Plan::End(EndReason::UndeliverableDueToProbationCausedByClientError),
+        (_, Lane::First) if subscription.is_slow => Plan::MoveLane,
+        (Admission::Attempt, _) => Plan::Attempt { leased: subscription.is_slow },
+        (Admission::Probe(claimed), _) => Plan::Probe(Box::new(claimed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use EndReason::{
+        SubscriptionDeleted, TimeToLiveExceeded, UndeliverableDueToProbationCausedByClientError,
+    };
+
+    const NOW_MS: i64 = 100_000;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millis(NOW_MS + ms)
+    }
+
+    /// A delivery that may be attempted at once.
+    fn facts(lane: Lane) -> Facts {
+        let subscription = SubscriptionFacts {
+            expires_at: at(60_000),
+            consent_until: None,
+            admission: Admission::Attempt,
+            is_slow: false,
+        };
+        Facts {
+            lane,
+            status: None,
+            due: None,
+            resend_requested: false,
+            subscription: Some(subscription),
+        }
+    }
+
+    type Row = (&'static str, Lane, fn(&mut Facts, &mut SubscriptionFacts), Plan);
+
+    fn rows() -> Vec<Row> {
+        use DeliveryStatus::{Delivered, Ended, Ending, Waiting};
+        use Lane::{First, Retry};
+        const ENDING: DeliveryStatus = Ending {
+            reason: EndReason::MaxDeliveryAttemptsExceeded,
+            at: Timestamp::from_millis(NOW_MS - 5),
+        };
+        let attempt = |leased| Plan::Attempt { leased };
+        vec![
+            ("a first attempt", First, |_, _| {}, attempt(false)),
+            ("a retry", Retry, |_, _| {}, attempt(false)),
+            ("delivered", Retry, |f, _| f.status = Some(Delivered), Plan::Follow(Delivered)),
+            ("ended", First, |f, _| f.status = Some(Ended), Plan::Follow(Ended)),
+            (
+                "its end to be carried out",
+                Retry,
+                |f, _| f.status = Some(ENDING),
+                Plan::Follow(ENDING),
+            ),
+            (
+                "a first message whose successor may not have been sent",
+                First,
+                |f, _| f.status = Some(Waiting { due: at(7) }),
+                Plan::Follow(Waiting { due: at(7) }),
+            ),
+            (
+                "the state's time counts, not the message's",
+                Retry,
+                |f, _| (f.status, f.due) = (Some(Waiting { due: at(1_000) }), Some(at(-5))),
+                Plan::Wait { due: at(1_000) },
+            ),
+            (
+                "early by a second",
+                Retry,
+                |f, _| f.due = Some(at(1_000)),
+                Plan::Wait { due: at(1_000) },
+            ),
+            (
+                "early by less",
+                Retry,
+                |f, _| f.due = Some(at(999)),
+                Plan::Rest(Duration::from_millis(999)),
+            ),
+            ("due", Retry, |f, _| f.due = Some(at(0)), attempt(false)),
+            ("expired", First, |_, s| s.expires_at = at(0), Plan::End(TimeToLiveExceeded)),
+            (
+                "early and expired: it ends when due",
+                Retry,
+                |f, s| (f.due, s.expires_at) = (Some(at(2_000)), at(-1)),
+                Plan::Wait { due: at(2_000) },
+            ),
+            ("consent", First, |_, s| s.consent_until = Some(at(9)), Plan::Wait { due: at(9) }),
+            (
+                "consent comes later than its life ends",
+                First,
+                |_, s| s.consent_until = Some(at(90_000)),
+                Plan::Wait { due: at(60_000) },
+            ),
+            (
+                "asked for, whatever its endpoint's health",
+                Retry,
+                |f, s| (f.resend_requested, s.is_slow, s.admission) = (true, true, Admission::End),
+                attempt(false),
+            ),
+            (
+                "the endpoint waits",
+                First,
+                |_, s| s.admission = Admission::Wait { until: at(5_000) },
+                Plan::Defer { until: at(5_000) },
+            ),
+            (
+                "the endpoint waits longer than the delivery lives",
+                Retry,
+                |_, s| s.admission = Admission::Wait { until: at(90_000) },
+                Plan::Defer { until: at(60_000) },
+            ),
+            (
+                "the endpoint refuses",
+                Retry,
+                |_, s| s.admission = Admission::End,
+                Plan::End(UndeliverableDueToProbationCausedByClientError),
+            ),
+            (
+                "the probe",
+                First,
+                |_, s| s.admission = Admission::Probe(Health::default()),
+                Plan::Probe(Box::default()),
+            ),
+            ("slow", First, |_, s| s.is_slow = true, Plan::MoveLane),
+            ("slow, in its lane", Retry, |_, s| s.is_slow = true, attempt(true)),
+            (
+                "the probe of a slow endpoint",
+                First,
+                |_, s| (s.is_slow, s.admission) = (true, Admission::Probe(Health::default())),
+                Plan::MoveLane,
+            ),
+            (
+                "the same in its lane",
+                Retry,
+                |_, s| (s.is_slow, s.admission) = (true, Admission::Probe(Health::default())),
+                Plan::Probe(Box::default()),
+            ),
+            (
+                "slow, and it waits",
+                First,
+                |_, s| (s.is_slow, s.admission) = (true, Admission::Wait { until: at(5_000) }),
+                Plan::Defer { until: at(5_000) },
+            ),
+        ]
+    }
+
+    #[test]
+    fn plan_table() {
+        for (row, lane, change, want) in rows() {
+            let mut facts = facts(lane);
+            let mut subscription = facts.subscription.take().expect("there is one");
+            change(&mut facts, &mut subscription);
+            facts.subscription = Some(subscription);
+            assert_eq!(plan(facts, at(0)), want, "{row}");
+        }
+    }
+
+    #[test]
+    fn without_its_event_subscription_it_is_dropped_unless_it_has_ended() {
+        let (ended, waiting) = (DeliveryStatus::Ended, DeliveryStatus::Waiting { due: at(9_000) });
+        for (status, want) in [
+            (None, Plan::Drop(SubscriptionDeleted)),
+            (Some(waiting), Plan::Drop(SubscriptionDeleted)),
+            (Some(ended), Plan::Follow(ended)),
+        ] {
+            let facts = Facts { status, subscription: None, ..facts(Lane::Retry) };
+            assert_eq!(plan(facts, at(0)), want, "{status:?}");
+        }
+    }
+}
