@@ -153,9 +153,12 @@ impl DeliveryInHand {
         is_hidden.then(|| self.record.receipt.clone())
     }
 
-    /// Takes over what a stored state knows.
+    /// Takes over what a stored state knows. Where the last state could not be written the message
+    /// knows of more attempts, and of the next one's time: then the state's wait is over.
     pub fn merge_state(&mut self, state: &DeliveryState) {
-        self.status = Some(state.standing);
+        let is_behind = state.attempts.made < self.delivery.attempts.made
+            && matches!(state.standing, DeliveryStatus::Waiting { .. });
+        self.status = (!is_behind).then_some(state.standing);
         self.revision = state.revision;
         self.resend_requested = state.resend.is_some();
         self.past.clone_from(&state.past);
