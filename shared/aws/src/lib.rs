@@ -1,6 +1,7 @@
 //! The ports on AWS: translate and call, no rule of delivery. SDK types stay inside.
 
 pub mod configuration;
+pub mod late_listeners;
 pub mod lineage;
 pub mod parking;
 #[cfg(feature = "s3")]

@@ -239,6 +239,10 @@ impl QueueReceiver for SqsQueues {
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
         self.counts(queue, &[QueueAttributeName::ApproximateNumberOfMessagesNotVisible]).await
     }
+
+    async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
+        self.counts(queue, &[QueueAttributeName::ApproximateNumberOfMessages]).await
+    }
 }
 
 #[cfg(test)]

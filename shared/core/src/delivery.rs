@@ -13,6 +13,7 @@ pub mod batch;
 pub mod claim;
 pub mod dead_letter;
 pub mod event_set;
+pub mod listeners;
 pub mod parking;
 pub mod partial;
 pub mod plan;

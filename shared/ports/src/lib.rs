@@ -8,6 +8,7 @@
 pub mod configuration;
 pub mod dead_letter_walk;
 mod dead_letters;
+mod late_listeners;
 mod resources;
 
 use std::{fmt, time::Duration};
@@ -28,6 +29,7 @@ use gridpost_core::{
 };
 
 pub use dead_letters::{DeadLetters, Listed, Redrives};
+pub use late_listeners::{LateListeners, Listener};
 pub use resources::{ResourceChecker, ResourceClient};
 
 /// The time.
@@ -96,6 +98,9 @@ pub trait QueueReceiver: Send + Sync {
 
     /// About how many messages of the queue are received and not deleted (in flight).
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError>;
+
+    /// About how many messages of the queue wait to be received now.
+    async fn visible(&self, queue: Queue) -> Result<u64, PortError>;
 }
 
 /// The poison queue, for an operator who looks into it.

@@ -295,6 +295,10 @@ impl QueueReceiver for Faulty<Queues> {
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
         self.call(About::Other, self.inner.in_flight(queue)).await
     }
+
+    async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
+        self.call(About::Other, self.inner.visible(queue)).await
+    }
 }
 
 #[async_trait]

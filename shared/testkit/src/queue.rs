@@ -393,6 +393,9 @@ impl Queues {
     }
 }
 
+/// More visible messages are not counted: callers ask whether there are many.
+const VISIBLE_COUNTED_MAX: usize = 1_000;
+
 impl Contents {
     fn next(&self) -> Option<Timestamp> {
         let visible = self.by_visibility.first().map(|(at, _)| *at);
@@ -405,6 +408,11 @@ impl Contents {
             self.received.pop_first();
         }
         self.received.len()
+    }
+
+    fn visible(&mut self, now: Timestamp) -> usize {
+        let ready = self.by_visibility.iter().take_while(|(at, _)| *at <= now);
+        ready.take(VISIBLE_COUNTED_MAX).count()
     }
 
     /// Forgets what is too old; it is enough to look now and then.

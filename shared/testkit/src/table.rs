@@ -1,5 +1,6 @@
 //! The DynamoDB tables: conditional writes, items that expire late, strong reads.
 
+mod listeners;
 mod parked;
 mod redrives;
 mod stores;
@@ -13,7 +14,9 @@ use std::{
 use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
+        listeners::Listeners,
         parking::Parked,
+        queue::Queue,
         redrive::Job,
         state::{DeliveryState, DeliveryStatus},
     },
@@ -46,6 +49,7 @@ struct Items {
     topics: BTreeMap<String, Topic>,
     subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
     redrives: BTreeMap<Uuid, Job>,
+    listeners: BTreeMap<Queue, Listeners>,
 }
 
 /// All tables of one world.

@@ -48,7 +48,8 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
     let (late, mut gone) = join(work, collect(context, settled)).await;
     if !late.is_empty() {
         gone.delete(context).await;
-        listen(context, late, deadline).await;
+        let deadline = Timestamp::from_millis(deadline.as_millis() - END_WAIT.as_millis() as i64);
+        late_response::listen_all(context, queue, late, deadline).await;
     }
     all.into_iter().filter(|id| !gone.ids.contains(id)).collect()
 }
@@ -104,13 +105,4 @@ impl Gone {
             }
         }
     }
-}
-
-/// Listens for late responses as long as the invocation lasts.
-async fn listen(context: &Context, late: Vec<Late>, deadline: Timestamp) {
-    let all = join_all(late.into_iter().map(|late| guarded(late_response::listen(context, late))));
-    let left = deadline.since(context.clock.now()).saturating_sub(END_WAIT);
-    let over = tokio::time::sleep(left);
-    pin_mut!(all, over);
-    select(all, over).await;
 }

@@ -1,16 +1,26 @@
 //! Responses that come after 30 s: the delivery is queued for retry by then, and a late success
 //! takes it out again, as far as that is possible.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use gridpost_core::{
-    delivery::state::DeliveryStatus, error::chain, retry::outcome::Outcome,
-    subscription::EventSubscription, time::Timestamp,
+use futures::{
+    future::{join_all, select},
+    pin_mut,
 };
-use gridpost_ports::PortError;
+use gridpost_core::{
+    delivery::{listeners::QUIET_VISIBLE_MAX, queue::Queue, state::DeliveryStatus},
+    error::chain,
+    retry::outcome::Outcome,
+    subscription::EventSubscription,
+    time::Timestamp,
+};
+use gridpost_ports::{Listener, PortError};
 use uuid::Uuid;
 
-use crate::{Context, attempt::LateAnswer, attempt_log::duration_ms, settle};
+use crate::{Context, attempt::LateAnswer, attempt_log::duration_ms, guard::guarded, settle};
+
+/// How often a listener looks whether its lane is still quiet.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A request whose response is still listened for.
 pub struct Late {
@@ -46,9 +56,66 @@ impl Late {
     }
 }
 
+/// Listens for late responses, where this invocation may: an invocation that listens holds a slot of its
+/// lane. So it may only while the lane is quiet, and within the lane's cap; from the dispatch queue not for
+/// endpoints that are marked as slow, which have held what they may. It stops when the lane fills.
+pub async fn listen_all(context: &Context, queue: Queue, late: Vec<Late>, deadline: Timestamp) {
+    let now = context.clock.now();
+    let may = |late: &Late| {
+        let slow = context.healths.known(&late.subscription).slow;
+        queue != Queue::Dispatch || !slow.is_slow(now)
+    };
+    let late: Vec<_> = late.into_iter().filter(may).collect();
+    let Some(until) = late.iter().map(|late| late.until).max() else { return };
+    let until = until.min(deadline);
+    let listener = Listener { queue, id: context.dice.id(), until };
+    if !joins(context, listener, now).await {
+        return;
+    }
+    let all = join_all(late.into_iter().map(|late| guarded(listen(context, late))));
+    let over = fills(context, listener);
+    pin_mut!(all, over);
+    select(all, over).await;
+    if let Err(error) = context.listeners.leave(listener).await {
+        tracing::warn!(error = %chain(&error), "a listener's place is free only when its time is over");
+    }
+}
+
+async fn joins(context: &Context, listener: Listener, now: Timestamp) -> bool {
+    let most = match listener.queue {
+        Queue::Dispatch => context.settings.first_listeners_max,
+        _ => context.settings.retry_listeners_max,
+    };
+    if most == 0 || !is_quiet(context, listener.queue).await {
+        return false;
+    }
+    let joined = context.listeners.join(listener, most, now).await;
+    joined.unwrap_or_else(|error| {
+        tracing::warn!(error = %chain(&error), "late responses are not listened for");
+        false
+    })
+}
+
+/// Whether a lane has slots to spare. Where SQS does not say, it has none.
+async fn is_quiet(context: &Context, queue: Queue) -> bool {
+    let visible = context.receiver.visible(queue).await;
+    visible.is_ok_and(|visible| visible <= QUIET_VISIBLE_MAX)
+}
+
+/// Resolves when the listener's time is over, or its lane has no slots to spare any more.
+async fn fills(context: &Context, listener: Listener) {
+    loop {
+        let left = listener.until.since(context.clock.now());
+        tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+        if left <= LOOK_AGAIN || !is_quiet(context, listener.queue).await {
+            return;
+        }
+    }
+}
+
 /// Listens for a late response. A success marks the deliveries, so that their retries delete
 /// themselves; a failure changes nothing.
-pub async fn listen(context: &Context, late: Late) {
+async fn listen(context: &Context, late: Late) {
     let left = late.until.since(context.clock.now());
     let Ok(Some(answer)) = tokio::time::timeout(left, late.answer).await else { return };
     if answer.outcome != Outcome::Delivered {

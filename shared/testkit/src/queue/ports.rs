@@ -72,4 +72,9 @@ impl QueueReceiver for Queues {
         let now = self.clock.now();
         Ok(self.with(queue, |contents| contents.in_flight(now)) as u64)
     }
+
+    async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
+        let now = self.clock.now();
+        Ok(self.with(queue, |contents| contents.visible(now)) as u64)
+    }
 }

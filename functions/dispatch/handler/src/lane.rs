@@ -1,0 +1,129 @@
+//! Slow endpoints: told while a request is under way, and counted in their own lane.
+
+use std::sync::{Arc, Mutex};
+
+use futures::{
+    future::{Either, pending, select},
+    pin_mut,
+};
+use gridpost_core::{
+    error::chain,
+    retry::{lane::Answered, outcome::Outcome},
+    subscription::EventSubscription,
+    time::Timestamp,
+};
+use gridpost_ports::PortError;
+use uuid::Uuid;
+
+use crate::{
+    Context,
+    attempt::{Met, Response},
+};
+
+/// Makes a request that holds no lease. Should it stay unanswered for
+/// [`slow_after`](gridpost_core::retry::lane::LaneSettings::slow_after), its endpoint gets a vote for
+/// being slow while the request goes on: its end, up to 30 s later, would be too late for the others.
+pub async fn watched<T>(
+    context: &Context,
+    subscription: &EventSubscription,
+    request: impl Future<Output = T>,
+) -> T {
+    pin_mut!(request);
+    let patience = tokio::time::sleep(context.settings.lanes.slow_after);
+    pin_mut!(patience);
+    let request = match select(request, patience).await {
+        Either::Left((answer, _)) => return answer,
+        Either::Right(((), request)) => request,
+    };
+    let vote = async {
+        vote(context, subscription).await;
+        pending::<()>().await;
+    };
+    pin_mut!(vote);
+    match select(request, vote).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => unreachable!("the vote never ends"),
+    }
+}
+
+async fn vote(context: &Context, subscription: &EventSubscription) {
+    let now = context.clock.now();
+    let settings = &context.settings.lanes;
+    if let Err(error) = context.healths.vote(subscription, 1, now, settings).await {
+        let (key, error) = (&subscription.key, chain(&error));
+        tracing::warn!(subscription = %key, %error, "failed to tell that an endpoint is slow");
+    }
+}
+
+/// So many requests of one invocation may be under way to a slow endpoint.
+pub struct Lease<'c> {
+    context: &'c Context,
+    subscription: Arc<EventSubscription>,
+    holder: Uuid,
+    learned: Mutex<Answered>,
+}
+
+impl<'c> Lease<'c> {
+    /// Takes a lease for up to `wanted` requests; answers for how many it is.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written: no request may begin.
+    pub async fn take(
+        context: &'c Context,
+        subscription: &Arc<EventSubscription>,
+        wanted: usize,
+    ) -> Result<(Self, usize), PortError> {
+        let (holder, now) = (context.dice.id(), context.clock.now());
+        let settings = &context.settings.lanes;
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let granted = context.healths.take(subscription, holder, wanted, now, settings).await?;
+        let learned = Mutex::new(Answered { under_way: granted, ..Answered::default() });
+        let lease = Self { context, subscription: Arc::clone(subscription), holder, learned };
+        Ok((lease, granted as usize))
+    }
+
+    /// Notes what a request came to.
+    pub fn note(&self, response: &Response) {
+        let (began_at, ended_at) = response.times;
+        let took = ended_at.since(began_at);
+        let mut learned = self.learned.lock().expect("no panic while held");
+        learned.took += took;
+        if response.met.iter().any(is_silent) {
+            learned.silent += 1;
+        } else if took < self.context.settings.lanes.slow_after {
+            learned.fast += 1;
+        } else {
+            learned.slow += 1;
+        }
+    }
+
+    /// Notes that a request is over, or was not made.
+    pub fn end_one(&self) {
+        let mut learned = self.learned.lock().expect("no panic while held");
+        learned.under_way = learned.under_way.saturating_sub(1);
+    }
+
+    /// Gives back what is not needed any more, with what was learned since the last time.
+    pub async fn tell(&self, now: Timestamp) {
+        let learned = {
+            let mut learned = self.learned.lock().expect("no panic while held");
+            let under_way = learned.under_way;
+            std::mem::replace(&mut *learned, Answered { under_way, ..Answered::default() })
+        };
+        let settings = &self.context.settings.lanes;
+        let healths = &self.context.healths;
+        healths.give_back(&self.subscription, self.holder, learned, now, settings).await;
+    }
+
+    /// Whether there is something to tell.
+    pub fn has_news(&self) -> bool {
+        let learned = self.learned.lock().expect("no panic while held");
+        learned.fast + learned.slow + learned.silent > 0
+    }
+}
+
+/// Whether no response came in 30 s. A response of status 408 is one.
+fn is_silent(met: &Met) -> bool {
+    met.answers().any(|answer| answer.outcome == Outcome::TimedOut && answer.status.is_none())
+}
