@@ -17,7 +17,7 @@ use gridpost_core::{
         Rules,
         outcome::{Answer, Outcome, RESPONSE_WAIT},
         policy::RetryPolicy,
-        probation::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
+        health::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
         profile::{EndpointKind, ProfileName, Rule},
         timeline::{self, End, Question},
     },

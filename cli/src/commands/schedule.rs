@@ -9,7 +9,7 @@ use gridpost_core::{
         Rules,
         outcome::{Answer, Outcome},
         policy::RetryPolicy,
-        probation::{Durations, ProbationPolicy},
+        health::{Durations, ProbationPolicy},
         profile::{EndpointKind, ProfileName},
         timeline::{End, Question, Timeline, play},
     },

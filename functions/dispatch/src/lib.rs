@@ -13,7 +13,7 @@ use gridpost_aws::{
 };
 use gridpost_core::{
     delivery::{queue::Queue, resource_check::Finding},
-    retry::{outcome::Outcome, probation::Durations},
+    retry::{health::Durations, outcome::Outcome},
     subscription::Resource,
     time::Timestamp,
 };

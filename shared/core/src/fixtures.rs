@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use crate::{
     event::DeliverySchema,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
+    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
     secret::Secret,
     subscription::{Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey},
     time::Timestamp,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     event::DeliverySchema,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::EndpointKind},
+    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::EndpointKind},
     secret::Secret,
     time::Timestamp,
 };

@@ -15,7 +15,7 @@ use gridpost_core::{
     retry::{
         outcome::Outcome,
         policy::{RetryPolicy, StatusRules},
-        probation::ProbationPolicy,
+        health::ProbationPolicy,
         profile::{ProfileName, Rule},
     },
     secret::Secret,

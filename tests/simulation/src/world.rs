@@ -12,7 +12,7 @@ use std::{
 use gridpost_core::{
     delivery::{queue::Queue, state::DeliveryState},
     metric,
-    retry::probation::Durations,
+    retry::health::Durations,
     secret::Secret,
     subscription::{
         EventSubscription, ProvisioningState, SubscriptionKey,

@@ -8,8 +8,8 @@ use gridpost_core::{
     metric::{self, of},
     retry::{
         self, Decision, Failure,
+        health::{self, Failed},
         outcome::{Answer, Outcome},
-        probation::{self, Failed},
     },
     subscription::Endpoint,
     time::Timestamp,
@@ -176,16 +176,16 @@ pub(crate) async fn note_failure(
     let durations = &context.settings.probation;
     let changed = context
         .healths
-        .change(&work.subscription, ended_at, |health| {
-            probation::after_failure(health, durations, failed)
+        .change(&work.subscription, ended_at, |known| {
+            health::after_failure(known, durations, failed)
         })
         .await;
     match changed {
         Ok(health) => {
-            if health.wait.is_some_and(|wait| wait.since == ended_at) {
+            if health.began_waiting_at(ended_at) {
                 settle::count_probation(context, work, answer);
             }
-            health.wait.map(|wait| wait.until)
+            health.until()
         }
         Err(error) => {
             tracing::warn!(

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gridpost_core::{retry::probation::Health, subscription::EventSubscription, time::Timestamp};
+use gridpost_core::{retry::health::Health, subscription::EventSubscription, time::Timestamp};
 use gridpost_ports::{EndpointHealths, PortError, Saved};
 use uuid::Uuid;
 

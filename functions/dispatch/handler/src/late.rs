@@ -8,8 +8,8 @@ use gridpost_core::{
     delivery::state::DeliveryStatus,
     error::chain,
     retry::{
+        health,
         outcome::{Answer, Outcome},
-        probation,
     },
     subscription::EventSubscription,
     time::Timestamp,

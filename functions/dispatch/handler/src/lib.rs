@@ -25,7 +25,7 @@ mod world;
 
 use std::sync::Arc;
 
-use gridpost_core::retry::probation::Durations;
+use gridpost_core::retry::health::Durations;
 use gridpost_ports::{
     Clock, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads, QueueReceiver,
     QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,

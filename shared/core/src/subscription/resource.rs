@@ -28,7 +28,7 @@ use crate::{
     document::{self, Code, Object, Problem, Problems, name_of, quoted, text},
     endpoint::Allowed,
     event::DeliverySchema,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
+    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };

@@ -22,7 +22,7 @@ use gridpost_core::{
     },
     retry::{
         EndReason, attempts::Attempts, outcome::Outcome, policy::RetryPolicy,
-        probation::ProbationPolicy, profile::ProfileName,
+        health::ProbationPolicy, profile::ProfileName,
     },
     secret::Secret,
     subscription::{

@@ -6,7 +6,7 @@ use gridpost_core::{
     event::DeliverySchema,
     retry::{
         outcome::{Answer, Outcome},
-        probation::ProbationPolicy,
+        health::ProbationPolicy,
         profile::ProfileName,
     },
     time::Timestamp,
