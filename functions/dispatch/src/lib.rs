@@ -20,7 +20,7 @@ use gridpost_core::{
 use gridpost_dispatch_handler::{
     Context, Settings,
     handler::handle,
-    health::HealthBook,
+    health::HealthCache,
     in_flight::InFlight,
     record::{Batch, Record},
 };
@@ -89,7 +89,7 @@ async fn context(
         receiver: queues,
         states: Arc::clone(&states) as _,
         parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
-        healths: HealthBook::new(Arc::clone(&states) as _),
+        healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
         rates: states,
         configuration: ConfigurationCache::new(
             configuration,

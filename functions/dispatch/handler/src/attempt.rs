@@ -8,7 +8,7 @@ use gridpost_core::{
     metric::{self, of},
     retry::{
         self, Decision, Failure,
-        health::{self, Failed},
+        health::Failed,
         outcome::{Answer, Outcome},
     },
     subscription::Endpoint,
@@ -17,7 +17,7 @@ use gridpost_core::{
 use gridpost_ports::Attempted;
 
 use crate::{
-    Context, attempt_log,
+    Context, attempt_log, health,
     late::Late,
     prepare::Work,
     record::{Record, Settled},
@@ -112,12 +112,9 @@ pub(crate) fn measure(
 /// Tells the endpoint's health of a success, which on the happy path writes nothing.
 pub async fn succeed(context: &Context, works: &[Work], began_at: Timestamp, now: Timestamp) {
     let Some(work) = works.first() else { return };
-    context.healths.note_success(&work.subscription, now);
-    let changed = context
-        .healths
-        .change(&work.subscription, now, |health| probation::after_success(health, began_at, now))
-        .await;
-    if let Err(error) = changed {
+    let spread = health::spread(context, &work.subscription, now).await;
+    let noted = context.healths.note_success(&work.subscription, began_at, now, spread).await;
+    if let Err(error) = noted {
         // The events are delivered all the same; the next success tells it again.
         tracing::warn!(
             subscription = %work.subscription.key,
@@ -171,16 +168,9 @@ pub(crate) async fn note_failure(
 ) -> Option<Timestamp> {
     let work = works.first()?;
     let delivery = work.delivery.id;
-    let last_success_at = context.healths.last_success_at(&work.subscription);
-    let failed = Failed { delivery, began_at, ended_at, answer, last_success_at };
     let durations = &context.settings.probation;
-    let changed = context
-        .healths
-        .change(&work.subscription, ended_at, |known| {
-            health::after_failure(known, durations, failed)
-        })
-        .await;
-    match changed {
+    let failed = Failed { delivery, began_at, ended_at, answer, last_success_at: None };
+    match context.healths.note_failure(&work.subscription, durations, failed).await {
         Ok(health) => {
             if health.began_waiting_at(ended_at) {
                 settle::count_probation(context, work, answer);

@@ -7,17 +7,14 @@ use futures::future::BoxFuture;
 use gridpost_core::{
     delivery::state::DeliveryStatus,
     error::chain,
-    retry::{
-        health,
-        outcome::{Answer, Outcome},
-    },
+    retry::outcome::{Answer, Outcome},
     subscription::EventSubscription,
     time::Timestamp,
 };
 use gridpost_ports::PortError;
 use uuid::Uuid;
 
-use crate::{Context, attempt_log::duration_ms, settle};
+use crate::{Context, attempt_log::duration_ms, health, settle};
 
 /// A request whose response is still listened for.
 pub struct Late {
@@ -58,14 +55,9 @@ pub async fn listen(context: &Context, late: Late) {
         }
     }
     let now = context.clock.now();
-    context.healths.note_success(&late.subscription, now);
-    let changed = context
-        .healths
-        .change(&late.subscription, now, |health| {
-            probation::after_success(health, late.began_at, now)
-        })
-        .await;
-    if let Err(error) = changed {
+    let spread = health::spread(context, &late.subscription, now).await;
+    let noted = context.healths.note_success(&late.subscription, late.began_at, now, spread).await;
+    if let Err(error) = noted {
         tracing::warn!(error = %chain(&error), "a recovery was not noted");
     }
 }

@@ -31,7 +31,7 @@ use gridpost_ports::{
     QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,
 };
 
-use health::HealthBook;
+use health::HealthCache;
 use in_flight::InFlight;
 
 /// What dispatch needs of the world, made once for the life of the function.
@@ -53,7 +53,7 @@ pub struct Context {
     /// Events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     /// Endpoints' health.
-    pub healths: HealthBook,
+    pub healths: HealthCache,
     /// Counts the requests to endpoints that allow so many in a minute.
     pub rates: Arc<dyn RequestRates>,
     /// Topics and event subscriptions.

@@ -13,8 +13,8 @@ use gridpost_core::{
     retry::{
         self, EndReason, Rules,
         attempts::Attempts,
+        health::{Admission, Asking, admit as admit_by_health},
         outcome::Outcome,
-        probation::{self, Admission},
     },
     subscription::{DeadLetterDestination, EventSubscription},
     time::Timestamp,
@@ -25,7 +25,7 @@ use gridpost_ports::{
 };
 
 use crate::{
-    Context,
+    Context, health,
     payload::{self, Found},
     rate,
     record::{Fate, Record, Settled},
@@ -225,17 +225,16 @@ async fn admit(context: &Context, mut work: Work) -> Result<Prepared, PortError>
     let subscription = Arc::clone(&work.subscription);
     loop {
         let now = context.clock.now();
-        let health = context.healths.look(&subscription, now).await?;
-        let admission = probation::admit(
-            &health,
-            work.rules(),
-            subscription.probation_policy,
-            work.delivery.id,
+        let known = context.healths.look(&subscription, now).await?;
+        let asking = Asking {
+            delivery: work.delivery.id,
             now,
-            context.healths.admitted(&subscription, now),
-            context.dice.roll(),
-        );
-        match admission {
+            admitted: context.healths.admitted(&subscription, now),
+            spread: health::spread(context, &subscription, now).await,
+            dice: context.dice.roll(),
+        };
+        let policy = subscription.probation_policy;
+        match admit_by_health(&known, work.rules(), policy, asking) {
             Admission::Attempt => {}
             Admission::Probe(claimed) => {
                 // A claim whose probe then found no slot would keep the others from probing.

@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
-    Context, Settings, handler::handle, health::HealthBook, in_flight::InFlight, record::Record,
+    Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, record::Record,
     resources::NoResources,
 };
 
@@ -180,7 +180,7 @@ impl World {
             states: Arc::clone(tables) as _,
             parking: Arc::clone(tables) as _,
             payloads: Arc::clone(payloads) as _,
-            healths: HealthBook::new(Arc::clone(tables) as _),
+            healths: HealthCache::new(Arc::clone(tables) as _, Arc::clone(dice) as _),
             rates: self.deployment.of(tables),
             configuration,
             client: Arc::clone(endpoints) as _,

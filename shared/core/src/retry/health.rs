@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{lane::Slow, outcome::Outcome, profile::Rule};
 use crate::{retry::Rules, time::Timestamp};
 
-pub use change::{Failed, Seen, after_failure, after_success, evidence};
+pub use change::{Failed, Seen, after_failure, after_failures, after_success, evidence};
 
 /// What happens to an event that meets a probation caused by a client error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,6 +281,13 @@ impl Health {
     pub fn began_waiting_at(&self, at: Timestamp) -> bool {
         self.probation.is_some_and(|wait| wait.since == at)
             || self.delayed.is_some_and(|wait| wait.since == at)
+    }
+
+    /// The last time that it says something about; `None` if it says nothing.
+    pub fn last_change_at(&self) -> Option<Timestamp> {
+        let seen = self.row.last_at.max(self.last_success_at);
+        let recovered = self.recovered.map(|recovery| recovery.until());
+        seen.max(self.until()).max(recovered).max(self.slow.last_change_at())
     }
 
     /// What it comes to at `now`.

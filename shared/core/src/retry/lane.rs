@@ -173,6 +173,18 @@ impl Slow {
         self.bound(settings).saturating_sub(self.under_way(now))
     }
 
+    /// How many requests that invocation holds a lease for at `now`.
+    pub fn held_by(&self, holder: Uuid, now: Timestamp) -> u32 {
+        let own = self.leases.iter().find(|lease| lease.holder == holder && now < lease.until);
+        own.map_or(0, |lease| lease.requests)
+    }
+
+    /// The last time that it says something about; `None` if it says nothing.
+    pub fn last_change_at(&self) -> Option<Timestamp> {
+        let lease = self.leases.iter().map(|lease| lease.until).max();
+        self.votes_since.max(self.marked_until).max(self.halved_at).max(lease)
+    }
+
     /// Without its mark and votes: as its operator resets it. Leases and what was learned stay.
     #[must_use]
     pub fn unmarked(&self) -> Self {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gridpost_core::{
     event::DeliverySchema,
     retry::{
-        outcome::{Answer, Outcome},
         health::ProbationPolicy,
+        outcome::{Answer, Outcome},
         profile::ProfileName,
     },
     time::Timestamp,

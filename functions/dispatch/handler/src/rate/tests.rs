@@ -20,7 +20,8 @@ impl World {
     /// A wait of the endpoint is over, and no probe has been made yet.
     async fn waits_for_a_probe(self) -> Self {
         let (since, until) = (Timestamp::from_millis(0), NOW);
-        self.waits(Probation { since, until, outcome: Outcome::ServerError, status: Some(500) }).await
+        self.waits(Probation { since, until, outcome: Outcome::ServerError, status: Some(500) })
+            .await
     }
 
     /// So many requests of this minute have been counted.

@@ -52,6 +52,17 @@ pub struct Seen {
     pub last_failure_at: Option<Timestamp>,
 }
 
+/// The health after several failed attempts, in the order in which they ended; `None` if there is
+/// nothing to write. What a write that was repeated has counted already is not counted again.
+pub fn after_failures(health: &Health, durations: &Durations, failed: &[Failed]) -> Option<Health> {
+    let is_counted = |failed: &Failed| health.counted == Some((failed.delivery, failed.began_at));
+    let counted = failed.iter().rposition(is_counted).map_or(0, |last| last + 1);
+    failed[counted..].iter().fold(None, |changed, failed| {
+        let next = after_failure(changed.as_ref().unwrap_or(health), durations, *failed);
+        next.or(changed)
+    })
+}
+
 /// The health after a failed attempt; `None` if there is nothing to write: this attempt was counted
 /// already, or it was under way when the endpoint was found unhealthy and lengthens no wait.
 pub fn after_failure(health: &Health, durations: &Durations, failed: Failed) -> Option<Health> {
