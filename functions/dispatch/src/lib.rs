@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
+    late_listeners::ListenerTable,
     parking::ParkingTable,
     payloads::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
@@ -13,14 +14,14 @@ use gridpost_aws::{
 };
 use gridpost_core::{
     delivery::{queue::Queue, resource_check::Finding},
-    retry::{outcome::Outcome, probation::Durations},
+    retry::{health::Durations, lane::LaneSettings, outcome::Outcome},
     subscription::Resource,
     time::Timestamp,
 };
 use gridpost_dispatch_handler::{
     Context, Settings,
     handler::handle,
-    health::HealthBook,
+    health::HealthCache,
     in_flight::InFlight,
     record::{Batch, Record},
 };
@@ -81,6 +82,7 @@ async fn context(
     configuration.connect().await;
     let configuration: Arc<dyn Configuration> = Arc::new(configuration);
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table.clone()));
+    let listeners = Arc::new(ListenerTable::new(clients.dynamodb(), state_table.clone()));
     Ok(Context {
         clock: Arc::clone(&clock),
         dice: Arc::new(SystemDice),
@@ -89,8 +91,9 @@ async fn context(
         receiver: queues,
         states: Arc::clone(&states) as _,
         parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
-        healths: HealthBook::new(Arc::clone(&states) as _),
+        healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
         rates: states,
+        listeners,
         configuration: ConfigurationCache::new(
             configuration,
             Arc::clone(&clock),
@@ -111,12 +114,21 @@ fn settings(retry_shards: usize) -> Result<Settings, Error> {
     Ok(Settings {
         probation: Durations::default().with(own),
         retry_shards,
+        lanes: lanes()?,
+        first_listeners_max: config::parsed_or("GRIDPOST_FIRST_ATTEMPT_LISTENERS", 55)?,
+        retry_listeners_max: config::parsed_or("GRIDPOST_RETRY_LISTENERS", 5)?,
         retry_in_flight_limit: config::parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)?,
         dead_letter_delay_s: config::parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)?,
         log_successful_attempts: config::parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)?,
         latency_metrics: config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?,
         origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", "eventgrid.azure.net".to_owned())?,
     })
+}
+
+fn lanes() -> Result<LaneSettings, Error> {
+    let own = LaneSettings::default();
+    let slow_after_ms = config::parsed_or("GRIDPOST_SLOW_AFTER_MS", 500)?;
+    Ok(LaneSettings { slow_after: Duration::from_millis(slow_after_ms), ..own })
 }
 
 #[derive(Serialize)]

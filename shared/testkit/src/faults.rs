@@ -1,6 +1,7 @@
 //! Wraps any port: a call fails before it takes effect, or after it, or its caller dies there.
 
 mod dead_letters;
+mod listeners;
 mod plan;
 mod stores;
 
@@ -19,7 +20,7 @@ use gridpost_core::{
         dead_letter::Labels, parking::Parked, queue::Queue, request::Request,
         resource_check::Finding, resource_request::Entry, state::DeliveryState,
     },
-    retry::{outcome::Answer, probation::Health},
+    retry::{health::Health, outcome::Answer},
     subscription::{EventSubscription, Resource, SubscriptionKey},
     topic::Topic,
 };

@@ -12,7 +12,7 @@ use std::{
 use gridpost_core::{
     delivery::{queue::Queue, state::DeliveryState},
     metric,
-    retry::probation::Durations,
+    retry::{health::Durations, lane::LaneSettings},
     secret::Secret,
     subscription::{
         EventSubscription, ProvisioningState, SubscriptionKey,
@@ -21,7 +21,7 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_dispatch_handler::{Settings, health::HealthBook, in_flight::InFlight};
+use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight};
 use gridpost_ports::{
     Clock, Configuration, Dice, Meter,
     configuration::{ConfigurationCache, Limits},
@@ -401,8 +401,9 @@ impl World {
             receiver: queues,
             states: Arc::clone(&tables) as _,
             parking: Arc::clone(&tables) as _,
-            healths: HealthBook::new(Arc::clone(&tables) as _),
-            rates: tables,
+            healths: HealthCache::new(Arc::clone(&tables) as _, Arc::clone(&self.handlers_dice)),
+            rates: Arc::clone(&tables) as _,
+            listeners: tables,
             configuration: self.cache(configuration, DISPATCH_KEEPS_CONFIGURATION),
             payloads: self.faulty(instance, &self.payloads),
             client: self.faulty(instance, &self.endpoints),
@@ -411,6 +412,9 @@ impl World {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: self.scenario.queues.retry_shards,
+                lanes: LaneSettings::default(),
+                first_listeners_max: self.scenario.concurrency.div_ceil(10),
+                retry_listeners_max: self.scenario.concurrency.div_ceil(10),
                 retry_in_flight_limit: self.scenario.retry_in_flight_limit,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
                 log_successful_attempts: false,

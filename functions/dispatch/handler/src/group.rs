@@ -11,8 +11,8 @@ use gridpost_core::{
     },
     retry::{
         EndReason,
+        health::{Asking, Health, admit},
         outcome::{Outcome, RESPONSE_WAIT},
-        probation::{self, Health},
     },
     time::Timestamp,
 };
@@ -25,7 +25,9 @@ use crate::{
     count,
     decide::{Then, decide},
     guard::guarded,
+    health,
     in_hand::{DeliveryInHand, Owner, Received, catch_up, lane_of},
+    lane::{self, Lease, watched},
     late_response::Late,
     load::{Loaded, load},
     record::{Record, Settled},
@@ -126,17 +128,28 @@ fn wave<'a>(
 /// Deliveries by what their plan asks for.
 #[derive(Default)]
 struct Sorted {
-    admitted: Vec<(DeliveryInHand, Option<Box<Health>>)>,
+    admitted: Admitted,
     others: Vec<(DeliveryInHand, Plan)>,
     resting: Vec<DeliveryInHand>,
     rest: Duration,
 }
 
+/// Deliveries that may be attempted.
+#[derive(Default)]
+struct Admitted {
+    plain: Vec<DeliveryInHand>,
+    /// Those whose requests are counted.
+    leased: Vec<DeliveryInHand>,
+    /// Probes, each with its claim.
+    probes: Vec<(DeliveryInHand, Box<Health>)>,
+}
+
 impl Sorted {
     fn add(&mut self, hand: DeliveryInHand, plan: Plan) {
         match plan {
-            Plan::Attempt { .. } => self.admitted.push((hand, None)),
-            Plan::Probe(claim) => self.admitted.push((hand, Some(claim))),
+            Plan::Attempt { leased: false } => self.admitted.plain.push(hand),
+            Plan::Attempt { leased: true } => self.admitted.leased.push(hand),
+            Plan::Probe(claim) => self.admitted.probes.push((hand, claim)),
             Plan::Rest(rest) => {
                 self.rest = self.rest.max(rest);
                 self.resting.push(hand);
@@ -153,9 +166,10 @@ async fn plan_all(
 ) -> Result<Vec<(DeliveryInHand, Plan)>, PortError> {
     let now = context.clock.now();
     let mut health = context.healths.look(&owner.subscription, now).await?;
+    let spread = health::spread(context, &owner.subscription, now).await;
     let mut planned = Vec::with_capacity(hands.len());
     for hand in hands {
-        let plan = plan_for(context, &hand, &health);
+        let plan = plan_for(context, &hand, &health, spread);
         match &plan {
             Plan::Attempt { .. } => context.healths.note_admitted(&owner.subscription, now),
             // One of them probes; the others see its claim.
@@ -167,19 +181,18 @@ async fn plan_all(
     Ok(planned)
 }
 
-fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health) -> Plan {
+fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health, spread: Duration) -> Plan {
     let now = context.clock.now();
     let subscription = hand.subscription();
-    let admission = probation::admit(
-        health,
-        hand.rules(),
-        subscription.probation_policy,
-        hand.delivery.id,
+    let asking = Asking {
+        delivery: hand.delivery.id,
         now,
-        context.healths.admitted(subscription, now),
-        context.dice.roll(),
-    );
-    plan(hand.facts(admission, false, now), now)
+        admitted: context.healths.admitted(subscription, now),
+        spread,
+        dice: context.dice.roll(),
+    };
+    let admission = admit(health, hand.rules(), subscription.probation_policy, asking);
+    plan(hand.facts(admission, health.slow.is_slow(now), now), now)
 }
 
 /// The plan for one delivery by what is known now.
@@ -188,8 +201,10 @@ fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health) -> Plan {
 ///
 /// The endpoint's health could not be read.
 pub async fn plan_one(context: &Context, hand: &DeliveryInHand) -> Result<Plan, PortError> {
-    let health = context.healths.look(hand.subscription(), context.clock.now()).await?;
-    Ok(plan_for(context, hand, &health))
+    let now = context.clock.now();
+    let health = context.healths.look(hand.subscription(), now).await?;
+    let spread = health::spread(context, hand.subscription(), now).await;
+    Ok(plan_for(context, hand, &health, spread))
 }
 
 async fn carry_out_all(
@@ -200,7 +215,7 @@ async fn carry_out_all(
     let mut held = Vec::new();
     let mut ended = Vec::new();
     for (hand, plan) in others {
-        match hold_of(&plan) {
+        match hold_of(context, &hand, &plan).await {
             Some(hold) => held.push((hand, hold)),
             None => ended.push(carry_out(context, hand, plan)),
         }
@@ -210,11 +225,11 @@ async fn carry_out_all(
     report.all(ended).await;
 }
 
-fn hold_of(plan: &Plan) -> Option<Hold> {
+async fn hold_of(context: &Context, hand: &DeliveryInHand, plan: &Plan) -> Option<Hold> {
     match plan {
         Plan::Defer { until } => Some(Hold::About(*until)),
         Plan::Wait { due } => Some(Hold::Until(*due)),
-        Plan::MoveLane => Some(Hold::Move),
+        Plan::MoveLane => Some(lane::to_slow_lane(context, hand).await),
         _ => None,
     }
 }
@@ -231,7 +246,8 @@ async fn carry_out(context: &Context, mut hand: DeliveryInHand, plan: Plan) -> (
         }
         Plan::Follow(status) => settle::follow(context, hand, status).await,
         plan => {
-            let hold = hold_of(&plan).unwrap_or(Hold::About(context.clock.now()));
+            let hold = hold_of(context, &hand, &plan).await;
+            let hold = hold.unwrap_or(Hold::About(context.clock.now()));
             let held = settle::hold_all(context, vec![(hand, hold)]).await.pop();
             let lost = || Err(PortError::new("holding a delivery back", "no answer came"));
             held.map_or_else(lost, |(_, settled)| settled)
@@ -241,24 +257,65 @@ async fn carry_out(context: &Context, mut hand: DeliveryInHand, plan: Plan) -> (
 }
 
 /// Makes the attempts, as many at the same time as there are requests.
-async fn attempts(
-    context: &Context,
-    admitted: Vec<(DeliveryInHand, Option<Box<Health>>)>,
-    report: &Report<'_>,
-) -> Vec<Late> {
-    let (probes, plain): (Vec<_>, Vec<_>) =
-        admitted.into_iter().partition(|(_, claim)| claim.is_some());
+async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>) -> Vec<Late> {
+    let Admitted { plain, leased, probes } = admitted;
     let probes = probes.into_iter().map(|(hand, claim)| async move {
         let hands = with_events(context, vec![hand], report).await;
-        request(context, hands, claim, report).await
+        request(context, hands, Permit::Claim(claim), report).await
     });
     let plain = async {
-        let hands = plain.into_iter().map(|(hand, _)| hand).collect();
-        let requests = requests(with_events(context, hands, report).await);
-        join_all(requests.into_iter().map(|hands| request(context, hands, None, report))).await
+        let requests = requests(with_events(context, plain, report).await);
+        let made = requests.into_iter().map(|hands| request(context, hands, Permit::Free, report));
+        join_all(made).await
     };
-    let (probed, made) = futures::join!(join_all(probes), plain);
-    probed.into_iter().chain(made).flatten().collect()
+    let leased = leased_requests(context, leased, report);
+    let (probed, made, leased) = futures::join!(join_all(probes), plain, leased);
+    probed.into_iter().chain(made).chain(leased).flatten().collect()
+}
+
+/// Makes those requests to a slow endpoint that may be under way; the others come back.
+async fn leased_requests(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    report: &Report<'_>,
+) -> Vec<Option<Late>> {
+    let mut granted = requests(with_events(context, hands, report).await);
+    let Some(first) = granted.first().and_then(|hands| hands.first()) else { return Vec::new() };
+    let subscription = first.subscription().clone();
+    let (lease, requests) = match Lease::take(context, &subscription, granted.len()).await {
+        Ok(taken) => taken,
+        Err(error) => {
+            let all = records(granted.iter().flatten().map(|hand| &hand.record));
+            report.all_failed(all, &error).await;
+            return Vec::new();
+        }
+    };
+    let beyond = granted.split_off(requests.min(granted.len()));
+    let beyond = async {
+        let mut held = Vec::new();
+        for hand in beyond.into_iter().flatten() {
+            let hold = lane::look_again(context, &hand).await;
+            held.push((hand, hold));
+        }
+        report.all(settle::hold_all(context, held).await).await;
+    };
+    let made = granted.into_iter().map(|hands| async {
+        let late = request(context, hands, Permit::Lease(&lease), report).await;
+        lease.end_one();
+        late
+    });
+    let (made, ()) = futures::join!(lease.kept_up(join_all(made)), beyond);
+    made
+}
+
+/// What lets a request begin.
+enum Permit<'l> {
+    /// Its endpoint is well, as far as is known.
+    Free,
+    /// It is one of those that may be under way to a slow endpoint.
+    Lease(&'l Lease<'l>),
+    /// It is the probe, once that is written.
+    Claim(Box<Health>),
 }
 
 /// The deliveries whose events are in hand; the others are settled.
@@ -309,11 +366,11 @@ fn join(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
 async fn request(
     context: &Context,
     hands: Vec<DeliveryInHand>,
-    claim: Option<Box<Health>>,
+    permit: Permit<'_>,
     report: &Report<'_>,
 ) -> Option<Late> {
     let records = records(hands.iter().map(|hand| &hand.record));
-    match guarded(make(context, hands, claim, report.deadline)).await.and_then(|made| made) {
+    match guarded(make(context, hands, permit, report.deadline)).await.and_then(|made| made) {
         Ok((settled, late)) => {
             report.all(settled).await;
             late
@@ -330,7 +387,7 @@ type Made = (Vec<(Record, Settled)>, Option<Late>);
 async fn make(
     context: &Context,
     mut hands: Vec<DeliveryInHand>,
-    claim: Option<Box<Health>>,
+    permit: Permit<'_>,
     deadline: Timestamp,
 ) -> Result<Made, PortError> {
     let Some(first) = hands.first() else { return Ok((Vec::new(), None)) };
@@ -344,16 +401,22 @@ async fn make(
         let held = hands.into_iter().map(|hand| (hand, Hold::About(until))).collect();
         return Ok((settle::hold_all(context, held).await, None));
     }
-    if let Some((claim, hand)) = claim.zip(hands.first()) {
-        match acquire::probe(context, hand, claim).await? {
+    let mut lease = None;
+    match permit {
+        Permit::Free => {}
+        Permit::Lease(granted) => lease = Some(granted),
+        Permit::Claim(claim) => match acquire::probe(context, &hands[0], claim).await? {
             Plan::Attempt { .. } => {}
             plan => {
                 let lost = hands.into_iter().map(|hand| carry_out(context, hand, plan.clone()));
                 return Ok((join_all(lost).await, None));
             }
-        }
+        },
     }
-    let (response, late) = attempt(context, &hands).await;
+    let (response, late) = match lease {
+        Some(lease) => lease.noting(attempt(context, &hands)).await,
+        None => watched(context, &subscription, attempt(context, &hands)).await,
+    };
     if context.settings.latency_metrics {
         count::latency(context, &hands, &response);
     }

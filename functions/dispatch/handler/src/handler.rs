@@ -5,10 +5,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{
-    future::{join, join_all, select},
-    pin_mut,
-};
+use futures::future::{join, join_all};
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -35,6 +32,7 @@ const DELETE_AFTER: Duration = Duration::from_secs(1);
 /// delivery has ended or its successor is in another place; a retry that was hidden until it is due
 /// is named. Whatever goes wrong with one record leaves the others alone.
 pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
+    let queue = records.first().map(|record| record.queue);
     let all: Vec<_> = records.iter().map(|record| record.message_id.clone()).collect();
     let (gone, settled) = mpsc::unbounded_channel();
     let report = Report { context, gone, deadline };
@@ -46,9 +44,10 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
         join_all(works).await.into_iter().flatten().collect::<Vec<_>>()
     };
     let (late, mut gone) = join(work, collect(context, settled)).await;
-    if !late.is_empty() {
+    if let Some(queue) = queue.filter(|_| !late.is_empty()) {
         gone.delete(context).await;
-        let deadline = Timestamp::from_millis(deadline.as_millis() - END_WAIT.as_millis() as i64);
+        let now = context.clock.now();
+        let deadline = now + deadline.since(now).saturating_sub(END_WAIT);
         late_response::listen_all(context, queue, late, deadline).await;
     }
     all.into_iter().filter(|id| !gone.ids.contains(id)).collect()

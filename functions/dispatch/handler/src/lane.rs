@@ -1,6 +1,9 @@
 //! Slow endpoints: told while a request is under way, and counted in their own lane.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::{
     future::{Either, pending, select},
@@ -8,17 +11,24 @@ use futures::{
 };
 use gridpost_core::{
     error::chain,
-    retry::{lane::Answered, outcome::Outcome},
+    retry::{
+        lane::{self, Answered},
+        outcome::Outcome,
+    },
     subscription::EventSubscription,
-    time::Timestamp,
 };
 use gridpost_ports::PortError;
 use uuid::Uuid;
 
 use crate::{
     Context,
-    attempt::{Met, Response},
+    attempt::{LateAnswer, Met, Response},
+    in_hand::DeliveryInHand,
+    settle::Hold,
 };
+
+/// How often an invocation gives back what it does not need any more of a lease.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes a request that holds no lease. Should it stay unanswered for
 /// [`slow_after`](gridpost_core::retry::lane::LaneSettings::slow_after), its endpoint gets a vote for
@@ -83,8 +93,18 @@ impl<'c> Lease<'c> {
         Ok((lease, granted as usize))
     }
 
+    /// Makes a request and notes what it came to.
+    pub async fn noting(
+        &self,
+        request: impl Future<Output = (Response, Option<LateAnswer>)>,
+    ) -> (Response, Option<LateAnswer>) {
+        let answered = request.await;
+        self.note(&answered.0);
+        answered
+    }
+
     /// Notes what a request came to.
-    pub fn note(&self, response: &Response) {
+    fn note(&self, response: &Response) {
         let (began_at, ended_at) = response.times;
         let took = ended_at.since(began_at);
         let mut learned = self.learned.lock().expect("no panic while held");
@@ -104,23 +124,60 @@ impl<'c> Lease<'c> {
         learned.under_way = learned.under_way.saturating_sub(1);
     }
 
+    /// Makes the requests, and gives back meanwhile what is not needed any more: others wait for it.
+    pub async fn kept_up<T>(&self, requests: impl Future<Output = T>) -> T {
+        let telling = async {
+            loop {
+                tokio::time::sleep(TOLD_EVERY).await;
+                if self.has_news() {
+                    self.tell().await;
+                }
+            }
+        };
+        pin_mut!(requests, telling);
+        let made = match select(requests, telling).await {
+            Either::Left((made, _)) => made,
+            Either::Right(((), _)) => unreachable!("it tells for ever"),
+        };
+        self.tell().await;
+        made
+    }
+
     /// Gives back what is not needed any more, with what was learned since the last time.
-    pub async fn tell(&self, now: Timestamp) {
+    async fn tell(&self) {
         let learned = {
             let mut learned = self.learned.lock().expect("no panic while held");
             let under_way = learned.under_way;
             std::mem::replace(&mut *learned, Answered { under_way, ..Answered::default() })
         };
-        let settings = &self.context.settings.lanes;
+        let (settings, now) = (&self.context.settings.lanes, self.context.clock.now());
         let healths = &self.context.healths;
         healths.give_back(&self.subscription, self.holder, learned, now, settings).await;
     }
 
-    /// Whether there is something to tell.
-    pub fn has_news(&self) -> bool {
+    fn has_news(&self) -> bool {
         let learned = self.learned.lock().expect("no panic while held");
         learned.fast + learned.slow + learned.silent > 0
     }
+}
+
+/// How a first attempt waits whose endpoint is slow: it goes to the slow lane, and not before it may begin
+/// there.
+pub async fn to_slow_lane(context: &Context, hand: &DeliveryInHand) -> Hold {
+    let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
+    if slow.free(now, &context.settings.lanes) > 0 {
+        return Hold::Move;
+    }
+    look_again(context, hand).await
+}
+
+/// How a delivery waits for which its slow endpoint has no room.
+pub async fn look_again(context: &Context, hand: &DeliveryInHand) -> Hold {
+    let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
+    let queue = hand.delivery.retry_queue(context.settings.retry_shards);
+    let backlog = context.in_flight.of(queue, now).await;
+    let (dice, settings) = (context.dice.roll(), &context.settings.lanes);
+    Hold::About(lane::look_again(&slow, backlog, dice, now, settings))
 }
 
 /// Whether no response came in 30 s. A response of status 408 is one.

@@ -8,7 +8,7 @@
 //! hand on.
 //!
 //! Beside them: [`acquire`] gets what an attempt needs besides permission, [`health`] keeps what is known of
-//! endpoints, [`rate`] keeps to what they allow, [`late_response`] hears responses that come after 30 s,
+//! endpoints, [`lane`] keeps slow ones from holding what others need, [`rate`] keeps to what they allow, [`late_response`] hears responses that come after 30 s,
 //! [`payload`] fetches what was too large for a message, [`in_flight`] watches how full the queues are,
 //! [`attempt_log`] and [`count`] tell of it. [`resources`] attempts deliveries to AWS resources, through a port
 //! of their own: this crate has no client of theirs, `gridpost-dispatch-resources` has.
@@ -24,6 +24,7 @@ pub mod handler;
 pub mod health;
 pub mod in_flight;
 pub mod in_hand;
+pub mod lane;
 pub mod late_response;
 pub mod load;
 pub mod payload;
@@ -38,13 +39,13 @@ mod world;
 
 use std::sync::Arc;
 
-use gridpost_core::retry::probation::Durations;
+use gridpost_core::retry::{health::Durations, lane::LaneSettings};
 use gridpost_ports::{
-    Clock, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads, QueueReceiver,
-    QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,
+    Clock, DeliveryStates, Dice, EndpointClient, LateListeners, Meter, ParkingLot, Payloads,
+    QueueReceiver, QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,
 };
 
-use health::HealthBook;
+use health::HealthCache;
 use in_flight::InFlight;
 
 /// What dispatch needs of the world, made once for the life of the function.
@@ -66,11 +67,13 @@ pub struct Context {
     /// Events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     /// Endpoints' health.
-    pub healths: HealthBook,
+    pub healths: HealthCache,
     /// Counts the requests to endpoints that allow so many in a minute.
     pub rates: Arc<dyn RequestRates>,
     /// Topics and event subscriptions.
     pub configuration: ConfigurationCache,
+    /// Who listens for late responses.
+    pub listeners: Arc<dyn LateListeners>,
     /// Sends requests to endpoints.
     pub client: Arc<dyn EndpointClient>,
     /// Sends events to AWS resources.
@@ -88,6 +91,12 @@ pub struct Settings {
     pub probation: Durations,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
+    /// When endpoints count as slow, and what they may hold then.
+    pub lanes: LaneSettings,
+    /// So many runs for first attempts may listen for late responses at the same time.
+    pub first_listeners_max: usize,
+    /// The same for each retry queue.
+    pub retry_listeners_max: usize,
     /// Above so many messages in flight in a retry queue, long waits are parked: 0 to 120,000.
     pub retry_in_flight_limit: u64,
     /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.

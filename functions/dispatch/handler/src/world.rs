@@ -5,7 +5,10 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use gridpost_core::{
     delivery::{Delivery, claim, queue::Queue, state::DeliveryState},
     event::DeliverySchema,
-    retry::probation::{Durations, Health, Wait},
+    retry::{
+        health::{Durations, Health, Probation},
+        lane::LaneSettings,
+    },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::{InputSchema, Topic},
@@ -24,7 +27,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
-    Context, Settings, handler::handle, health::HealthBook, in_flight::InFlight, record::Record,
+    Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, record::Record,
     resources::NoResources,
 };
 
@@ -76,8 +79,8 @@ impl World {
     }
 
     /// Its endpoint has to wait for that.
-    pub(crate) async fn waits(self, wait: Wait) -> Self {
-        let health = Health { wait: Some(wait), ..Health::default() };
+    pub(crate) async fn waits(self, wait: Probation) -> Self {
+        let health = Health { probation: Some(wait), ..Health::default() };
         let EventSubscription { key, uid, .. } = &self.subscription;
         let saved = EndpointHealths::save(&*self.deployment.tables, key, *uid, &health).await;
         assert_eq!(saved.expect("written"), Saved::Written);
@@ -180,8 +183,9 @@ impl World {
             states: Arc::clone(tables) as _,
             parking: Arc::clone(tables) as _,
             payloads: Arc::clone(payloads) as _,
-            healths: HealthBook::new(Arc::clone(tables) as _),
+            healths: HealthCache::new(Arc::clone(tables) as _, Arc::clone(dice) as _),
             rates: self.deployment.of(tables),
+            listeners: Arc::clone(tables) as _,
             configuration,
             client: Arc::clone(endpoints) as _,
             resources: Arc::new(NoResources),
@@ -189,6 +193,9 @@ impl World {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: 1,
+                lanes: LaneSettings::default(),
+                first_listeners_max: 10,
+                retry_listeners_max: 5,
                 retry_in_flight_limit: 60_000,
                 dead_letter_delay_s: 300,
                 log_successful_attempts: self.logs_successful_attempts,

@@ -10,7 +10,7 @@ use super::{parking::LAST_SECOND, state::DeliveryStatus};
 use crate::{
     retry::{
         EndReason,
-        probation::{Admission, Health},
+        health::{Admission, Health},
     },
     time::Timestamp,
 };

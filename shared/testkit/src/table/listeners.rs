@@ -5,8 +5,6 @@ use gridpost_core::time::Timestamp;
 use gridpost_ports::{LateListeners, Listener, PortError};
 
 use super::Tables;
-use crate::faults::{About, Faulty};
-
 #[async_trait]
 impl LateListeners for Tables {
     async fn join(
@@ -30,21 +28,5 @@ impl LateListeners for Tables {
         let listeners = items.listeners.entry(listener.queue).or_default();
         *listeners = listeners.leave(listener.id);
         Ok(())
-    }
-}
-
-#[async_trait]
-impl LateListeners for Faulty<Tables> {
-    async fn join(
-        &self,
-        listener: Listener,
-        most: usize,
-        now: Timestamp,
-    ) -> Result<bool, PortError> {
-        self.table(About::Other, self.inner.join(listener, most, now)).await
-    }
-
-    async fn leave(&self, listener: Listener) -> Result<(), PortError> {
-        self.table(About::Other, self.inner.leave(listener)).await
     }
 }

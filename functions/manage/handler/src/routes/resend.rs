@@ -10,12 +10,12 @@ use std::time::Duration;
 use gridpost_core::{
     delivery::{
         Delivery,
-        parking::Parked,
+        parking::{Parked, SPREAD_MAX},
         queue::Queue,
         state::{DeliveryState, DeliveryStatus, Resend},
     },
     error::chain,
-    retry::probation::Health,
+    retry::health::Health,
     subscription::SubscriptionKey,
     time::Timestamp,
 };
@@ -26,8 +26,9 @@ use uuid::Uuid;
 use super::{Answer, deliveries, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
 
-/// How much later than a wait's end dispatch asks for some deliveries again, at most.
-const SPREAD: Duration = Duration::from_secs(6);
+/// How much later than it is due a delivery is received, as queues count in seconds and pages of
+/// parked ones go out one after the other.
+const LATE: Duration = Duration::from_secs(6);
 
 /// Has a waiting delivery attempted now.
 pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
@@ -50,14 +51,15 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
             continue;
         }
         tracing::info!(delivery.id = %id, subscription = %key, "an attempt was asked for now");
-        let health = context.healths.load(key, subscription.uid).await?;
-        let until = health.wait.map_or(was_due, |wait| wait.until.max(was_due));
+        let health = context.healths.load(key, subscription.endpoint_uid()).await?;
+        // What waits for its endpoint comes back spread over some time.
+        let until = health.until().map_or(was_due, |until| was_due.max(until + SPREAD_MAX));
         return Ok(Reply::ok(match reach(context, &next, was_due, &health).await? {
             true => json!({"id": id, "result": "Sent"}),
             false => json!({
                 "id": id,
                 "result": "Requested",
-                "expectedBy": (until.max(now) + SPREAD).to_iso_8601(),
+                "expectedBy": (until.max(now) + LATE).to_iso_8601(),
                 "message": "Its queue can't give it out before: it is attempted then, even if the \
                             endpoint is on probation or delayed.",
             }),
@@ -90,19 +92,19 @@ async fn reach(
     }
 }
 
-/// The parked delivery, which lies under the minute it was due in, or in which its endpoint's wait
-/// ends.
+/// The parked delivery, which lies under the minute it was due in, or one in which what has waited
+/// for its endpoint comes back.
 async fn find_parked(
     context: &Context,
     id: Uuid,
     was_due: Timestamp,
     health: &Health,
 ) -> Result<Option<Parked>, PortError> {
-    let until = health.wait.map(|wait| wait.until);
-    let places = [Some(was_due), until, until.map(|until| until + SPREAD)];
-    let mut minutes: Vec<_> = places.into_iter().flatten().map(Timestamp::as_minutes).collect();
-    minutes.dedup();
-    for minute in minutes {
+    let minutes = health
+        .until()
+        .into_iter()
+        .flat_map(|until| until.as_minutes()..=(until + SPREAD_MAX).as_minutes());
+    for minute in std::iter::once(was_due.as_minutes()).chain(minutes) {
         let found = context.parked.find(id, minute).await?;
         if found.is_some() {
             return Ok(found);
