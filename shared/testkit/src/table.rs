@@ -23,8 +23,7 @@ use gridpost_core::{
     topic::Topic,
 };
 use gridpost_ports::{
-    Clock, Configuration, DeliveryStates, EndpointHealths, ParkingLot, PortError, RequestRates,
-    Saved, WakeCursor,
+    Clock, Configuration, DeliveryStates, EndpointHealths, PortError, RequestRates, Saved,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
@@ -34,14 +33,12 @@ use crate::{clock::VirtualClock, history::History};
 /// DynamoDB deletes expired items up to two days late.
 const EXPIRES_LATE_MAX: Duration = Duration::from_secs(48 * 60 * 60);
 
-/// The largest item that DynamoDB takes.
-const ITEM_BYTES_MAX: usize = 400_000;
-
 #[derive(Debug, Default)]
 struct Items {
     states: BTreeMap<Uuid, DeliveryState>,
     healths: BTreeMap<Uuid, Health>,
     parked: BTreeMap<(i64, Uuid), Parked>,
+    in_hand: parked::InHand,
     cursor: Option<i64>,
     topics: BTreeMap<String, Topic>,
     subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
@@ -82,12 +79,10 @@ impl Tables {
         }
     }
 
-    /// Whether parked deliveries are to come back. One that is long overdue was sent but not
-    /// removed: it only waits to expire. (Asked after each invocation: not a count, which would walk
+    /// Whether deliveries are parked. (Asked after each invocation: not a count, which would walk
     /// through a million of them.)
     pub fn any_parked(&self) -> bool {
-        let overdue = self.clock.now().as_seconds() / 60 - 60;
-        self.items().parked.range((overdue, Uuid::nil())..).next().is_some()
+        !self.items().parked.is_empty()
     }
 
     /// What a run of wake does that finds nothing parked: it notes how far it has come.
@@ -203,51 +198,6 @@ impl RequestRates for Tables {
         let count = *count;
         history.trace(self.clock.now(), || format!("count {count} of minute {minute} of {uid}"));
         Ok(count)
-    }
-}
-
-#[async_trait]
-impl ParkingLot for Tables {
-    async fn park(&self, parked: &Parked) -> Result<(), PortError> {
-        let key = (parked.due_minute(), parked.id);
-        if parked.body.len() > ITEM_BYTES_MAX {
-            let bytes = parked.body.len();
-            self.history.lock().expect("no panic while held").violation(
-                self.clock.now(),
-                format!("an item of {bytes} bytes: DynamoDB takes {ITEM_BYTES_MAX}"),
-            );
-        }
-        let body = parked.body.clone();
-        self.items().parked.insert(key, Parked { body, ..stored(parked)? });
-        let mut history = self.history.lock().expect("no panic while held");
-        history.parked += 1;
-        history.trace(self.clock.now(), || format!("park {} until {}", parked.id, parked.due));
-        Ok(())
-    }
-
-    async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError> {
-        let items = self.items();
-        let due = items.parked.range((minute, Uuid::nil())..=(minute, Uuid::max()));
-        Ok(due.map(|(_, parked)| parked.clone()).collect())
-    }
-
-    async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-        self.items().parked.remove(&(parked.due_minute(), parked.id));
-        let mut history = self.history.lock().expect("no panic while held");
-        history.trace(self.clock.now(), || format!("unpark {}", parked.id));
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl WakeCursor for Tables {
-    async fn load(&self) -> Result<Option<i64>, PortError> {
-        Ok(self.items().cursor)
-    }
-
-    async fn save(&self, minute: i64) -> Result<(), PortError> {
-        self.items().cursor = Some(minute);
-        Ok(())
     }
 }
 

@@ -442,7 +442,14 @@ impl World {
             clock: Arc::new(self.clock),
             sender: self.faulty(instance, &self.queues),
             parking: Arc::clone(&tables) as _,
+            due: Arc::clone(&tables) as _,
             cursor: tables,
+            payloads: self.faulty(instance, &self.payloads),
+            meter: CountingMeter::of(&self.history),
+            settings: gridpost_wake_handler::Settings {
+                retry_shards: self.scenario.queues.retry_shards,
+                queue_message_bytes_max: self.scenario.queues.message_bytes_max,
+            },
         }
     }
 

@@ -5,13 +5,12 @@
 //! for: parked, it is sent; hidden, it is shown. Where neither can be done it comes when its queue
 //! gives it out. A crash in between leaves it where it was.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use gridpost_core::{
     delivery::{
         Delivery,
-        parking::Parked,
-        queue::Queue,
+        parking::{self, Parked},
         state::{DeliveryState, DeliveryStatus, Resend},
     },
     error::chain,
@@ -91,7 +90,7 @@ async fn reach(
 }
 
 /// The parked delivery, which lies under the minute it was due in, or in which its endpoint's wait
-/// ends.
+/// ends, or under one of those that follow.
 async fn find_parked(
     context: &Context,
     id: Uuid,
@@ -99,9 +98,11 @@ async fn find_parked(
     health: &Health,
 ) -> Result<Option<Parked>, PortError> {
     let until = health.wait.map(|wait| wait.until);
-    let places = [Some(was_due), until, until.map(|until| until + SPREAD)];
-    let mut minutes: Vec<_> = places.into_iter().flatten().map(Timestamp::as_minutes).collect();
-    minutes.dedup();
+    let minutes_from =
+        |at: Timestamp| at.as_minutes()..=(at + SPREAD + parking::PARKED_LATER_MAX).as_minutes();
+    let minutes = [Some(was_due), until].into_iter().flatten().flat_map(minutes_from);
+    let mut looked_at = BTreeSet::new();
+    let minutes = minutes.filter(|minute| looked_at.insert(*minute));
     for minute in minutes {
         let found = context.parked.find(id, minute).await?;
         if found.is_some() {
@@ -117,6 +118,6 @@ async fn send_parked(context: &Context, parked: &Parked) -> Result<(), PortError
     let delivery = Delivery::decode(&parked.body);
     let body = delivery.map_or_else(|_| parked.body.clone(), |it| it.due_at(now).encode());
     let outgoing = Outgoing { body, group: parked.group.clone(), delay_s: 0 };
-    super::send_back(context, Queue::Retry(parked.shard), outgoing).await?;
+    super::send_back(context, super::retry_queue(context, parked)?, outgoing).await?;
     context.parking.remove(parked).await
 }
