@@ -45,6 +45,15 @@ struct Items {
     redrives: BTreeMap<Uuid, Job>,
 }
 
+impl Items {
+    /// Moves a topic to its next revision.
+    fn move_on(&mut self, topic: &str) {
+        if let Some(topic) = self.topics.get_mut(topic) {
+            topic.revision += 1;
+        }
+    }
+}
+
 /// All tables of one world.
 pub struct Tables {
     items: Mutex<Items>,
@@ -74,8 +83,21 @@ impl Tables {
         let mut items = self.items();
         let Some(subscription) = items.subscriptions.get_mut(key) else { return };
         change(subscription);
-        if let Some(topic) = items.topics.get_mut(&key.topic) {
-            topic.revision += 1;
+        items.move_on(&key.topic);
+    }
+
+    /// Writes an event subscription, in the place of the one of that name.
+    pub fn write_subscription(&self, subscription: &EventSubscription) {
+        let mut items = self.items();
+        items.subscriptions.insert(subscription.key.clone(), subscription.clone());
+        items.move_on(&subscription.key.topic);
+    }
+
+    /// Deletes an event subscription, if it is there.
+    pub fn delete_subscription(&self, key: &SubscriptionKey) {
+        let mut items = self.items();
+        if items.subscriptions.remove(key).is_some() {
+            items.move_on(&key.topic);
         }
     }
 
