@@ -87,6 +87,20 @@ resource "aws_cloudwatch_metric_alarm" "wake" {
 }
 
 # The functions' metrics have a form without dimensions, because alarms can't search.
+resource "aws_cloudwatch_metric_alarm" "stuck_parked" {
+  alarm_name          = "${var.name_prefix}-parked-stuck"
+  alarm_description   = "Parked deliveries could not be sent back to a retry queue when they were due; each is tried again after 5 minutes to an hour, and nothing is lost. The log lines 'can't be sent back' of ${var.name_prefix}-wake say which and why: a message over queue_message_bytes_max that can't be read, a retry queue or its key that refuses. gridpost parked list shows them with a problem; gridpost parked release sends them once the cause is gone."
+  namespace           = local.metric_namespace
+  metric_name         = "StuckParkedCount"
+  statistic           = "Sum"
+  period              = 300
+  evaluation_periods  = 1
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_topic_arns
+}
+
 resource "aws_cloudwatch_metric_alarm" "dead_letters" {
   alarm_name          = "${var.name_prefix}-dead-letters"
   alarm_description   = "Events ended undelivered and were written as dead letters. DeadLetteredCount by DeadLetterReason says why and whose; the records in the bucket say what the endpoints answered. gridpost subscription health says what is wrong with an endpoint. Repair it, then send the dead letters again. Where dead letters are everyday, raise alarm_dead_letters."

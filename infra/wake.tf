@@ -14,14 +14,16 @@ module "wake" {
   log_retention_days = var.log_retention_days
 
   environment = merge(local.common_environment, {
-    GRIDPOST_STATE_TABLE      = local.state_table_name
-    GRIDPOST_RETRY_QUEUE_URLS = join(",", local.retry_queue_urls)
+    GRIDPOST_STATE_TABLE             = local.state_table_name
+    GRIDPOST_RETRY_QUEUE_URLS        = join(",", local.retry_queue_urls)
+    GRIDPOST_PAYLOAD_BUCKET          = local.payload_bucket_name
+    GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
   })
 
   statements = [
     {
       sid       = "TakeParkedDeliveries"
-      actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
+      actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"]
       resources = [local.state_table_arn]
     },
     {
@@ -29,7 +31,21 @@ module "wake" {
       actions   = ["sqs:SendMessage"]
       resources = local.retry_queue_arns
     },
+    {
+      # Events of a message that is too large for queue_message_bytes_max, since that was lowered.
+      sid       = "StoreLargeEvents"
+      actions   = ["s3:PutObject"]
+      resources = ["${local.payload_bucket_arn}/deliveries/*"]
+    },
   ]
+}
+
+# The scheduler invokes asynchronously, and Lambda has retries of its own for that: twice, for up to six hours. The next minute is
+# the retry.
+resource "aws_lambda_function_event_invoke_config" "wake" {
+  function_name                = module.wake.name
+  maximum_retry_attempts       = 0
+  maximum_event_age_in_seconds = 60
 }
 
 # Role names are global in an account: the region keeps two deployments apart.
@@ -44,7 +60,13 @@ resource "aws_iam_role" "wake_schedule" {
       Effect    = "Allow"
       Principal = { Service = "scheduler.amazonaws.com" }
       Action    = "sts:AssumeRole"
-      Condition = { StringEquals = { "aws:SourceAccount" = local.account_id } }
+      # The schedule's group: AWS says that it must not be the ARN of a schedule.
+      Condition = {
+        StringEquals = {
+          "aws:SourceAccount" = local.account_id
+          "aws:SourceArn"     = "arn:${local.partition}:scheduler:${var.region}:${local.account_id}:schedule-group/default"
+        }
+      }
     }]
   })
 }

@@ -176,7 +176,7 @@ run "alarms_stand_before_the_walls" {
       for alarm in concat(
         [
           aws_cloudwatch_metric_alarm.poison, aws_cloudwatch_metric_alarm.dead_letter_age,
-          aws_cloudwatch_metric_alarm.fan_out_age, aws_cloudwatch_metric_alarm.wake,
+          aws_cloudwatch_metric_alarm.fan_out_age, aws_cloudwatch_metric_alarm.wake, aws_cloudwatch_metric_alarm.stuck_parked,
           aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.dropped,
           aws_cloudwatch_metric_alarm.dispatch_age, aws_cloudwatch_metric_alarm.failed_attempts,
         ],
@@ -230,6 +230,15 @@ run "alarms_stand_before_the_walls" {
     )
     error_message = "a wake that does not run raises no alarm"
   }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.stuck_parked.metric_name == "StuckParkedCount"
+      && aws_cloudwatch_metric_alarm.stuck_parked.namespace == "Gridpost"
+      && aws_cloudwatch_metric_alarm.stuck_parked.threshold == 0
+    )
+    error_message = "a parked delivery that can't be sent back raises no alarm"
+  }
 }
 
 run "alarms_hear_of_events_that_fail" {
@@ -279,7 +288,7 @@ run "the_dashboard_shows_every_metric" {
     condition = alltrue([
       for metric in [
         "PublishSuccessCount", "PublishFailCount", "MatchedEventCount", "UnmatchedEventCount", "DeliverySuccessCount",
-        "DeliveryAttemptFailCount", "DeadLetteredCount", "RedrivenEventCount", "DroppedEventCount", "PoisonCount", "ParkedCount", "HideFailCount",
+        "DeliveryAttemptFailCount", "DeadLetteredCount", "RedrivenEventCount", "DroppedEventCount", "PoisonCount", "ParkedCount", "StuckParkedCount", "HideFailCount",
         "ProbationCount", "PublishSuccessLatencyInMs", "DestinationProcessingDurationInMs", "DeliveryLatencyInMs",
         "ApproximateAgeOfOldestMessage",
       ] : strcontains(aws_cloudwatch_dashboard.this.dashboard_body, metric)

@@ -351,7 +351,7 @@ run "wake_takes_parked_deliveries_to_the_retry_queues" {
       Statement = [
         {
           Sid      = "TakeParkedDeliveries", Effect = "Allow"
-          Action   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
+          Action   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
@@ -361,6 +361,11 @@ run "wake_takes_parked_deliveries_to_the_retry_queues" {
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
           ]
+        },
+        {
+          Sid      = "StoreLargeEvents", Effect = "Allow"
+          Action   = ["s3:PutObject"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*"]
         },
         {
           Sid      = "WriteOwnLogs", Effect = "Allow"
@@ -390,7 +395,12 @@ run "the_scheduler_may_invoke_wake_alone_and_only_for_this_account" {
       Sid       = "SchedulerOfThisAccount", Effect = "Allow"
       Principal = { Service = "scheduler.amazonaws.com" }
       Action    = "sts:AssumeRole"
-      Condition = { StringEquals = { "aws:SourceAccount" = "123456789012" } }
+      Condition = {
+        StringEquals = {
+          "aws:SourceAccount" = "123456789012"
+          "aws:SourceArn"     = "arn:aws:scheduler:eu-central-1:123456789012:schedule-group/default"
+        }
+      }
     }]
     error_message = "the schedule's trust is ${aws_iam_role.wake_schedule.assume_role_policy}"
   }

@@ -315,6 +315,16 @@ run "wake_runs_every_minute" {
     )
     error_message = "the schedule is ${jsonencode(aws_scheduler_schedule.wake)}"
   }
+
+  # What the scheduler hands over Lambda would try twice more, for six hours, if it were not told otherwise.
+  assert {
+    condition = (
+      aws_lambda_function_event_invoke_config.wake.function_name == "gridpost-wake"
+      && aws_lambda_function_event_invoke_config.wake.maximum_retry_attempts == 0
+      && aws_lambda_function_event_invoke_config.wake.maximum_event_age_in_seconds == 60
+    )
+    error_message = "Lambda repeats wake by ${jsonencode(aws_lambda_function_event_invoke_config.wake)}"
+  }
 }
 
 run "functions_are_told_what_they_need_and_no_more" {
@@ -401,9 +411,11 @@ run "functions_are_told_what_they_need_and_no_more" {
 
   assert {
     condition = module.wake.environment == tomap({
-      GRIDPOST_LOG              = "info"
-      GRIDPOST_STATE_TABLE      = "gridpost-state"
-      GRIDPOST_RETRY_QUEUE_URLS = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+      GRIDPOST_LOG                     = "info"
+      GRIDPOST_STATE_TABLE             = "gridpost-state"
+      GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
+      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
+      GRIDPOST_RETRY_QUEUE_URLS        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
     })
     error_message = "wake is told ${jsonencode(module.wake.environment)}"
   }

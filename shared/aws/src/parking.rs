@@ -1,8 +1,14 @@
-//! Parked deliveries, in the state table under the minute they are due in.
+//! Parked deliveries, in the state table under the minute they are due in. They have no time to live:
+//! what must not be lost is removed by our code alone.
+
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::Client;
-use futures::future::try_join_all;
+use aws_sdk_dynamodb::{
+    Client,
+    types::{DeleteRequest, WriteRequest},
+};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use uuid::Uuid;
 
 use super::{
@@ -11,15 +17,24 @@ use super::{
 };
 use gridpost_core::{delivery::parking::Parked, error::chain, time::Timestamp};
 use gridpost_ports::{
-    ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot, PortError, WakeCursor,
+    DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
+    ParkingLot, PortError, WakeCursor,
 };
 
-/// A minute's deliveries are spread over so many partition keys: each takes 1,000 writes in a
-/// second. Source: Amazon DynamoDB developer guide, partition limits.
-const SHARDS: u128 = 8;
+/// Most items of a page. They are small as a rule; a page of larger ones ends at DynamoDB's 1 MB.
+const PAGE_ITEMS_MAX: i32 = 500;
 
-/// Parked deliveries are forgotten so long after they were due, should wake never remove them.
-const KEPT_S: i64 = 14 * 24 * 60 * 60;
+/// Most items that one call deletes. Source: DynamoDB API reference, `BatchWriteItem`.
+const DELETES_MAX: usize = 25;
+
+/// Calls of one page that delete at the same time.
+const DELETE_CALLS_AT_ONCE: usize = 4;
+
+/// How often what DynamoDB has not come to is tried again: seconds, all in all.
+const DELETE_TRIES: u32 = 6;
+
+/// How long the first time is waited for that; twice as long each further time.
+const DELETE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where wake notes how far it has come.
 const CURSOR_PK: &str = "WAKE";
@@ -39,24 +54,26 @@ impl ParkingTable {
         Self { table: Table { client, name } }
     }
 
-    async fn due_in_shard(&self, minute: i64, shard: u128) -> Result<Vec<Parked>, PortError> {
-        const CALL: &str = "dynamodb:Query";
-        let mut pages = self
-            .table
-            .client
-            .query()
-            .table_name(&self.table.name)
-            .consistent_read(true)
-            .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", text(minute_pk(minute, shard)))
-            .into_paginator()
-            .items()
-            .send();
-        let mut found = Vec::new();
-        while let Some(item) = pages.next().await {
-            found.extend(parked(&item.map_err(|error| port_error(CALL, error))?));
+    /// Deletes as many items as one call takes; answers which DynamoDB has not come to.
+    async fn delete(&self, requests: Vec<WriteRequest>) -> Result<Vec<WriteRequest>, PortError> {
+        const CALL: &str = "dynamodb:BatchWriteItem";
+        let name = &self.table.name;
+        let write = self.table.client.batch_write_item().request_items(name, requests);
+        let written = write.send().await.map_err(|error| port_error(CALL, error))?;
+        Ok(written.unprocessed_items.and_then(|mut left| left.remove(name)).unwrap_or_default())
+    }
+
+    /// The same until all are deleted.
+    async fn delete_all(&self, mut requests: Vec<WriteRequest>) -> Result<(), PortError> {
+        for try_number in 0..DELETE_TRIES {
+            requests = self.delete(requests).await?;
+            if requests.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(DELETE_PAUSE * 2_u32.pow(try_number)).await;
         }
-        Ok(found)
+        let left = format!("{} items were throttled each time", requests.len());
+        Err(PortError::new("dynamodb:BatchWriteItem", left))
     }
 }
 
@@ -74,15 +91,9 @@ impl ParkingLot for ParkingTable {
             .item("sk", text(parked.id.to_string()))
             .item("revision", number(1))
             .item("document", text(json))
-            .item("body", text(&parked.body))
-            .item("expiresAt", number(parked.due.as_seconds() + KEPT_S));
+            .item("body", text(&parked.body));
         put.send().await.map_err(|error| port_error(CALL, error))?;
         Ok(())
-    }
-
-    async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError> {
-        let shards = (0..SHARDS).map(|shard| self.due_in_shard(minute, shard));
-        Ok(try_join_all(shards).await?.into_iter().flatten().collect())
     }
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
@@ -95,6 +106,51 @@ impl ParkingLot for ParkingTable {
             .key("sk", text(parked.id.to_string()));
         delete.send().await.map_err(|error| port_error("dynamodb:DeleteItem", error))?;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl DueDeliveries for ParkingTable {
+    async fn due_in(
+        &self,
+        minute: i64,
+        partition: u32,
+        after: Option<String>,
+    ) -> Result<DuePage, PortError> {
+        const CALL: &str = "dynamodb:Query";
+        let pk = minute_pk(minute, partition);
+        let mut query = self
+            .table
+            .client
+            .query()
+            .table_name(&self.table.name)
+            .consistent_read(true)
+            .limit(PAGE_ITEMS_MAX)
+            .key_condition_expression("pk = :pk")
+            .expression_attribute_values(":pk", text(&pk));
+        if let Some(after) = after {
+            query =
+                query.exclusive_start_key("pk", text(pk)).exclusive_start_key("sk", text(after));
+        }
+        let page = query.send().await.map_err(|error| port_error(CALL, error))?;
+        let next = page.last_evaluated_key.as_ref().and_then(place_of).map(|place| place.sort);
+        let items = page.items.unwrap_or_default();
+        Ok(DuePage { due: items.into_iter().filter_map(|item| parked(&item)).collect(), next })
+    }
+
+    async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
+        let request = |parked: &Parked| {
+            let key = HashMap::from([
+                ("pk".to_owned(), text(parked_pk(parked))),
+                ("sk".to_owned(), text(parked.id.to_string())),
+            ]);
+            let delete = DeleteRequest::builder().set_key(Some(key)).build().expect("a key is set");
+            WriteRequest::builder().delete_request(delete).build()
+        };
+        let requests: Vec<Vec<_>> =
+            parked.chunks(DELETES_MAX).map(|some| some.iter().map(request).collect()).collect();
+        let calls = requests.into_iter().map(|some| self.delete_all(some));
+        stream::iter(calls).buffer_unordered(DELETE_CALLS_AT_ONCE).try_collect().await
     }
 }
 
@@ -130,7 +186,7 @@ impl ParkedDeliveries for ParkingTable {
             .client
             .get_item()
             .table_name(&self.table.name)
-            .key("pk", text(minute_pk(minute, id.as_u128() % SHARDS)))
+            .key("pk", text(minute_pk(minute, partition_of(id))))
             .key("sk", text(id.to_string()))
             .consistent_read(true);
         let got = get.send().await.map_err(|error| port_error("dynamodb:GetItem", error))?;
@@ -186,17 +242,24 @@ fn parked(item: &Item) -> Option<Parked> {
             let minute = place.partition.strip_prefix(PK_PREFIX)?.split('#').next()?;
             let due = Timestamp::from_millis(minute.parse::<i64>().ok()?.checked_mul(60_000)?);
             let id: Uuid = place.sort.parse().ok()?;
-            Some(Parked { id, due, shard: 0, group: "unreadable".to_owned(), body })
+            let group = "unreadable".to_owned();
+            Some(Parked { id, due, shard: 0, group, postponed: 0, body })
         }
     }
 }
 
 fn parked_pk(parked: &Parked) -> String {
-    minute_pk(parked.due_minute(), parked.id.as_u128() % SHARDS)
+    minute_pk(parked.due_minute(), partition_of(parked.id))
 }
 
-fn minute_pk(minute: i64, shard: u128) -> String {
-    format!("{PK_PREFIX}{minute}#{shard}")
+/// A minute's deliveries are spread over the partitions: each takes 1,000 writes in a second. Source:
+/// Amazon DynamoDB developer guide, partition limits.
+fn partition_of(id: Uuid) -> u32 {
+    u32::try_from(id.as_u128() % u128::from(PARKED_PARTITIONS)).expect("below the divisor")
+}
+
+fn minute_pk(minute: i64, partition: u32) -> String {
+    format!("{PK_PREFIX}{minute}#{partition}")
 }
 
 #[cfg(test)]
@@ -222,6 +285,7 @@ mod tests {
             due: Timestamp::from_millis(millis),
             shard,
             group: group.to_owned(),
+            postponed: 0,
             body: "b".to_owned(),
         };
         let table = [

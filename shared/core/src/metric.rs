@@ -45,6 +45,9 @@ pub const REDRIVEN_EVENT_COUNT: &str = "RedrivenEventCount";
 pub const POISON_COUNT: &str = "PoisonCount";
 /// Long waits parked in the table instead of hidden in a queue.
 pub const PARKED_COUNT: &str = "ParkedCount";
+/// Parked deliveries that could not be sent when they were due and are tried again later: somebody
+/// must look.
+pub const STUCK_PARKED_COUNT: &str = "StuckParkedCount";
 /// Visibility changes that SQS refused.
 pub const HIDE_FAIL_COUNT: &str = "HideFailCount";
 /// Waits of endpoints that began: probations, delayed deliveries and failed probes, by `Error` (the
@@ -60,7 +63,7 @@ pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
 
 /// Every metric with its dimensions. Each is written without any of them, too: alarms can't search.
 /// Values of dimensions are names of topics and event subscriptions, and otherwise constants.
-pub const ALL: [(&str, &[&str]); 16] = {
+pub const ALL: [(&str, &[&str]); 17] = {
     const OF_TOPIC: &[&str] = &[TOPIC];
     const OF_SUBSCRIPTION: &[&str] = &[TOPIC, EVENT_SUBSCRIPTION_NAME];
     const OF_ERROR: &[&str] = &["Error", TOPIC, EVENT_SUBSCRIPTION_NAME];
@@ -76,6 +79,7 @@ pub const ALL: [(&str, &[&str]); 16] = {
         (REDRIVEN_EVENT_COUNT, OF_SUBSCRIPTION),
         (POISON_COUNT, &["Queue"]),
         (PARKED_COUNT, &[]),
+        (STUCK_PARKED_COUNT, &[]),
         (HIDE_FAIL_COUNT, &[]),
         (PROBATION_COUNT, OF_ERROR),
         (PUBLISH_SUCCESS_LATENCY_IN_MS, OF_TOPIC),

@@ -182,11 +182,37 @@ pub trait ParkingLot: Send + Sync {
     /// Stores a delivery under its due minute. Storing it twice is the same as once.
     async fn park(&self, parked: &Parked) -> Result<(), PortError>;
 
-    /// Those due in that minute (minutes since the Unix epoch).
-    async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError>;
-
     /// Removes one; none to remove is no error.
     async fn remove(&self, parked: &Parked) -> Result<(), PortError>;
+}
+
+/// The parked deliveries of one minute lie in so many partitions, each of which is read by itself.
+pub const PARKED_PARTITIONS: u32 = 8;
+
+/// Some of the parked deliveries that are due in a minute.
+#[derive(Clone, Debug, Default)]
+pub struct DuePage {
+    /// Those that can be sent; perhaps none.
+    pub due: Vec<Parked>,
+    /// Behind which one the next page begins; none when this is the last one.
+    pub next: Option<String>,
+}
+
+/// Takes parked deliveries out when they are due, a page at a time: there may be more than memory
+/// holds.
+#[async_trait]
+pub trait DueDeliveries: Send + Sync {
+    /// Those due in that minute (since the Unix epoch) that lie in that partition of
+    /// [`PARKED_PARTITIONS`], behind `after`: as many as fit 1 MB, and at most 500. Strongly consistent.
+    async fn due_in(
+        &self,
+        minute: i64,
+        partition: u32,
+        after: Option<String>,
+    ) -> Result<DuePage, PortError>;
+
+    /// Removes some; one that is gone already is no error. After an error some may be there still.
+    async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError>;
 }
 
 /// A place in the table of parked deliveries. It means something to that table alone.

@@ -205,6 +205,7 @@ impl Endpoints {
         history.trace(now, || format!("request {subscription} {} {deliveries:?}", made + 1));
         history.requests.push(Request {
             subscription,
+            url: sent.url.expose().to_owned(),
             deliveries,
             events: events.len(),
             events_bytes,

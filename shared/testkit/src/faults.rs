@@ -2,6 +2,7 @@
 
 mod dead_letters;
 mod listeners;
+mod parked;
 mod plan;
 mod stores;
 
@@ -17,8 +18,8 @@ use std::{
 use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
-        dead_letter::Labels, parking::Parked, queue::Queue, request::Request,
-        resource_check::Finding, resource_request::Entry, state::DeliveryState,
+        dead_letter::Labels, queue::Queue, request::Request, resource_check::Finding,
+        resource_request::Entry, state::DeliveryState,
     },
     retry::{health::Health, outcome::Answer},
     subscription::{EventSubscription, Resource, SubscriptionKey},
@@ -26,8 +27,8 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
-    EndpointHealths, Outgoing, ParkingLot, Payloads, PortError, QueueReceiver, QueueSender,
-    RequestRates, ResourceClient, Saved, WakeCursor,
+    EndpointHealths, Outgoing, Payloads, PortError, QueueReceiver, QueueSender, RequestRates,
+    ResourceClient, Saved,
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -334,32 +335,6 @@ impl EndpointHealths for Faulty<Tables> {
 impl RequestRates for Faulty<Tables> {
     async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
         self.table(About::Other, self.inner.count(uid, minute)).await
-    }
-}
-
-#[async_trait]
-impl ParkingLot for Faulty<Tables> {
-    async fn park(&self, parked: &Parked) -> Result<(), PortError> {
-        self.table(About::Deliveries(vec![parked.id]), self.inner.park(parked)).await
-    }
-
-    async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError> {
-        self.table(About::Other, self.inner.due_in(minute)).await
-    }
-
-    async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-        self.table(About::Deliveries(vec![parked.id]), self.inner.remove(parked)).await
-    }
-}
-
-#[async_trait]
-impl WakeCursor for Faulty<Tables> {
-    async fn load(&self) -> Result<Option<i64>, PortError> {
-        self.table(About::Other, WakeCursor::load(&*self.inner)).await
-    }
-
-    async fn save(&self, minute: i64) -> Result<(), PortError> {
-        self.table(About::Other, WakeCursor::save(&*self.inner, minute)).await
     }
 }
 

@@ -52,6 +52,10 @@ pub struct History {
     pub health_faults: BTreeMap<Uuid, Vec<Timestamp>>,
     /// Requests counted by the functions, by their subscription's uid and the minute.
     pub counts: BTreeMap<(Uuid, i64), u64>,
+    /// Event subscriptions by uid, each creation by itself.
+    pub lives: BTreeMap<Uuid, Life>,
+    /// Publishes to topics that change while events flow, which were answered 200.
+    pub confirmed_publishes: Vec<Confirmed>,
     /// Subscriptions that were deleted, and when.
     pub deleted: BTreeMap<SubscriptionKey, Timestamp>,
     /// Deliveries whose state was written.
@@ -74,11 +78,39 @@ pub struct History {
     pub trace: Option<Vec<String>>,
 }
 
+/// One creation of an event subscription.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Topic and name.
+    pub subscription: SubscriptionKey,
+    /// When it was created.
+    pub from: Timestamp,
+    /// When it was deleted.
+    pub until: Option<Timestamp>,
+    /// Its webhook's URLs, and from when on each.
+    pub urls: Vec<(Timestamp, String)>,
+}
+
+/// A publish that was answered 200.
+#[derive(Clone, Debug)]
+pub struct Confirmed {
+    /// Whom its events are for.
+    pub to: SubscriptionKey,
+    /// When it began.
+    pub began_at: Timestamp,
+    /// When it was answered.
+    pub answered_at: Timestamp,
+    /// The ids of its events.
+    pub events: Vec<String>,
+}
+
 /// A delivery that was accepted.
 #[derive(Clone, Debug)]
 pub struct Accepted {
     /// The event subscription.
     pub subscription: SubscriptionKey,
+    /// Which creation of it.
+    pub uid: Uuid,
     /// When the publish was accepted.
     pub publish_time: Timestamp,
     /// The ids of its events.
@@ -90,6 +122,8 @@ pub struct Accepted {
 pub struct Request {
     /// The event subscription.
     pub subscription: SubscriptionKey,
+    /// Where it went; empty for an AWS resource.
+    pub url: String,
     /// The deliveries in it, in order; one may be in it twice.
     pub deliveries: Vec<Uuid>,
     /// How many events it carries.

@@ -347,7 +347,8 @@ impl Queues {
             history.resent.insert(id);
         }
         history.trace(now, || format!("publish {id} to {}", delivery.subscription));
-        let accepted = Accepted { subscription: delivery.subscription, publish_time, events };
+        let (subscription, uid) = (delivery.subscription, delivery.subscription_uid);
+        let accepted = Accepted { subscription, uid, publish_time, events };
         history.accepted.insert(id, accepted);
     }
 

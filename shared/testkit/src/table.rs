@@ -26,8 +26,7 @@ use gridpost_core::{
     topic::Topic,
 };
 use gridpost_ports::{
-    Clock, Configuration, DeliveryStates, EndpointHealths, ParkingLot, PortError, RequestRates,
-    Saved, WakeCursor,
+    Clock, Configuration, DeliveryStates, EndpointHealths, PortError, RequestRates, Saved,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
@@ -37,19 +36,26 @@ use crate::{clock::VirtualClock, history::History};
 /// DynamoDB deletes expired items up to two days late.
 const EXPIRES_LATE_MAX: Duration = Duration::from_secs(48 * 60 * 60);
 
-/// The largest item that DynamoDB takes.
-const ITEM_BYTES_MAX: usize = 400_000;
-
 #[derive(Debug, Default)]
 struct Items {
     states: BTreeMap<Uuid, DeliveryState>,
     healths: BTreeMap<Uuid, Health>,
     parked: BTreeMap<(i64, Uuid), Parked>,
+    in_hand: parked::InHand,
     cursor: Option<i64>,
     topics: BTreeMap<String, Topic>,
     subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
     redrives: BTreeMap<Uuid, Job>,
     listeners: BTreeMap<Queue, Listeners>,
+}
+
+impl Items {
+    /// Moves a topic to its next revision.
+    fn move_on(&mut self, topic: &str) {
+        if let Some(topic) = self.topics.get_mut(topic) {
+            topic.revision += 1;
+        }
+    }
 }
 
 /// All tables of one world.
@@ -81,17 +87,28 @@ impl Tables {
         let mut items = self.items();
         let Some(subscription) = items.subscriptions.get_mut(key) else { return };
         change(subscription);
-        if let Some(topic) = items.topics.get_mut(&key.topic) {
-            topic.revision += 1;
+        items.move_on(&key.topic);
+    }
+
+    /// Writes an event subscription, in the place of the one of that name.
+    pub fn write_subscription(&self, subscription: &EventSubscription) {
+        let mut items = self.items();
+        items.subscriptions.insert(subscription.key.clone(), subscription.clone());
+        items.move_on(&subscription.key.topic);
+    }
+
+    /// Deletes an event subscription, if it is there.
+    pub fn delete_subscription(&self, key: &SubscriptionKey) {
+        let mut items = self.items();
+        if items.subscriptions.remove(key).is_some() {
+            items.move_on(&key.topic);
         }
     }
 
-    /// Whether parked deliveries are to come back. One that is long overdue was sent but not
-    /// removed: it only waits to expire. (Asked after each invocation: not a count, which would walk
+    /// Whether deliveries are parked. (Asked after each invocation: not a count, which would walk
     /// through a million of them.)
     pub fn any_parked(&self) -> bool {
-        let overdue = self.clock.now().as_seconds() / 60 - 60;
-        self.items().parked.range((overdue, Uuid::nil())..).next().is_some()
+        !self.items().parked.is_empty()
     }
 
     /// What a run of wake does that finds nothing parked: it notes how far it has come.
@@ -207,51 +224,6 @@ impl RequestRates for Tables {
         let count = *count;
         history.trace(self.clock.now(), || format!("count {count} of minute {minute} of {uid}"));
         Ok(count)
-    }
-}
-
-#[async_trait]
-impl ParkingLot for Tables {
-    async fn park(&self, parked: &Parked) -> Result<(), PortError> {
-        let key = (parked.due_minute(), parked.id);
-        if parked.body.len() > ITEM_BYTES_MAX {
-            let bytes = parked.body.len();
-            self.history.lock().expect("no panic while held").violation(
-                self.clock.now(),
-                format!("an item of {bytes} bytes: DynamoDB takes {ITEM_BYTES_MAX}"),
-            );
-        }
-        let body = parked.body.clone();
-        self.items().parked.insert(key, Parked { body, ..stored(parked)? });
-        let mut history = self.history.lock().expect("no panic while held");
-        history.parked += 1;
-        history.trace(self.clock.now(), || format!("park {} until {}", parked.id, parked.due));
-        Ok(())
-    }
-
-    async fn due_in(&self, minute: i64) -> Result<Vec<Parked>, PortError> {
-        let items = self.items();
-        let due = items.parked.range((minute, Uuid::nil())..=(minute, Uuid::max()));
-        Ok(due.map(|(_, parked)| parked.clone()).collect())
-    }
-
-    async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-        self.items().parked.remove(&(parked.due_minute(), parked.id));
-        let mut history = self.history.lock().expect("no panic while held");
-        history.trace(self.clock.now(), || format!("unpark {}", parked.id));
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl WakeCursor for Tables {
-    async fn load(&self) -> Result<Option<i64>, PortError> {
-        Ok(self.items().cursor)
-    }
-
-    async fn save(&self, minute: i64) -> Result<(), PortError> {
-        self.items().cursor = Some(minute);
-        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 //! happens once can be told from something that happened but was not noted. What holds even then:
 //! it ends, no attempt comes before it is due, none in a wait, none beyond its limits.
 
+mod configuration;
 mod events;
 mod health;
 mod ledger;
@@ -31,10 +32,10 @@ use gridpost_testkit::history::{Drop, Request};
 /// Clocks are read to the millisecond; what rounds may be off by so much.
 const ROUNDING: Duration = Duration::from_millis(5);
 
-/// So long after an endpoint was asked for its consent requests may still begin: configuration is
-/// kept for 2 s, and what was found due before it was looked at again waits up to 2 s for its second
+/// So long after a change of an event subscription requests may still follow what was before: configuration is
+/// kept for 10 s, and what was found due before it was looked at again waits up to 2 s for its second
 /// and for the records beside it.
-const CONSENT_NOTICED: Duration = Duration::from_secs(4);
+const CHANGE_NOTICED: Duration = Duration::from_secs(12);
 
 /// A check of one world.
 struct Check<'a> {
@@ -85,6 +86,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     check.nothing_left();
     check.requests_in_bounds();
     check.requests_with_consent();
+    configuration::check(&mut check);
     for delivery in remains.history.accepted.keys() {
         check.delivery(*delivery);
     }
@@ -210,9 +212,19 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// How long what is known is used because the table can't be read.
+    fn unreadable(&self) -> Duration {
+        Duration::from_secs(if self.remains.calm { 0 } else { 60 })
+    }
+
+    /// After so long no request follows what was before a change.
+    fn noticed_within(&self) -> Duration {
+        CHANGE_NOTICED + self.slack + self.unreadable()
+    }
+
     fn requests_with_consent(&mut self) {
         for consent in &self.remains.consents {
-            let from = consent.asked_at + CONSENT_NOTICED + self.slack;
+            let from = consent.asked_at + self.noticed_within();
             let requests = self.remains.history.requests.iter();
             let without = requests.filter(|made| {
                 made.subscription == consent.of

@@ -205,6 +205,9 @@ async fn run(
     }
 }
 
+/// How long a run of wake begins anything: its timeout (55 s), less what it keeps for its last calls.
+const WAKE_RUN: Duration = Duration::from_secs(40);
+
 /// Invokes wake once a minute, as its schedule does. In minutes in which nothing is parked only what
 /// it would note is noted, to save time.
 pub async fn schedule_wake(world: Rc<World>) {
@@ -217,9 +220,10 @@ pub async fn schedule_wake(world: Rc<World>) {
         let instance = Arc::new(Instance::default());
         instance.take(world.tables.parked_ids(), Vec::new());
         let context = world.wake(&instance);
+        let until = world.clock.now() + WAKE_RUN;
         world.begin();
         tokio::select! { biased;
-            _ = gridpost_wake_handler::wake(&context) => {}
+            _ = gridpost_wake_handler::wake(&context, until) => {}
             () = instance.died() => {}
         }
         world.end();

@@ -1,5 +1,6 @@
 //! What is to happen in a world. [`mixed`] makes one from a seed.
 
+mod changes;
 mod resources;
 
 use std::{
@@ -29,6 +30,7 @@ use gridpost_core::{
 use gridpost_ports::Dice;
 use uuid::Uuid;
 
+pub use self::changes::{CHANGING, Change, Changed, Changing};
 use gridpost_testkit::{
     clock::BEGINNING,
     dice::SeededDice,
@@ -48,6 +50,8 @@ pub struct Scenario {
     pub publishes: Vec<Publish>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
+    /// What else is changed while events flow.
+    pub changes: Vec<Change>,
     /// Endpoints that must consent anew.
     pub consents: Vec<Consent>,
     /// Buckets that do not exist.
@@ -114,6 +118,7 @@ impl Default for Scenario {
             scripts: BTreeMap::new(),
             publishes: Vec::new(),
             deletions: Vec::new(),
+            changes: Vec::new(),
             consents: Vec::new(),
             missing_buckets: BTreeSet::new(),
             bucket_refuses: Vec::new(),
@@ -279,7 +284,7 @@ pub fn mixed(seed: u64) -> Scenario {
         scenario.inline_fan_out = dice.choose(&[0, 0, 1, 4]);
         scenario.piece_deliveries_max = dice.choose(&[1, 2, 5]);
     }
-    scenario
+    changes::set(&dice, scenario)
 }
 
 fn set_rates(dice: &SeededDice, scenario: &mut Scenario) {

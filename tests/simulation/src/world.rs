@@ -1,5 +1,6 @@
 //! A world: the fakes, the handlers over them, and the run to its end.
 
+mod configuration;
 mod publisher;
 
 use std::{
@@ -36,8 +37,8 @@ use super::{
     lambda::{self, Mapping, Pools},
     log::LogReader,
     scenario::{
-        Consent, DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, INGEST_TIMEOUT, Publish,
-        Scenario,
+        Changed, Consent, DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, INGEST_TIMEOUT,
+        Publish, Scenario,
     },
 };
 use gridpost_testkit::{
@@ -118,6 +119,7 @@ pub struct Remains {
 enum Act<'a> {
     Publish(&'a Publish),
     Delete(&'a SubscriptionKey),
+    Change(&'a Changed),
     Ask(&'a Consent),
     Give(&'a Consent),
 }
@@ -248,6 +250,7 @@ impl World {
 
     async fn live(self: Rc<Self>) -> Remains {
         self.begin();
+        self.note_first();
         for mapping in self.mappings() {
             tokio::task::spawn_local(lambda::poll(Rc::clone(&self), mapping));
         }
@@ -317,7 +320,9 @@ impl World {
         let asked = scenario.consents.iter().map(|consent| (consent.asked_at, Act::Ask(consent)));
         let consents = scenario.consents.iter();
         let given = consents.filter_map(|consent| Some((consent.given_at?, Act::Give(consent))));
-        let mut all: Vec<_> = published.chain(deleted).chain(asked).chain(given).collect();
+        let changed = scenario.changes.iter().map(|change| (change.at, Act::Change(&change.what)));
+        let all = published.chain(deleted).chain(changed).chain(asked).chain(given);
+        let mut all: Vec<_> = all.collect();
         all.sort_by_key(|(at, _)| *at);
         for (number, (at, act)) in all.into_iter().enumerate() {
             self.clock.sleep_until(at).await;
@@ -331,6 +336,7 @@ impl World {
                     });
                 }
                 Act::Delete(key) => self.delete(key),
+                Act::Change(change) => self.change(change),
                 Act::Ask(consent) => self.tables.change(&consent.of, |subscription| {
                     let until = consent.asked_at + VALID_FOR;
                     subscription.provisioning_state = ProvisioningState::AwaitingManualAction;
@@ -341,17 +347,6 @@ impl World {
                 }),
             }
         }
-    }
-
-    fn delete(&self, key: &SubscriptionKey) {
-        for (topic, subscriptions) in &self.scenario.topics {
-            if topic.name == key.topic {
-                let rest = subscriptions.iter().filter(|found| found.key != *key);
-                self.tables.configure(topic.clone(), rest.cloned().collect());
-            }
-        }
-        let mut history = self.history.lock().expect("no panic while held");
-        history.deleted.insert(key.clone(), self.clock.now());
     }
 
     /// A fresh copy of ingest.
@@ -446,7 +441,14 @@ impl World {
             clock: Arc::new(self.clock),
             sender: self.faulty(instance, &self.queues),
             parking: Arc::clone(&tables) as _,
+            due: Arc::clone(&tables) as _,
             cursor: tables,
+            payloads: self.faulty(instance, &self.payloads),
+            meter: CountingMeter::of(&self.history),
+            settings: gridpost_wake_handler::Settings {
+                retry_shards: self.scenario.queues.retry_shards,
+                queue_message_bytes_max: self.scenario.queues.message_bytes_max,
+            },
         }
     }
 
@@ -458,7 +460,7 @@ impl World {
             in_queues: in_queues.collect(),
             parked: self.tables.parked_ids(),
             states: self.tables.states(),
-            topics: self.scenario.topics.clone(),
+            topics: self.topics(),
             consents: self.scenario.consents.clone(),
             calm: self.scenario.plan.is_calm() && self.scenario.queues.duplicates == 0.0,
             latency_max: self.scenario.plan.latency_max,

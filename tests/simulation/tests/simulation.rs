@@ -1,6 +1,8 @@
 //! The whole pipeline in virtual time. `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test
 //! simulation -- replay --nocapture` lives one world again and prints all that happens in it.
 
+#[path = "simulation/changes.rs"]
+mod changes;
 #[path = "simulation/examples.rs"]
 mod examples;
 

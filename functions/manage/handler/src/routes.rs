@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use gridpost_core::{
     delivery::{
         Delivery,
+        parking::{self, Parked},
         queue::Queue,
         state::{DeliveryState, DeliveryStatus},
     },
@@ -420,6 +421,12 @@ fn first_state(delivery: &Delivery, standing: DeliveryStatus) -> DeliveryState {
         resend: None,
         revision: 0,
     }
+}
+
+/// The retry queue of a parked delivery, now.
+fn retry_queue(context: &Context, parked: &Parked) -> Result<Queue, PortError> {
+    let none = || PortError::new("sending a parked delivery", "there is no retry queue");
+    parking::queue_now(parked.shard, context.settings.retry_shards).ok_or_else(none)
 }
 
 /// Sends one message; a failure is tried once more, which may send it twice.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{delivery::queue::DELAY_S_MAX, time::Timestamp};
+use crate::{
+    delivery::queue::{DELAY_S_MAX, Queue},
+    time::Timestamp,
+};
 
 /// The longest an SQS message may be hidden, counted from when it was received (12 h), less 30 s for
 /// the clocks of both sides. Source: SQS developer guide, visibility timeout.
@@ -32,6 +35,15 @@ pub const IN_FLIGHT_HIGH_WATER: u64 = 90_000;
 /// The events of a longer one go to the payload bucket.
 pub const BODY_BYTES_MAX: usize = 300 * 1_024;
 
+/// How much later than it is due a parked delivery comes back at most, unless it can't be sent.
+pub const PARKED_LATER_MAX: Duration = Duration::from_secs(13 * 60);
+
+/// What can't be sent when it is due is parked for so long, twice that the next time, ...
+const POSTPONED_FIRST: Duration = Duration::from_secs(5 * 60);
+
+/// ... and for so long at most.
+const POSTPONED_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// Deliveries of one event subscription that come back in a second at most when their wait ends,
 /// as far as [`spread`] can tell.
 const COME_BACK_PER_S: u64 = 500;
@@ -52,6 +64,9 @@ pub struct Parked {
     pub shard: usize,
     /// The fair-queue group it goes back with.
     pub group: String,
+    /// How often it could not be sent when it was due, and was parked anew.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub postponed: u32,
     /// Its message. Stored beside the rest: inside JSON its quotes would count twice against the
     /// 400 KB of a DynamoDB item.
     #[serde(skip)]
@@ -63,6 +78,25 @@ impl Parked {
     pub fn due_minute(&self) -> i64 {
         self.due.as_minutes()
     }
+
+    /// The same, due later, as it could not be sent: after 5 minutes, 10, 20, 40, and then every hour.
+    #[must_use]
+    pub fn postponed(self, now: Timestamp) -> Self {
+        let wait = POSTPONED_FIRST * (1 << self.postponed.min(4));
+        let postponed = self.postponed.saturating_add(1);
+        Self { due: now + wait.min(POSTPONED_MAX), postponed, ..self }
+    }
+}
+
+/// The retry queue of a shard, where there are so many now: there were more when it was parked,
+/// perhaps. None where there is no queue at all.
+pub fn queue_now(shard: usize, shards: usize) -> Option<Queue> {
+    shard.checked_rem(shards).map(Queue::Retry)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// How a wait is held.
@@ -104,9 +138,10 @@ pub fn is_parkable(wait: Duration) -> bool {
     wait > PARKED_MIN
 }
 
-/// When a parked delivery comes back that is due then.
-pub fn parked_until(due: Timestamp, now: Timestamp) -> Timestamp {
-    due.max(now + PARKED_MIN)
+/// When a parked delivery comes back that is due then. So many wait with it at least: what one outage
+/// has made wait is [spread](spread), by a `roll` from 0.0 up to 1.0.
+pub fn parked_until(due: Timestamp, now: Timestamp, backlog: u64, roll: f64) -> Timestamp {
+    due.max(now + PARKED_MIN) + spread(backlog).mul_f64(roll)
 }
 
 /// Over how long the end of a wait is spread that so many deliveries wait for: 500 come back in a
@@ -182,6 +217,55 @@ mod tests {
         for (backlog, want) in table {
             assert_eq!(spread(backlog), want, "{backlog}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_comes_back_later_each_time() {
+        let now = Timestamp::from_millis(1_000);
+        let mut parked = Parked {
+            id: Uuid::nil(),
+            due: now,
+            shard: 1,
+            group: "t/s".to_owned(),
+            postponed: 0,
+            body: "b".to_owned(),
+        };
+        for (times, minutes) in [(1, 5), (2, 10), (3, 20), (4, 40), (5, 60), (6, 60)] {
+            parked = parked.postponed(now);
+            let wait = Duration::from_secs(minutes * 60);
+            assert_eq!((parked.postponed, parked.due), (times, now + wait));
+        }
+        assert_eq!((parked.shard, parked.body.as_str()), (1, "b"), "the rest stays as it was");
+    }
+
+    #[test]
+    fn a_shard_that_is_gone_has_another_queue() {
+        let table = [
+            (0, 1, Some(Queue::Retry(0))),
+            (3, 4, Some(Queue::Retry(3))),
+            (3, 2, Some(Queue::Retry(1))),
+            (31, 1, Some(Queue::Retry(0))),
+            (0, 0, None),
+        ];
+        for (shard, shards, want) in table {
+            assert_eq!(queue_now(shard, shards), want, "{shard} of {shards}");
+        }
+    }
+
+    #[test]
+    fn parked_deliveries_come_back_spread_and_never_early() {
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1_000);
+        let table = [
+            ("in time", 1_000, 0, 0.9, 1_000),
+            ("not before wake looks there", 150, 0, 0.9, 180),
+            ("spread by what waits with it", 1_000, 60_000, 0.5, 1_060),
+            ("the first of them in time", 1_000, 60_000, 0.0, 1_000),
+        ];
+        for (row, due, backlog, roll, want) in table {
+            assert_eq!(parked_until(at(due), at(0), backlog, roll), at(want), "{row}");
+        }
+        let latest = parked_until(at(0), at(0), u64::MAX, 1.0);
+        assert_eq!(latest.since(at(0)), PARKED_LATER_MAX, "the latest of all");
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl Endpoints {
         history.trace(now, || format!("call {subscription} {} {met:?}", made + 1));
         let overall = answers.as_ref().map(|answers| (now + reaction.after, overall(answers)));
         history.requests.push(Request {
+            url: String::new(),
             subscription,
             deliveries,
             events: met.len(),

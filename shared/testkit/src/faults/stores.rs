@@ -2,15 +2,14 @@
 
 use async_trait::async_trait;
 use gridpost_core::{
-    delivery::{parking::Parked, resource_check::Finding, state::DeliveryState},
+    delivery::{resource_check::Finding, state::DeliveryState},
     poison::Poisoned,
     subscription::{EventSubscription, Resource, SubscriptionKey},
     topic::Topic,
 };
 use gridpost_ports::{
-    HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse, ParkedCursor,
-    ParkedDeliveries, ParkedPage, PoisonQueue, PortError, ResourceChecker, Saved,
-    SubscriptionStore, TopicStore, WaitingDeliveries,
+    HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse, PoisonQueue, PortError,
+    ResourceChecker, Saved, SubscriptionStore, TopicStore, WaitingDeliveries,
 };
 use uuid::Uuid;
 
@@ -68,17 +67,6 @@ impl WaitingDeliveries for Faulty<Tables> {
 
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
         self.table(About::Other, WaitingDeliveries::count(&*self.inner, uid, most)).await
-    }
-}
-
-#[async_trait]
-impl ParkedDeliveries for Faulty<Tables> {
-    async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
-        self.table(About::Other, self.inner.list_after(place)).await
-    }
-
-    async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
-        self.table(About::Deliveries(vec![id]), self.inner.find(id, minute)).await
     }
 }
 

@@ -1,12 +1,54 @@
-//! Parked deliveries as an operator finds them: by a scan of the table that holds the states of failing
-//! deliveries too, or by their minute.
+//! Parked deliveries: as wake takes them out, a page at a time, and as an operator finds them, by a
+//! scan of the table that holds the states of failing deliveries too, or by their minute.
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use gridpost_core::delivery::parking::Parked;
-use gridpost_ports::{ParkedCursor, ParkedDeliveries, ParkedPage, PortError};
+use gridpost_ports::{
+    Clock, DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
+    ParkingLot, PortError, WakeCursor,
+};
 use uuid::Uuid;
 
-use super::{Items, Tables};
+use super::{Items, Tables, stored};
+
+/// The largest item that DynamoDB takes.
+const ITEM_BYTES_MAX: usize = 400_000;
+
+/// Most items of one page of due deliveries: few, so that pages end everywhere.
+const PAGE_ITEMS_MAX: usize = 20;
+
+/// Most bytes of one page, but for its last item.
+const PAGE_BYTES_MAX: usize = 1_048_576;
+
+/// Bodies that were read and neither removed nor read anew.
+#[derive(Debug, Default)]
+pub(super) struct InHand {
+    bytes: BTreeMap<Uuid, usize>,
+    sum: usize,
+    most: usize,
+}
+
+impl InHand {
+    fn take(&mut self, parked: &Parked) {
+        let bytes = parked.body.len();
+        self.sum += bytes;
+        self.sum -= self.bytes.insert(parked.id, bytes).unwrap_or(0);
+        self.most = self.most.max(self.sum);
+    }
+
+    fn let_go(&mut self, id: Uuid) {
+        self.sum -= self.bytes.remove(&id).unwrap_or(0);
+    }
+}
+
+impl Tables {
+    /// The most bytes of parked deliveries that were read and not yet removed, all readers together.
+    pub fn parked_bytes_in_hand_max(&self) -> usize {
+        self.items().in_hand.most
+    }
+}
 
 /// Items that one scan looks at: few, so that pages end everywhere, and some hold nothing parked.
 const LOOKED_AT: usize = 3;
@@ -22,6 +64,85 @@ impl Items {
         let mut all: Vec<_> = states.chain(parked).collect();
         all.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         all
+    }
+}
+
+#[async_trait]
+impl ParkingLot for Tables {
+    async fn park(&self, parked: &Parked) -> Result<(), PortError> {
+        let key = (parked.due_minute(), parked.id);
+        if parked.body.len() > ITEM_BYTES_MAX {
+            let bytes = parked.body.len();
+            self.history.lock().expect("no panic while held").violation(
+                self.clock.now(),
+                format!("an item of {bytes} bytes: DynamoDB takes {ITEM_BYTES_MAX}"),
+            );
+        }
+        let body = parked.body.clone();
+        self.items().parked.insert(key, Parked { body, ..stored(parked)? });
+        let mut history = self.history.lock().expect("no panic while held");
+        history.parked += 1;
+        history.trace(self.clock.now(), || format!("park {} until {}", parked.id, parked.due));
+        Ok(())
+    }
+
+    async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
+        let mut items = self.items();
+        items.parked.remove(&(parked.due_minute(), parked.id));
+        items.in_hand.let_go(parked.id);
+        let mut history = self.history.lock().expect("no panic while held");
+        history.trace(self.clock.now(), || format!("unpark {}", parked.id));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl DueDeliveries for Tables {
+    async fn due_in(
+        &self,
+        minute: i64,
+        partition: u32,
+        after: Option<String>,
+    ) -> Result<DuePage, PortError> {
+        let mut items = self.items();
+        let after = after.and_then(|after| after.parse::<Uuid>().ok());
+        let mut page = DuePage::default();
+        let mut bytes = 0;
+        for ((_, id), parked) in items.parked.range((minute, Uuid::nil())..=(minute, Uuid::max())) {
+            let lies_here = id.as_u128() % u128::from(PARKED_PARTITIONS) == u128::from(partition);
+            if !lies_here || after.is_some_and(|after| *id <= after) {
+                continue;
+            }
+            page.due.push(parked.clone());
+            bytes += parked.body.len();
+            if page.due.len() == PAGE_ITEMS_MAX || bytes >= PAGE_BYTES_MAX {
+                page.next = Some(id.to_string());
+                break;
+            }
+        }
+        for parked in &page.due {
+            items.in_hand.take(parked);
+        }
+        Ok(page)
+    }
+
+    async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
+        for parked in parked {
+            ParkingLot::remove(self, parked).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl WakeCursor for Tables {
+    async fn load(&self) -> Result<Option<i64>, PortError> {
+        Ok(self.items().cursor)
+    }
+
+    async fn save(&self, minute: i64) -> Result<(), PortError> {
+        self.items().cursor = Some(minute);
+        Ok(())
     }
 }
 

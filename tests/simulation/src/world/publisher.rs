@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{CONFIGURATION_KEPT_FOR, World};
 use crate::scenario::Publish;
-use gridpost_testkit::faults::Instance;
+use gridpost_testkit::{faults::Instance, history::Confirmed};
 
 /// A publish is answered at most so long after its events were matched.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
@@ -57,6 +57,12 @@ impl World {
         history.confirmed_events.extend(ids.iter().cloned());
         let took = self.clock.now().since(began_at);
         history.slowest_publish = history.slowest_publish.max(took);
+        if self.is_changing(&publish.to.topic) {
+            let (to, events) = (publish.to.clone(), ids.to_vec());
+            let answered_at = self.clock.now();
+            history.confirmed_publishes.push(Confirmed { to, began_at, answered_at, events });
+            return true;
+        }
         if history.deleted.contains_key(&publish.to) || self.may_lack_consent(&publish.to) {
             return true;
         }

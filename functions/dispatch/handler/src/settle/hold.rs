@@ -150,7 +150,10 @@ async fn in_retry_queue(
     let limit = context.settings.retry_in_flight_limit;
     match parking::hold(left, since_received, hand.record.receive_count, in_flight, limit) {
         Held::Hide { seconds } => hide(context, hand, seconds, due).await,
-        Held::Park => park(context, hand, parking::parked_until(due.unwrap_or(now), now)).await,
+        Held::Park => {
+            let (due, roll) = (due.unwrap_or(now), context.dice.roll());
+            park(context, hand, parking::parked_until(due, now, in_flight, roll)).await
+        }
     }
 }
 
@@ -163,7 +166,7 @@ async fn park(context: &Context, hand: DeliveryInHand, due: Timestamp) -> Settle
         body = payload::set_apart(context, hand.delivery.due_at(due)).await?.encode();
     }
     let group = hand.subscription().key.to_string();
-    let parked = Parked { id: hand.delivery.id, due, shard, group, body };
+    let parked = Parked { id: hand.delivery.id, due, shard, group, postponed: 0, body };
     context.parking.park(&parked).await?;
     context.meter.count(metric::PARKED_COUNT, &[], 1);
     Ok(Fate::Delete)

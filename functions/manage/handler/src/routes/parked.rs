@@ -10,7 +10,6 @@ use gridpost_core::{
     delivery::{
         Delivery,
         parking::Parked,
-        queue::Queue,
         state::{DeliveryState, DeliveryStatus},
     },
     document::{Code, Object, Problems},
@@ -98,6 +97,13 @@ impl One {
             Ok(delivery) => {
                 let mut document = super::delivery_document(delivery);
                 document["due"] = json!(due);
+                if self.parked.postponed > 0 {
+                    document["problem"] = json!(format!(
+                        "it could not be sent back, {} times so far; wake tries again when it is due, \
+                         and its log says why",
+                        self.parked.postponed,
+                    ));
+                }
                 document
             }
             Err(problem) => json!({
@@ -270,7 +276,7 @@ async fn carry_out(context: &Context, one: &One, action: Action) -> Result<(), P
         Err(_) => one.parked.body.clone(),
     };
     let outgoing = Outgoing { body, group: one.parked.group.clone(), delay_s: 0 };
-    send_back(context, Queue::Retry(one.parked.shard), outgoing).await?;
+    send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await?;
     context.parking.remove(&one.parked).await
 }
 

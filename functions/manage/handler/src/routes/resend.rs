@@ -5,12 +5,12 @@
 //! for: parked, it is sent; hidden, it is shown. Where neither can be done it comes when its queue
 //! gives it out. A crash in between leaves it where it was.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use gridpost_core::{
     delivery::{
         Delivery,
-        parking::{Parked, SPREAD_MAX},
+        parking::{self, Parked, SPREAD_MAX},
         queue::Queue,
         state::{DeliveryState, DeliveryStatus, Resend},
     },
@@ -92,19 +92,22 @@ async fn reach(
     }
 }
 
-/// The parked delivery, which lies under the minute it was due in, or one in which what has waited
-/// for its endpoint comes back.
+/// The parked delivery, which lies under the minute it was due in, or in which its endpoint's wait
+/// ends, or under one of those that follow.
 async fn find_parked(
     context: &Context,
     id: Uuid,
     was_due: Timestamp,
     health: &Health,
 ) -> Result<Option<Parked>, PortError> {
-    let minutes = health
-        .until()
-        .into_iter()
-        .flat_map(|until| until.as_minutes()..=(until + SPREAD_MAX).as_minutes());
-    for minute in std::iter::once(was_due.as_minutes()).chain(minutes) {
+    let minutes_from = |at: Timestamp| {
+        let last = at + SPREAD_MAX + parking::PARKED_LATER_MAX;
+        at.as_minutes()..=last.as_minutes()
+    };
+    let minutes = [Some(was_due), health.until()].into_iter().flatten().flat_map(minutes_from);
+    let mut looked_at = BTreeSet::new();
+    let minutes = minutes.filter(|minute| looked_at.insert(*minute));
+    for minute in minutes {
         let found = context.parked.find(id, minute).await?;
         if found.is_some() {
             return Ok(found);
@@ -119,6 +122,6 @@ async fn send_parked(context: &Context, parked: &Parked) -> Result<(), PortError
     let delivery = Delivery::decode(&parked.body);
     let body = delivery.map_or_else(|_| parked.body.clone(), |it| it.due_at(now).encode());
     let outgoing = Outgoing { body, group: parked.group.clone(), delay_s: 0 };
-    super::send_back(context, Queue::Retry(parked.shard), outgoing).await?;
+    super::send_back(context, super::retry_queue(context, parked)?, outgoing).await?;
     context.parking.remove(parked).await
 }

@@ -219,12 +219,14 @@ fn parked() -> Parked {
     let delivery = poison::delivery(7);
     let due = NOW + Duration::from_secs(3_600);
     let (id, body) = (delivery.id, delivery.due_at(due).encode());
-    Parked { id, due, shard: 2, group: "demo/s-1".to_owned(), body }
+    Parked { id, due, shard: 2, postponed: 0, group: "demo/s-1".to_owned(), body }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
-    for is_parked in [true, false] {
+    // Parked when it is due, or later: what waits together does not come back together.
+    for later_s in [Some(0), Some(11 * 60), None] {
+        let is_parked = later_s.is_some();
         let world = World::with_subscription().await;
         let uid = world.subscription_uid("s-1").expect("s-1").as_u128();
         let queue = Queue::Retry(usize::try_from(uid % 4).expect("small"));
@@ -238,8 +240,10 @@ async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
         let hidden = queues.receive(queue, 1).await.remove(0);
         let receipt = Some(hidden.receipt.clone());
         world.put_state(DeliveryState { receipt, ..waiting(&world, 7) });
-        if is_parked {
-            world.park(parked()).await;
+        if let Some(later_s) = later_s {
+            let parked = parked();
+            let due = parked.due + Duration::from_secs(later_s);
+            world.park(Parked { due, ..parked }).await;
         }
         world.forget_calls();
         let reply = world.call(&resend(7)).await;

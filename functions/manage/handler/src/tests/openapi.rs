@@ -200,7 +200,14 @@ async fn what_waits_has_the_form_that_it_says() {
         let body = if id == 3 { "rubbish".to_owned() } else { delivery.encode() };
         let (id, due, group) =
             (uuid::Uuid::from_u128(id), super::fakes::NOW, "demo/s-1".to_owned());
-        let parked = gridpost_core::delivery::parking::Parked { id, due, shard: 0, group, body };
+        let parked = gridpost_core::delivery::parking::Parked {
+            id,
+            due,
+            shard: 0,
+            postponed: 0,
+            group,
+            body,
+        };
         world.park(parked).await;
     }
     let all = json!({"all": true});

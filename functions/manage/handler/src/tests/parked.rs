@@ -25,6 +25,7 @@ async fn park(world: &World, id: u128, name: &str, body: Option<&str>) {
         id: delivery.id,
         due: NOW + LONG,
         shard: 2,
+        postponed: 0,
         group: format!("demo/{name}"),
         body: body.map_or_else(|| delivery.due_at(NOW + LONG).encode(), str::to_owned),
     };
@@ -115,6 +116,21 @@ async fn a_released_delivery_is_due_at_once() {
         let sent = Delivery::decode(&message.body).expect("a delivery");
         assert_eq!((queue, message.delay_s, sent.due), (Queue::Retry(2), 0, Some(NOW)));
     }
+}
+
+/// A retry queue that there was when it was parked is gone.
+#[tokio::test(start_paused = true)]
+async fn what_is_parked_for_a_queue_that_is_gone_is_released_to_another_one() {
+    let world = World::new();
+    let body = delivery(1).encode();
+    let (id, group) = (Uuid::from_u128(1), "demo/s-1".to_owned());
+    world.park(Parked { id, due: NOW + LONG, shard: 9, postponed: 2, group, body }).await;
+    let listed = all(&world, "GET /parked", None).await;
+    let problem = listed[0]["problem"].as_str().expect("a problem");
+    assert!(problem.starts_with("it could not be sent back, 2 times"), "{problem}");
+    let released = all(&world, "POST /parked:release", Some(&json!({"all": true}))).await;
+    assert_eq!(released[0]["result"], "Released", "{released:?}");
+    assert_eq!((world.parked(), world.sent()[0].0), (0, Queue::Retry(1)));
 }
 
 /// Its end is decided, and dispatch carries it out as any other.

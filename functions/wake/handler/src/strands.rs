@@ -1,0 +1,71 @@
+//! Which minute's parked deliveries come next.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gridpost_ports::PARKED_PARTITIONS;
+
+/// Minutes that are open at the same time: after an outage of wake there may be thousands.
+const OPEN_MINUTES_MAX: usize = 60;
+
+/// One partition of a minute's parked deliveries, as far as it has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Strand {
+    /// The minute, since the Unix epoch.
+    pub(crate) minute: i64,
+    /// The partition of it.
+    pub(crate) partition: u32,
+    /// Behind which one the next page begins.
+    pub(crate) after: Option<String>,
+    /// Whether everything up to there has been sent or parked anew.
+    pub(crate) is_whole: bool,
+}
+
+/// The strands of a run: the oldest minutes first, and each gets a page before one gets its second.
+#[derive(Debug)]
+pub(crate) struct Strands {
+    waiting: VecDeque<Strand>,
+    /// How many strands of each open minute are not finished.
+    unfinished: BTreeMap<i64, u32>,
+    /// The first minute that is not open yet.
+    next: i64,
+    last: i64,
+}
+
+impl Strands {
+    /// Those of the minutes from one to another.
+    pub(crate) fn new(from: i64, last: i64) -> Self {
+        Self { waiting: VecDeque::new(), unfinished: BTreeMap::new(), next: from, last }
+    }
+
+    /// The one whose turn it is; `None` when all are finished or in hand.
+    pub(crate) fn next(&mut self) -> Option<Strand> {
+        while self.next <= self.last && self.unfinished.len() < OPEN_MINUTES_MAX {
+            let minute = self.next;
+            self.unfinished.insert(minute, PARKED_PARTITIONS);
+            let strand = |partition| Strand { minute, partition, after: None, is_whole: true };
+            self.waiting.extend((0..PARKED_PARTITIONS).map(strand));
+            self.next += 1;
+        }
+        self.waiting.pop_front()
+    }
+
+    /// Puts one back whose next page is still to be read.
+    pub(crate) fn put_back(&mut self, strand: Strand) {
+        self.waiting.push_back(strand);
+    }
+
+    /// A strand of that minute has been read to its end, and nothing of it is left.
+    pub(crate) fn finish(&mut self, minute: i64) {
+        if let Some(left) = self.unfinished.get_mut(&minute) {
+            *left -= 1;
+            if *left == 0 {
+                self.unfinished.remove(&minute);
+            }
+        }
+    }
+
+    /// The first minute that may still hold deliveries.
+    pub(crate) fn first_unfinished(&self) -> i64 {
+        self.unfinished.keys().next().copied().unwrap_or(self.next)
+    }
+}

@@ -1,0 +1,254 @@
+//! What wake sends, what it leaves, and how much it holds.
+
+use std::{sync::Mutex, time::Duration};
+
+use futures::FutureExt;
+use gridpost_core::{
+    delivery::{Delivery, claim, parking::Parked, queue::Queue},
+    subscription::SubscriptionKey,
+};
+use gridpost_testkit::{deployment::Deployment, faults::Plan, queue::QueueSettings};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::*;
+
+const KIB: usize = 1_024;
+
+/// The minute that it is.
+const NOW: i64 = 103;
+
+const SETTINGS: Settings = Settings { retry_shards: 2, queue_message_bytes_max: 300 * KIB };
+
+fn at_minute(minute: i64) -> Timestamp {
+    Timestamp::from_millis(minute * 60_000)
+}
+
+fn parked(id: u128, minute: i64, shard: usize, body: String) -> Parked {
+    let (id, group) = (Uuid::from_u128(id), "g".to_owned());
+    Parked { id, due: at_minute(minute), shard, group, postponed: 0, body }
+}
+
+/// The message of a delivery with one event of about so many bytes.
+fn message(id: u128, bytes: usize) -> String {
+    let event = RawValue::from_string(format!(r#"{{"data":"{}"}}"#, "x".repeat(bytes)));
+    Delivery::new(
+        Uuid::from_u128(id),
+        SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() },
+        Uuid::nil(),
+        at_minute(1),
+        "1".to_owned(),
+        vec![event.expect("JSON")],
+    )
+    .encode()
+}
+
+/// A deployment in minute [`NOW`], of which wake had sent everything up to `noted`.
+struct World {
+    deployment: Deployment,
+}
+
+impl World {
+    async fn new(noted: i64, due: Vec<Parked>) -> Self {
+        let queues = QueueSettings {
+            retry_shards: SETTINGS.retry_shards,
+            message_bytes_max: SETTINGS.queue_message_bytes_max,
+            ..QueueSettings::CALM
+        };
+        let deployment = Deployment::with_queues(at_minute(NOW), queues);
+        WakeCursor::save(&*deployment.tables, noted).await.expect("noted");
+        for parked in due {
+            deployment.tables.park(&parked).await.expect("parked");
+        }
+        Self { deployment }
+    }
+
+    /// Its calls to the parking lot and the queues go wrong by these plans.
+    fn context(&self, parking: Plan, sending: Plan) -> Context {
+        let here = &self.deployment;
+        let tables = here.apart(&here.tables, parking);
+        Context {
+            clock: Arc::clone(&here.clock) as _,
+            sender: here.apart(&here.queues, sending),
+            parking: Arc::clone(&tables) as _,
+            due: tables,
+            cursor: here.of(&here.tables),
+            payloads: Arc::clone(&here.payloads) as _,
+            meter: Arc::clone(&here.meter) as _,
+            settings: SETTINGS,
+        }
+    }
+
+    async fn run(&self) -> Woken {
+        let context = self.context(Plan::default(), Plan::default());
+        wake(&context, at_minute(NOW + 60)).await.expect("woken")
+    }
+
+    fn noted(&self) -> i64 {
+        noted_in(&*self.deployment.tables)
+    }
+
+    fn sent_to(&self, shard: usize) -> usize {
+        self.deployment.queues.sent_to(Queue::Retry(shard)).len()
+    }
+
+    fn left(&self) -> usize {
+        self.deployment.tables.parked_ids().len()
+    }
+}
+
+fn noted_in(tables: &dyn WakeCursor) -> i64 {
+    let noted = tables.load().now_or_never().expect("a fake answers at once");
+    noted.expect("readable").expect("a minute")
+}
+
+#[tokio::test(start_paused = true)]
+async fn minutes_that_no_run_has_seen_are_made_up_for() {
+    let due = [60, 62, 103, 104].map(|minute| parked(1, minute, 0, "{}".to_owned()));
+    let world = World::new(60, due.to_vec()).await;
+    let marks = Arc::<Mutex<Vec<i64>>>::default();
+    for number in 3..20 {
+        let (marks, tables) = (Arc::clone(&marks), Arc::clone(&world.deployment.tables));
+        world.deployment.injector.interfere(number, move || {
+            marks.lock().expect("no panic while held").push(noted_in(&*tables));
+        });
+    }
+    assert_eq!(world.run().await, Woken { sent: 4, postponed: 0 });
+    assert_eq!((world.noted(), world.sent_to(0), world.left()), (104, 4, 0));
+    // How far it has come is noted on the way, too.
+    assert_eq!(*marks.lock().expect("no panic while held"), [70, 80, 90, 100]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_run_begins_at_the_minute_that_could_not_be_read() {
+    let due = [100, 102].map(|minute| parked(1, minute, 0, "{}".to_owned()));
+    let world = World::new(100, due.to_vec()).await;
+    // Of the calls, 8 read minute 100, one removes what was in it, and then minute 101 is read.
+    let context = world.context(Plan::failing([11]), Plan::default());
+    wake(&context, at_minute(NOW + 60)).await.expect_err("one partition was not read");
+    assert_eq!((world.noted(), world.sent_to(0)), (101, 2), "what could be read was sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_in_hand_than_a_page_for_each_partition() {
+    const LARGE: usize = 300 * KIB;
+    let of_minute = |minute: i64, count: u128| {
+        let id = move |number| number + 1_000 * u128::try_from(minute).expect("positive");
+        (0..count).map(move |number| parked(id(number), minute, 0, "x".repeat(LARGE)))
+    };
+    // 184 MB that are due in one minute, and 30 in two others.
+    let due = of_minute(101, 600).chain(of_minute(102, 50)).chain(of_minute(103, 50)).collect();
+    let world = World::new(100, due).await;
+    assert_eq!(world.run().await, Woken { sent: 700, postponed: 0 });
+    assert_eq!(world.left(), 0);
+    let most = world.deployment.tables.parked_bytes_in_hand_max();
+    assert!(most <= PAGES_AT_ONCE * (KIB * KIB + LARGE), "{most} bytes were in hand");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_parked_for_a_queue_that_is_gone_goes_to_one_that_is_there() {
+    let due = (0..4).map(|shard| parked(shard, 101, shard as usize, "{}".to_owned()));
+    let world = World::new(101, due.collect()).await;
+    assert_eq!(world.run().await, Woken { sent: 4, postponed: 0 });
+    assert_eq!((world.sent_to(0), world.sent_to(1), world.left()), (2, 2, 0));
+    assert_eq!(world.noted(), NOW + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_longer_fits_a_message_goes_to_the_payload_bucket() {
+    let due = vec![parked(1, 101, 0, message(1, 310 * KIB)), parked(2, 101, 0, message(2, KIB))];
+    let world = World::new(101, due).await;
+    assert_eq!(world.run().await, Woken { sent: 2, postponed: 0 });
+    let stored = world.deployment.payloads.get(&claim::key(Uuid::from_u128(1))).await;
+    let stored = stored.expect("readable").expect("the events of the large one");
+    assert!(stored.len() > 310 * KIB);
+    let sent = world.deployment.queues.sent_to(Queue::Retry(0));
+    let claimed = sent.iter().filter(|sent| sent.body.contains("\"claim\"")).count();
+    assert_eq!((sent.len(), claimed), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_be_sent_is_parked_anew_and_holds_up_no_minute() {
+    let unreadable = "x".repeat(310 * KIB);
+    let world = World::new(101, vec![parked(1, 101, 0, unreadable.clone())]).await;
+    assert_eq!(world.run().await, Woken { sent: 0, postponed: 1 });
+    assert_eq!(world.noted(), NOW + 1, "its minute is finished");
+    let later = at_minute(NOW + 5);
+    let page = world.deployment.tables.due_in(later.as_minutes(), 1, None).await.expect("a page");
+    let want = Parked { due: later, postponed: 1, ..parked(1, 101, 0, unreadable) };
+    assert_eq!(page.due, [want], "nothing of it is lost, and there is one of it");
+    assert_eq!(world.left(), 1);
+    let counts = world.deployment.meter.counts();
+    let counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
+    assert_eq!(counts, ["StuckParkedCount  1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_its_queue_refuses_stays_until_its_minute_is_past() {
+    for (minute, left_in) in [(NOW + 1, NOW + 1), (NOW, NOW), (NOW - 1, NOW + 5)] {
+        let world = World::new(102, vec![parked(8, minute, 0, "{}".to_owned())]).await;
+        let context = world.context(Plan::default(), Plan::failing([1]));
+        let woken = wake(&context, at_minute(NOW + 60)).await.expect("woken");
+        let postponed = usize::from(left_in > NOW + 1);
+        assert_eq!(woken, Woken { sent: 0, postponed }, "minute {minute}");
+        let page = world.deployment.tables.due_in(left_in, 0, None).await.expect("a page");
+        assert_eq!((page.due.len(), world.left()), (1, 1), "minute {minute}");
+        assert_eq!(world.noted(), left_in.min(NOW + 1), "minute {minute}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_and_not_removed_is_sent_once_more() {
+    let world = World::new(101, vec![parked(1, 101, 0, "{}".to_owned())]).await;
+    // Of the calls, one reads the first partition, one the second one, and one removes what was in it.
+    let context = world.context(Plan::failing([3]), Plan::default());
+    wake(&context, at_minute(NOW + 60)).await.expect_err("it was not removed");
+    assert_eq!((world.noted(), world.left()), (101, 1));
+    assert_eq!(world.run().await, Woken { sent: 1, postponed: 0 });
+    assert_eq!((world.noted(), world.left(), world.sent_to(0)), (NOW + 1, 0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_stops_in_time_and_the_next_one_goes_on() {
+    let due = (0..2_000).map(|id| parked(id, 101, 0, "{}".to_owned())).collect();
+    let world = World::new(101, due).await;
+    let slow = Plan { latency_max: Duration::from_secs(2), ..Plan::default() };
+    let mut runs = 0;
+    while world.left() > 0 {
+        let began = world.deployment.clock.now();
+        let context = world.context(slow.clone(), slow.clone());
+        wake(&context, began + Duration::from_secs(40)).await.expect("woken");
+        let took = world.deployment.clock.now().since(began);
+        // What was under way: a call to send and one to remove.
+        assert!(took < Duration::from_secs(40 + 3 * 20), "a run took {took:?}");
+        assert!(world.left() == 0 || world.noted() == 101, "it is forgotten: {}", world.noted());
+        runs += 1;
+    }
+    assert!(runs > 1, "one run did it all");
+    assert!(world.sent_to(0) >= 2_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minute_with_very_many_does_not_hold_up_the_next_one() {
+    let many = (0..8_000).map(|id| parked(id, 101, 0, "{}".to_owned()));
+    let others = (102..=104).map(|minute| parked(9_000, minute, 1, "{}".to_owned()));
+    let world = World::new(101, many.chain(others).collect()).await;
+    let slow = Plan { latency_max: Duration::from_millis(200), ..Plan::default() };
+    let context = world.context(slow.clone(), slow);
+    wake(&context, world.deployment.clock.now() + Duration::from_secs(30)).await.expect("woken");
+    assert!(world.left() > 1_000, "one run was enough for all");
+    assert_eq!(world.sent_to(1), 3, "each of the others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_takes_effect_and_fails_makes_a_duplicate_at_worst() {
+    let due = (0..50).map(|id| parked(id, 102, 0, "{}".to_owned())).collect();
+    let world = World::new(101, due).await;
+    for _ in 0..20 {
+        let plan = Plan { fails_after: 0.2, fails_before: 0.2, ..Plan::default() };
+        let _ = wake(&world.context(plan.clone(), plan), at_minute(NOW + 60)).await;
+    }
+    world.run().await;
+    let due_later = world.left();
+    assert!(world.sent_to(0) + due_later >= 50, "{} sent, {due_later} left", world.sent_to(0));
+}

@@ -1,0 +1,62 @@
+//! The same for parked deliveries: dispatch's, wake's and an operator's calls.
+
+use async_trait::async_trait;
+use gridpost_core::delivery::parking::Parked;
+use gridpost_ports::{
+    DueDeliveries, DuePage, ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot, PortError,
+    WakeCursor,
+};
+use uuid::Uuid;
+
+use super::{About, Faulty};
+use crate::table::Tables;
+
+#[async_trait]
+impl ParkingLot for Faulty<Tables> {
+    async fn park(&self, parked: &Parked) -> Result<(), PortError> {
+        self.table(About::Deliveries(vec![parked.id]), self.inner.park(parked)).await
+    }
+
+    async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
+        self.table(About::Deliveries(vec![parked.id]), self.inner.remove(parked)).await
+    }
+}
+
+#[async_trait]
+impl DueDeliveries for Faulty<Tables> {
+    async fn due_in(
+        &self,
+        minute: i64,
+        partition: u32,
+        after: Option<String>,
+    ) -> Result<DuePage, PortError> {
+        self.table(About::Other, self.inner.due_in(minute, partition, after)).await
+    }
+
+    async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
+        let about = About::Deliveries(parked.iter().map(|parked| parked.id).collect());
+        self.table(about, self.inner.remove_all(parked)).await
+    }
+}
+
+#[async_trait]
+impl WakeCursor for Faulty<Tables> {
+    async fn load(&self) -> Result<Option<i64>, PortError> {
+        self.table(About::Other, WakeCursor::load(&*self.inner)).await
+    }
+
+    async fn save(&self, minute: i64) -> Result<(), PortError> {
+        self.table(About::Other, WakeCursor::save(&*self.inner, minute)).await
+    }
+}
+
+#[async_trait]
+impl ParkedDeliveries for Faulty<Tables> {
+    async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
+        self.table(About::Other, self.inner.list_after(place)).await
+    }
+
+    async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
+        self.table(About::Deliveries(vec![id]), self.inner.find(id, minute)).await
+    }
+}
