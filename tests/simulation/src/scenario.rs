@@ -31,6 +31,8 @@ use gridpost_ports::Dice;
 use uuid::Uuid;
 
 pub use self::changes::{CHANGING, Change, Changed, Changing};
+use crate::lambda::{Ramp, Readings};
+
 use gridpost_testkit::{
     clock::BEGINNING,
     dice::SeededDice,
@@ -68,10 +70,12 @@ pub struct Scenario {
     pub inline_fan_out: usize,
     /// Most deliveries that are expanded at once.
     pub piece_deliveries_max: usize,
-    /// Most invocations at the same time, for each queue.
-    pub concurrency: usize,
+    /// How Lambda reads the queues.
+    pub readings: Readings,
     /// How often a fresh copy of a function is started though an idle one exists.
     pub cold_starts: f64,
+    /// Whether of the copies that wait Lambda takes the one that was used last; any otherwise.
+    pub last_used_first: bool,
     /// Whether waits have jitter.
     pub jitter: bool,
 }
@@ -104,6 +108,9 @@ pub const INGEST_TIMEOUT: Duration = Duration::from_secs(29);
 /// dispatch's timeout, as deployed.
 pub const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
 
+/// dead-letter's timeout, as deployed.
+pub const DEAD_LETTER_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long dead letters wait for others, as deployed, in seconds.
 pub const DEAD_LETTER_DELAY_S: u32 = 300;
 
@@ -132,8 +139,9 @@ impl Default for Scenario {
             retry_in_flight_limit: 60_000,
             inline_fan_out: 10_000,
             piece_deliveries_max: PIECE_DELIVERIES_MAX,
-            concurrency: 10,
+            readings: Readings::of(10),
             cold_starts: 0.0,
+            last_used_first: false,
             jitter: false,
         }
     }
@@ -207,7 +215,7 @@ impl Scenario {
     }
 }
 
-fn key(topic: &str) -> SubscriptionKey {
+pub(crate) fn key(topic: &str) -> SubscriptionKey {
     SubscriptionKey { topic: topic.to_owned(), name: "s".to_owned() }
 }
 
@@ -284,7 +292,22 @@ pub fn mixed(seed: u64) -> Scenario {
         scenario.inline_fan_out = dice.choose(&[0, 0, 1, 4]);
         scenario.piece_deliveries_max = dice.choose(&[1, 2, 5]);
     }
-    changes::set(&dice, scenario)
+    let mut scenario = changes::set(&dice, scenario);
+    set_lambda(&dice, &mut scenario);
+    scenario
+}
+
+/// How Lambda and SQS hand over.
+fn set_lambda(dice: &SeededDice, scenario: &mut Scenario) {
+    scenario.queues.fair = dice.chance(0.5);
+    scenario.last_used_first = dice.chance(0.5);
+    if dice.chance(0.3) {
+        scenario.readings.retry.batch = dice.choose(&[20, 100]);
+        scenario.readings.retry.window = Duration::from_secs(1);
+    }
+    if dice.chance(0.2) {
+        scenario.readings.ramp = Some(dice.choose(&[Ramp::Continuous, Ramp::Steps]));
+    }
 }
 
 fn set_rates(dice: &SeededDice, scenario: &mut Scenario) {
@@ -470,7 +493,7 @@ fn set_world(dice: &SeededDice, scenario: &mut Scenario) {
         scenario.retry_in_flight_limit = 5;
     }
     scenario.queues.retry_shards = dice.choose(&[1, 2, 4]);
-    scenario.concurrency = dice.choose(&[2, 3, 10]);
+    scenario.readings = Readings::of(dice.choose(&[2, 3, 10]));
     scenario.cold_starts = dice.choose(&[0.0, 0.1, 0.5]);
     if dice.chance(0.15) {
         // Events of 300 to 600 bytes then do not fit a message.

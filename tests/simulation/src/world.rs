@@ -34,11 +34,11 @@ use uuid::Uuid;
 use crate::metric_line;
 
 use super::{
-    lambda::{self, Mapping, Pools},
+    lambda::{self, Function, Mapping, Pools, Readings, Usage},
     log::LogReader,
     scenario::{
-        Changed, Consent, DEAD_LETTER_DELAY_S, DISPATCH_TIMEOUT, GIVE_UP_AFTER, INGEST_TIMEOUT,
-        Publish, Scenario,
+        Changed, Consent, DEAD_LETTER_DELAY_S, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT,
+        GIVE_UP_AFTER, INGEST_TIMEOUT, Publish, Scenario,
     },
 };
 use gridpost_testkit::{
@@ -83,6 +83,9 @@ pub struct World {
     pub injector: Arc<Injector>,
     /// How often a fresh copy is started.
     pub cold_starts: f64,
+    /// Whether of the copies that wait the one that was used last is taken.
+    pub last_used_first: bool,
+    usage: RefCell<Usage>,
     buckets: Arc<Buckets>,
     payloads: Arc<PayloadBucket>,
     endpoints: Arc<Endpoints>,
@@ -113,6 +116,8 @@ pub struct Remains {
     pub latency_max: Duration,
     /// How long it lasted.
     pub lasted: Duration,
+    /// How much the functions were used.
+    pub usage: Usage,
 }
 
 /// What somebody does.
@@ -219,6 +224,8 @@ impl World {
             pools: Pools::default(),
             injector: Arc::new(injector),
             cold_starts: scenario.cold_starts,
+            last_used_first: scenario.last_used_first,
+            usage: RefCell::default(),
             buckets: Arc::new(buckets),
             payloads: Arc::new(PayloadBucket { clock, history: shared() }),
             endpoints: Arc::new(endpoints),
@@ -241,6 +248,15 @@ impl World {
     pub fn end(&self) {
         self.busy.set(self.busy.get() - 1);
         self.idle.notify_one();
+    }
+
+    /// Notes an invocation that ends now.
+    pub fn note_used(&self, function: Function, began_at: Timestamp) {
+        self.usage.borrow_mut().note(function, self.clock.now().since(began_at));
+        // What turns in circles turns between queues.
+        if matches!(function, Function::Dispatch | Function::DeadLetter) {
+            self.history.lock().expect("no panic while held").invocations += 1;
+        }
     }
 
     /// Notes what must never happen.
@@ -268,22 +284,16 @@ impl World {
     }
 
     fn mappings(&self) -> Vec<Mapping> {
-        let concurrency = self.scenario.concurrency;
-        let timeout = DISPATCH_TIMEOUT;
-        let mut all: Vec<_> = (0..self.scenario.queues.retry_shards)
-            .map(|shard| Mapping {
-                queue: Queue::Retry(shard),
-                records_max: 10,
-                concurrency,
-                timeout,
-            })
-            .collect();
-        all.push(Mapping { queue: Queue::Dispatch, records_max: 10, concurrency, timeout });
-        let timeout = Duration::from_secs(60);
-        all.push(Mapping { queue: Queue::DeadLetter, records_max: 100, concurrency, timeout });
-        let timeout = INGEST_TIMEOUT;
-        all.push(Mapping { queue: Queue::FanOut, records_max: 1, concurrency, timeout });
-        all
+        let Readings { dispatch, retry, dead_letter, fan_out, ramp } = self.scenario.readings;
+        let mapping = |queue, reading, timeout| Mapping { queue, reading, ramp, timeout };
+        (0..self.scenario.queues.retry_shards)
+            .map(|shard| mapping(Queue::Retry(shard), retry, DISPATCH_TIMEOUT))
+            .chain([
+                mapping(Queue::Dispatch, dispatch, DISPATCH_TIMEOUT),
+                mapping(Queue::DeadLetter, dead_letter, DEAD_LETTER_TIMEOUT),
+                mapping(Queue::FanOut, fan_out, INGEST_TIMEOUT),
+            ])
+            .collect()
     }
 
     /// Resolves when nothing is left to be done, or nothing that follows can matter.
@@ -408,8 +418,8 @@ impl World {
                 probation: Durations::default(),
                 retry_shards: self.scenario.queues.retry_shards,
                 lanes: LaneSettings::default(),
-                first_listeners_max: self.scenario.concurrency.div_ceil(10),
-                retry_listeners_max: self.scenario.concurrency.div_ceil(10),
+                first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
+                retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
                 retry_in_flight_limit: self.scenario.retry_in_flight_limit,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
                 log_successful_attempts: false,
@@ -465,6 +475,7 @@ impl World {
             calm: self.scenario.plan.is_calm() && self.scenario.queues.duplicates == 0.0,
             latency_max: self.scenario.plan.latency_max,
             lasted: self.clock.elapsed(),
+            usage: self.usage.take(),
             history: std::mem::take(&mut *self.history.lock().expect("no panic while held")),
         }
     }

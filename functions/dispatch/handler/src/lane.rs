@@ -134,10 +134,13 @@ impl<'c> Lease<'c> {
                 }
             }
         };
-        pin_mut!(requests, telling);
-        let made = match select(requests, telling).await {
-            Either::Left((made, _)) => made,
-            Either::Right(((), _)) => unreachable!("it tells for ever"),
+        let made = {
+            // What tells may be in the middle of a write: it must be gone before the next one.
+            pin_mut!(requests, telling);
+            match select(requests, telling).await {
+                Either::Left((made, _)) => made,
+                Either::Right(((), _)) => unreachable!("it tells for ever"),
+            }
         };
         self.tell().await;
         made

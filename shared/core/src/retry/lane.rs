@@ -145,9 +145,10 @@ pub struct Answered {
 }
 
 impl Slow {
-    /// Whether it is marked slow at `now`.
+    /// Whether it is marked slow at `now`. A mark lasts while requests of the slow lane are under way:
+    /// their end may be 30 s away, and says more than the time that has passed.
     pub fn is_slow(&self, now: Timestamp) -> bool {
-        self.marked_until.is_some_and(|until| now < until)
+        self.marked_until.is_some_and(|until| now < until || self.under_way(now) > 0)
     }
 
     /// How many requests may be under way to it while it is marked.

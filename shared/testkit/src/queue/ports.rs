@@ -75,6 +75,6 @@ impl QueueReceiver for Queues {
 
     async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
         let now = self.clock.now();
-        Ok(self.with(queue, |contents| contents.visible(now)) as u64)
+        Ok(self.with(queue, |contents| contents.visible_count(now)) as u64)
     }
 }
