@@ -14,9 +14,9 @@ use gridpost_core::{
     event::DeliverySchema,
     publish::{fan_out::PIECE_DELIVERIES_MAX, pack::HEADROOM_BYTES},
     retry::{
+        health::ProbationPolicy,
         outcome::Outcome,
         policy::{RetryPolicy, StatusRules},
-        probation::ProbationPolicy,
         profile::{ProfileName, Rule},
     },
     secret::Secret,
@@ -231,6 +231,7 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         key: key(topic),
         uid: Uuid::from_u128(number),
         endpoint: Endpoint::WebHook { url: Secret::new(format!("https://{topic}.example/hook")) },
+        endpoint_uid: None,
         batching: None,
         filter: Filter::default(),
         delivery_schema: DeliverySchema::EventGridSchema,

@@ -13,7 +13,7 @@ use std::{
 use gridpost_core::{
     delivery::{queue::Queue, state::DeliveryState},
     metric,
-    retry::probation::Durations,
+    retry::health::Durations,
     secret::Secret,
     subscription::{
         EventSubscription, ProvisioningState, SubscriptionKey,
@@ -22,7 +22,7 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_dispatch_handler::{Settings, health::HealthBook, in_flight::InFlight};
+use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight};
 use gridpost_ports::{
     Clock, Configuration, Dice, Meter,
     configuration::{ConfigurationCache, Limits},
@@ -396,7 +396,7 @@ impl World {
             receiver: queues,
             states: Arc::clone(&tables) as _,
             parking: Arc::clone(&tables) as _,
-            healths: HealthBook::new(Arc::clone(&tables) as _),
+            healths: HealthCache::new(Arc::clone(&tables) as _, Arc::clone(&self.handlers_dice)),
             rates: tables,
             configuration: self.cache(configuration, DISPATCH_KEEPS_CONFIGURATION),
             payloads: self.faulty(instance, &self.payloads),
