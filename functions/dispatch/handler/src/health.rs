@@ -123,9 +123,9 @@ impl HealthCache {
         self.save(&self.page(subscription), subscription, now, health).await
     }
 
-    /// Notes a success of an attempt that began at `began_at`. Nothing is read or written unless the
-    /// health that was last known has something in it that a success ends; what others have written
-    /// since then finds out at the next look. `spread` is [`spread`]'s.
+    /// Notes a success of an attempt that began at `began_at`. Nothing is read while the last look is
+    /// believed, and nothing written unless the health has something in it that a success ends.
+    /// `spread` is [`spread`]'s.
     ///
     /// # Errors
     ///
@@ -138,13 +138,13 @@ impl HealthCache {
         spread: Duration,
     ) -> Result<(), PortError> {
         let page = self.page(subscription);
-        let known = {
+        let believed = {
             let mut known = page.known();
             known.seen.last_success_at = known.seen.last_success_at.max(Some(now));
-            known.health.clone()
+            known.believed_until.filter(|until| now < *until).map(|_| known.health.clone())
         };
         let change = |health: &Health| after_success(health, began_at, now, spread);
-        if change(&known).is_some() {
+        if believed.is_none_or(|health| change(&health).is_some()) {
             self.change(subscription, now, change).await?;
         }
         Ok(())

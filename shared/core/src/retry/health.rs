@@ -401,7 +401,7 @@ pub enum Admission {
     /// It may.
     Attempt,
     /// It may, as the probe, once this health has been written under its condition.
-    Probe(Health),
+    Probe(Box<Health>),
     /// It waits. This is no attempt.
     Wait {
         /// Until then.
@@ -433,7 +433,7 @@ pub fn admit(
         }
         _ => {
             let probe = Probe { delivery: asking.delivery, lease_until: now + PROBE_LEASE };
-            Admission::Probe(Health { probe: Some(probe), ..health.clone() })
+            Admission::Probe(Box::new(Health { probe: Some(probe), ..health.clone() }))
         }
     }
 }

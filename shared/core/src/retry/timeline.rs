@@ -78,7 +78,7 @@ pub fn play(question: &Question<'_>) -> Timeline {
         let asking = Asking { delivery: id, now, admitted: 0, spread: Duration::ZERO, dice: 0.0 };
         match health::admit(&health, question.rules, question.probation_policy, asking) {
             Admission::Attempt => {}
-            Admission::Probe(claimed) => health = claimed,
+            Admission::Probe(claimed) => health = *claimed,
             Admission::Wait { until } => {
                 now = until.min(retry::expires_at(question.rules.policy, start));
                 continue;

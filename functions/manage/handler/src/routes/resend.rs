@@ -11,7 +11,6 @@ use gridpost_core::{
     delivery::{
         Delivery,
         parking::{self, Parked, SPREAD_MAX},
-        queue::Queue,
         state::{DeliveryState, DeliveryStatus, Resend},
     },
     error::chain,
@@ -26,8 +25,8 @@ use uuid::Uuid;
 use super::{Answer, deliveries, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
 
-/// How much later than it is due a delivery is received, as queues count in seconds and pages of
-/// parked ones go out one after the other.
+/// How much later than it is due a delivery is received at most, as queues count in seconds and pages
+/// of parked ones go out one after the other.
 const LATE: Duration = Duration::from_secs(6);
 
 /// Has a waiting delivery attempted now.
@@ -100,11 +99,11 @@ async fn find_parked(
     was_due: Timestamp,
     health: &Health,
 ) -> Result<Option<Parked>, PortError> {
-    let minutes_from = |at: Timestamp| {
-        let last = at + SPREAD_MAX + parking::PARKED_LATER_MAX;
-        at.as_minutes()..=last.as_minutes()
+    let minutes_between = |from: Timestamp, until: Timestamp| {
+        from.as_minutes()..=(until + LATE + parking::PARKED_LATER_MAX).as_minutes()
     };
-    let minutes = [Some(was_due), health.until()].into_iter().flatten().flat_map(minutes_from);
+    let after_wait = health.until().map(|until| minutes_between(until, until + SPREAD_MAX));
+    let minutes = minutes_between(was_due, was_due).chain(after_wait.into_iter().flatten());
     let mut looked_at = BTreeSet::new();
     let minutes = minutes.filter(|minute| looked_at.insert(*minute));
     for minute in minutes {
