@@ -3,7 +3,7 @@
 mod resource;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -76,6 +76,8 @@ impl Reaction {
 pub enum Script {
     /// One answer after the other, by request; the last repeats.
     Answers(Vec<Reaction>),
+    /// Every other request, the first among them, meets that; the others succeed.
+    EveryOther(Reaction),
     /// One answer in those times, success otherwise.
     Outage {
         /// From and until when, in seconds since the beginning.
@@ -123,9 +125,19 @@ pub enum Script {
 /// All endpoints of one world, behind the client's port.
 pub struct Endpoints {
     scripts: Mutex<BTreeMap<SubscriptionKey, Script>>,
+    /// What each has had.
+    had: Mutex<BTreeMap<SubscriptionKey, Had>>,
     clock: VirtualClock,
     dice: SeededDice,
     history: Arc<Mutex<History>>,
+}
+
+/// The requests that an endpoint has had.
+#[derive(Default)]
+struct Had {
+    count: usize,
+    /// When those of the last second came.
+    recent: VecDeque<Timestamp>,
 }
 
 /// What is read of an event.
@@ -165,7 +177,7 @@ impl Endpoints {
         dice: SeededDice,
         history: Arc<Mutex<History>>,
     ) -> Self {
-        Self { scripts: Mutex::new(scripts), clock, dice, history }
+        Self { scripts: Mutex::new(scripts), had: Mutex::default(), clock, dice, history }
     }
 
     /// From now on the endpoint of that subscription behaves so.
@@ -201,7 +213,7 @@ impl Endpoints {
         }
         let count = header("aeg-delivery-count").and_then(|(_, count)| count.parse().ok());
         let made: u32 = count.ok_or("no aeg-delivery-count")?;
-        let reaction = self.react(&history, &subscription, &events, now);
+        let reaction = self.react(&subscription, &events, now);
         history.trace(now, || format!("request {subscription} {} {deliveries:?}", made + 1));
         history.requests.push(Request {
             subscription,
@@ -219,19 +231,32 @@ impl Endpoints {
         Ok((history.requests.len() - 1, reaction))
     }
 
-    fn react(
-        &self,
-        history: &History,
-        subscription: &SubscriptionKey,
-        events: &[Event],
-        now: Timestamp,
-    ) -> Reaction {
+    /// Notes a request; answers how many came before, ever and within a second.
+    fn note(&self, subscription: &SubscriptionKey, now: Timestamp) -> (usize, usize) {
+        let mut all = self.had.lock().expect("no panic while held");
+        if !all.contains_key(subscription) {
+            all.insert(subscription.clone(), Had::default());
+        }
+        let had = all.get_mut(subscription).expect("it is there now");
+        let is_old = |at: &Timestamp| now.since(*at) >= Duration::from_secs(1);
+        while had.recent.front().is_some_and(is_old) {
+            had.recent.pop_front();
+        }
+        let before = (had.count, had.recent.len());
+        had.count += 1;
+        had.recent.push_back(now);
+        before
+    }
+
+    fn react(&self, subscription: &SubscriptionKey, events: &[Event], now: Timestamp) -> Reaction {
         let quick = || self.dice.millis(5..200);
         let success = || Reaction::status(200).after(quick());
-        let before = || history.requests.iter().filter(|made| made.subscription == *subscription);
+        let (before, recent) = self.note(subscription, now);
         match self.scripts().get(subscription) {
             None | Some(Script::Partly { .. }) => success(),
-            Some(Script::Answers(answers)) => answers[before().count().min(answers.len() - 1)],
+            Some(Script::Answers(answers)) => answers[before.min(answers.len() - 1)],
+            Some(Script::EveryOther(reaction)) if before % 2 == 0 => *reaction,
+            Some(Script::EveryOther(_)) => success(),
             Some(Script::Outage { windows, reaction }) => {
                 let second = now.since(BEGINNING).as_secs();
                 let down = windows.iter().any(|(from, until)| (*from..*until).contains(&second));
@@ -245,8 +270,7 @@ impl Endpoints {
                 }
             }
             Some(Script::Limited { per_second, retry_after }) => {
-                let recent = before().filter(|made| now.since(made.began_at).as_secs() == 0);
-                if recent.count() < *per_second {
+                if recent < *per_second {
                     return success();
                 }
                 let answer = Answer::of_status(429, *retry_after);

@@ -1,5 +1,7 @@
 //! SQS standard queues: they hide, delay, repeat, reorder, forget, and stop at a wall.
 
+mod contents;
+mod fair;
 mod hand;
 mod log;
 mod poison;
@@ -8,7 +10,7 @@ mod receipt;
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -29,6 +31,8 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use self::{
+    contents::{Contents, Message},
+    fair::Groups,
     log::Log,
     poison::Note,
     receipt::{read_receipt, received},
@@ -65,6 +69,8 @@ pub struct QueueSettings {
     pub duplicates: f64,
     /// How often a sent message becomes visible late.
     pub late: f64,
+    /// Whether messages of quiet groups are handed over first.
+    pub fair: bool,
     /// Most messages in flight; above it nothing is handed over. SQS: 120,000.
     pub in_flight_max: usize,
     /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
@@ -84,6 +90,7 @@ impl QueueSettings {
         redrive_visibility: Duration::from_secs(90),
         duplicates: 0.0,
         late: 0.0,
+        fair: false,
         in_flight_max: 120_000,
         message_bytes_max: 262_144,
         keeps_log: true,
@@ -105,37 +112,10 @@ pub struct Received {
     pub at: Timestamp,
 }
 
-#[derive(Debug)]
-struct Message {
-    body: String,
-    sent_at: Timestamp,
-    visible_at: Timestamp,
-    receives: u32,
-    received_at: Timestamp,
-    receipt: u64,
-    /// How many were put into the queue before it.
-    number: u64,
-}
-
 /// What is read of an event.
 #[derive(Deserialize)]
 struct Named {
     id: String,
-}
-
-#[derive(Debug, Default)]
-struct Contents {
-    messages: BTreeMap<u64, Message>,
-    /// How many were ever put in.
-    count: u64,
-    by_visibility: BTreeSet<(Timestamp, u64)>,
-    /// Those that were received, by when they become visible again; the first ones may have.
-    received: BTreeSet<(Timestamp, u64)>,
-    forgot_at: Timestamp,
-    /// Second hand-overs that are still to come: when, the message, its body and receive count.
-    ghosts: BTreeMap<(Timestamp, u64), (u64, String, u32)>,
-    /// What was noted of messages of the poison queue.
-    notes: BTreeMap<u64, Note>,
 }
 
 /// All queues of one world.
@@ -161,9 +141,11 @@ impl Queues {
         let all =
             [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
         let all: Vec<_> = all.into_iter().chain(retry).collect();
+        let contents =
+            || Contents { groups: settings.fair.then(Groups::default), ..Contents::default() };
         Self {
             log: Mutex::default(),
-            contents: Mutex::new(all.iter().map(|queue| (*queue, Contents::default())).collect()),
+            contents: Mutex::new(all.iter().map(|queue| (*queue, contents())).collect()),
             changed: all.iter().map(|queue| (*queue, Notify::new())).collect(),
             settings,
             clock,
@@ -175,6 +157,12 @@ impl Queues {
     /// Whether a queue holds nothing, and no second hand-over is to come.
     pub fn is_empty(&self, queue: Queue) -> bool {
         self.with(queue, |contents| contents.messages.is_empty() && contents.ghosts.is_empty())
+    }
+
+    /// Whether a queue has something to hand over now.
+    pub fn has_visible(&self, queue: Queue) -> bool {
+        let now = self.clock.now();
+        self.with(queue, |contents| contents.next().is_some_and(|at| at <= now))
     }
 
     /// The bodies in a queue.
@@ -230,9 +218,10 @@ impl Queues {
                 return Vec::new();
             }
             let most = 1 + self.dice.number(0..most as u64) as usize;
-            let visible = contents.by_visibility.range(..=(now, u64::MAX));
-            let mut visible: Vec<_> = visible.map(|(_, id)| *id).take(4 * most).collect();
+            let (mut visible, mut later) = contents.visible(now, 4 * most);
             self.dice.with(|rng| rng.shuffle(&mut visible));
+            self.dice.with(|rng| rng.shuffle(&mut later));
+            visible.append(&mut later);
             visible.truncate(most);
             let mut taken = Vec::new();
             for id in visible {
@@ -260,7 +249,7 @@ impl Queues {
         });
         for message in poisoned {
             self.history.lock().expect("no panic while held").poisoned(now, queue);
-            let id = self.put(Queue::Poison, message.body, now);
+            let id = self.put(Queue::Poison, message.body, &message.group, now);
             self.note(id, Note::moved(queue));
         }
         taken
@@ -298,8 +287,9 @@ impl Queues {
     }
 
     /// Puts a message into a queue; answers its id.
-    fn put(&self, queue: Queue, body: String, visible_at: Timestamp) -> u64 {
+    fn put(&self, queue: Queue, body: String, group: &str, visible_at: Timestamp) -> u64 {
         let now = self.clock.now();
+        let group = Arc::from(group);
         let id = self.with(queue, |contents| {
             let id = self.dice.number(0..u64::MAX);
             let message = Message {
@@ -310,10 +300,10 @@ impl Queues {
                 received_at: now,
                 receipt: 0,
                 number: contents.count,
+                group,
             };
             contents.count += 1;
-            contents.by_visibility.insert((visible_at, id));
-            contents.messages.insert(id, message);
+            contents.add(id, message);
             id
         });
         self.changed[&queue].notify_one();
@@ -386,75 +376,11 @@ impl Queues {
         }
         self.log(|log| log.sent.push((queue, message.clone())));
         self.trace(|| format!("send {queue} {}", message.group));
-        let id = self.put(queue, message.body, visible_at);
+        let id = self.put(queue, message.body, &message.group, visible_at);
         if queue == Queue::Poison {
             self.note(id, Note::sent(message.group));
         }
         Ok(())
-    }
-}
-
-impl Contents {
-    fn next(&self) -> Option<Timestamp> {
-        let visible = self.by_visibility.first().map(|(at, _)| *at);
-        let ghost = self.ghosts.keys().next().map(|(at, _)| *at);
-        visible.into_iter().chain(ghost).min()
-    }
-
-    fn in_flight(&mut self, now: Timestamp) -> usize {
-        while self.received.first().is_some_and(|(visible_at, _)| *visible_at <= now) {
-            self.received.pop_first();
-        }
-        self.received.len()
-    }
-
-    /// Forgets what is too old; it is enough to look now and then.
-    fn forget(&mut self, now: Timestamp) {
-        if now.since(self.forgot_at) < Duration::from_secs(3_600) {
-            return;
-        }
-        self.forgot_at = now;
-        let old = |message: &Message| now.since(message.sent_at) >= RETENTION;
-        let old: Vec<_> =
-            self.messages.iter().filter(|(_, found)| old(found)).map(|(id, _)| *id).collect();
-        for id in old {
-            self.remove(id);
-        }
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Message> {
-        let message = self.messages.remove(&id)?;
-        self.by_visibility.remove(&(message.visible_at, id));
-        self.received.remove(&(message.visible_at, id));
-        self.notes.remove(&id);
-        Some(message)
-    }
-
-    /// Hides a message that was received.
-    fn move_to(&mut self, id: u64, visible_at: Timestamp) {
-        if let Some(message) = self.messages.get_mut(&id) {
-            self.by_visibility.remove(&(message.visible_at, id));
-            self.received.remove(&(message.visible_at, id));
-            message.visible_at = visible_at;
-            self.by_visibility.insert((visible_at, id));
-            self.received.insert((visible_at, id));
-        }
-    }
-
-    fn hand_over(
-        &mut self,
-        queue: Queue,
-        id: u64,
-        now: Timestamp,
-        hidden_for: Duration,
-        dice: &SeededDice,
-    ) -> Received {
-        self.move_to(id, now + hidden_for);
-        let message = self.messages.get_mut(&id).expect("it was just found");
-        message.receives += 1;
-        message.received_at = now;
-        message.receipt = dice.number(0..u64::MAX);
-        received(queue, id, message.receipt, message.body.clone(), message.receives, now)
     }
 }
 

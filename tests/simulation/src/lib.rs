@@ -6,9 +6,11 @@
 //! [`checker`] reads that alone and knows no scenario. The same seed makes the same world, to the millisecond.
 
 pub mod checker;
+pub mod deployed;
 pub mod lambda;
 pub mod log;
 pub mod metric_line;
+pub mod neighbours;
 pub mod scenario;
 pub mod wall;
 pub mod world;

@@ -46,7 +46,7 @@ impl Endpoints {
         let made = entries.first().and_then(count).ok_or("no aeg-delivery-count")?;
         let mut history = self.history.lock().expect("no panic while held");
         let all: Vec<Event> = carried.iter().flatten().map(Event::clone).collect();
-        let reaction = self.react(&history, &subscription, &all, now);
+        let reaction = self.react(&subscription, &all, now);
         let answers = self.answers(&subscription, &carried, reaction, is_function);
         let met = Self::met(&history, &subscription, &carried, answers.as_deref())?;
         let mut deliveries: Vec<_> = met.iter().map(|met| met.delivery).collect();

@@ -18,7 +18,7 @@ impl Queues {
             self.accept(&body);
         }
         let now = self.clock.now();
-        let id = self.put(queue, body, now);
+        let id = self.put(queue, body, "", now);
         self.hand_over(queue, id)
     }
 

@@ -1,12 +1,15 @@
 //! The poison queue, which an operator looks into: with what is known of each message.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
 use gridpost_ports::{Clock, PoisonQueue, PortError};
 
-use super::{Contents, Message, Queues};
+use super::{
+    Queues,
+    contents::{Contents, Message},
+};
 use crate::dice::SeededDice;
 
 /// Messages that one receive hands over, at most.
@@ -46,7 +49,6 @@ impl Queues {
             let number = contents.count;
             contents.count += 1;
             contents.notes.insert(number, Note { id: Some(id), moved_from, group });
-            contents.by_visibility.insert((now, number));
             let message = Message {
                 body,
                 sent_at,
@@ -55,8 +57,9 @@ impl Queues {
                 received_at: now,
                 receipt: 0,
                 number,
+                group: Arc::from(""),
             };
-            contents.messages.insert(number, message);
+            contents.add(number, message);
         });
     }
 

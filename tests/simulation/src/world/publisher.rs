@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use super::{CONFIGURATION_KEPT_FOR, World};
-use crate::scenario::Publish;
+use crate::{lambda::Function, scenario::Publish};
 use gridpost_testkit::{faults::Instance, history::Confirmed};
 
 /// A publish is answered at most so long after its events were matched.
@@ -42,6 +42,7 @@ impl World {
             response = gridpost_ingest_handler::handler::handle(&context, &request) => response,
             () = instance.died() => return false,
         };
+        self.note_used(Function::Ingest, began_at);
         context.meter.flush(self.clock.now());
         self.ingests.borrow_mut().push((instance, context));
         match response.status_code {

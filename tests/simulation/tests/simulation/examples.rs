@@ -9,6 +9,7 @@ use gridpost_core::{
 };
 use gridpost_simulation::{
     checker,
+    lambda::Readings,
     scenario::Scenario,
     world::{self, Remains},
 };
@@ -295,12 +296,13 @@ fn without_consent_what_is_under_way_ends_by_its_time_to_live() {
 fn times(down: bool) -> Vec<u64> {
     let hour = 3_600;
     let outage = Script::Outage { windows: vec![(hour, 25 * hour)], reaction: Reaction::NEVER };
-    let mut scenario = Scenario { concurrency: 100, jitter: true, ..Scenario::default() }.with(
-        "down",
-        ProfileName::Basic,
-        down.then_some(outage),
-        |_| {},
-    );
+    let mut scenario =
+        Scenario { readings: Readings::of(100), jitter: true, ..Scenario::default() }.with(
+            "down",
+            ProfileName::Basic,
+            down.then_some(outage),
+            |_| {},
+        );
     for number in 0..99 {
         scenario = scenario.with(&format!("up-{number}"), ProfileName::Basic, None, |_| {});
     }

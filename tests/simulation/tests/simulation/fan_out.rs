@@ -6,7 +6,7 @@ use std::{
 };
 
 use gridpost_core::{retry::profile::ProfileName, subscription::Batching};
-use gridpost_simulation::{scenario::Scenario, world::Remains};
+use gridpost_simulation::{lambda::Readings, scenario::Scenario, world::Remains};
 
 use super::lived;
 
@@ -29,7 +29,7 @@ fn arrived(remains: &Remains, events: usize) {
 
 #[test]
 fn five_thousand_events_for_five_hundred_subscriptions() {
-    let scenario = Scenario { concurrency: 100, ..Scenario::default() }
+    let scenario = Scenario { readings: Readings::of(100), ..Scenario::default() }
         .with("orders", ProfileName::Basic, None, |_| {})
         // The first two get their events one by one.
         .multiplied("orders", 499, |number, subscription| {

@@ -1,0 +1,131 @@
+//! Invocations: a copy of a function runs, in time or not.
+
+use std::{collections::BTreeSet, rc::Rc, sync::Arc, time::Duration};
+
+use gridpost_core::{
+    delivery::{Delivery, queue::Queue},
+    time::Timestamp,
+};
+use gridpost_dead_letter_handler::gather;
+use gridpost_dispatch_handler::{handler::handle, record::Record};
+use gridpost_ingest_handler::expand;
+use gridpost_ports::{Clock, QueueReceiver};
+use gridpost_testkit::{
+    faults::Instance,
+    queue::{Received, delivery_in},
+};
+
+use super::{
+    mapping::Mapping,
+    pool::{self, Copy},
+    usage::Function,
+};
+use crate::world::World;
+
+/// Invokes a queue's function with a batch, and deletes what its reply does not name.
+pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Received>) {
+    let (instance, copy) = pool::take(world, mapping.queue);
+    // From the poller to the function it takes a moment, longer when a copy must be started.
+    tokio::time::sleep(world.dice.millis(2..300)).await;
+    let uids = received.iter().filter_map(|message| Delivery::decode(&message.body).ok());
+    let uids: BTreeSet<_> = uids.map(|delivery| delivery.subscription_uid).collect();
+    let ids = received.iter().filter_map(|message| delivery_in(&message.body)).collect();
+    instance.take(ids, uids.into_iter().collect());
+    let began_at = world.clock.now();
+    let deadline = began_at + mapping.timeout;
+    let reply = tokio::select! { biased;
+        reply = run(world, mapping.queue, &copy, received.clone(), deadline) => Some(reply),
+        () = instance.died() => None,
+        () = tokio::time::sleep(mapping.timeout) => {
+            world.injector.kill(&instance);
+            if world.injector.plan().is_calm() {
+                world.violation("a function ran into its timeout");
+            }
+            None
+        }
+    };
+    world.note_used(Function::of(mapping.queue), began_at);
+    let Some(kept) = reply else { return };
+    copy.meter().flush(world.clock.now());
+    let kept: BTreeSet<String> = kept.into_iter().collect();
+    let known: BTreeSet<_> = received.iter().map(|message| message.message_id.clone()).collect();
+    if !kept.is_subset(&known) {
+        world.violation("a reply names a message that it was not given");
+    }
+    let gone = received.into_iter().filter(|message| !kept.contains(&message.message_id));
+    let gone: Vec<_> = gone.map(|message| message.receipt).collect();
+    if world.dice.chance(world.injector.plan().fails_before) {
+        // Lambda's own deletion may fail: then the messages come back.
+        world.injector.kill(&instance);
+        return;
+    }
+    if !gone.is_empty() {
+        let _ = world.queues.delete(mapping.queue, gone).await;
+    }
+    world.pools.put(mapping.queue, instance, copy);
+}
+
+async fn run(
+    world: &World,
+    queue: Queue,
+    copy: &Copy,
+    received: Vec<Received>,
+    deadline: Timestamp,
+) -> Vec<String> {
+    let received_at = world.clock.now();
+    match copy {
+        Copy::Dispatch(context) => {
+            let records = received.into_iter().map(|message| Record {
+                message_id: message.message_id,
+                receipt: message.receipt,
+                body: message.body,
+                receive_count: message.count,
+                queue,
+                received_at,
+            });
+            handle(context, records.collect(), deadline).await
+        }
+        Copy::DeadLetter(context) => {
+            let records = received.into_iter().map(|message| gather::Record {
+                message_id: message.message_id,
+                receipt: message.receipt,
+                body: message.body,
+                receive_count: message.count,
+            });
+            gather::gather(context, records.collect()).await
+        }
+        Copy::Ingest(context) => {
+            let records = received.into_iter().map(|message| expand::Record {
+                message_id: message.message_id,
+                body: message.body,
+            });
+            expand::expand(context, records.collect(), deadline).await
+        }
+    }
+}
+
+/// How long a run of wake begins anything: its timeout (55 s), less what it keeps for its last calls.
+const WAKE_RUN: Duration = Duration::from_secs(40);
+
+/// Invokes wake once a minute, as its schedule does. In minutes in which nothing is parked only what
+/// it would note is noted, to save time.
+pub async fn schedule_wake(world: Rc<World>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        if !world.tables.any_parked() {
+            world.tables.pass();
+            continue;
+        }
+        let instance = Arc::new(Instance::default());
+        instance.take(world.tables.parked_ids(), Vec::new());
+        let context = world.wake(&instance);
+        world.begin();
+        let began_at = world.clock.now();
+        tokio::select! { biased;
+            _ = gridpost_wake_handler::wake(&context, began_at + WAKE_RUN) => {}
+            () = instance.died() => {}
+        }
+        world.note_used(Function::Wake, began_at);
+        world.end();
+    }
+}

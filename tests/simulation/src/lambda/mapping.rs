@@ -1,0 +1,222 @@
+//! Event source mappings: how Lambda reads a queue, and how many batches at the same time.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use gridpost_core::{delivery::queue::Queue, time::Timestamp};
+use gridpost_ports::Clock;
+use gridpost_testkit::queue::Received;
+use tokio::sync::Semaphore;
+
+use super::invoke::invoke;
+use crate::world::World;
+
+/// Most messages that one `ReceiveMessage` gives.
+const RECEIVED_MAX: usize = 10;
+
+/// The largest payload of an invocation, in bytes: a batch ends before it.
+/// Source: AWS Lambda developer guide, "Batching behavior".
+const BATCH_BYTES_MAX: usize = 6 * 1_024 * 1_024;
+
+/// Batches that are read at the same time at first, and as few as it ever gets where a mapping has a
+/// maximum. Source: AWS Lambda developer guide, "Configuring scaling behavior for SQS event source
+/// mappings".
+const BATCHES_AT_FIRST: usize = 5;
+
+/// So many more a minute at most, while messages are still there. Source: as above.
+const MORE_A_MINUTE: usize = 300;
+
+/// How a queue is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Most records of one invocation: 1 to 10,000.
+    pub batch: usize,
+    /// How long a batch waits to be filled, from its first message: up to 300 s, at least 1 s for more
+    /// than 10 records. Zero: it goes as soon as there is one.
+    pub window: Duration,
+    /// Most invocations at the same time.
+    pub concurrency: usize,
+}
+
+/// How Lambda reads the queues.
+#[derive(Clone, Copy, Debug)]
+pub struct Readings {
+    /// First attempts.
+    pub dispatch: Reading,
+    /// Each retry queue.
+    pub retry: Reading,
+    /// Deliveries that ended.
+    pub dead_letter: Reading,
+    /// Pieces of large publishes.
+    pub fan_out: Reading,
+    /// How mappings grow from few batches to their maximum; `None`: they are there from the beginning.
+    pub ramp: Option<Ramp>,
+}
+
+/// How a mapping grows while messages are left over. The guide says "up to 300 more a minute", which can be
+/// read in two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ramp {
+    /// One more each fifth of a second.
+    Continuous,
+    /// 300 more at the end of each minute.
+    Steps,
+}
+
+/// A queue that a function is invoked with.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    /// The queue.
+    pub queue: Queue,
+    /// How it is read.
+    pub reading: Reading,
+    /// How it grows.
+    pub ramp: Option<Ramp>,
+    /// The function's timeout.
+    pub timeout: Duration,
+}
+
+impl Readings {
+    /// Batches of a small world: none waits, and so many invocations of each queue at the same time.
+    pub fn of(concurrency: usize) -> Self {
+        let reading = |batch| Reading { batch, window: Duration::ZERO, concurrency };
+        Self {
+            dispatch: reading(10),
+            retry: reading(10),
+            dead_letter: reading(100),
+            fan_out: reading(1),
+            ramp: None,
+        }
+    }
+}
+
+impl Ramp {
+    fn every(self) -> Duration {
+        match self {
+            Self::Continuous => Duration::from_secs(60) / MORE_A_MINUTE as u32,
+            Self::Steps => Duration::from_secs(60),
+        }
+    }
+
+    fn step(self) -> usize {
+        match self {
+            Self::Continuous => 1,
+            Self::Steps => MORE_A_MINUTE,
+        }
+    }
+}
+
+/// Batches that may be under way at the same time.
+struct Slots {
+    free: Semaphore,
+    open: Cell<usize>,
+    grew_at: Cell<Timestamp>,
+}
+
+/// One of them; free again when it is dropped.
+struct Slot(Rc<Slots>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.free.add_permits(1);
+    }
+}
+
+impl Slots {
+    fn of(mapping: &Mapping, now: Timestamp) -> Rc<Self> {
+        let most = mapping.reading.concurrency;
+        let open = mapping.ramp.map_or(most, |_| most.min(BATCHES_AT_FIRST));
+        Rc::new(Self { free: Semaphore::new(open), open: Cell::new(open), grew_at: Cell::new(now) })
+    }
+
+    /// The next free one. While all are taken and messages wait, there become more of them.
+    async fn take(self: Rc<Self>, world: &World, mapping: &Mapping) -> Slot {
+        let free = self.free.acquire();
+        tokio::select! { biased;
+            permit = free => permit.expect("it is never closed").forget(),
+            () = self.grow(world, mapping) => {}
+        }
+        Slot(self)
+    }
+
+    /// Opens what may be opened, and resolves when that has given a slot, which is then taken.
+    async fn grow(&self, world: &World, mapping: &Mapping) {
+        let most = mapping.reading.concurrency;
+        while let Some(ramp) = mapping.ramp.filter(|_| self.open.get() < most) {
+            let next = (self.grew_at.get() + ramp.every()).max(world.clock.now());
+            world.clock.sleep_until(next).await;
+            if world.clock.now() < self.grew_at.get() + ramp.every() {
+                // Another process was faster.
+                continue;
+            }
+            if !world.queues.has_visible(mapping.queue) {
+                tokio::time::sleep(ramp.every()).await;
+                continue;
+            }
+            let more = ramp.step().min(most - self.open.get());
+            self.open.set(self.open.get() + more);
+            self.grew_at.set(world.clock.now());
+            self.free.add_permits(more - 1);
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+/// Polls a queue for ever and invokes its function. Batches that wait to be filled are filled at the same
+/// time, by as many processes as Lambda begins with: the messages of a quiet queue are spread over them.
+pub async fn poll(world: Rc<World>, mapping: Mapping) {
+    let slots = Slots::of(&mapping, world.clock.now());
+    let processes = match mapping.reading.window.is_zero() {
+        true => 1,
+        false => mapping.reading.concurrency.min(BATCHES_AT_FIRST),
+    };
+    let read = || read(Rc::clone(&world), mapping, Rc::clone(&slots));
+    futures::future::join_all((0..processes).map(|_| read())).await;
+}
+
+/// One process that reads batches.
+async fn read(world: Rc<World>, mapping: Mapping, slots: Rc<Slots>) {
+    let mut over = Vec::new();
+    loop {
+        let slot = Rc::clone(&slots).take(&world, &mapping).await;
+        let received = gather(&world, &mapping, &mut over).await;
+        world.begin();
+        let world = Rc::clone(&world);
+        tokio::task::spawn_local(async move {
+            invoke(&world, mapping, received).await;
+            drop(slot);
+            world.end();
+        });
+    }
+}
+
+/// A batch: full, or as old as its window, or as large as a payload may be. What did not fit any more
+/// is `over` and begins the next.
+async fn gather(world: &World, mapping: &Mapping, over: &mut Vec<Received>) -> Vec<Received> {
+    let Reading { batch, window, .. } = mapping.reading;
+    let most = |have: usize| RECEIVED_MAX.min(batch - have);
+    let mut all = std::mem::take(over);
+    if all.is_empty() {
+        // A batch that waits for nothing is what one call gives, or a large one what a few give at once.
+        let first = if window.is_zero() { batch } else { most(0) };
+        all = world.queues.receive(mapping.queue, first).await;
+    }
+    let until = world.clock.now() + window;
+    while !window.is_zero() && all.len() < batch {
+        tokio::select! { biased;
+            more = world.queues.receive(mapping.queue, most(all.len())) => all.extend(more),
+            () = world.clock.sleep_until(until) => break,
+        }
+        if bytes(&all) > BATCH_BYTES_MAX {
+            break;
+        }
+    }
+    while all.len() > 1 && bytes(&all) > BATCH_BYTES_MAX {
+        over.extend(all.pop());
+    }
+    all
+}
+
+fn bytes(all: &[Received]) -> usize {
+    all.iter().map(|message| message.body.len()).sum()
+}

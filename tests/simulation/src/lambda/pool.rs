@@ -1,0 +1,77 @@
+//! Running copies of the functions.
+
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex},
+};
+
+use gridpost_core::delivery::queue::Queue;
+use gridpost_ports::Meter;
+use gridpost_testkit::faults::Instance;
+
+use crate::world::World;
+
+/// A running copy of a function: what it has in memory lives until it dies.
+#[derive(Clone)]
+pub(super) enum Copy {
+    Dispatch(Rc<gridpost_dispatch_handler::Context>),
+    DeadLetter(Rc<gridpost_dead_letter_handler::Context>),
+    /// ingest, as the fan-out queue's mapping invokes it.
+    Ingest(Rc<gridpost_ingest_handler::Context>),
+}
+
+type Idle = Mutex<Vec<(Arc<Instance>, Copy)>>;
+
+/// Copies that wait for work, by function.
+#[derive(Default)]
+pub struct Pools {
+    dispatch: Idle,
+    dead_letter: Idle,
+    ingest: Idle,
+}
+
+impl Copy {
+    pub(super) fn meter(&self) -> &dyn Meter {
+        match self {
+            Self::Dispatch(context) => &*context.meter,
+            Self::DeadLetter(context) => &*context.meter,
+            Self::Ingest(context) => &*context.meter,
+        }
+    }
+}
+
+impl Pools {
+    fn of(&self, queue: Queue) -> &Idle {
+        match queue {
+            Queue::DeadLetter => &self.dead_letter,
+            Queue::FanOut => &self.ingest,
+            _ => &self.dispatch,
+        }
+    }
+
+    /// Gives a copy back.
+    pub(super) fn put(&self, queue: Queue, instance: Arc<Instance>, copy: Copy) {
+        self.of(queue).lock().expect("no panic while held").push((instance, copy));
+    }
+}
+
+/// A copy that waits, or a fresh one: the copy that was used last, or any where the world says so.
+pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
+    let mut idle = world.pools.of(queue).lock().expect("no panic while held");
+    if !world.dice.chance(world.cold_starts)
+        && let Some(last) = idle.len().checked_sub(1)
+    {
+        let index = match world.last_used_first {
+            true => last,
+            false => usize::try_from(world.dice.number(0..idle.len() as u64)).unwrap_or(last),
+        };
+        return idle.swap_remove(index);
+    }
+    let instance = Arc::new(Instance::default());
+    let copy = match queue {
+        Queue::DeadLetter => Copy::DeadLetter(Rc::new(world.dead_letter(&instance))),
+        Queue::FanOut => Copy::Ingest(Rc::new(world.ingest(&instance))),
+        _ => Copy::Dispatch(Rc::new(world.dispatch(&instance))),
+    };
+    (instance, copy)
+}

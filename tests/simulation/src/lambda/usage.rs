@@ -1,0 +1,91 @@
+//! What Lambda bills: how long functions ran, and with how much memory.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gridpost_core::delivery::queue::Queue;
+
+/// A function that Lambda invokes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Function {
+    /// Takes publishes and makes large fan-outs.
+    Ingest,
+    /// Makes attempts.
+    Dispatch,
+    /// Stores dead letters.
+    DeadLetter,
+    /// Brings parked deliveries back.
+    Wake,
+}
+
+/// How much a function was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Invocations.
+    pub invocations: u64,
+    /// Milliseconds that are billed: each invocation is rounded up to one.
+    pub billed_ms: u64,
+}
+
+/// How much each function was used.
+#[derive(Clone, Debug, Default)]
+pub struct Usage(BTreeMap<Function, Used>);
+
+impl Function {
+    /// The function that a queue's mapping invokes.
+    pub fn of(queue: Queue) -> Self {
+        match queue {
+            Queue::DeadLetter => Self::DeadLetter,
+            Queue::FanOut => Self::Ingest,
+            _ => Self::Dispatch,
+        }
+    }
+
+    /// Its memory as it is deployed, in MB (`memory_mb` in `infra/functions.tf`).
+    pub fn memory_mb(self) -> u64 {
+        match self {
+            Self::Ingest | Self::Dispatch | Self::DeadLetter => 512,
+            Self::Wake => 256,
+        }
+    }
+}
+
+impl Usage {
+    /// Notes an invocation that took so long.
+    pub fn note(&mut self, function: Function, took: Duration) {
+        let used = self.0.entry(function).or_default();
+        used.invocations += 1;
+        used.billed_ms += u64::try_from(took.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+    }
+
+    /// How much a function was used.
+    pub fn of(&self, function: Function) -> Used {
+        self.0.get(&function).copied().unwrap_or_default()
+    }
+
+    /// Invocations of all functions.
+    pub fn invocations(&self) -> u64 {
+        self.0.values().map(|used| used.invocations).sum()
+    }
+
+    /// Gigabyte-seconds of all functions, as Lambda bills them.
+    pub fn gb_seconds(&self) -> f64 {
+        let mb_ms = |(function, used): (&Function, &Used)| function.memory_mb() * used.billed_ms;
+        self.0.iter().map(mb_ms).sum::<u64>() as f64 / 1_024.0 / 1_000.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invocation_is_rounded_up_to_a_millisecond() {
+        let mut usage = Usage::default();
+        usage.note(Function::Dispatch, Duration::from_micros(1_999_100));
+        usage.note(Function::Wake, Duration::from_secs(4));
+        assert_eq!(usage.of(Function::Dispatch).billed_ms, 2_000);
+        assert_eq!(usage.invocations(), 2);
+        // Two seconds of half a gigabyte and four of a quarter.
+        assert!((usage.gb_seconds() - 2.0).abs() < 1e-9, "{}", usage.gb_seconds());
+    }
+}
