@@ -25,3 +25,4 @@ pub mod sandbox;
 pub mod sink;
 pub mod start;
 pub mod table;
+pub mod wake;

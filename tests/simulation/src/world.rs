@@ -1,6 +1,8 @@
 //! A world: the fakes, the handlers over them, and the run to its end.
 
 mod configuration;
+mod copies;
+mod meter;
 mod publisher;
 
 use std::{
@@ -12,8 +14,6 @@ use std::{
 
 use gridpost_core::{
     delivery::{queue::Queue, state::DeliveryState},
-    metric,
-    retry::{health::Durations, lane::LaneSettings},
     secret::Secret,
     subscription::{
         EventSubscription, ProvisioningState, SubscriptionKey,
@@ -22,23 +22,15 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight};
-use gridpost_ports::{
-    Clock, Configuration, Dice, Meter,
-    configuration::{ConfigurationCache, Limits},
-};
-use gridpost_runtime::telemetry::EmbeddedMeter;
+use gridpost_ports::{Clock, Dice};
 use tokio::sync::Notify;
 use uuid::Uuid;
-
-use crate::metric_line;
 
 use super::{
     lambda::{self, Function, Mapping, Pools, Readings, Usage},
     log::LogReader,
     scenario::{
-        Changed, Consent, DEAD_LETTER_DELAY_S, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT,
-        GIVE_UP_AFTER, INGEST_TIMEOUT, Publish, Scenario,
+        Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Publish, Scenario,
     },
 };
 use gridpost_testkit::{
@@ -46,7 +38,7 @@ use gridpost_testkit::{
     clock::VirtualClock,
     dice::{SeededDice, StillDice},
     endpoint::Endpoints,
-    faults::{Faulty, Injector, Instance},
+    faults::{Injector, Instance},
     history::History,
     payloads::PayloadBucket,
     queue::Queues,
@@ -61,9 +53,6 @@ const INVOCATIONS_MAX: u64 = 1_000;
 
 /// For how long functions keep configuration in memory, as deployed.
 const CONFIGURATION_KEPT_FOR: Duration = Duration::from_secs(2);
-
-/// The same for dispatch, which reads anew sooner where a delivery was matched under more.
-const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 
 /// A world that runs.
 pub struct World {
@@ -127,51 +116,6 @@ enum Act<'a> {
     Change(&'a Changed),
     Ask(&'a Consent),
     Give(&'a Consent),
-}
-
-/// The counts of one copy of a function. What it has not written when it dies is lost.
-struct CountingMeter {
-    history: Arc<Mutex<History>>,
-    unwritten: EmbeddedMeter,
-}
-
-impl CountingMeter {
-    fn of(history: &Arc<Mutex<History>>) -> Arc<Self> {
-        Arc::new(Self { history: Arc::clone(history), unwritten: EmbeddedMeter::default() })
-    }
-}
-
-impl Meter for CountingMeter {
-    fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
-        self.unwritten.count(metric, dimensions, by);
-    }
-
-    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
-        self.unwritten.measure(metric, dimensions, took);
-    }
-
-    fn count_events(
-        &self,
-        metric: &'static str,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        by: u64,
-    ) {
-        if metric == metric::DROPPED_EVENT_COUNT {
-            self.history.lock().expect("no panic while held").dropped_counted += by;
-        }
-        self.unwritten.count_events(metric, dimensions, published_at, by);
-    }
-
-    fn flush(&self, now: Timestamp) {
-        let mut history = self.history.lock().expect("no panic while held");
-        for line in self.unwritten.lines(now).lines() {
-            if let Err(wrong) = metric_line::check(line) {
-                history.violation(now, wrong);
-            }
-            history.ledger.read(line, Timestamp::from_millis(0));
-        }
-    }
 }
 
 /// Runs a world to its end. `traced` keeps a line of everything.
@@ -356,109 +300,6 @@ impl World {
                     subscription.provisioning_state = ProvisioningState::Succeeded;
                 }),
             }
-        }
-    }
-
-    /// A fresh copy of ingest.
-    pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest_handler::Context {
-        let clock: Arc<dyn Clock> = Arc::new(self.clock);
-        let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
-        gridpost_ingest_handler::Context {
-            clock: Arc::clone(&clock),
-            dice: Arc::clone(&self.handlers_dice),
-            configuration: self.cache(configuration, CONFIGURATION_KEPT_FOR),
-            sender: self.faulty(instance, &self.queues),
-            meter: CountingMeter::of(&self.history),
-            authorization: gridpost_ingest_handler::Authorization::Keys,
-            payloads: self.faulty(instance, &self.payloads),
-            queue_message_bytes_max: self.scenario.queues.message_bytes_max,
-            latency_metrics: true,
-            inline_fan_out: self.scenario.inline_fan_out,
-            piece_deliveries_max: self.scenario.piece_deliveries_max,
-        }
-    }
-
-    /// A copy's own memory of the configuration.
-    fn cache(&self, source: Arc<dyn Configuration>, fresh_for: Duration) -> ConfigurationCache {
-        let (clock, dice) = (Arc::new(self.clock), Arc::clone(&self.handlers_dice));
-        ConfigurationCache::new(source, clock, dice, Limits { fresh_for, ..Limits::default() })
-    }
-
-    fn faulty<T: ?Sized>(&self, instance: &Arc<Instance>, inner: &Arc<T>) -> Arc<Faulty<T>> {
-        Arc::new(Faulty {
-            injector: Arc::clone(&self.injector),
-            instance: Arc::clone(instance),
-            inner: Arc::clone(inner),
-        })
-    }
-
-    /// A fresh copy of dispatch.
-    pub fn dispatch(&self, instance: &Arc<Instance>) -> gridpost_dispatch_handler::Context {
-        let (queues, tables) =
-            (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
-        let clock: Arc<dyn Clock> = Arc::new(self.clock);
-        let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
-        gridpost_dispatch_handler::Context {
-            clock: Arc::clone(&clock),
-            dice: Arc::clone(&self.handlers_dice),
-            sender: Arc::clone(&queues) as _,
-            in_flight: InFlight::new(Arc::clone(&queues) as _),
-            receiver: queues,
-            states: Arc::clone(&tables) as _,
-            parking: Arc::clone(&tables) as _,
-            healths: HealthCache::new(Arc::clone(&tables) as _, Arc::clone(&self.handlers_dice)),
-            rates: Arc::clone(&tables) as _,
-            listeners: tables,
-            configuration: self.cache(configuration, DISPATCH_KEEPS_CONFIGURATION),
-            payloads: self.faulty(instance, &self.payloads),
-            client: self.faulty(instance, &self.endpoints),
-            resources: self.faulty(instance, &self.endpoints),
-            meter: CountingMeter::of(&self.history),
-            settings: Settings {
-                probation: Durations::default(),
-                retry_shards: self.scenario.queues.retry_shards,
-                lanes: LaneSettings::default(),
-                first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
-                retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
-                retry_in_flight_limit: self.scenario.retry_in_flight_limit,
-                dead_letter_delay_s: DEAD_LETTER_DELAY_S,
-                log_successful_attempts: false,
-                latency_metrics: true,
-                origin: "gridpost.example".to_owned(),
-            },
-        }
-    }
-
-    /// A fresh copy of dead-letter.
-    pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter_handler::Context {
-        let queues = self.faulty(instance, &self.queues);
-        gridpost_dead_letter_handler::Context {
-            clock: Arc::new(self.clock),
-            sender: Arc::clone(&queues) as _,
-            receiver: queues,
-            bucket: self.faulty(instance, &self.buckets),
-            payloads: self.faulty(instance, &self.payloads),
-            meter: CountingMeter::of(&self.history),
-            notifier: None,
-            give_up_after: GIVE_UP_AFTER,
-        }
-    }
-
-    /// A fresh copy of wake.
-    pub fn wake(&self, instance: &Arc<Instance>) -> gridpost_wake_handler::Context {
-        let tables = self.faulty(instance, &self.tables);
-        gridpost_wake_handler::Context {
-            clock: Arc::new(self.clock),
-            sender: self.faulty(instance, &self.queues),
-            parking: Arc::clone(&tables) as _,
-            due: Arc::clone(&tables) as _,
-            cursor: tables,
-            payloads: self.faulty(instance, &self.payloads),
-            meter: CountingMeter::of(&self.history),
-            settings: gridpost_wake_handler::Settings {
-                retry_shards: self.scenario.queues.retry_shards,
-                queue_message_bytes_max: self.scenario.queues.message_bytes_max,
-            },
         }
     }
 

@@ -141,7 +141,8 @@ mod tests {
     #[test]
     fn noisy_groups_go_last_and_the_least_noisy_of_them_first() {
         // (groups: messages and in flight of them; quiet, later)
-        let rows: [(&[(&str, u64, usize)], &[u64], &[u64]); 5] = [
+        type Row = (&'static [(&'static str, u64, usize)], &'static [u64], &'static [u64]);
+        let rows: [Row; 5] = [
             (&[("a", 50, 30), ("b", 1, 0)], &[1_000], &[30, 31]),
             (&[("a", 50, 29), ("b", 1, 0)], &[29, 30], &[]),
             // A tenth of all is no more than a tenth.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gridpost_simulation::{
     checker,
+    lambda::Readings,
     scenario::{Changing, Scenario},
     world,
 };
@@ -12,7 +13,8 @@ use gridpost_testkit::{dice::SeededDice, faults::Plan};
 /// 50 of them, 200 events a second, many copies of both functions.
 fn world(seed: u64, plan: Plan) -> world::Remains {
     let changing = Changing { subscriptions: 50, lasts: Duration::from_secs(20), per_second: 200 };
-    let scenario = Scenario { concurrency: 40, jitter: true, plan, ..Scenario::default() };
+    let scenario =
+        Scenario { readings: Readings::of(40), jitter: true, plan, ..Scenario::default() };
     world::run(&scenario.changing(changing, &SeededDice::new(seed)), seed, false)
 }
 

@@ -1,0 +1,122 @@
+//! Copies of the functions: the one place that gives them what they need.
+
+use std::{sync::Arc, time::Duration};
+
+use gridpost_core::retry::{health::Durations, lane::LaneSettings};
+use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight};
+use gridpost_ports::{
+    Clock, Configuration,
+    configuration::{ConfigurationCache, Limits},
+};
+use gridpost_testkit::faults::{Faulty, Instance};
+
+use super::{CONFIGURATION_KEPT_FOR, World, meter::CountingMeter};
+use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
+
+/// For how long dispatch keeps configuration in memory, as deployed. It reads anew sooner where a delivery was matched under more.
+const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
+
+impl World {
+    /// A fresh copy of ingest.
+    pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest_handler::Context {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock);
+        let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
+        gridpost_ingest_handler::Context {
+            clock: Arc::clone(&clock),
+            dice: Arc::clone(&self.handlers_dice),
+            configuration: self.cache(configuration, CONFIGURATION_KEPT_FOR),
+            sender: self.faulty(instance, &self.queues),
+            meter: CountingMeter::of(&self.history),
+            authorization: gridpost_ingest_handler::Authorization::Keys,
+            payloads: self.faulty(instance, &self.payloads),
+            queue_message_bytes_max: self.scenario.queues.message_bytes_max,
+            latency_metrics: true,
+            inline_fan_out: self.scenario.inline_fan_out,
+            piece_deliveries_max: self.scenario.piece_deliveries_max,
+        }
+    }
+
+    /// A copy's own memory of the configuration.
+    fn cache(&self, source: Arc<dyn Configuration>, fresh_for: Duration) -> ConfigurationCache {
+        let (clock, dice) = (Arc::new(self.clock), Arc::clone(&self.handlers_dice));
+        ConfigurationCache::new(source, clock, dice, Limits { fresh_for, ..Limits::default() })
+    }
+
+    fn faulty<T: ?Sized>(&self, instance: &Arc<Instance>, inner: &Arc<T>) -> Arc<Faulty<T>> {
+        Arc::new(Faulty {
+            injector: Arc::clone(&self.injector),
+            instance: Arc::clone(instance),
+            inner: Arc::clone(inner),
+        })
+    }
+
+    /// A fresh copy of dispatch.
+    pub fn dispatch(&self, instance: &Arc<Instance>) -> gridpost_dispatch_handler::Context {
+        let (queues, tables) =
+            (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
+        let clock: Arc<dyn Clock> = Arc::new(self.clock);
+        let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
+        gridpost_dispatch_handler::Context {
+            clock: Arc::clone(&clock),
+            dice: Arc::clone(&self.handlers_dice),
+            sender: Arc::clone(&queues) as _,
+            in_flight: InFlight::new(Arc::clone(&queues) as _),
+            receiver: queues,
+            states: Arc::clone(&tables) as _,
+            parking: Arc::clone(&tables) as _,
+            healths: HealthCache::new(Arc::clone(&tables) as _, Arc::clone(&self.handlers_dice)),
+            rates: Arc::clone(&tables) as _,
+            listeners: tables,
+            configuration: self.cache(configuration, DISPATCH_KEEPS_CONFIGURATION),
+            payloads: self.faulty(instance, &self.payloads),
+            client: self.faulty(instance, &self.endpoints),
+            resources: self.faulty(instance, &self.endpoints),
+            meter: CountingMeter::of(&self.history),
+            settings: Settings {
+                probation: Durations::default(),
+                retry_shards: self.scenario.queues.retry_shards,
+                lanes: LaneSettings::default(),
+                first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
+                retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
+                retry_in_flight_limit: self.scenario.retry_in_flight_limit,
+                dead_letter_delay_s: DEAD_LETTER_DELAY_S,
+                log_successful_attempts: false,
+                latency_metrics: true,
+                origin: "gridpost.example".to_owned(),
+            },
+        }
+    }
+
+    /// A fresh copy of dead-letter.
+    pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter_handler::Context {
+        let queues = self.faulty(instance, &self.queues);
+        gridpost_dead_letter_handler::Context {
+            clock: Arc::new(self.clock),
+            sender: Arc::clone(&queues) as _,
+            receiver: queues,
+            bucket: self.faulty(instance, &self.buckets),
+            payloads: self.faulty(instance, &self.payloads),
+            meter: CountingMeter::of(&self.history),
+            notifier: None,
+            give_up_after: GIVE_UP_AFTER,
+        }
+    }
+
+    /// A fresh copy of wake.
+    pub fn wake(&self, instance: &Arc<Instance>) -> gridpost_wake_handler::Context {
+        let tables = self.faulty(instance, &self.tables);
+        gridpost_wake_handler::Context {
+            clock: Arc::new(self.clock),
+            sender: self.faulty(instance, &self.queues),
+            parking: Arc::clone(&tables) as _,
+            due: Arc::clone(&tables) as _,
+            cursor: tables,
+            payloads: self.faulty(instance, &self.payloads),
+            meter: CountingMeter::of(&self.history),
+            settings: gridpost_wake_handler::Settings {
+                retry_shards: self.scenario.queues.retry_shards,
+                queue_message_bytes_max: self.scenario.queues.message_bytes_max,
+            },
+        }
+    }
+}
