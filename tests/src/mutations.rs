@@ -258,10 +258,9 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a failed probe does not lengthen the wait",
-        file: "shared/core/src/retry/probation.rs",
-        old: r#"        next.delayed_waits += 1;
-    } else"#,
-        new: "    } else",
+        file: "shared/core/src/retry/health/change.rs",
+        old: "        Some(wait) if probed => wait.step.saturating_add(1),",
+        new: "        Some(wait) if probed => wait.step,",
     },
     Mutation {
         name: "rate not honoured",

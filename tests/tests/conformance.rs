@@ -15,9 +15,9 @@ use gridpost_core::{
     publish::authenticate::{Asked, authenticate},
     retry::{
         Rules,
+        health::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
         outcome::{Answer, Outcome, RESPONSE_WAIT},
         policy::RetryPolicy,
-        probation::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
         profile::{EndpointKind, ProfileName, Rule},
         timeline::{self, End, Question},
     },

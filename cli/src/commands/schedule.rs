@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use gridpost_core::{
     retry::{
         Rules,
+        health::{Durations, ProbationPolicy},
         outcome::{Answer, Outcome},
         policy::RetryPolicy,
-        probation::{Durations, ProbationPolicy},
         profile::{EndpointKind, ProfileName},
         timeline::{End, Question, Timeline, play},
     },

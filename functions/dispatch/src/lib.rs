@@ -13,14 +13,14 @@ use gridpost_aws::{
 };
 use gridpost_core::{
     delivery::{queue::Queue, resource_check::Finding},
-    retry::{outcome::Outcome, probation::Durations},
+    retry::{health::Durations, outcome::Outcome},
     subscription::Resource,
     time::Timestamp,
 };
 use gridpost_dispatch_handler::{
     Context, Settings,
     handler::handle,
-    health::HealthBook,
+    health::HealthCache,
     in_flight::InFlight,
     record::{Batch, Record},
 };
@@ -89,7 +89,7 @@ async fn context(
         receiver: queues,
         states: Arc::clone(&states) as _,
         parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
-        healths: HealthBook::new(Arc::clone(&states) as _),
+        healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
         rates: states,
         configuration: ConfigurationCache::new(
             configuration,

@@ -16,7 +16,7 @@ use super::{
 };
 use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
-    retry::probation::Health,
+    retry::health::Health,
     subscription::SubscriptionKey,
 };
 use gridpost_ports::{
@@ -148,8 +148,7 @@ impl EndpointHealths for StateTable {
         uid: Uuid,
         health: &Health,
     ) -> Result<Saved, PortError> {
-        let last = health.wait.map(|wait| wait.until).max(health.last_failure_at);
-        let forget_at = last.max(health.recovered_at).map(|at| at + HEALTH_KEPT_FOR);
+        let forget_at = health.last_change_at().map(|at| at + HEALTH_KEPT_FOR);
         let key = (health_pk(key, uid), ALONE);
         self.table.save(key, health, health.revision, forget_at, None).await
     }

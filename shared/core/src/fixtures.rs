@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use crate::{
     event::DeliverySchema,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
+    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
     secret::Secret,
     subscription::{Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey},
     time::Timestamp,
@@ -33,6 +33,7 @@ pub fn subscription(name: &str) -> EventSubscription {
         key: SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() },
         uid: Uuid::from_u128(5),
         endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook") },
+        endpoint_uid: None,
         batching: None,
         filter: Filter::default(),
         delivery_schema: DeliverySchema::EventGridSchema,

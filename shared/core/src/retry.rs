@@ -1,13 +1,14 @@
 //! When a delivery is attempted again, and when it ends.
 //!
 //! [`decide`] is the only chooser of retry or end. [`outcome`] names what an attempt met, [`attempts`] sums up those made, [`profile`]
-//! and [`policy`] are the rules as tables, [`probation`] says whether the endpoint may be asked at
-//! all, [`timeline`] plays a whole delivery through.
+//! and [`policy`] are the rules as tables, [`health`] says whether the endpoint may be asked at all,
+//! [`lane`] how many requests a slow one may have under way, [`timeline`] plays a whole delivery through.
 
 pub mod attempts;
+pub mod health;
+pub mod lane;
 pub mod outcome;
 pub mod policy;
-pub mod probation;
 pub mod profile;
 pub mod timeline;
 

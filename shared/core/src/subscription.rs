@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     event::DeliverySchema,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::EndpointKind},
+    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::EndpointKind},
     secret::Secret,
     time::Timestamp,
 };
@@ -123,6 +123,10 @@ pub struct EventSubscription {
     pub uid: Uuid,
     /// Where events go.
     pub endpoint: Endpoint,
+    /// New with every change of [`Self::endpoint`]; `None` while it is the one of its creation. Ask
+    /// [`Self::endpoint_uid`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_uid: Option<Uuid>,
     /// Whether batching was asked for; `None` when neither of its settings was given.
     pub batching: Option<Batching>,
     /// Which events it wants.
@@ -168,6 +172,11 @@ impl EventSubscription {
             Endpoint::Resource(resource) => resource.own_batching(),
         };
         own.or(self.batching).unwrap_or(Batching::OFF)
+    }
+
+    /// What the health of its endpoint is kept under: another destination begins with another one.
+    pub fn endpoint_uid(&self) -> Uuid {
+        self.endpoint_uid.unwrap_or(self.uid)
     }
 
     /// Whether it has passed its expiration.

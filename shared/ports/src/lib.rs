@@ -21,7 +21,7 @@ use gridpost_core::{
         dead_letter::Labels, parking::Parked, queue::Queue, request::Request, state::DeliveryState,
     },
     poison::Poisoned,
-    retry::{outcome::Answer, probation::Health},
+    retry::{health::Health, outcome::Answer},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::Topic,

@@ -20,7 +20,7 @@ use gridpost_core::{
         dead_letter::Labels, queue::Queue, request::Request, resource_check::Finding,
         resource_request::Entry, state::DeliveryState,
     },
-    retry::{outcome::Answer, probation::Health},
+    retry::{health::Health, outcome::Answer},
     subscription::{EventSubscription, Resource, SubscriptionKey},
     topic::Topic,
 };

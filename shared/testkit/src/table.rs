@@ -17,7 +17,7 @@ use gridpost_core::{
         redrive::Job,
         state::{DeliveryState, DeliveryStatus},
     },
-    retry::probation::Health,
+    retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::Topic,

@@ -13,7 +13,7 @@ use std::{
 use gridpost_core::{
     event::DeliverySchema,
     publish::fan_out::PIECE_DELIVERIES_MAX,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
+    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
     secret::Secret,
     subscription::{
         DeadLetterDestination, Endpoint, EventSubscription, Filter, ProvisioningState,
@@ -230,6 +230,7 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         key: key(topic),
         uid: Uuid::from_u128(number),
         endpoint: Endpoint::WebHook { url: Secret::new(format!("https://{topic}.example/hook")) },
+        endpoint_uid: None,
         batching: None,
         filter: Filter::default(),
         delivery_schema: DeliverySchema::EventGridSchema,

@@ -5,7 +5,7 @@
 
 use gridpost_core::{
     delivery::{plan::Plan, rate::Turn, state::DeliveryStatus},
-    retry::{EndReason, probation::Health},
+    retry::{EndReason, health::Health},
     time::Timestamp,
 };
 use gridpost_ports::PortError;

@@ -11,8 +11,8 @@ use gridpost_core::{
     },
     retry::{
         EndReason,
+        health::{Asking, Health, admit},
         outcome::{Outcome, RESPONSE_WAIT},
-        probation::{self, Health},
     },
     time::Timestamp,
 };
@@ -25,6 +25,7 @@ use crate::{
     count,
     decide::{Then, decide},
     guard::guarded,
+    health,
     in_hand::{DeliveryInHand, Owner, Received, catch_up, lane_of},
     late_response::Late,
     load::{Loaded, load},
@@ -153,9 +154,10 @@ async fn plan_all(
 ) -> Result<Vec<(DeliveryInHand, Plan)>, PortError> {
     let now = context.clock.now();
     let mut health = context.healths.look(&owner.subscription, now).await?;
+    let spread = health::spread(context, &owner.subscription, now).await;
     let mut planned = Vec::with_capacity(hands.len());
     for hand in hands {
-        let plan = plan_for(context, &hand, &health);
+        let plan = plan_for(context, &hand, &health, spread);
         match &plan {
             Plan::Attempt { .. } => context.healths.note_admitted(&owner.subscription, now),
             // One of them probes; the others see its claim.
@@ -167,18 +169,17 @@ async fn plan_all(
     Ok(planned)
 }
 
-fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health) -> Plan {
+fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health, spread: Duration) -> Plan {
     let now = context.clock.now();
     let subscription = hand.subscription();
-    let admission = probation::admit(
-        health,
-        hand.rules(),
-        subscription.probation_policy,
-        hand.delivery.id,
+    let asking = Asking {
+        delivery: hand.delivery.id,
         now,
-        context.healths.admitted(subscription, now),
-        context.dice.roll(),
-    );
+        admitted: context.healths.admitted(subscription, now),
+        spread,
+        dice: context.dice.roll(),
+    };
+    let admission = admit(health, hand.rules(), subscription.probation_policy, asking);
     plan(hand.facts(admission, false, now), now)
 }
 
@@ -188,8 +189,10 @@ fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health) -> Plan {
 ///
 /// The endpoint's health could not be read.
 pub async fn plan_one(context: &Context, hand: &DeliveryInHand) -> Result<Plan, PortError> {
-    let health = context.healths.look(hand.subscription(), context.clock.now()).await?;
-    Ok(plan_for(context, hand, &health))
+    let now = context.clock.now();
+    let health = context.healths.look(hand.subscription(), now).await?;
+    let spread = health::spread(context, hand.subscription(), now).await;
+    Ok(plan_for(context, hand, &health, spread))
 }
 
 async fn carry_out_all(

@@ -1,47 +1,89 @@
-//! What this function instance knows of endpoints' health: a short memory over the table.
+//! What this copy of dispatch knows of endpoints' health: a short memory over the table.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use gridpost_core::{retry::probation::Health, subscription::EventSubscription, time::Timestamp};
-use gridpost_ports::{EndpointHealths, PortError, Saved};
+use gridpost_core::{
+    delivery::{Delivery, parking},
+    error::chain,
+    retry::{
+        health::{Durations, Failed, Health, Seen, after_failures, after_success, evidence},
+        lane::{self, Answered, LaneSettings, Slow},
+    },
+    subscription::EventSubscription,
+    time::Timestamp,
+};
+use gridpost_ports::{Dice, EndpointHealths, PortError, Saved};
 use uuid::Uuid;
 
-/// How long a health is believed without looking again.
-const KEPT_FOR: Duration = Duration::from_secs(2);
+use crate::Context;
 
-/// How often a conditional write is tried against others that write too.
-const WRITES_MAX: usize = 20;
+/// How long a health is believed without another look, at most.
+const KEPT_FOR: Duration = Duration::from_millis(1_250);
 
-/// Healths kept in memory, at most; beyond it all are forgotten and read again.
+/// Copies that began to look together do not go on so: each look is believed for up to a fifth less.
+const KEPT_LESS: f64 = 0.2;
+
+/// How often a conditional write is tried against other copies that write too.
+const WRITES_MAX: u32 = 8;
+
+/// How long a write that met another waits at most before it is tried again; twice as long each time.
+const BACK_OFF: Duration = Duration::from_millis(10);
+
+/// Healths kept in memory, at most; beyond it those that are believed no more are forgotten.
 const KEPT_MAX: usize = 10_000;
 
-/// Healths of endpoints, read at most once in [`KEPT_FOR`] for each, written only on change.
-pub struct HealthBook {
+/// Healths of endpoints, read at most once in about a second for each, written only on change.
+pub struct HealthCache {
     table: Arc<dyn EndpointHealths>,
-    pages: Mutex<HashMap<Uuid, Page>>,
+    dice: Arc<dyn Dice>,
+    pages: Mutex<HashMap<Uuid, Arc<Page>>>,
+}
+
+/// One endpoint.
+#[derive(Default)]
+struct Page {
+    known: Mutex<Known>,
+    /// Failures that the next one to write takes along.
+    failures: Mutex<Vec<Failed>>,
+    /// Whose turn it is to read or write: tasks of one copy do not work against each other.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Default)]
-struct Page {
-    read_at: Option<Timestamp>,
+struct Known {
+    believed_until: Option<Timestamp>,
     health: Health,
-    last_success_at: Option<Timestamp>,
+    seen: Seen,
     admitted: (i64, u64),
-    /// Whose turn it is to write: within one instance nobody writes against another.
-    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl HealthBook {
-    /// A book over that table.
-    pub fn new(table: Arc<dyn EndpointHealths>) -> Self {
-        Self { table, pages: Mutex::default() }
+impl Page {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().expect("no panic while held")
     }
 
-    /// The health of a subscription's endpoint, a few seconds old at most.
+    fn failures(&self) -> MutexGuard<'_, Vec<Failed>> {
+        self.failures.lock().expect("no panic while held")
+    }
+
+    fn believed(&self, now: Timestamp) -> Option<Health> {
+        let known = self.known();
+        known.believed_until.filter(|until| now < *until).map(|_| known.health.clone())
+    }
+}
+
+impl HealthCache {
+    /// A memory over that table.
+    pub fn new(table: Arc<dyn EndpointHealths>, dice: Arc<dyn Dice>) -> Self {
+        Self { table, dice, pages: Mutex::default() }
+    }
+
+    /// The health of a subscription's endpoint, about a second old at most. Each look at the table
+    /// also tells what this copy has seen itself, where that says more.
     ///
     /// # Errors
     ///
@@ -51,39 +93,23 @@ impl HealthBook {
         subscription: &EventSubscription,
         now: Timestamp,
     ) -> Result<Health, PortError> {
-        let page = self.page(subscription.uid);
-        match page.read_at {
-            Some(at) if now.since(at) < KEPT_FOR => Ok(page.health),
-            _ => self.read(subscription, now).await,
+        let page = self.page(subscription);
+        if let Some(health) = page.believed(now) {
+            return Ok(health);
+        }
+        let _turn = page.turn.lock().await;
+        match page.believed(now) {
+            Some(health) => Ok(health),
+            None => self.read_and_tell(&page, subscription, now).await,
         }
     }
 
-    /// Changes a health by `change`, which is asked again when somebody else has written meanwhile;
-    /// it says `None` when there is nothing to write. Returns the health in force.
-    ///
-    /// # Errors
-    ///
-    /// The table could not be read or written, or others wrote every time.
-    pub async fn change(
-        &self,
-        subscription: &EventSubscription,
-        now: Timestamp,
-        change: impl Fn(&Health) -> Option<Health>,
-    ) -> Result<Health, PortError> {
-        let turn = self.turn(subscription.uid);
-        let _turn = turn.lock().await;
-        let mut health = self.look(subscription, now).await?;
-        for _ in 0..WRITES_MAX {
-            let Some(next) = change(&health) else { return Ok(health) };
-            if self.write(subscription, now, &next).await? {
-                return Ok(Health { revision: next.revision + 1, ..next });
-            }
-            health = self.read(subscription, now).await?;
-        }
-        Err(PortError::new("writing an endpoint's health", "others wrote at the same time"))
+    /// What was last known of the health, however old.
+    pub fn known(&self, subscription: &EventSubscription) -> Health {
+        self.page(subscription).known().health.clone()
     }
 
-    /// Writes a health that was made from one just looked at; `false` if somebody else was faster.
+    /// Writes a health that was made from one just looked at; `false` if another copy was faster.
     ///
     /// # Errors
     ///
@@ -94,75 +120,274 @@ impl HealthBook {
         now: Timestamp,
         health: &Health,
     ) -> Result<bool, PortError> {
-        let saved = self.table.save(&subscription.key, subscription.uid, health).await;
-        if !matches!(saved, Ok(Saved::Written)) {
-            self.forget(subscription.uid);
+        self.save(&self.page(subscription), subscription, now, health).await
+    }
+
+    /// Notes a success of an attempt that began at `began_at`. Nothing is read while the last look is
+    /// believed, and nothing written unless the health has something in it that a success ends.
+    /// `spread` is [`spread`]'s.
+    ///
+    /// # Errors
+    ///
+    /// The table could not be read or written, or others wrote every time.
+    pub async fn note_success(
+        &self,
+        subscription: &EventSubscription,
+        began_at: Timestamp,
+        now: Timestamp,
+        spread: Duration,
+    ) -> Result<(), PortError> {
+        let page = self.page(subscription);
+        let believed = {
+            let mut known = page.known();
+            known.seen.last_success_at = known.seen.last_success_at.max(Some(now));
+            known.believed_until.filter(|until| now < *until).map(|_| known.health.clone())
+        };
+        let change = |health: &Health| after_success(health, began_at, now, spread);
+        if believed.is_none_or(|health| change(&health).is_some()) {
+            self.change(subscription, now, change).await?;
         }
-        let written = saved? == Saved::Written;
-        if written {
-            let health = Health { revision: health.revision + 1, ..health.clone() };
-            self.keep(subscription.uid, now, health);
+        Ok(())
+    }
+
+    /// Notes a failed attempt; answers the health in force. Failures of this copy that wait for the
+    /// same endpoint's turn are noted together, in one write.
+    ///
+    /// # Errors
+    ///
+    /// The table could not be read or written, or others wrote every time.
+    pub async fn note_failure(
+        &self,
+        subscription: &EventSubscription,
+        durations: &Durations,
+        failed: Failed,
+    ) -> Result<Health, PortError> {
+        let page = self.page(subscription);
+        let now = failed.ended_at;
+        let last_success_at = {
+            let mut known = page.known();
+            known.seen.last_failure_at = known.seen.last_failure_at.max(Some(now));
+            known.seen.last_success_at
+        };
+        page.failures().push(Failed { last_success_at, ..failed });
+        let _turn = page.turn.lock().await;
+        let together = std::mem::take(&mut *page.failures());
+        let change = |health: &Health| after_failures(health, durations, &together);
+        let changed = self.change_in_turn(&page, subscription, now, change).await;
+        if changed.is_err() {
+            // This one has failed; each of the others still tries itself.
+            let request = |it: &Failed| (it.delivery, it.began_at);
+            let others = together.iter().filter(|other| request(other) != request(&failed));
+            page.failures().extend(others.copied());
         }
-        Ok(written)
+        changed
     }
 
-    /// Notes a success, in memory alone.
-    pub fn note_success(&self, subscription: &EventSubscription, at: Timestamp) {
-        let mut pages = self.pages.lock().expect("no panic while held");
-        let page = pages.entry(subscription.uid).or_default();
-        page.last_success_at = page.last_success_at.max(Some(at));
+    /// Tells that so many first attempts to it have just become slow; answers whether it is marked.
+    /// Stops when another copy has marked it.
+    ///
+    /// # Errors
+    ///
+    /// The table could not be read or written, or others wrote every time.
+    pub async fn vote(
+        &self,
+        subscription: &EventSubscription,
+        requests: u32,
+        now: Timestamp,
+        settings: &LaneSettings,
+    ) -> Result<bool, PortError> {
+        let vote = |health: &Health| {
+            let slow = lane::vote(&health.slow, requests, now, settings)?;
+            Some(Health { slow, ..health.clone() })
+        };
+        Ok(self.change(subscription, now, vote).await?.slow.is_slow(now))
     }
 
-    /// The last success this instance has seen.
-    pub fn last_success_at(&self, subscription: &EventSubscription) -> Option<Timestamp> {
-        self.page(subscription.uid).last_success_at
+    /// Takes a lease for up to `wanted` requests to a slow endpoint; answers for how many.
+    ///
+    /// # Errors
+    ///
+    /// The table could not be read or written, or others wrote every time: no request may begin.
+    pub async fn take(
+        &self,
+        subscription: &EventSubscription,
+        holder: Uuid,
+        wanted: u32,
+        now: Timestamp,
+        settings: &LaneSettings,
+    ) -> Result<u32, PortError> {
+        let take = |slow: &Slow| lane::take(slow, holder, wanted, now, settings).0;
+        let health = self.change(subscription, now, |health| with_lane(health, take)).await?;
+        Ok(health.slow.held_by(holder, now))
     }
 
-    /// How many deliveries this instance has let through in this second.
+    /// Gives a lease back, or a part of it, with what was learned. Where that can't be written the
+    /// lease ends by itself.
+    pub async fn give_back(
+        &self,
+        subscription: &EventSubscription,
+        holder: Uuid,
+        answered: Answered,
+        now: Timestamp,
+        settings: &LaneSettings,
+    ) {
+        let give_back = |slow: &Slow| lane::give_back(slow, holder, answered, now, settings);
+        let given = self.change(subscription, now, |health| with_lane(health, give_back)).await;
+        if let Err(error) = given {
+            let subscription = &subscription.key;
+            tracing::warn!(%subscription, error = %chain(&error), "a lease was not given back");
+        }
+    }
+
+    /// How many deliveries this copy has let through in this second.
     pub fn admitted(&self, subscription: &EventSubscription, now: Timestamp) -> u64 {
-        let (second, count) = self.page(subscription.uid).admitted;
+        let (second, count) = self.page(subscription).known().admitted;
         if second == now.as_seconds() { count } else { 0 }
     }
 
     /// Notes that one more was let through.
     pub fn note_admitted(&self, subscription: &EventSubscription, now: Timestamp) {
-        let count = self.admitted(subscription, now) + 1;
-        let mut pages = self.pages.lock().expect("no panic while held");
-        pages.entry(subscription.uid).or_default().admitted = (now.as_seconds(), count);
+        let page = self.page(subscription);
+        let mut known = page.known();
+        let (second, count) = known.admitted;
+        let count = if second == now.as_seconds() { count } else { 0 };
+        known.admitted = (now.as_seconds(), count + 1);
+    }
+
+    /// Changes a health by `change`, which is asked again when another copy has written meanwhile; it
+    /// says `None` when there is nothing to write. Answers the health in force.
+    async fn change(
+        &self,
+        subscription: &EventSubscription,
+        now: Timestamp,
+        change: impl Fn(&Health) -> Option<Health>,
+    ) -> Result<Health, PortError> {
+        let page = self.page(subscription);
+        let _turn = page.turn.lock().await;
+        self.change_in_turn(&page, subscription, now, change).await
+    }
+
+    async fn change_in_turn(
+        &self,
+        page: &Page,
+        subscription: &EventSubscription,
+        now: Timestamp,
+        change: impl Fn(&Health) -> Option<Health>,
+    ) -> Result<Health, PortError> {
+        let mut health = match page.believed(now) {
+            Some(health) => health,
+            None => self.read_and_tell(page, subscription, now).await?,
+        };
+        for tries in 0..WRITES_MAX {
+            let Some(next) = change(&health) else { return Ok(health) };
+            if self.save(page, subscription, now, &next).await? {
+                return Ok(Health { revision: next.revision + 1, ..next });
+            }
+            tokio::time::sleep((BACK_OFF * 2_u32.pow(tries)).mul_f64(self.dice.roll())).await;
+            health = self.read(page, subscription, now).await?;
+        }
+        Err(PortError::new("writing an endpoint's health", "others wrote at the same time"))
+    }
+
+    /// Reads a health and adds what this copy knows better. Where that can't be written, it is told
+    /// at another look.
+    async fn read_and_tell(
+        &self,
+        page: &Page,
+        subscription: &EventSubscription,
+        now: Timestamp,
+    ) -> Result<Health, PortError> {
+        let health = self.read(page, subscription, now).await?;
+        let seen = page.known().seen;
+        let Some(next) = evidence(&health, seen, now) else { return Ok(health) };
+        match self.save(page, subscription, now, &next).await {
+            Ok(true) => Ok(Health { revision: next.revision + 1, ..next }),
+            Ok(false) => self.read(page, subscription, now).await,
+            Err(error) => {
+                let subscription = &subscription.key;
+                tracing::warn!(%subscription, error = %chain(&error), "a success was not told");
+                Ok(health)
+            }
+        }
     }
 
     async fn read(
         &self,
+        page: &Page,
         subscription: &EventSubscription,
         now: Timestamp,
     ) -> Result<Health, PortError> {
-        let health = self.table.load(&subscription.key, subscription.uid).await?;
-        self.keep(subscription.uid, now, health.clone());
+        let health = self.table.load(&subscription.key, subscription.endpoint_uid()).await?;
+        self.keep(page, now, health.clone());
         Ok(health)
     }
 
-    fn turn(&self, uid: Uuid) -> Arc<tokio::sync::Mutex<()>> {
-        let mut pages = self.pages.lock().expect("no panic while held");
-        Arc::clone(&pages.entry(uid).or_default().turn)
+    async fn save(
+        &self,
+        page: &Page,
+        subscription: &EventSubscription,
+        now: Timestamp,
+        health: &Health,
+    ) -> Result<bool, PortError> {
+        let uid = subscription.endpoint_uid();
+        let saved = self.table.save(&subscription.key, uid, health).await;
+        match saved {
+            Ok(Saved::Written) => {
+                let health = Health { revision: health.revision + 1, ..health.clone() };
+                self.keep(page, now, health);
+            }
+            _ => page.known().believed_until = None,
+        }
+        Ok(saved? == Saved::Written)
     }
 
-    fn page(&self, uid: Uuid) -> Page {
-        self.pages.lock().expect("no panic while held").get(&uid).cloned().unwrap_or_default()
+    fn keep(&self, page: &Page, now: Timestamp, health: Health) {
+        let kept_for = KEPT_FOR.mul_f64(1.0 - KEPT_LESS * self.dice.roll());
+        let mut known = page.known();
+        (known.believed_until, known.health) = (Some(now + kept_for), health);
     }
 
-    fn keep(&self, uid: Uuid, now: Timestamp, health: Health) {
+    fn page(&self, subscription: &EventSubscription) -> Arc<Page> {
         let mut pages = self.pages.lock().expect("no panic while held");
+        let uid = subscription.endpoint_uid();
+        if let Some(page) = pages.get(&uid) {
+            return Arc::clone(page);
+        }
         if pages.len() >= KEPT_MAX {
-            pages.clear();
+            forget(&mut pages);
         }
-        let page = pages.entry(uid).or_default();
-        (page.read_at, page.health) = (Some(now), health);
-    }
-
-    fn forget(&self, uid: Uuid) {
-        let mut pages = self.pages.lock().expect("no panic while held");
-        if let Some(page) = pages.get_mut(&uid) {
-            page.read_at = None;
-        }
+        Arc::clone(pages.entry(uid).or_default())
     }
 }
+
+/// Makes room: the endpoints go that were looked at first, half of them. What is in use stays.
+fn forget(pages: &mut HashMap<Uuid, Arc<Page>>) {
+    let mut ages: Vec<_> = pages.values().map(|page| page.known().believed_until).collect();
+    let middle = ages.len() / 2;
+    let (_, oldest_kept, _) = ages.select_nth_unstable(middle);
+    let oldest_kept = *oldest_kept;
+    pages
+        .retain(|_, page| Arc::strong_count(page) > 1 || page.known().believed_until > oldest_kept);
+}
+
+fn with_lane(health: &Health, change: impl Fn(&Slow) -> Slow) -> Option<Health> {
+    let slow = change(&health.slow);
+    (slow != health.slow).then(|| Health { slow, ..health.clone() })
+}
+
+/// Over how long the end of a wait of this endpoint is spread, by the backlog of its retry queue;
+/// zero, without asking, while it is not known to wait.
+pub async fn spread(
+    context: &Context,
+    subscription: &EventSubscription,
+    now: Timestamp,
+) -> Duration {
+    if !context.healths.known(subscription).is_waiting() {
+        return Duration::ZERO;
+    }
+    let queue = Delivery::retry_queue_of(subscription.uid, context.settings.retry_shards);
+    parking::spread(context.in_flight.of(queue, now).await)
+}
+
+#[cfg(test)]
+mod tests;

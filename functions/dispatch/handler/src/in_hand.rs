@@ -9,7 +9,7 @@ use gridpost_core::{
         queue::Queue,
         state::{AttemptRecord, DeliveryState, DeliveryStatus},
     },
-    retry::{self, Rules, probation::Admission},
+    retry::{self, Rules, health::Admission},
     subscription::{DeadLetterDestination, EventSubscription},
     time::Timestamp,
 };

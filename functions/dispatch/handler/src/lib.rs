@@ -38,13 +38,13 @@ mod world;
 
 use std::sync::Arc;
 
-use gridpost_core::retry::probation::Durations;
+use gridpost_core::retry::health::Durations;
 use gridpost_ports::{
     Clock, DeliveryStates, Dice, EndpointClient, Meter, ParkingLot, Payloads, QueueReceiver,
     QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,
 };
 
-use health::HealthBook;
+use health::HealthCache;
 use in_flight::InFlight;
 
 /// What dispatch needs of the world, made once for the life of the function.
@@ -66,7 +66,7 @@ pub struct Context {
     /// Events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     /// Endpoints' health.
-    pub healths: HealthBook,
+    pub healths: HealthCache,
     /// Counts the requests to endpoints that allow so many in a minute.
     pub rates: Arc<dyn RequestRates>,
     /// Topics and event subscriptions.

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use gridpost_core::{
     delivery::{Delivery, claim, queue::Queue, state::DeliveryState},
     event::DeliverySchema,
-    retry::probation::{Durations, Health, Wait},
+    retry::health::{Durations, Health, Probation},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::{InputSchema, Topic},
@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
-    Context, Settings, handler::handle, health::HealthBook, in_flight::InFlight, record::Record,
+    Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, record::Record,
     resources::NoResources,
 };
 
@@ -76,8 +76,8 @@ impl World {
     }
 
     /// Its endpoint has to wait for that.
-    pub(crate) async fn waits(self, wait: Wait) -> Self {
-        let health = Health { wait: Some(wait), ..Health::default() };
+    pub(crate) async fn waits(self, wait: Probation) -> Self {
+        let health = Health { probation: Some(wait), ..Health::default() };
         let EventSubscription { key, uid, .. } = &self.subscription;
         let saved = EndpointHealths::save(&*self.deployment.tables, key, *uid, &health).await;
         assert_eq!(saved.expect("written"), Saved::Written);
@@ -180,7 +180,7 @@ impl World {
             states: Arc::clone(tables) as _,
             parking: Arc::clone(tables) as _,
             payloads: Arc::clone(payloads) as _,
-            healths: HealthBook::new(Arc::clone(tables) as _),
+            healths: HealthCache::new(Arc::clone(tables) as _, Arc::clone(dice) as _),
             rates: self.deployment.of(tables),
             configuration,
             client: Arc::clone(endpoints) as _,

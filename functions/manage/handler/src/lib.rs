@@ -125,7 +125,12 @@ impl Context {
 
     /// Who a new event subscription is.
     fn new_identity(&self) -> Identity {
-        Identity { uid: self.dice.id(), created_at: self.clock.now(), etag: self.dice.id() }
+        Identity {
+            uid: self.dice.id(),
+            endpoint_uid: None,
+            created_at: self.clock.now(),
+            etag: self.dice.id(),
+        }
     }
 
     /// Waits a moment after a change that met another, so that both do not meet again.

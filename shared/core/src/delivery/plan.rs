@@ -10,7 +10,7 @@ use super::{parking::LAST_SECOND, state::DeliveryStatus};
 use crate::{
     retry::{
         EndReason,
-        probation::{Admission, Health},
+        health::{Admission, Health},
     },
     time::Timestamp,
 };
@@ -120,7 +120,7 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
         (Admission::End, _) => Plan::End(EndReason::UndeliverableDueToProbationCausedByClientError),
         (_, Lane::First) if subscription.is_slow => Plan::MoveLane,
         (Admission::Attempt, _) => Plan::Attempt { leased: subscription.is_slow },
-        (Admission::Probe(claimed), _) => Plan::Probe(Box::new(claimed)),
+        (Admission::Probe(claimed), _) => Plan::Probe(claimed),
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
             (
                 "the probe",
                 First,
-                |_, s| s.admission = Admission::Probe(Health::default()),
+                |_, s| s.admission = Admission::Probe(Box::default()),
                 Plan::Probe(Box::default()),
             ),
             ("slow", First, |_, s| s.is_slow = true, Plan::MoveLane),
@@ -249,13 +249,13 @@ mod tests {
             (
                 "the probe of a slow endpoint",
                 First,
-                |_, s| (s.is_slow, s.admission) = (true, Admission::Probe(Health::default())),
+                |_, s| (s.is_slow, s.admission) = (true, Admission::Probe(Box::default())),
                 Plan::MoveLane,
             ),
             (
                 "the same in its lane",
                 Retry,
-                |_, s| (s.is_slow, s.admission) = (true, Admission::Probe(Health::default())),
+                |_, s| (s.is_slow, s.admission) = (true, Admission::Probe(Box::default())),
                 Plan::Probe(Box::default()),
             ),
             (

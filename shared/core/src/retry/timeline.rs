@@ -6,8 +6,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{
+    health::{self, Admission, Asking, Durations, Failed, Health, ProbationPolicy},
     outcome::{Answer, Outcome},
-    probation::{self, Admission, Durations, Failed, Health, ProbationPolicy},
 };
 use crate::{
     retry::{
@@ -75,10 +75,10 @@ pub fn play(question: &Question<'_>) -> Timeline {
         if retry::is_expired(question.rules.policy, start, now) {
             break End::Undelivered(EndReason::TimeToLiveExceeded);
         }
-        match probation::admit(&health, question.rules, question.probation_policy, id, now, 0, 0.0)
-        {
+        let asking = Asking { delivery: id, now, admitted: 0, spread: Duration::ZERO, dice: 0.0 };
+        match health::admit(&health, question.rules, question.probation_policy, asking) {
             Admission::Attempt => {}
-            Admission::Probe(claimed) => health = claimed,
+            Admission::Probe(claimed) => health = *claimed,
             Admission::Wait { until } => {
                 now = until.min(retry::expires_at(question.rules.policy, start));
                 continue;
@@ -98,14 +98,14 @@ pub fn play(question: &Question<'_>) -> Timeline {
         now = now + takes(answer);
         let failed =
             Failed { delivery: id, began_at, ended_at: now, answer, last_success_at: None };
-        let next = probation::after_failure(&health, question.durations, failed);
+        let next = health::after_failure(&health, question.durations, failed);
         health = next.unwrap_or(health);
         let failure = Failure {
             attempts: attempts.made,
             first_attempt_at: start,
             ended_at: now,
             answer,
-            not_before: health.wait.map(|wait| wait.until),
+            not_before: health.until(),
             expires_at: retry::expires_at(question.rules.policy, start),
         };
         match retry::decide(question.rules, failure, question.dice) {

@@ -28,7 +28,7 @@ use crate::{
     document::{self, Code, Object, Problem, Problems, name_of, quoted, text},
     endpoint::Allowed,
     event::DeliverySchema,
-    retry::{policy::RetryPolicy, probation::ProbationPolicy, profile::ProfileName},
+    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };
@@ -75,6 +75,8 @@ pub struct Context<'a> {
 pub struct Identity {
     /// See [`EventSubscription::uid`].
     pub uid: Uuid,
+    /// See [`EventSubscription::endpoint_uid`].
+    pub endpoint_uid: Option<Uuid>,
     /// When it was created.
     pub created_at: Timestamp,
     /// See [`EventSubscription::etag`].
@@ -147,11 +149,12 @@ impl Settings {
         identity: Identity,
         consent: Consent,
     ) -> EventSubscription {
-        let Identity { uid, created_at, etag } = identity;
+        let Identity { uid, endpoint_uid, created_at, etag } = identity;
         EventSubscription {
             key,
             uid,
             endpoint: self.endpoint,
+            endpoint_uid,
             batching: self.batching,
             filter: self.filter,
             delivery_schema: self.delivery_schema,

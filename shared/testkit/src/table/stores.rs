@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
-    retry::probation::Health,
+    retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
     topic::Topic,
 };

@@ -21,8 +21,8 @@ use gridpost_core::{
         pack::{Acceptance, HEADROOM_BYTES, Packed, pack},
     },
     retry::{
-        EndReason, attempts::Attempts, outcome::Outcome, policy::RetryPolicy,
-        probation::ProbationPolicy, profile::ProfileName,
+        EndReason, attempts::Attempts, health::ProbationPolicy, outcome::Outcome,
+        policy::RetryPolicy, profile::ProfileName,
     },
     secret::Secret,
     subscription::{
@@ -155,7 +155,8 @@ pub(super) fn subscription(
 pub(super) fn stored(topic: &Topic, settings: resource::Settings) -> EventSubscription {
     let key = SubscriptionKey { topic: topic.name.clone(), name: "s1".to_owned() };
     let uid = Uuid::from_u128(1);
-    let identity = resource::Identity { uid, created_at: NOW, etag: Uuid::nil() };
+    let identity =
+        resource::Identity { uid, endpoint_uid: None, created_at: NOW, etag: Uuid::nil() };
     let state = ProvisioningState::Succeeded;
     let consent = resource::Consent { state, validation: None, allowed_rate: None };
     settings.into_subscription(key, identity, consent)

@@ -20,6 +20,12 @@ use gridpost_testkit::history::Request;
 /// For so long an instance believes what it has read.
 const CACHE: Duration = Duration::from_secs(2);
 
+/// What other copies have seen is known to so long, and a wait that would grow by less stays.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A failed probe is followed by a wait of so many seconds at least.
+const FAILED_PROBE_WAIT_S: i64 = 10;
+
 /// For so long nobody else probes.
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -50,6 +56,9 @@ struct Model {
     level: usize,
     /// Whether delayed delivery may have begun, but not for sure.
     unsure: bool,
+    /// Whether a success fell into the row of failures whose instance may not have heard of the row:
+    /// it may tell so later, and lift a first delayed wait.
+    untold: bool,
     last_success_at: Option<Timestamp>,
 }
 
@@ -127,6 +136,7 @@ impl Model {
         self.streak = 0;
         // A failure that the instance of this success does not know of yet is still counted.
         self.perhaps.retain(|failure| *failure + CACHE + slack >= at);
+        self.untold = !self.perhaps.is_empty();
         self.last_success_at = self.last_success_at.max(Some(at));
         let Some(wait) = self.wait else {
             // A wait that may be stored may be lifted.
@@ -137,7 +147,10 @@ impl Model {
             // An instance that does not know of the wait yet has none to lift.
             let unseen = at <= wait.known_at + CACHE + slack;
             self.lift(wait, doubtful || unseen);
-        } else if request.began_at + slack >= wait.since || at <= wait.known_at + slack {
+        } else if request.began_at + slack >= wait.since
+            || at <= wait.known_at + slack
+            || self.level == 1
+        {
             self.lift(wait, true);
         }
     }
@@ -145,7 +158,7 @@ impl Model {
     fn lift(&mut self, wait: Wait, doubtful: bool) {
         self.doubtful_since = if doubtful { Some(wait.since) } else { None };
         (self.wait, self.probe_began_at, self.level) = (None, None, 0);
-        self.unsure = false;
+        (self.unsure, self.untold) = (false, false);
     }
 
     fn fails(
@@ -160,11 +173,12 @@ impl Model {
         if probed {
             self.probe_began_at = None;
         }
-        let crossed = self.last_success_at.is_some_and(|success| at <= success + slack);
+        let crossed = self.last_success_at.is_some_and(|success| at <= success + SECOND + slack);
         self.streak += usize::from(!crossed && !doubtful);
         self.perhaps.push(at);
         let unhealthy = model::unhealthy_after();
-        if self.level == 0 && self.perhaps.len() >= unhealthy && self.streak < unhealthy {
+        let sure = self.streak >= unhealthy && !self.untold;
+        if self.level == 0 && self.perhaps.len() >= unhealthy && !sure {
             self.unsure = true;
         }
         if doubtful {
@@ -181,20 +195,27 @@ impl Model {
         if deeper || (self.level == 0 && self.streak >= unhealthy && !self.unsure) {
             self.level += 1;
             wait_s = wait_s.max(model::delayed_wait_s(self.level));
+        } else if probed {
+            wait_s = wait_s.max(FAILED_PROBE_WAIT_S);
         }
         self.wait_until(at, wait_s, probed);
     }
 
     fn wait_until(&mut self, at: Timestamp, wait_s: i64, probed: bool) {
         let until = Timestamp::from_millis(at.as_millis() + wait_s * 1_000);
+        // Where it lengthens another wait, that may have been up to a second shorter.
+        let at_least = Timestamp::from_millis(until.as_millis() - 1_000);
         let current = self.wait.filter(|_| !probed);
         self.wait = match current {
-            Some(wait) if wait_s > 0 && until > wait.until => {
-                Some(Wait { until, lengthened: (at, wait.until), ..wait })
+            Some(wait) if wait_s > 0 && until > wait.until + SECOND => {
+                Some(Wait { until: at_least, lengthened: (at, wait.until), ..wait })
             }
             Some(wait) => Some(wait),
             None if wait_s > 0 => {
-                let since = self.doubtful_since.take().unwrap_or(at);
+                let (since, until) = match self.doubtful_since.take() {
+                    Some(since) => (since, at_least),
+                    None => (at, until),
+                };
                 Some(Wait { since, known_at: at, until, lengthened: (at, until) })
             }
             None => None,

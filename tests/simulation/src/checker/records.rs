@@ -5,8 +5,8 @@ use std::time::Duration;
 use gridpost_core::{
     event::DeliverySchema,
     retry::{
+        health::ProbationPolicy,
         outcome::{Answer, Outcome},
-        probation::ProbationPolicy,
         profile::ProfileName,
     },
     time::Timestamp,

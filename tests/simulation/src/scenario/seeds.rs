@@ -6,9 +6,9 @@ use gridpost_core::{
     event::DeliverySchema,
     publish::pack::HEADROOM_BYTES,
     retry::{
+        health::ProbationPolicy,
         outcome::Outcome,
         policy::StatusRules,
-        probation::ProbationPolicy,
         profile::{ProfileName, Rule},
     },
     subscription::{Batching, EventSubscription},

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gridpost_core::retry::probation::Durations;
-use gridpost_dispatch_handler::{Settings, health::HealthBook, in_flight::InFlight};
+use gridpost_core::retry::health::Durations;
+use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight};
 use gridpost_ports::{
     Clock, Configuration,
     configuration::{ConfigurationCache, Limits},
@@ -64,7 +64,7 @@ impl World {
             receiver: queues,
             states: Arc::clone(&tables) as _,
             parking: Arc::clone(&tables) as _,
-            healths: HealthBook::new(Arc::clone(&tables) as _),
+            healths: HealthCache::new(Arc::clone(&tables) as _, Arc::clone(&self.handlers_dice)),
             rates: tables,
             configuration: self.cache(configuration, DISPATCH_KEEPS_CONFIGURATION),
             payloads: self.faulty(instance, &self.payloads),

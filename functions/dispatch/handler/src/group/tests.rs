@@ -1,6 +1,6 @@
 use gridpost_core::{
     delivery::state::{AttemptRecord, Resend},
-    retry::{DelayReason, outcome::Answer, probation::Wait},
+    retry::{DelayReason, health::Probation, outcome::Answer},
 };
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ async fn what_is_asked_for_is_attempted_on_probation() {
         let delivery = delivery(7);
         let until = NOW + Duration::from_secs(60);
         let (outcome, status) = (Outcome::Busy, Some(503));
-        let world = World::new(None).waits(Wait { since: NOW, until, outcome, status }).await;
+        let world = World::new(None).waits(Probation { since: NOW, until, outcome, status }).await;
         world.knows(&state(&delivery, resend_requested)).await;
         let kept = world.receive(Queue::Retry(0), &[delivery]).await;
         assert_eq!(

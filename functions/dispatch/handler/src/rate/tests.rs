@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_core::{
     delivery::{Delivery, queue::Queue},
-    retry::{outcome::Outcome, probation::Wait},
+    retry::{health::Probation, outcome::Outcome},
     subscription::Batching,
     time::Timestamp,
 };
@@ -20,7 +20,8 @@ impl World {
     /// A wait of the endpoint is over, and no probe has been made yet.
     async fn waits_for_a_probe(self) -> Self {
         let (since, until) = (Timestamp::from_millis(0), NOW);
-        self.waits(Wait { since, until, outcome: Outcome::ServerError, status: Some(500) }).await
+        self.waits(Probation { since, until, outcome: Outcome::ServerError, status: Some(500) })
+            .await
     }
 
     /// So many requests of this minute have been counted.

@@ -3,14 +3,14 @@
 use gridpost_core::{
     error::chain,
     retry::{
+        health::Failed,
         outcome::{Answer, Outcome},
-        probation::{self, Failed},
     },
     subscription::EventSubscription,
     time::Timestamp,
 };
 
-use crate::{Context, attempt::Response, count, in_hand::DeliveryInHand};
+use crate::{Context, attempt::Response, count, health, in_hand::DeliveryInHand};
 
 /// Notes what a request came to, once for all deliveries in it; answers until when the endpoint waits.
 ///
@@ -39,12 +39,9 @@ pub async fn note_success(
     began_at: Timestamp,
     now: Timestamp,
 ) {
-    context.healths.note_success(subscription, now);
-    let changed = context
-        .healths
-        .change(subscription, now, |health| probation::after_success(health, began_at, now))
-        .await;
-    if let Err(error) = changed {
+    let spread = health::spread(context, subscription, now).await;
+    let noted = context.healths.note_success(subscription, began_at, now, spread).await;
+    if let Err(error) = noted {
         // The events are delivered all the same; the next success tells it again.
         let (key, error) = (&subscription.key, chain(&error));
         tracing::warn!(subscription = %key, %error, "failed to record a recovery");
@@ -61,21 +58,14 @@ async fn note_failure(
 ) -> Option<Timestamp> {
     let subscription = hand.subscription();
     let delivery = hand.delivery.id;
-    let last_success_at = context.healths.last_success_at(subscription);
-    let failed = Failed { delivery, began_at, ended_at, answer, last_success_at };
     let durations = &context.settings.probation;
-    let changed = context
-        .healths
-        .change(subscription, ended_at, |health| {
-            probation::after_failure(health, durations, failed)
-        })
-        .await;
-    match changed {
+    let failed = Failed { delivery, began_at, ended_at, answer, last_success_at: None };
+    match context.healths.note_failure(subscription, durations, failed).await {
         Ok(health) => {
-            if health.wait.is_some_and(|wait| wait.since == ended_at) {
+            if health.began_waiting_at(ended_at) {
                 count::probation(context, &subscription.key, answer);
             }
-            health.wait.map(|wait| wait.until)
+            health.until()
         }
         Err(error) => {
             let (key, error) = (&subscription.key, chain(&error));

@@ -3,7 +3,7 @@
 
 use gridpost_core::{
     delivery::state::{AttemptRecord, DeliveryState, DeliveryStatus},
-    retry::{self, DelayReason, outcome::Outcome, probation::Health},
+    retry::{self, DelayReason, health::Health, outcome::Outcome},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
 };
@@ -29,7 +29,7 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
 pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
     let (_, subscription) = subscriptions::existing(context, key).await?;
     let state = existing(context, &subscription, id).await?;
-    let health = context.healths.load(key, subscription.uid).await?;
+    let health = context.healths.load(key, subscription.endpoint_uid()).await?;
     let mut document = document(&state);
     document["attempts"] = attempts(&state);
     if let DeliveryStatus::Waiting { due } = state.standing {
@@ -99,9 +99,9 @@ fn next(
         next["because"] = json!(because);
     }
     // What others met since then may make it wait longer.
-    if let Some(wait) = health.wait.filter(|wait| wait.until > due.max(now)) {
+    if let Some(until) = health.until().filter(|until| *until > due.max(now)) {
         next["because"] = json!(DelayReason::Probation);
-        next["endpointWaitsUntil"] = json!(wait.until.to_iso_8601());
+        next["endpointWaitsUntil"] = json!(until.to_iso_8601());
     }
     next
 }

@@ -3,7 +3,8 @@
 use gridpost_core::{
     retry::{
         Rules,
-        probation::{Health, Probe},
+        health::{Cause, Health, Probe},
+        lane::Slow,
     },
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -21,7 +22,7 @@ const COUNTED_MAX: usize = 20_000;
 /// What is known of its health.
 pub(super) async fn show(context: &Context, key: &SubscriptionKey) -> Answer {
     let (topic, subscription) = subscriptions::existing(context, key).await?;
-    let health = context.healths.load(key, subscription.uid).await?;
+    let health = context.healths.load(key, subscription.endpoint_uid()).await?;
     answer(context, &topic, &subscription, &health).await
 }
 
@@ -30,11 +31,11 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey) -> Answer {
 pub(super) async fn reset(context: &Context, key: &SubscriptionKey) -> Answer {
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     for _ in 0..TRIES_MAX {
-        let health = context.healths.load(key, subscription.uid).await?;
+        let health = context.healths.load(key, subscription.endpoint_uid()).await?;
         let Some(next) = health.reset(context.clock.now()) else {
             return answer(context, &topic, &subscription, &health).await;
         };
-        if context.healths.save(key, subscription.uid, &next).await? == Saved::Written {
+        if context.healths.save(key, subscription.endpoint_uid(), &next).await? == Saved::Written {
             tracing::info!(subscription = %key, "the health of its endpoint was reset");
             return answer(context, &topic, &subscription, &next).await;
         }
@@ -77,28 +78,58 @@ fn document(
     let mut document = json!({
         "state": health.condition(now),
         "newEvents": health.effect(rules, subscription.probation_policy, now),
-        "failuresInRow": health.failures_in_row,
+        "failuresInRow": health.row.failures,
     });
     let mut set = |name: &str, value: Value| document[name] = value;
-    if let Some(at) = health.last_failure_at {
+    if let Some(at) = health.row.last_at {
         set("lastFailureTime", json!(at.to_iso_8601()));
     }
-    if let Some(at) = health.recovered_at {
-        set("recoveredTime", json!(at.to_iso_8601()));
+    if let Some(recovery) = health.recovered {
+        set("recoveredTime", json!(recovery.at.to_iso_8601()));
     }
-    if let Some(wait) = health.wait {
-        let mut cause = json!({"outcome": wait.outcome});
-        if let Some(status) = wait.status {
+    if let Some(Cause { outcome, status }) = health.cause() {
+        let mut cause = json!({"outcome": outcome});
+        if let Some(status) = status {
             cause["httpStatusCode"] = json!(status);
         }
         set("cause", cause);
-        set("since", json!(wait.since.to_iso_8601()));
-        set("until", json!(wait.until.to_iso_8601()));
-        let mut probe = json!({"notBefore": wait.until.to_iso_8601()});
+    }
+    if let Some(wait) = health.probation {
+        set("probation", interval(wait.since, wait.until));
+    }
+    if let Some(wait) = health.delayed {
+        let mut delayed = interval(wait.since, wait.until);
+        delayed["step"] = json!(wait.step);
+        set("delayedDelivery", delayed);
+    }
+    if health.slow.is_slow(now) {
+        set("slow", slow(&health.slow, now));
+    }
+    if let Some((since, until)) = health.since().zip(health.until()) {
+        set("since", json!(since.to_iso_8601()));
+        set("until", json!(until.to_iso_8601()));
+        let mut probe = json!({"notBefore": until.to_iso_8601()});
         if let Some(Probe { delivery, .. }) = health.probe.filter(|probe| now < probe.lease_until) {
             probe["delivery"] = json!(delivery);
         }
         set("nextProbe", probe);
+    }
+    document
+}
+
+fn interval(since: Timestamp, until: Timestamp) -> Value {
+    json!({"since": since.to_iso_8601(), "until": until.to_iso_8601()})
+}
+
+/// A slow endpoint: until when it is taken for one, unless slow answers go on, and how many requests
+/// it has and may have under way.
+fn slow(slow: &Slow, now: Timestamp) -> Value {
+    let mut document = json!({"requestsUnderWay": slow.under_way(now)});
+    if let Some(until) = slow.marked_until {
+        document["until"] = json!(until.to_iso_8601());
+    }
+    if let Some(bound) = slow.bound {
+        document["requestsAtMost"] = json!(bound);
     }
     document
 }

@@ -10,11 +10,11 @@ use std::{collections::BTreeSet, time::Duration};
 use gridpost_core::{
     delivery::{
         Delivery,
-        parking::{self, Parked},
+        parking::{self, Parked, SPREAD_MAX},
         state::{DeliveryState, DeliveryStatus, Resend},
     },
     error::chain,
-    retry::probation::Health,
+    retry::health::Health,
     subscription::SubscriptionKey,
     time::Timestamp,
 };
@@ -25,8 +25,9 @@ use uuid::Uuid;
 use super::{Answer, deliveries, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
 
-/// How much later than a wait's end dispatch asks for some deliveries again, at most.
-const SPREAD: Duration = Duration::from_secs(6);
+/// How much later than it is due a delivery is received at most, as queues count in seconds and pages
+/// of parked ones go out one after the other.
+const LATE: Duration = Duration::from_secs(6);
 
 /// Has a waiting delivery attempted now.
 pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
@@ -49,14 +50,15 @@ pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -
             continue;
         }
         tracing::info!(delivery.id = %id, subscription = %key, "an attempt was asked for now");
-        let health = context.healths.load(key, subscription.uid).await?;
-        let until = health.wait.map_or(was_due, |wait| wait.until.max(was_due));
+        let health = context.healths.load(key, subscription.endpoint_uid()).await?;
+        // What waits for its endpoint comes back spread over some time.
+        let until = health.until().map_or(was_due, |until| was_due.max(until + SPREAD_MAX));
         return Ok(Reply::ok(match reach(context, &next, was_due, &health).await? {
             true => json!({"id": id, "result": "Sent"}),
             false => json!({
                 "id": id,
                 "result": "Requested",
-                "expectedBy": (until.max(now) + SPREAD).to_iso_8601(),
+                "expectedBy": (until.max(now) + LATE).to_iso_8601(),
                 "message": "Its queue can't give it out before: it is attempted then, even if the \
                             endpoint is on probation or delayed.",
             }),
@@ -97,10 +99,11 @@ async fn find_parked(
     was_due: Timestamp,
     health: &Health,
 ) -> Result<Option<Parked>, PortError> {
-    let until = health.wait.map(|wait| wait.until);
-    let minutes_from =
-        |at: Timestamp| at.as_minutes()..=(at + SPREAD + parking::PARKED_LATER_MAX).as_minutes();
-    let minutes = [Some(was_due), until].into_iter().flatten().flat_map(minutes_from);
+    let minutes_between = |from: Timestamp, until: Timestamp| {
+        from.as_minutes()..=(until + LATE + parking::PARKED_LATER_MAX).as_minutes()
+    };
+    let after_wait = health.until().map(|until| minutes_between(until, until + SPREAD_MAX));
+    let minutes = minutes_between(was_due, was_due).chain(after_wait.into_iter().flatten());
     let mut looked_at = BTreeSet::new();
     let minutes = minutes.filter(|minute| looked_at.insert(*minute));
     for minute in minutes {

@@ -188,9 +188,7 @@ pub(super) async fn write(
         };
         settings.make_secret(|| context.dice.key());
         let identity = match &existing {
-            Some(EventSubscription { uid, created_at, etag, .. }) => {
-                Identity { uid: *uid, created_at: *created_at, etag: *etag }
-            }
+            Some(existing) => changed_identity(context, existing, &settings),
             None => context.new_identity(),
         };
         let subscription = settings.into_subscription(key.clone(), identity, consent);
@@ -217,6 +215,21 @@ pub(super) async fn write(
         return Ok(reply.tagged(subscription.etag));
     }
     Err(Reply::too_many_changes())
+}
+
+/// What stays of an event subscription that is changed. Another destination is another endpoint,
+/// which begins healthy.
+fn changed_identity(
+    context: &Context,
+    existing: &EventSubscription,
+    settings: &Settings,
+) -> Identity {
+    let EventSubscription { uid, created_at, etag, .. } = *existing;
+    let endpoint_uid = match existing.endpoint == settings.endpoint {
+        true => existing.endpoint_uid,
+        false => Some(context.dice.id()),
+    };
+    Identity { uid, endpoint_uid, created_at, etag }
 }
 
 /// Refuses what a PUT would refuse before it asks the endpoint.

@@ -11,8 +11,8 @@ use gridpost_core::{
     retry::{
         DelayReason, EndReason,
         attempts::Attempts,
+        health::{Health, Probation},
         outcome::{Answer, Outcome},
-        probation::{Health, Wait},
     },
     time::Timestamp,
 };
@@ -185,8 +185,8 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
     // The endpoint waits for longer than this delivery does.
     let uid = world.subscription_uid("s-1").expect("s-1");
     let until = NOW + Duration::from_secs(7_200);
-    let wait = Some(Wait { since: NOW, until, outcome: Outcome::Busy, status: Some(503) });
-    let health = Health { wait, ..Health::default() };
+    let wait = Some(Probation { since: NOW, until, outcome: Outcome::Busy, status: Some(503) });
+    let health = Health { probation: wait, ..Health::default() };
     world.deployment.tables.put_health(uid, health);
     next["because"] = json!("EndpointWaits");
     next["endpointWaitsUntil"] = json!("2026-11-21T10:00:00.000Z");

@@ -6,8 +6,8 @@ use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
     retry::{
         attempts::Attempts,
+        health::{Delayed, Health, Probe, Row},
         outcome::Outcome,
-        probation::{Health, Probe, Wait},
     },
     time::Timestamp,
 };
@@ -26,11 +26,10 @@ fn ago(seconds: i64) -> Timestamp {
 /// Delayed delivery since 20 s, for 40 s more.
 fn delayed() -> Health {
     let until = NOW + Duration::from_secs(40);
+    let (outcome, status) = (Outcome::Busy, Some(503));
     Health {
-        failures_in_row: 10,
-        last_failure_at: Some(ago(20)),
-        delayed_waits: 1,
-        wait: Some(Wait { since: ago(20), until, outcome: Outcome::Busy, status: Some(503) }),
+        row: Row { failures: 10, since: Some(ago(30)), last_at: Some(ago(20)) },
+        delayed: Some(Delayed { step: 1, since: ago(20), until, outcome, status }),
         revision: 4,
         ..Health::default()
     }
@@ -80,6 +79,8 @@ async fn a_health_says_why_and_until_when() {
         "cause": {"outcome": "Busy", "httpStatusCode": 503},
         "since": "2026-11-21T07:59:40.000Z",
         "until": "2026-11-21T08:00:40.000Z",
+        "delayedDelivery":
+            {"step": 1, "since": "2026-11-21T07:59:40.000Z", "until": "2026-11-21T08:00:40.000Z"},
         "nextProbe": {"notBefore": "2026-11-21T08:00:40.000Z"},
         "waitingDeliveries":
             {"count": 2, "isComplete": true, "oldestPublishTime": "2026-11-21T07:59:00.000Z"},
@@ -109,7 +110,7 @@ async fn a_reset_lets_attempts_through() {
     let (state, events) = (&body(&reply)["state"], &body(&reply)["newEvents"]);
     assert_eq!((reply.status, state, events), (200, &json!("Recovering"), &json!("Attempted")));
     let reset = stored(&world);
-    assert_eq!((reset.wait, reset.failures_in_row, reset.revision), (None, 0, 6));
+    assert_eq!((reset.until(), reset.row.failures, reset.revision), (None, 0, 6));
     // What is healthy is not written.
     assert_eq!(world.call(RESET).await.status, 200);
     assert_eq!(stored(&world).revision, 6);

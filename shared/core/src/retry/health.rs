@@ -1,0 +1,473 @@
+//! May the endpoint be asked at all? Probation, delayed delivery, and what ends them.
+//!
+//! Two waits are kept apart: *probation* follows a failed attempt with certain outcomes, *delayed
+//! delivery* follows ten failures in a row and lasts longer with every failed probe. Nothing is
+//! attempted before both are over; then one delivery probes. [`admit`] decides about one delivery,
+//! [`after_failure`], [`after_success`] and [`evidence`] move the health on. Everything here is a
+//! value in and a value out: the health is kept in a table and written under a condition.
+
+mod change;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{lane::Slow, outcome::Outcome, profile::Rule};
+use crate::{retry::Rules, time::Timestamp};
+
+pub use change::{Failed, Seen, after_failure, after_failures, after_success, evidence};
+
+/// What happens to an event that meets a probation caused by a client error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProbationPolicy {
+    /// It ends at once where the profile does not retry that error.
+    #[default]
+    EventGrid,
+    /// It waits.
+    Delay,
+}
+
+/// Failures in a row that make an endpoint unhealthy.
+pub const UNHEALTHY_AFTER: u32 = 10;
+
+/// The waits of delayed delivery, in seconds, one further with every failed probe; the last repeats.
+pub const DELAYED_WAITS_S: [u32; 6] = [60, 300, 600, 1_800, 3_600, 10_800];
+
+/// An endpoint whose probe has failed waits at least so long before the next one.
+pub const FAILED_PROBE_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a claimed probe may take before another delivery may probe: longer than an attempt.
+const PROBE_LEASE: Duration = Duration::from_secs(60);
+
+/// Deliveries that find a probe under way look again after this: half the time that an endpoint
+/// which never answers needs to fail it, so that few look twice.
+const PROBED_LOOK_AGAIN: Duration = Duration::from_secs(20);
+
+/// The end of a wait is spread over at least so long: the size of the backlog is known late.
+const SPREAD_MIN: Duration = Duration::from_secs(3);
+
+/// In its first seconds the first delayed wait may yet be lifted by a copy of dispatch that has seen
+/// a success: see [`evidence`]. Those who meet it then look again soon.
+const LIFTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How much later they look, at least, and up to as much again.
+const LIFTED_LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// After a recovery each copy of dispatch lets 1, 2, 4, … deliveries through in each second; after
+/// so many seconds there is no limit.
+const ADMISSION_DOUBLINGS: u64 = 10;
+
+/// Deliveries that a recovery does not let through yet look again after this, and as late as its
+/// last second of limits.
+const LIMITED_LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long each outcome puts a subscription on probation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durations(BTreeMap<Outcome, u32>);
+
+impl Default for Durations {
+    /// Event Grid's: "Message delivery and retry", section "Probation".
+    fn default() -> Self {
+        Self(BTreeMap::from([
+            (Outcome::Busy, 10),
+            (Outcome::TimedOut, 10),
+            (Outcome::SocketError, 30),
+            (Outcome::NotFound, 300),
+            (Outcome::ResolutionError, 300),
+            (Outcome::Disabled, 300),
+            (Outcome::Full, 300),
+            (Outcome::Unauthorized, 300),
+            (Outcome::Forbidden, 300),
+            (Outcome::InvalidFunctionDestination, 600),
+        ]))
+    }
+}
+
+impl Durations {
+    /// The defaults with a deployment's own durations, in seconds; 0 means no probation.
+    #[must_use]
+    pub fn with(mut self, own: BTreeMap<Outcome, u32>) -> Self {
+        self.0.extend(own);
+        self
+    }
+
+    /// How long that outcome puts a subscription on probation; `None` if it does not.
+    pub fn of(&self, outcome: Outcome) -> Option<Duration> {
+        let seconds = self.0.get(&outcome).copied().filter(|seconds| *seconds > 0);
+        seconds.map(|seconds| Duration::from_secs(u64::from(seconds)))
+    }
+}
+
+/// The health of one subscription's endpoint. The default is healthy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Health {
+    /// Failed attempts since the last success.
+    pub row: Row,
+    /// Probation, in force or to be ended by a probe.
+    pub probation: Option<Probation>,
+    /// Delayed delivery, in force or to be ended by a probe.
+    pub delayed: Option<Delayed>,
+    /// Who probes.
+    pub probe: Option<Probe>,
+    /// When a success last ended a wait.
+    pub recovered: Option<Recovery>,
+    /// A success that a copy of dispatch has told the others, for as long as attempts fail beside
+    /// it. Successes are not written while nothing fails: there may be later ones.
+    pub last_success_at: Option<Timestamp>,
+    /// Whether the endpoint is slow, and what it may hold then.
+    pub slow: Slow,
+    /// The last request that was counted, by its first delivery and when it began, so that a write
+    /// that is repeated counts once.
+    pub counted: Option<(Uuid, Timestamp)>,
+    /// Counts its writes; a write names the one it has read.
+    #[serde(skip)]
+    pub revision: u64,
+}
+
+/// Failures in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Row {
+    /// How many; from [`UNHEALTHY_AFTER`] on only failed probes are counted.
+    pub failures: u32,
+    /// When the first of them ended.
+    pub since: Option<Timestamp>,
+    /// When a failure last ended, of this row or an earlier one; late by up to a minute while
+    /// failures change nothing else.
+    pub last_at: Option<Timestamp>,
+}
+
+/// A time in which nothing is attempted, because of what one attempt met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probation {
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+    /// The outcome that caused it.
+    pub outcome: Outcome,
+    /// The HTTP status that caused it, where one came.
+    pub status: Option<u16>,
+}
+
+/// A time in which nothing is attempted, because too many attempts have failed in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delayed {
+    /// Which of [`DELAYED_WAITS_S`] it is, from 1; beyond the last one that one repeats.
+    pub step: u32,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+    /// The outcome of the last failure before it.
+    pub outcome: Outcome,
+    /// Its HTTP status, where one came.
+    pub status: Option<u16>,
+}
+
+/// A claimed probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {
+    /// The delivery that probes.
+    pub delivery: Uuid,
+    /// From then on another one may.
+    pub lease_until: Timestamp,
+}
+
+/// A success that ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recovery {
+    /// When.
+    pub at: Timestamp,
+    /// Over how long what waited comes back.
+    pub over: Duration,
+}
+
+/// Why nothing is attempted, in the words that both waits share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The outcome of the attempt that caused it.
+    pub outcome: Outcome,
+    /// Its HTTP status, where one came.
+    pub status: Option<u16>,
+}
+
+/// What a health comes to at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthState {
+    /// Attempts are made.
+    Healthy,
+    /// A success has ended a wait, and what waited is let through bit by bit.
+    Recovering {
+        /// When the success came.
+        since: Timestamp,
+        /// When all that waited should have come back.
+        until: Timestamp,
+    },
+    /// Nothing is attempted, because of what one attempt met.
+    Probation(Probation),
+    /// Nothing is attempted, because too many attempts have failed in a row; there may be a
+    /// probation beside it.
+    DelayedDelivery(Delayed),
+    /// Both waits are over: the next delivery that is due probes.
+    AwaitingProbe {
+        /// When the later one ended.
+        since: Timestamp,
+    },
+    /// One delivery probes, the others wait.
+    Probing(Probe),
+}
+
+/// What a health comes to, in the words of the resource API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Condition {
+    /// Attempts are made.
+    Healthy,
+    /// A success has just ended a wait: attempts are let through, twice as many each second.
+    Recovering,
+    /// A failed attempt has put the event subscription on probation, which no probe has ended.
+    Probation,
+    /// Ten failures in a row, or failed probes since, delay delivery.
+    DelayedDelivery,
+}
+
+/// What becomes of an event that comes now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Effect {
+    /// It is attempted.
+    Attempted,
+    /// It waits, or is the probe when both waits are over.
+    Waits,
+    /// It ends at once, with outcome `Probation`.
+    Ends,
+}
+
+impl Health {
+    /// Whether attempts are held back: by a wait in force, or one that a probe must end.
+    pub fn is_waiting(&self) -> bool {
+        self.until().is_some()
+    }
+
+    /// When the later of the two waits ends, be it over or not.
+    pub fn until(&self) -> Option<Timestamp> {
+        let probation = self.probation.map(|wait| wait.until);
+        probation.max(self.delayed.map(|wait| wait.until))
+    }
+
+    /// When the earlier of the two waits began.
+    pub fn since(&self) -> Option<Timestamp> {
+        let waits = [self.probation.map(|wait| wait.since), self.delayed.map(|wait| wait.since)];
+        waits.into_iter().flatten().min()
+    }
+
+    /// The cause of the wait that ends later.
+    pub fn cause(&self) -> Option<Cause> {
+        let probation = self
+            .probation
+            .map(|Probation { until, outcome, status, .. }| (until, Cause { outcome, status }));
+        let delayed = self
+            .delayed
+            .map(|Delayed { until, outcome, status, .. }| (until, Cause { outcome, status }));
+        probation.into_iter().chain(delayed).max_by_key(|(until, _)| *until).map(|(_, cause)| cause)
+    }
+
+    /// Whether one of its waits began at `at`.
+    pub fn began_waiting_at(&self, at: Timestamp) -> bool {
+        self.probation.is_some_and(|wait| wait.since == at)
+            || self.delayed.is_some_and(|wait| wait.since == at)
+    }
+
+    /// The last time that it says something about; `None` if it says nothing.
+    pub fn last_change_at(&self) -> Option<Timestamp> {
+        let seen = self.row.last_at.max(self.last_success_at);
+        let recovered = self.recovered.map(|recovery| recovery.until());
+        seen.max(self.until()).max(recovered).max(self.slow.last_change_at())
+    }
+
+    /// What it comes to at `now`.
+    pub fn state(&self, now: Timestamp) -> HealthState {
+        let Some(until) = self.until() else {
+            return match self.recovered.map(|recovery| (recovery.at, recovery.until())) {
+                Some((since, until)) if now < until => HealthState::Recovering { since, until },
+                _ => HealthState::Healthy,
+            };
+        };
+        let delayed = self.delayed.filter(|wait| now < wait.until);
+        let probation = self.probation.filter(|wait| now < wait.until);
+        let probe = self.probe.filter(|probe| now < probe.lease_until);
+        match (delayed, probation, probe) {
+            (Some(delayed), ..) => HealthState::DelayedDelivery(delayed),
+            (None, Some(probation), _) => HealthState::Probation(probation),
+            (None, None, Some(probe)) => HealthState::Probing(probe),
+            (None, None, None) => HealthState::AwaitingProbe { since: until },
+        }
+    }
+
+    /// What it comes to at `now`, in the words of the resource API: a wait is named until a probe
+    /// has ended it.
+    pub fn condition(&self, now: Timestamp) -> Condition {
+        match self.state(now) {
+            HealthState::Healthy => Condition::Healthy,
+            HealthState::Recovering { .. } => Condition::Recovering,
+            _ if self.delayed.is_some() => Condition::DelayedDelivery,
+            _ => Condition::Probation,
+        }
+    }
+
+    /// What becomes of an event that comes at `now`.
+    pub fn effect(&self, rules: Rules<'_>, policy: ProbationPolicy, now: Timestamp) -> Effect {
+        match self.is_waiting() {
+            false => Effect::Attempted,
+            true if self.ends_what_comes(rules, policy, now) => Effect::Ends,
+            true => Effect::Waits,
+        }
+    }
+
+    /// The health without what stands in the way of attempts; `None` when nothing does.
+    pub fn reset(&self, now: Timestamp) -> Option<Self> {
+        let in_the_way = self.is_waiting() || self.row.failures > 0 || self.slow.is_slow(now);
+        in_the_way.then(|| {
+            let recovered = Recovery { at: now, over: Duration::ZERO };
+            let recovered = if self.is_waiting() { Some(recovered) } else { self.recovered };
+            Self { recovered, slow: self.slow.unmarked(), ..self.opened() }
+        })
+    }
+
+    /// The health without its waits and its row of failures.
+    fn opened(&self) -> Self {
+        Self {
+            row: Row { last_at: self.row.last_at, ..Row::default() },
+            probation: None,
+            delayed: None,
+            probe: None,
+            ..self.clone()
+        }
+    }
+
+    /// Whether events that come now end: only before the end of a probation whose cause is a client
+    /// error that is not retried, and unless the event subscription has asked to wait.
+    fn ends_what_comes(&self, rules: Rules<'_>, policy: ProbationPolicy, now: Timestamp) -> bool {
+        let Some(wait) = self.probation.filter(|wait| now < wait.until) else { return false };
+        policy == ProbationPolicy::EventGrid
+            && matches!(
+                wait.outcome,
+                Outcome::Unauthorized | Outcome::Forbidden | Outcome::NotFound
+            )
+            && rules.policy.rule(rules.profile, rules.kind, wait.status, wait.outcome) == Rule::End
+    }
+}
+
+impl Recovery {
+    /// When all that waited should have come back, and nothing limits attempts any more.
+    fn until(&self) -> Timestamp {
+        self.at + self.over.max(Duration::from_secs(ADMISSION_DOUBLINGS))
+    }
+}
+
+/// A delivery that asks whether it may be attempted, and what decides about that beside the health.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    /// The delivery.
+    pub delivery: Uuid,
+    /// The time.
+    pub now: Timestamp,
+    /// How many this copy of dispatch has let through for the subscription in this second.
+    pub admitted: u64,
+    /// Over how long the end of a wait is spread, by the size of the backlog: see
+    /// `delivery::parking::spread`. Zero will do while the health
+    /// [does not wait](Health::is_waiting).
+    pub spread: Duration,
+    /// A draw from 0 up to 1, which spreads those that wait.
+    pub dice: f64,
+}
+
+impl Asking {
+    /// A moment of the spread. The later ones are likelier: a backlog that grows during the wait
+    /// then comes back at about the same pace from the first second of the spread to its last.
+    fn moment(&self) -> Duration {
+        self.spread.max(SPREAD_MIN).mul_f64(self.dice.clamp(0.0, 1.0).sqrt())
+    }
+}
+
+/// Whether a delivery may be attempted now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Admission {
+    /// It may.
+    Attempt,
+    /// It may, as the probe, once this health has been written under its condition.
+    Probe(Box<Health>),
+    /// It waits. This is no attempt.
+    Wait {
+        /// Until then.
+        until: Timestamp,
+    },
+    /// It ends at once, with outcome `Probation`.
+    End,
+}
+
+/// Says whether a delivery may be attempted now.
+pub fn admit(
+    health: &Health,
+    rules: Rules<'_>,
+    policy: ProbationPolicy,
+    asking: Asking,
+) -> Admission {
+    let now = asking.now;
+    let Some(until) = health.until() else { return admit_after_recovery(health, asking) };
+    if now < until {
+        return match health.ends_what_comes(rules, policy, now) {
+            true => Admission::End,
+            false => Admission::Wait { until: look_again(health, until, asking) },
+        };
+    }
+    match health.probe {
+        // A second copy of the probing delivery waits too: one request probes, not two.
+        Some(probe) if now < probe.lease_until => {
+            Admission::Wait { until: now + PROBED_LOOK_AGAIN + asking.moment() }
+        }
+        _ => {
+            let probe = Probe { delivery: asking.delivery, lease_until: now + PROBE_LEASE };
+            Admission::Probe(Box::new(Health { probe: Some(probe), ..health.clone() }))
+        }
+    }
+}
+
+/// When a delivery that meets waits until `until` comes back.
+fn look_again(health: &Health, until: Timestamp, asking: Asking) -> Timestamp {
+    let end = until + asking.moment();
+    let on_probation = health.probation.is_some_and(|wait| asking.now < wait.until);
+    let first = health.delayed.filter(|wait| wait.step == 1 && !on_probation);
+    match first {
+        Some(wait) if asking.now < wait.since + LIFTED_WITHIN => {
+            let again = LIFTED_LOOK_AGAIN + LIFTED_LOOK_AGAIN.mul_f64(asking.dice);
+            end.min(asking.now + again)
+        }
+        _ => end,
+    }
+}
+
+fn admit_after_recovery(health: &Health, asking: Asking) -> Admission {
+    let Some(recovery) = health.recovered else { return Admission::Attempt };
+    let since = asking.now.since(recovery.at);
+    if asking.admitted < admission_limit(since) {
+        return Admission::Attempt;
+    }
+    let limited_for = Duration::from_secs(ADMISSION_DOUBLINGS).saturating_sub(since);
+    let until = asking.now + LIMITED_LOOK_AGAIN + limited_for.mul_f64(asking.dice);
+    Admission::Wait { until }
+}
+
+/// How many deliveries may go in each second, so long after a recovery.
+fn admission_limit(since_recovery: Duration) -> u64 {
+    let seconds = since_recovery.as_secs();
+    if seconds >= ADMISSION_DOUBLINGS { u64::MAX } else { 1 << seconds }
+}
+
+#[cfg(test)]
+mod tests;

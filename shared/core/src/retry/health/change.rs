@@ -1,0 +1,210 @@
+//! How attempts change the health of their endpoint.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{
+    DELAYED_WAITS_S, Delayed, Durations, FAILED_PROBE_WAIT, Health, Probation, Recovery, Row,
+    UNHEALTHY_AFTER,
+};
+use crate::{retry::outcome::Answer, time::Timestamp};
+
+/// What other copies of dispatch have seen is known to about a second: failures so soon after a
+/// known success do not lengthen the row.
+const AS_FAR_AS_KNOWN: Duration = Duration::from_secs(1);
+
+/// While attempts fail beside those that succeed, the shared time of a success is kept younger than
+/// [`AS_FAR_AS_KNOWN`]: it is written anew when it is so old.
+const SUCCESS_TOLD_AFTER: Duration = Duration::from_millis(600);
+
+/// A copy of dispatch goes on telling its successes so long after the last failure it has seen.
+const TOLD_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// A wait that would grow by less is left as it is: a write for it would change next to nothing.
+const EXTENDED_BY_MIN: Duration = Duration::from_secs(1);
+
+/// A failure that changes nothing else is noted when the last one that was is so old.
+const FAILURE_NOTED_AFTER: Duration = Duration::from_secs(60);
+
+/// A failed attempt, as the health sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed {
+    /// The delivery, or the first of those that went out together: one request fails once.
+    pub delivery: Uuid,
+    /// When it began.
+    pub began_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// What it met.
+    pub answer: Answer,
+    /// The last success this copy of dispatch has seen from the endpoint. Successes are not written
+    /// while nothing fails, so it is the failure that brings word of them.
+    pub last_success_at: Option<Timestamp>,
+}
+
+/// What a copy of dispatch has seen of an endpoint itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// When an attempt of its own last succeeded.
+    pub last_success_at: Option<Timestamp>,
+    /// When an attempt of its own last failed.
+    pub last_failure_at: Option<Timestamp>,
+}
+
+/// The health after several failed attempts, in the order in which they ended; `None` if there is
+/// nothing to write. What a write that was repeated has counted already is not counted again.
+pub fn after_failures(health: &Health, durations: &Durations, failed: &[Failed]) -> Option<Health> {
+    let is_counted = |failed: &Failed| health.counted == Some((failed.delivery, failed.began_at));
+    let counted = failed.iter().rposition(is_counted).map_or(0, |last| last + 1);
+    failed[counted..].iter().fold(None, |changed, failed| {
+        let next = after_failure(changed.as_ref().unwrap_or(health), durations, *failed);
+        next.or(changed)
+    })
+}
+
+/// The health after a failed attempt; `None` if there is nothing to write: this attempt was counted
+/// already, or it was under way when the endpoint was found unhealthy and lengthens no wait.
+pub fn after_failure(health: &Health, durations: &Durations, failed: Failed) -> Option<Health> {
+    let request = (failed.delivery, failed.began_at);
+    if health.counted == Some(request) {
+        return None;
+    }
+    // Only an attempt that began after both waits were over can speak about them: the probe.
+    let probed = health.until().is_some_and(|until| failed.began_at >= until);
+    let row = row_after(health, failed, probed);
+    let delayed = delayed_after(health, row, failed, probed);
+    let probation = probation_after(health, durations, delayed, failed, probed);
+    let broken = row.failures < health.row.failures;
+    let next = Health {
+        row,
+        probation,
+        delayed,
+        probe: health.probe.filter(|_| !probed),
+        last_success_at: if broken {
+            known_success(health, failed)
+        } else {
+            health.last_success_at
+        },
+        counted: Some(request),
+        ..health.clone()
+    };
+    let noted = health.row.last_at.is_some_and(|at| failed.ended_at < at + FAILURE_NOTED_AFTER);
+    let same = (next.row.failures, next.row.since) == (health.row.failures, health.row.since)
+        && (next.probation, next.delayed) == (health.probation, health.delayed);
+    (!same || !noted).then_some(next)
+}
+
+fn known_success(health: &Health, failed: Failed) -> Option<Timestamp> {
+    health.last_success_at.max(failed.last_success_at)
+}
+
+/// The row of failures. A success in between breaks it, as far as it is known, and it goes on to
+/// [`UNHEALTHY_AFTER`]; then probes alone are counted.
+fn row_after(health: &Health, failed: Failed, probed: bool) -> Row {
+    let success = known_success(health, failed);
+    let mut row = health.row;
+    if health.delayed.is_none() && row.since.is_some_and(|since| success >= Some(since)) {
+        (row.failures, row.since) = (0, None);
+    }
+    let too_soon = success.is_some_and(|at| failed.ended_at < at + AS_FAR_AS_KNOWN);
+    if probed || (!too_soon && row.failures < UNHEALTHY_AFTER) {
+        row.failures = row.failures.saturating_add(1);
+        row.since = row.since.or(Some(failed.ended_at));
+    }
+    row.last_at = row.last_at.max(Some(failed.ended_at));
+    row
+}
+
+fn delayed_after(health: &Health, row: Row, failed: Failed, probed: bool) -> Option<Delayed> {
+    let step = match health.delayed {
+        Some(wait) if probed => wait.step.saturating_add(1),
+        None if row.failures >= UNHEALTHY_AFTER => 1,
+        same => return same,
+    };
+    let (since, Answer { outcome, status, .. }) = (failed.ended_at, failed.answer);
+    Some(Delayed { step, since, until: since + delayed_wait(step), outcome, status })
+}
+
+fn delayed_wait(step: u32) -> Duration {
+    let index = (step.max(1) as usize - 1).min(DELAYED_WAITS_S.len() - 1);
+    Duration::from_secs(u64::from(DELAYED_WAITS_S[index]))
+}
+
+/// Probation after a failed attempt. A failed probe never opens the gate: what its outcome does not
+/// ask for, nor delayed delivery, it waits all the same.
+fn probation_after(
+    health: &Health,
+    durations: &Durations,
+    delayed: Option<Delayed>,
+    failed: Failed,
+    probed: bool,
+) -> Option<Probation> {
+    let least = (probed && delayed.is_none()).then_some(FAILED_PROBE_WAIT);
+    let asked = durations.of(failed.answer.outcome).max(least).map(|wait| failed.ended_at + wait);
+    let current = health.probation.filter(|_| !probed);
+    let Some(until) = asked else { return current };
+    let Answer { outcome, status, .. } = failed.answer;
+    match current {
+        Some(wait) if until < wait.until + EXTENDED_BY_MIN => current,
+        Some(wait) => Some(Probation { until, outcome, status, ..wait }),
+        None => Some(Probation { since: failed.ended_at, until, outcome, status }),
+    }
+}
+
+/// The health after a success of an attempt that began at `began_at` and ended at `now`; `None` when
+/// there is nothing to write, which is so on the happy path. `spread` says over how long what waits
+/// comes back (see `delivery::parking::spread`); it is asked only while the health
+/// [waits](Health::is_waiting).
+///
+/// A request that was under way when a wait began does not end it. But a success it is: it breaks
+/// the row of failures and lifts a first delayed wait that came of one.
+pub fn after_success(
+    health: &Health,
+    began_at: Timestamp,
+    now: Timestamp,
+    spread: Duration,
+) -> Option<Health> {
+    let probation = health.probation.filter(|wait| began_at < wait.since);
+    let delayed = health.delayed.filter(|wait| began_at < wait.since);
+    if health.is_waiting() && probation.is_none() && delayed.is_none() {
+        let recovered = Some(Recovery { at: now, over: spread });
+        return Some(Health { recovered, last_success_at: Some(now), ..health.opened() });
+    }
+    let next = Health { probation, delayed, ..health.clone() };
+    let next = broken_by(&next, now).unwrap_or(next);
+    (next != *health).then_some(next)
+}
+
+/// The health that a copy of dispatch finds, with what it has seen itself; `None` when it has
+/// nothing new to tell.
+///
+/// Successes are not written while nothing fails, so one copy may count ten failures in a row while
+/// the others see successes. Each copy asks this at every look: a success of its own breaks a row
+/// that others have counted, and lifts the first delayed wait that came of one. While attempts fail
+/// beside those that succeed it tells the others of a success, at most twice a second.
+pub fn evidence(health: &Health, seen: Seen, now: Timestamp) -> Option<Health> {
+    let success = seen.last_success_at?;
+    let broken = broken_by(health, success);
+    if broken.is_some() {
+        return broken;
+    }
+    let fails = seen.last_failure_at.is_some_and(|at| now < at + TOLD_AFTER_FAILURE);
+    let old = health.last_success_at.is_some_and(|at| success >= at + SUCCESS_TOLD_AFTER);
+    (fails && old && health.delayed.is_none())
+        .then(|| Health { last_success_at: Some(success), ..health.clone() })
+}
+
+/// The health in which a success at that time has broken the row of failures; `None` if it breaks
+/// none. A failed probe says more than a success before it.
+fn broken_by(health: &Health, success: Timestamp) -> Option<Health> {
+    let in_row = health.row.since.is_some_and(|since| success >= since);
+    if !in_row || health.delayed.is_some_and(|wait| wait.step > 1) {
+        return None;
+    }
+    let row = Row { last_at: health.row.last_at, ..Row::default() };
+    let last_success_at = health.last_success_at.max(Some(success));
+    let lifted = Health { row, delayed: None, last_success_at, ..health.clone() };
+    let probe = lifted.probe.filter(|_| lifted.is_waiting());
+    Some(Health { probe, ..lifted })
+}

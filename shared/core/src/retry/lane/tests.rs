@@ -1,0 +1,326 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SETTINGS: LaneSettings = LaneSettings {
+    slow_after: Duration::from_millis(500),
+    mark: Duration::from_secs(10),
+    window: Duration::from_secs(10),
+    first_budget: 2,
+    budget_max: 64,
+    first_bound: 50,
+    bound_min: 20,
+    bound_max: 1_000,
+};
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::default() + Duration::from_secs(seconds)
+}
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+fn marked(until_s: u64) -> Slow {
+    Slow { marked_until: Some(at(until_s)), ..Slow::default() }
+}
+
+fn fast(answers: u32) -> Answered {
+    Answered { fast: answers, took: Duration::from_millis(100) * answers, ..Answered::default() }
+}
+
+fn silent(requests: u32) -> Answered {
+    Answered { silent: requests, took: RESPONSE_WAIT * requests, ..Answered::default() }
+}
+
+#[test]
+fn the_defaults_are_those_of_the_tests() {
+    assert_eq!(LaneSettings::default(), SETTINGS);
+}
+
+#[test]
+fn vote_table() {
+    let voted = Slow { votes: 1, votes_since: Some(at(5)), ..Slow::default() };
+    let patient = Slow { budget: Some(8), ..voted.clone() };
+    // Until when it is marked, and the votes that are known.
+    let table = [
+        ("none", &Slow::default(), 0, 6, None),
+        ("one is not enough", &Slow::default(), 1, 6, Some((None, 1))),
+        ("two at once", &Slow::default(), 2, 6, Some((Some(at(16)), 0))),
+        ("two in a window", &voted, 1, 14, Some((Some(at(24)), 0))),
+        ("a window later", &voted, 1, 15, Some((None, 1))),
+        ("a budget that has grown", &patient, 6, 14, Some((None, 7))),
+        ("a budget that is used up", &patient, 7, 14, Some((Some(at(24)), 0))),
+        ("marked already", &marked(20), 100, 19, None),
+        ("no longer marked", &marked(20), 1, 20, Some((None, 1))),
+    ];
+    for (row, slow, requests, now_s, want) in table {
+        let voted = vote(slow, requests, at(now_s), &SETTINGS);
+        let found =
+            voted.map(|slow| (slow.marked_until.filter(|until| *until > at(now_s)), slow.votes));
+        assert_eq!(found, want, "{row}");
+    }
+}
+
+#[test]
+fn a_window_begins_with_its_first_vote() {
+    let first = vote(&Slow { budget: Some(4), ..Slow::default() }, 1, at(0), &SETTINGS);
+    let second = vote(&first.expect("told"), 1, at(9), &SETTINGS).expect("told");
+    assert_eq!(second.votes_since, Some(at(0)));
+    assert_eq!(vote(&second, 1, at(10), &SETTINGS).map(|slow| slow.votes), Some(1));
+}
+
+#[test]
+fn take_table() {
+    let lease =
+        |holder, requests, until_s| Lease { holder: id(holder), requests, until: at(until_s) };
+    let held = |leases| Slow { bound: Some(30), leases, ..marked(20) };
+    let table = [
+        ("all free", held(vec![]), 10, 10),
+        ("more than the bound", held(vec![]), 100, 30),
+        ("others have some", held(vec![lease(2, 25, 50)]), 10, 5),
+        ("others have all", held(vec![lease(2, 20, 50), lease(3, 10, 50)]), 10, 0),
+        ("a lease has run out", held(vec![lease(2, 25, 11)]), 10, 10),
+        ("asked once more", held(vec![lease(1, 10, 50), lease(2, 15, 50)]), 12, 12),
+        ("the bound has shrunk", held(vec![lease(2, 40, 50)]), 1, 0),
+    ];
+    for (row, slow, wanted, want) in table {
+        let before = slow.under_way(at(11));
+        let own = slow.leases.iter().filter(|lease| lease.holder == id(1));
+        let own: u32 = own.map(|lease| lease.requests).sum();
+        let (next, granted) = take(&slow, id(1), wanted, at(11), &SETTINGS);
+        assert_eq!(granted, want, "{row}");
+        assert_eq!(next.under_way(at(11)), before - own + granted, "{row}");
+        let again = take(&next, id(1), wanted, at(11), &SETTINGS);
+        assert_eq!(again, (next, granted), "{row}: once more is the same");
+    }
+}
+
+#[test]
+fn a_lease_outlives_a_response_and_ends_by_itself() {
+    let (slow, _) = take(&marked(20), id(1), 7, at(10), &SETTINGS);
+    assert_eq!((slow.under_way(at(59)), slow.under_way(at(60))), (7, 0));
+}
+
+#[test]
+fn what_waits_for_its_turn_keeps_the_mark() {
+    let full =
+        Slow { leases: vec![Lease { holder: id(2), requests: 50, until: at(40) }], ..marked(20) };
+    for (row, now_s, until_s) in [("young", 15, 20), ("old", 16, 26), ("over", 20, 20)] {
+        let (next, granted) = take(&full, id(1), 5, at(now_s), &SETTINGS);
+        assert_eq!((next.marked_until, granted), (Some(at(until_s)), 0), "{row}");
+        assert_eq!(next == full, now_s != 16, "{row}: is there something to write?");
+    }
+}
+
+#[test]
+fn the_bound_grows_with_answers_and_halves_in_silence() {
+    let slow = |answers| Answered {
+        slow: answers,
+        took: Duration::from_secs(2) * answers,
+        ..Answered::default()
+    };
+    let both = Answered { fast: 10, ..silent(1) };
+    let table = [
+        ("an answer each", 50, None, slow(7), 57),
+        ("fast ones too", 50, None, fast(3), 53),
+        ("to the most", 999, None, slow(5), 1_000),
+        ("silence", 100, None, silent(9), 50),
+        ("once in five seconds", 100, Some(6), silent(9), 100),
+        ("five seconds later", 100, Some(5), silent(9), 50),
+        ("to the least", 30, None, silent(1), 20),
+        ("both", 100, None, both, 55),
+        ("nothing learned", 70, None, Answered::default(), 70),
+    ];
+    for (row, bound, halved_s, answered, want) in table {
+        let before = Slow { bound: Some(bound), halved_at: halved_s.map(at), ..marked(20) };
+        let next = give_back(&before, id(1), answered, at(10), &SETTINGS);
+        assert_eq!(next.bound(&SETTINGS), want, "{row}");
+    }
+}
+
+#[test]
+fn what_is_under_way_is_kept() {
+    let (slow, _) = take(&marked(20), id(1), 7, at(10), &SETTINGS);
+    let some = Answered { under_way: 3, ..fast(4) };
+    let next = give_back(&slow, id(1), some, at(11), &SETTINGS);
+    assert_eq!((next.under_way(at(59)), next.under_way(at(60))), (3, 0), "as long as before");
+    let again = give_back(&next, id(1), some, at(11), &SETTINGS);
+    assert_eq!(again.leases, next.leases, "told once more");
+    let late = give_back(&slow, id(1), some, at(60), &SETTINGS);
+    assert_eq!(late.leases, [], "a lease that has run out does not come back");
+    assert_eq!(give_back(&next, id(1), fast(3), at(12), &SETTINGS).leases, []);
+}
+
+#[test]
+fn a_mark_ends_when_hardly_an_answer_is_slow() {
+    let with = |fast, slow| Answers { fast, slow, took_ms: None };
+    let table = [
+        ("too few", with(18, 0), fast(1), true, 2),
+        ("enough", with(18, 0), fast(2), false, 4),
+        ("a tenth is slow", with(17, 2), fast(1), true, 2),
+        ("less than a tenth", with(18, 2), fast(1), false, 4),
+        ("silence is slow", with(19, 1), silent(1), true, 2),
+    ];
+    for (row, answers, answered, is_slow, budget) in table {
+        let before = Slow { answers, ..marked(20) };
+        let next = give_back(&before, id(1), answered, at(11), &SETTINGS);
+        assert_eq!((next.is_slow(at(11)), next.budget(&SETTINGS)), (is_slow, budget), "{row}");
+    }
+}
+
+#[test]
+fn slow_answers_renew_the_mark_in_its_second_half() {
+    let slow = Answered { slow: 1, ..Answered::default() };
+    for (row, answered, now_s, until_s) in [
+        ("early", slow, 15, 20),
+        ("late", slow, 16, 26),
+        ("fast", fast(1), 16, 20),
+        ("silent", silent(1), 19, 29),
+    ] {
+        let next = give_back(&marked(20), id(1), answered, at(now_s), &SETTINGS);
+        assert_eq!(next.marked_until, Some(at(until_s)), "{row}");
+    }
+}
+
+/// An endpoint of which one answer in a hundred is slow, at 100 requests a second.
+#[test]
+fn what_is_slow_now_and_then_is_soon_left_in_the_first_lane() {
+    let (mut slow, mut marks) = (Slow::default(), 0);
+    for second in 0..600 {
+        if let Some(next) = vote(&slow, 1, at(second), &SETTINGS) {
+            slow = next;
+        }
+        if slow.is_slow(at(second)) {
+            marks += 1;
+            let answered = Answered { slow: 1, ..fast(99) };
+            slow = give_back(&slow, id(1), answered, at(second), &SETTINGS);
+        }
+    }
+    assert_eq!((marks, slow.budget(&SETTINGS)), (3, 16), "2, 4 and 8 votes have marked it");
+    // Until a request hangs.
+    for (second, budget) in [(600, 8), (604, 8), (605, 4), (610, 2), (615, 2)] {
+        slow = give_back(&slow, id(1), silent(1), at(second), &SETTINGS);
+        assert_eq!(slow.budget(&SETTINGS), budget, "{second}");
+    }
+}
+
+#[test]
+fn what_is_beyond_the_bound_comes_back_when_it_may_have_its_turn() {
+    let took = |took_ms, bound| Slow {
+        bound: Some(bound),
+        answers: Answers { took_ms, ..Answers::default() },
+        ..marked(20)
+    };
+    let table = [
+        ("nothing known", took(None, 50), 100, 0.5, 10_000),
+        ("one round", took(Some(20_000), 50), 50, 0.5, 20_000),
+        ("half a round", took(Some(20_000), 50), 25, 0.5, 10_000),
+        ("early", took(Some(20_000), 50), 50, 0.0, 10_000),
+        ("late", took(Some(20_000), 50), 50, 1.0, 30_000),
+        ("at least", took(Some(1_000), 50), 10, 0.0, 2_000),
+        ("at most", took(Some(20_000), 50), 10_000, 0.9, 60_000),
+    ];
+    for (row, slow, backlog, dice, want_ms) in table {
+        let until = look_again(&slow, backlog, dice, at(100), &SETTINGS);
+        assert_eq!(until.since(at(100)).as_millis(), want_ms, "{row}");
+        assert_eq!(due(&slow, backlog, dice, at(100), &SETTINGS), at(100), "{row}: there is room");
+        let (full, _) = take(&slow, id(1), 50, at(100), &SETTINGS);
+        assert_eq!(due(&full, backlog, dice, at(100), &SETTINGS), until, "{row}: it is full");
+    }
+}
+
+#[test]
+fn the_average_follows_the_answers() {
+    let answered = |slow, seconds: u64| Answered {
+        slow,
+        took: Duration::from_secs(seconds) * slow,
+        ..Answered::default()
+    };
+    let mut answers = Answers::default();
+    for (row, heard, want_ms) in [
+        ("the first", answered(1, 20), 20_000),
+        ("one of another pace", answered(1, 0), 19_000),
+        ("many of another pace", answered(20, 2), 2_000),
+        ("more than many", answered(200, 4), 4_000),
+        ("none", Answered::default(), 4_000),
+    ] {
+        answers = answers.with(heard);
+        assert_eq!(answers.took_ms, Some(want_ms), "{row}");
+    }
+}
+
+#[test]
+fn a_reset_forgets_the_mark_and_keeps_the_leases() {
+    let (slow, _) = take(&Slow { votes: 1, ..marked(20) }, id(1), 7, at(10), &SETTINGS);
+    let reset = slow.unmarked();
+    assert_eq!((reset.is_slow(at(10)), reset.votes, reset.under_way(at(10))), (false, 0, 7));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pass(u64),
+    Vote(u32),
+    Take { holder: u128, wanted: u32 },
+    GiveBack { holder: u128, answered: Answered },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let few = 0_u32..40;
+    let answered = (few.clone(), few.clone(), few.clone(), few.clone()).prop_map(
+        |(fast, slow, silent, under_way)| {
+            let took = Duration::from_secs(1) * (fast + slow + silent);
+            Answered { fast, slow, silent, took, under_way }
+        },
+    );
+    prop_oneof![
+        (0_u64..30).prop_map(Step::Pass),
+        (0_u32..4).prop_map(Step::Vote),
+        (0_u128..6, 0_u32..120).prop_map(|(holder, wanted)| Step::Take { holder, wanted }),
+        (0_u128..6, answered).prop_map(|(holder, answered)| Step::GiveBack { holder, answered }),
+    ]
+}
+
+proptest! {
+    /// Whatever copies of dispatch do, and however often: leases stay within the bound that they
+    /// were granted under, and bound and budget within their limits.
+    #[test]
+    fn leases_never_exceed_the_bound(steps in prop::collection::vec(step(), 1..200)) {
+        let (mut slow, mut now_s) = (marked(10), 0);
+        for step in steps {
+            let before = slow.under_way(at(now_s));
+            match step {
+                Step::Pass(seconds) => now_s += seconds,
+                Step::Vote(requests) => {
+                    slow = vote(&slow, requests, at(now_s), &SETTINGS).unwrap_or(slow);
+                }
+                Step::Take { holder, wanted } => {
+                    let (next, granted) = take(&slow, id(holder), wanted, at(now_s), &SETTINGS);
+                    let held = next.under_way(at(now_s));
+                    prop_assert!(granted <= wanted);
+                    prop_assert!(held <= slow.bound(&SETTINGS).max(before), "{held} leased");
+                    let again = take(&next, id(holder), wanted, at(now_s), &SETTINGS);
+                    prop_assert_eq!(&again, &(next.clone(), granted));
+                    slow = next;
+                }
+                Step::GiveBack { holder, answered } => {
+                    let next = give_back(&slow, id(holder), answered, at(now_s), &SETTINGS);
+                    prop_assert!(next.under_way(at(now_s)) <= before);
+                    let again = give_back(&next, id(holder), answered, at(now_s), &SETTINGS);
+                    prop_assert_eq!(&again.leases, &next.leases);
+                    slow = next;
+                }
+            }
+            let holders = slow.leases.iter().map(|lease| lease.holder);
+            let mut apart: Vec<_> = holders.collect();
+            apart.sort_unstable();
+            apart.dedup();
+            prop_assert_eq!(apart.len(), slow.leases.len(), "a holder has two leases");
+            prop_assert!((SETTINGS.bound_min..=SETTINGS.bound_max).contains(&slow.bound(&SETTINGS)));
+            prop_assert!((SETTINGS.first_budget..=SETTINGS.budget_max).contains(&slow.budget(&SETTINGS)));
+            let text = serde_json::to_string(&slow).expect("JSON");
+            prop_assert_eq!(serde_json::from_str::<Slow>(&text).expect("JSON"), slow.clone());
+        }
+        prop_assert_eq!(slow.under_way(at(now_s) + LEASE), 0, "leases end by themselves");
+    }
+}
