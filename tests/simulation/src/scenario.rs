@@ -231,7 +231,6 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         uid: Uuid::from_u128(number),
         endpoint_uid: None,
         endpoint: Endpoint::WebHook { url: Secret::new(format!("https://{topic}.example/hook")) },
-        endpoint_uid: None,
         batching: None,
         filter: Filter::default(),
         delivery_schema: DeliverySchema::EventGridSchema,

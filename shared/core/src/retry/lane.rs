@@ -229,7 +229,7 @@ pub fn take(
     now: Timestamp,
     settings: &LaneSettings,
 ) -> (Slow, u32) {
-    let mut next = renewed(slow, now, settings);
+    let mut next = slow.clone();
     let leases = slow.leases_of_others(holder, now);
     let others = Slow { leases, ..Slow::default() }.under_way(now);
     let granted = wanted.min(slow.bound(settings).saturating_sub(others));
@@ -239,7 +239,7 @@ pub fn take(
     if granted > 0 {
         next.leases.push(Lease { holder, requests: granted, until: now + LEASE });
     }
-    (next, granted)
+    (renewed(&next, now, settings), granted)
 }
 
 /// Renews a mark of which less than half is left.

@@ -106,10 +106,21 @@ fn a_lease_outlives_a_response_and_ends_by_itself() {
 fn what_waits_for_its_turn_keeps_the_mark() {
     let full =
         Slow { leases: vec![Lease { holder: id(2), requests: 50, until: at(40) }], ..marked(20) };
-    for (row, now_s, until_s) in [("young", 15, 20), ("old", 16, 26), ("over", 20, 20)] {
+    let table = [("young", 15, 20), ("old", 16, 26), ("past, with requests under way", 20, 30)];
+    for (row, now_s, until_s) in table {
         let (next, granted) = take(&full, id(1), 5, at(now_s), &SETTINGS);
         assert_eq!((next.marked_until, granted), (Some(at(until_s)), 0), "{row}");
-        assert_eq!(next == full, now_s != 16, "{row}: is there something to write?");
+        assert_eq!(next == full, now_s == 15, "{row}: is there something to write?");
+    }
+}
+
+#[test]
+fn a_mark_lasts_while_requests_are_under_way() {
+    let lease = Lease { holder: id(2), requests: 50, until: at(40) };
+    let full = Slow { leases: vec![lease], ..marked(20) };
+    for (now_s, want) in [(19, true), (20, true), (39, true), (40, false)] {
+        assert_eq!(full.is_slow(at(now_s)), want, "{now_s}");
+        assert!(!full.unmarked().is_slow(at(now_s)), "{now_s}: unmarked");
     }
 }
 
