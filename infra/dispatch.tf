@@ -54,6 +54,9 @@ module "dispatch" {
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
     GRIDPOST_ENDPOINT_ALLOWED_PORTS    = join(",", var.endpoint_allowed_ports)
     GRIDPOST_RETRY_IN_FLIGHT_LIMIT     = tostring(var.retry_in_flight_limit)
+    GRIDPOST_SLOW_AFTER_MS             = tostring(var.slow_after_ms)
+    GRIDPOST_FIRST_ATTEMPT_LISTENERS   = tostring(ceil(var.first_attempt_concurrency * var.late_response_share))
+    GRIDPOST_RETRY_LISTENERS           = tostring(ceil(var.retry_concurrency * var.late_response_share))
     GRIDPOST_PROBATION_SECONDS         = jsonencode(var.probation_seconds)
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
     GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = tostring(var.log_successful_attempts)
@@ -106,11 +109,18 @@ resource "aws_lambda_event_source_mapping" "retry" {
 
   event_source_arn                   = aws_sqs_queue.retry[count.index].arn
   function_name                      = module.dispatch.arn
-  batch_size                         = 10
-  maximum_batching_window_in_seconds = 0
+  batch_size                         = var.retry_batch_size
+  maximum_batching_window_in_seconds = var.retry_window_seconds
   function_response_types            = ["ReportBatchItemFailures"]
 
   scaling_config {
     maximum_concurrency = var.retry_concurrency
+  }
+
+  lifecycle {
+    precondition {
+      condition     = var.retry_batch_size <= 10 || var.retry_window_seconds >= 1
+      error_message = "retry_batch_size over 10 needs retry_window_seconds of at least 1 (a rule of Lambda), got ${var.retry_batch_size} and ${var.retry_window_seconds}."
+    }
   }
 }

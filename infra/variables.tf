@@ -103,9 +103,9 @@ variable "dispatch_timeout_seconds" {
 }
 
 variable "first_attempt_concurrency" {
-  description = "Most runs of dispatch at the same time for first attempts, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. Keep the sum of this and retry_queue_count times retry_concurrency under the account's concurrency quota."
+  description = "Most runs of dispatch at the same time for first attempts, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. An endpoint that stops answering holds one for each of its events until it is marked as slow, after about a second: at 500 events a second some 300. Keep the sum of this and retry_queue_count times retry_concurrency under the account's concurrency quota."
   type        = number
-  default     = 100
+  default     = 550
   nullable    = false
 
   validation {
@@ -118,9 +118,9 @@ variable "first_attempt_concurrency" {
 }
 
 variable "retry_concurrency" {
-  description = "Most runs of dispatch at the same time for each retry queue, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. Failing endpoints are slow ones: this is what they can cost."
+  description = "Most runs of dispatch at the same time for each retry queue, 2 to 1000 (Lambda's own limits), each with up to retry_batch_size deliveries. Failing endpoints are slow ones: this is what they can cost."
   type        = number
-  default     = 20
+  default     = 50
   nullable    = false
 
   validation {
@@ -129,6 +129,63 @@ variable "retry_concurrency" {
       && floor(var.retry_concurrency) == var.retry_concurrency
     )
     error_message = "retry_concurrency must be a whole number from 2 to 1000, got ${var.retry_concurrency}."
+  }
+}
+
+variable "retry_batch_size" {
+  description = "Most deliveries that one run of dispatch takes from a retry queue, 1 to 1000. Requests to slow endpoints share a run, which lasts as long as the slowest of them. Lambda hands over 6 MB at most, whatever is set here."
+  type        = number
+  default     = 100
+  nullable    = false
+
+  validation {
+    condition = (
+      var.retry_batch_size >= 1 && var.retry_batch_size <= 1000
+      && floor(var.retry_batch_size) == var.retry_batch_size
+    )
+    error_message = "retry_batch_size must be a whole number from 1 to 1000, got ${var.retry_batch_size}."
+  }
+}
+
+variable "retry_window_seconds" {
+  description = "Seconds that a run of dispatch for a retry queue waits to be filled, 0 to 300; at least 1 where retry_batch_size is over 10. Retries come later by as much."
+  type        = number
+  default     = 1
+  nullable    = false
+
+  validation {
+    condition = (
+      var.retry_window_seconds >= 0 && var.retry_window_seconds <= 300
+      && floor(var.retry_window_seconds) == var.retry_window_seconds
+    )
+    error_message = "retry_window_seconds must be a whole number from 0 to 300, got ${var.retry_window_seconds}."
+  }
+}
+
+variable "slow_after_ms" {
+  description = "Milliseconds without a response after which a request counts as slow, 100 to 30000. Two of them within ten seconds mark an endpoint: its events go to their retry queue without an attempt, where its requests under way are counted and bounded."
+  type        = number
+  default     = 500
+  nullable    = false
+
+  validation {
+    condition = (
+      var.slow_after_ms >= 100 && var.slow_after_ms <= 30000
+      && floor(var.slow_after_ms) == var.slow_after_ms
+    )
+    error_message = "slow_after_ms must be a whole number from 100 to 30000, got ${var.slow_after_ms}."
+  }
+}
+
+variable "late_response_share" {
+  description = "Which part of a queue's runs may wait for responses that come after 30 s, 0 to 1, rounded up. They do so only while the queue is quiet. 0 waits for none: then a response after 30 s never removes a delivery from retry."
+  type        = number
+  default     = 0.1
+  nullable    = false
+
+  validation {
+    condition     = var.late_response_share >= 0 && var.late_response_share <= 1
+    error_message = "late_response_share must be a number from 0 to 1, got ${var.late_response_share}."
   }
 }
 

@@ -55,10 +55,10 @@ run "defaults" {
     condition = (
       aws_lambda_event_source_mapping.dispatch.batch_size == 10
       && aws_lambda_event_source_mapping.dispatch.maximum_batching_window_in_seconds == 0
-      && aws_lambda_event_source_mapping.dispatch.scaling_config[0].maximum_concurrency == 100
+      && aws_lambda_event_source_mapping.dispatch.scaling_config[0].maximum_concurrency == 550
       && alltrue([
         for mapping in aws_lambda_event_source_mapping.retry :
-        mapping.batch_size == 10 && mapping.scaling_config[0].maximum_concurrency == 20
+        mapping.batch_size == 100 && mapping.maximum_batching_window_in_seconds == 1 && mapping.scaling_config[0].maximum_concurrency == 50
       ])
       && aws_lambda_event_source_mapping.fan_out.batch_size == 1
       && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 5

@@ -28,6 +28,10 @@ run "refuses_what_is_below_its_range" {
     publish_burst_limit         = 0
     publish_rate_limit          = 0
     queue_message_bytes_max     = 65535
+    late_response_share         = -0.1
+    retry_batch_size            = 0
+    retry_window_seconds        = -1
+    slow_after_ms               = 99
     retry_concurrency           = 1
     retry_in_flight_limit       = -1
     retry_queue_count           = 0
@@ -37,7 +41,7 @@ run "refuses_what_is_below_its_range" {
     var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
-    var.queue_message_bytes_max, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
+    var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
   ]
 }
 
@@ -60,6 +64,10 @@ run "refuses_what_is_above_its_range" {
     publish_burst_limit         = 50001
     publish_rate_limit          = 100001
     queue_message_bytes_max     = 1048577
+    late_response_share         = 1.1
+    retry_batch_size            = 1001
+    retry_window_seconds        = 301
+    slow_after_ms               = 30001
     retry_concurrency           = 1001
     retry_in_flight_limit       = 120001
     retry_queue_count           = 33
@@ -69,7 +77,7 @@ run "refuses_what_is_above_its_range" {
     var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.name_prefix, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
-    var.queue_message_bytes_max, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
+    var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
   ]
 }
 

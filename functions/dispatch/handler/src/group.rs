@@ -37,7 +37,7 @@ use crate::{
 
 /// What connecting and settling take at most besides the wait for a response: nothing is started that
 /// could not be finished.
-const BESIDES_RESPONSE: Duration = Duration::from_secs(15);
+const BESIDES_RESPONSE: Duration = Duration::from_secs(12);
 
 /// Handles the deliveries of one event subscription; each is reported when it is settled. Answers the
 /// requests whose response may still come.
