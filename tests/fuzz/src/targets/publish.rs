@@ -24,7 +24,6 @@ use gridpost_core::{
         EndReason, attempts::Attempts, health::ProbationPolicy, outcome::Outcome,
         policy::RetryPolicy, profile::ProfileName,
     },
-    secret::Secret,
     subscription::{
         Batching, DeadLetterDestination, EventSubscription, ProvisioningState, SubscriptionKey,
         resource,

@@ -18,7 +18,7 @@ async fn what_opens_no_topic_reads_none() {
         with(to("orders"), "aeg-sas-key", "not base64!"),
         with(with(to("orders"), "aeg-sas-key", ""), "authorization", "Bearer ey"),
         with(with(to("orders"), "aeg-sas-key", ""), "aeg-sas-token", "r=a&e=b&s=c"),
-        with(to("no"), "aeg-sas-key", ""),
+        with(to("unknown"), "aeg-sas-key", ""),
     ];
     for request in bad {
         assert_eq!(world.publish(&request).await.status_code, 401, "{}", request.path);
@@ -26,7 +26,7 @@ async fn what_opens_no_topic_reads_none() {
     }
     // A name that is unknown is asked for once in a while.
     for _ in 0..100 {
-        assert_eq!(world.publish(&to("no")).await.status_code, 404);
+        assert_eq!(world.publish(&to("unknown")).await.status_code, 404);
     }
     assert_eq!(tables.injector.made(), 1);
     // The topic, and what hangs on it; its keys are read elsewhere here.
