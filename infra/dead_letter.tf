@@ -22,6 +22,7 @@ module "dead_letter" {
     GRIDPOST_POISON_QUEUE_URL            = local.poison_queue_url
     GRIDPOST_PAYLOAD_BUCKET              = local.payload_bucket_name
     GRIDPOST_CONFIG_CACHE_MS             = tostring(var.config_cache_ms)
+    GRIDPOST_CONFIG_STALE_SECONDS        = tostring(var.config_stale_seconds)
     GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS = tostring(var.dead_letter_give_up_seconds)
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX     = tostring(var.queue_message_bytes_max)
   }, var.dead_letter_topic == null ? {} : { GRIDPOST_DEAD_LETTER_TOPIC = var.dead_letter_topic })
@@ -44,6 +45,8 @@ module "dead_letter" {
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
+      # Access keys are in items of their own.
+      leading_keys = ["TOPIC#*"]
     },
     {
       sid       = "KeepRedrives"

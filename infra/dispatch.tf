@@ -49,7 +49,8 @@ module "dispatch" {
     GRIDPOST_DEAD_LETTER_QUEUE_URL     = local.dead_letter_queue_url
     GRIDPOST_POISON_QUEUE_URL          = local.poison_queue_url
     GRIDPOST_PAYLOAD_BUCKET            = local.payload_bucket_name
-    GRIDPOST_CONFIG_CACHE_MS           = tostring(var.config_cache_ms)
+    GRIDPOST_CONFIG_CACHE_MS           = tostring(var.dispatch_config_cache_ms)
+    GRIDPOST_CONFIG_STALE_SECONDS      = tostring(var.config_stale_seconds)
     GRIDPOST_DEAD_LETTER_DELAY_SECONDS = tostring(var.dead_letter_delay_seconds)
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
     GRIDPOST_ENDPOINT_ALLOWED_PORTS    = join(",", var.endpoint_allowed_ports)
@@ -80,6 +81,8 @@ module "dispatch" {
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
+      # Access keys are in items of their own.
+      leading_keys = ["TOPIC#*"]
     },
     {
       sid       = "KeepState"

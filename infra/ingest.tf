@@ -25,6 +25,7 @@ module "ingest" {
     GRIDPOST_LATENCY_METRICS         = tostring(var.latency_metrics)
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
     GRIDPOST_CONFIG_CACHE_MS         = tostring(var.config_cache_ms)
+    GRIDPOST_CONFIG_STALE_SECONDS    = tostring(var.config_stale_seconds)
     GRIDPOST_PUBLISH_AUTHORIZATION   = var.publish_authorization
   })
 
@@ -33,6 +34,8 @@ module "ingest" {
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
+      # Behind an authorizer nobody shows an access key.
+      leading_keys = concat(["TOPIC#*"], var.publish_authorization == "KEYS" ? ["KEYS#*"] : [])
     },
     {
       sid       = "EnqueueDeliveries"

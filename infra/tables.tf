@@ -1,4 +1,5 @@
-# config: topics and event subscriptions, written by manage alone. state: endpoint health, the state of failing deliveries,
+# config: topics with their event subscriptions (TOPIC#<topic>), their access keys (KEYS#<topic>) and their names (TOPICS), written by
+# manage alone. state: endpoint health, the state of failing deliveries,
 # parked deliveries, jobs that send dead letters again.
 
 resource "aws_dynamodb_table" "config" {

@@ -349,7 +349,7 @@ variable "dead_letter_bucket_arns" {
 }
 
 variable "config_cache_ms" {
-  description = "Milliseconds that ingest and dispatch use configuration they have read, 0 to 10000. manage waits as long before it answers a change, so that every publish after the answer sees it; longer ones would not leave it time to answer."
+  description = "Milliseconds that ingest uses configuration it has read, 0 to 10000. manage waits as long before it answers a change, so that every publish after the answer sees it; longer ones would not leave it time to answer."
   type        = number
   default     = 2000
   nullable    = false
@@ -359,6 +359,34 @@ variable "config_cache_ms" {
       var.config_cache_ms >= 0 && var.config_cache_ms <= 10000 && floor(var.config_cache_ms) == var.config_cache_ms
     )
     error_message = "config_cache_ms must be a whole number from 0 to 10000, got ${var.config_cache_ms}."
+  }
+}
+
+variable "dispatch_config_cache_ms" {
+  description = "Milliseconds that dispatch uses configuration it has read, 0 to 60000: so late it may learn that an event subscription has changed or is gone. Events that were published after a change are delivered by it in any case."
+  type        = number
+  default     = 10000
+  nullable    = false
+
+  validation {
+    condition = (
+      var.dispatch_config_cache_ms >= 0 && var.dispatch_config_cache_ms <= 60000 && floor(var.dispatch_config_cache_ms) == var.dispatch_config_cache_ms
+    )
+    error_message = "dispatch_config_cache_ms must be a whole number from 0 to 60000, got ${var.dispatch_config_cache_ms}."
+  }
+}
+
+variable "config_stale_seconds" {
+  description = "Seconds since it was read for which configuration is used while the table can't be read, 0 to 3600. After that publishes are answered 503, and deliveries wait."
+  type        = number
+  default     = 60
+  nullable    = false
+
+  validation {
+    condition = (
+      var.config_stale_seconds >= 0 && var.config_stale_seconds <= 3600 && floor(var.config_stale_seconds) == var.config_stale_seconds
+    )
+    error_message = "config_stale_seconds must be a whole number from 0 to 3600, got ${var.config_stale_seconds}."
   }
 }
 

@@ -18,9 +18,10 @@ run "ingest_reads_configuration_writes_queues_and_payloads_and_reads_what_it_has
       Version = "2012-10-17"
       Statement = [
         {
-          Sid      = "ReadConfig", Effect = "Allow"
-          Action   = ["dynamodb:GetItem", "dynamodb:Query"]
-          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Sid       = "ReadConfig", Effect = "Allow"
+          Action    = ["dynamodb:GetItem", "dynamodb:Query"]
+          Resource  = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["TOPIC#*", "KEYS#*"] } }
         },
         {
           Sid    = "EnqueueDeliveries", Effect = "Allow"
@@ -92,9 +93,10 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_confi
           ]
         },
         {
-          Sid      = "ReadConfig", Effect = "Allow"
-          Action   = ["dynamodb:GetItem", "dynamodb:Query"]
-          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Sid       = "ReadConfig", Effect = "Allow"
+          Action    = ["dynamodb:GetItem", "dynamodb:Query"]
+          Resource  = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["TOPIC#*"] } }
         },
         {
           Sid      = "KeepState", Effect = "Allow"
@@ -224,9 +226,10 @@ run "dead_letter_writes_dead_letters_and_sends_them_again" {
           ]
         },
         {
-          Sid      = "ReadConfig", Effect = "Allow"
-          Action   = ["dynamodb:GetItem", "dynamodb:Query"]
-          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Sid       = "ReadConfig", Effect = "Allow"
+          Action    = ["dynamodb:GetItem", "dynamodb:Query"]
+          Resource  = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["TOPIC#*"] } }
         },
         {
           Sid      = "KeepRedrives", Effect = "Allow"
@@ -403,6 +406,26 @@ run "the_scheduler_may_invoke_wake_alone_and_only_for_this_account" {
       }
     }]
     error_message = "the schedule's trust is ${aws_iam_role.wake_schedule.assume_role_policy}"
+  }
+}
+
+# Access keys open topics: who publishes is known by them, and nobody else has a use for them.
+run "only_who_asks_publishers_for_access_keys_may_read_them" {
+  command = plan
+
+  variables {
+    publish_authorization = "AWS_IAM"
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [module.ingest.policy, module.dispatch.policy, module.dead_letter.policy] : alltrue([
+        for statement in jsondecode(policy).Statement :
+        try(statement.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"], null) == ["TOPIC#*"]
+        if contains(statement.Resource, "arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config")
+      ])
+    ])
+    error_message = "a function may read access keys that it never asks publishers for"
   }
 }
 

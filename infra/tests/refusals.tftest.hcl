@@ -15,6 +15,8 @@ run "refuses_what_is_below_its_range" {
 
   variables {
     config_cache_ms             = -1
+    config_stale_seconds        = -1
+    dispatch_config_cache_ms    = -1
     dead_letter_batch_size      = 0
     dead_letter_delay_seconds   = -1
     dead_letter_give_up_seconds = 59
@@ -38,7 +40,7 @@ run "refuses_what_is_below_its_range" {
   }
 
   expect_failures = [
-    var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
+    var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
     var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
@@ -50,6 +52,8 @@ run "refuses_what_is_above_its_range" {
 
   variables {
     config_cache_ms             = 10001
+    config_stale_seconds        = 3601
+    dispatch_config_cache_ms    = 60001
     dead_letter_batch_size      = 10001
     dead_letter_delay_seconds   = 901
     dead_letter_give_up_seconds = 604801
@@ -74,7 +78,7 @@ run "refuses_what_is_above_its_range" {
   }
 
   expect_failures = [
-    var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
+    var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.name_prefix, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
     var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
@@ -86,6 +90,8 @@ run "refuses_fractions" {
 
   variables {
     config_cache_ms             = 1.5
+    config_stale_seconds        = 1.5
+    dispatch_config_cache_ms    = 1.5
     dead_letter_batch_size      = 1.5
     dead_letter_delay_seconds   = 1.5
     dead_letter_give_up_seconds = 60.5
@@ -103,7 +109,7 @@ run "refuses_fractions" {
   }
 
   expect_failures = [
-    var.config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
+    var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
     var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.queue_message_bytes_max, var.retry_concurrency,
     var.retry_in_flight_limit, var.retry_queue_count,

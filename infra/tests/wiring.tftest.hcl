@@ -343,6 +343,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
       GRIDPOST_PUBLISH_AUTHORIZATION   = "KEYS"
       GRIDPOST_CONFIG_CACHE_MS         = "2000"
+      GRIDPOST_CONFIG_STALE_SECONDS    = "60"
     })
     error_message = "ingest is told ${jsonencode(module.ingest.environment)}"
   }
@@ -357,7 +358,8 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_POISON_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET            = "gridpost-payloads-123456789012-eu-central-1"
-      GRIDPOST_CONFIG_CACHE_MS           = "2000"
+      GRIDPOST_CONFIG_CACHE_MS           = "10000"
+      GRIDPOST_CONFIG_STALE_SECONDS      = "60"
       GRIDPOST_DEAD_LETTER_DELAY_SECONDS = "300"
       GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
       GRIDPOST_ENDPOINT_ALLOWED_PORTS    = "80,443,1024-65535"
@@ -384,6 +386,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_POISON_QUEUE_URL            = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET              = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_CONFIG_CACHE_MS             = "2000"
+      GRIDPOST_CONFIG_STALE_SECONDS        = "60"
       GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS = "14400"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX     = "262144"
     })

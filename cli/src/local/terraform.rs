@@ -314,6 +314,7 @@ fn variables(emulator_url: &str, functions_folder: &Path) -> Value {
         "retry_in_flight_limit": 0,
         "protect_data": false,
         "config_cache_ms": 500,
+        "dispatch_config_cache_ms": 500,
         // Nobody pays for these lines here, and `gridpost tail` shows them.
         "log_successful_attempts": true,
         "latency_metrics": true,

@@ -15,7 +15,7 @@ use gridpost_ingest_handler::{
     gateway::{GatewayEvent, Invocation, Reply},
     handler::handle,
 };
-use gridpost_ports::{Clock, Configuration, Meter, configuration::ConfigurationCache};
+use gridpost_ports::{Clock, Meter, configuration::ConfigurationCache};
 use gridpost_runtime::{
     config::{self, configuration_limits},
     lambda,
@@ -51,21 +51,23 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let config_table = config::text("GRIDPOST_CONFIG_TABLE")?;
     let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
     configuration.connect().await;
-    let configuration: Arc<dyn Configuration> = Arc::new(configuration);
+    let table = Arc::new(configuration);
+    let authorization = config::parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", Authorization::Keys)?;
+    let (dice, limits) = (Arc::new(SystemDice), configuration_limits()?);
+    let cache = ConfigurationCache::new(Arc::clone(&table) as _, Arc::clone(&clock), dice, limits);
     Ok(Context {
-        configuration: ConfigurationCache::new(
-            configuration,
-            Arc::clone(&clock),
-            Arc::new(SystemDice),
-            configuration_limits()?,
-        ),
+        configuration: match authorization {
+            Authorization::Keys => cache.with_keys(table),
+            // The keys of topics open nothing here.
+            Authorization::Gateway(_) => cache,
+        },
         clock,
         dice: Arc::new(SystemDice),
         sender: Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?)),
         payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
         meter,
         latency_metrics: config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?,
-        authorization: config::parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", Authorization::Keys)?,
+        authorization,
         queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,
         inline_fan_out: config::parsed_or("GRIDPOST_INLINE_FAN_OUT", 10_000)?,
         piece_deliveries_max: PIECE_DELIVERIES_MAX,

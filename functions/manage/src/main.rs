@@ -53,6 +53,7 @@ async fn main() -> Result<(), Error> {
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock) as _)?;
     let context = Context {
         configuration: Arc::clone(&table) as _,
+        keys: Arc::clone(&table) as _,
         topics: Arc::clone(&table) as _,
         subscriptions: table,
         deliveries: Arc::clone(&states) as _,

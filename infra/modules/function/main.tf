@@ -48,12 +48,17 @@ resource "aws_iam_role_policy" "this" {
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
-      for statement in concat(var.statements, [local.log_statement]) : {
-        Sid      = statement.sid
-        Effect   = "Allow"
-        Action   = statement.actions
-        Resource = statement.resources
-      }
+      for statement in concat(var.statements, [local.log_statement]) : merge(
+        {
+          Sid      = statement.sid
+          Effect   = "Allow"
+          Action   = statement.actions
+          Resource = statement.resources
+        },
+        try(statement.leading_keys, null) == null ? {} : {
+          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = statement.leading_keys } }
+        },
+      )
     ]
   })
 }

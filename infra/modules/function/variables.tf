@@ -62,6 +62,8 @@ variable "statements" {
     sid       = string
     actions   = list(string)
     resources = list(string)
+    # What the partition keys of a table's items must look like.
+    leading_keys = optional(list(string))
   }))
   nullable = false
 

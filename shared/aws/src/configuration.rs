@@ -1,13 +1,21 @@
 //! Topics and event subscriptions in the configuration table.
 //!
-//! | item | `pk` | `sk` |
-//! |---|---|---|
-//! | topic | `TOPIC` | its name |
-//! | event subscription | `TOPIC#<topic>` | its name |
+//! | item | `pk` | `sk` | who reads it |
+//! |---|---|---|---|
+//! | topic | `TOPIC#<topic>` | `topic` | all |
+//! | event subscription | `TOPIC#<topic>` | `subscription#<name>` | all |
+//! | a topic's access keys | `KEYS#<topic>` | `keys` | ingest, manage |
+//! | a topic's name, for lists | `TOPICS` | the name | manage |
 //!
-//! Each item carries its model as JSON in `document`. `revision` and `createdAt` of a topic stand
-//! beside it, because every write is conditional on them; an event subscription's `revision` is the
-//! topic's at which it was written. All reads are strongly consistent.
+//! Each topic has a partition of its own, so that no traffic to one is felt by another. IAM lets the
+//! other functions read keys that begin with `TOPIC#` alone.
+//!
+//! Items carry their model as JSON in `document`. `revision`, `createdAt` and `changes` of a topic stand
+//! beside it: every write is conditional on the first two, and moves a topic's revision in the same
+//! transaction. Of all others `revision` is the topic's at which they were written. All reads are
+//! strongly consistent.
+
+mod read;
 
 use std::time::Duration;
 
@@ -15,10 +23,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     Client,
     error::{BuildError, SdkError},
-    operation::{
-        delete_item::DeleteItemError, put_item::PutItemError, query::builders::QueryFluentBuilder,
-        transact_write_items::TransactWriteItemsError,
-    },
+    operation::transact_write_items::TransactWriteItemsError,
     types::{Delete, Put, TransactWriteItem, Update},
 };
 use serde::Serialize;
@@ -26,16 +31,25 @@ use tokio::time::timeout;
 
 use super::{
     port_error,
-    table::{Item, Table, document, number, text},
+    table::{Table, number, text},
 };
 use gridpost_core::{
     subscription::{EventSubscription, SubscriptionKey},
-    topic::Topic,
+    topic::{AccessKeys, Change, Topic},
 };
 use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicStore};
 
-/// The partition of all topics.
-const TOPICS: &str = "TOPIC";
+/// The partition of all topics' names.
+const TOPICS: &str = "TOPICS";
+
+/// The sort key of a topic.
+const TOPIC: &str = "topic";
+
+/// The sort key of a topic's access keys.
+const KEYS: &str = "keys";
+
+/// What the sort keys of event subscriptions begin with.
+const SUBSCRIPTION: &str = "subscription#";
 
 /// The topic still is what the write was decided on. One that was deleted and created again counts
 /// its revisions from the start, so the time of its creation is asked too.
@@ -43,6 +57,9 @@ const UNCHANGED: &str = "revision = :revision AND createdAt = :created";
 
 /// No topic has a name that short.
 const NO_TOPIC: &str = "-";
+
+/// What all writes are.
+const CALL: &str = "dynamodb:TransactWriteItems";
 
 /// How long the first connection is waited for. Lambda lets a start take 10 s.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
@@ -68,43 +85,33 @@ impl ConfigurationTable {
         }
     }
 
-    /// Reads a partition by sort key.
-    fn partition(&self, pk: String) -> QueryFluentBuilder {
-        let query = self.table.client.query().table_name(&self.table.name).consistent_read(true);
-        query.key_condition_expression("pk = :pk").expression_attribute_values(":pk", text(pk))
-    }
-
-    /// All items of a partition by sort key, however many pages they take.
-    async fn all(&self, pk: String) -> Result<Vec<Item>, PortError> {
-        self.partition(pk)
-            .into_paginator()
-            .items()
-            .send()
-            .collect::<Result<Vec<_>, _>>()
-            .await
-            .map_err(|error| port_error("dynamodb:Query", error))
-    }
-
     /// Makes the writes and moves the topic to its next revision: all of it, or nothing if the topic
     /// has changed since it was read.
     async fn write_with(
         &self,
         topic: &Topic,
         mut writes: Vec<TransactWriteItem>,
+        changes: impl IntoIterator<Item = Change>,
     ) -> Result<Saved, PortError> {
-        const CALL: &str = "dynamodb:TransactWriteItems";
+        let next = topic.next(changes);
         let next_revision = Update::builder()
             .table_name(&self.table.name)
-            .key("pk", text(TOPICS))
-            .key("sk", text(&topic.name))
-            .update_expression("SET revision = :next")
+            .key("pk", text(topic_pk(&topic.name)))
+            .key("sk", text(TOPIC))
+            .update_expression("SET revision = :next, changes = :changes")
             .condition_expression(UNCHANGED)
-            .expression_attribute_values(":next", number(topic.revision + 1))
+            .expression_attribute_values(":next", number(next.revision))
+            .expression_attribute_values(":changes", text(json(&next.changes)?))
             .expression_attribute_values(":revision", number(topic.revision))
             .expression_attribute_values(":created", number(topic.created_at.as_millis()))
             .build()
-            .map_err(|error| PortError::new(CALL, error))?;
+            .map_err(unbuilt)?;
         writes.push(TransactWriteItem::builder().update(next_revision).build());
+        self.write(writes).await
+    }
+
+    /// Makes all of the writes, or none if one of their conditions does not hold.
+    async fn write(&self, writes: Vec<TransactWriteItem>) -> Result<Saved, PortError> {
         let call = self.table.client.transact_write_items().set_transact_items(Some(writes));
         match call.send().await {
             Ok(_) => Ok(Saved::Written),
@@ -121,8 +128,8 @@ impl ConfigurationTable {
         let key = &subscription.key;
         let put = Put::builder()
             .table_name(&self.table.name)
-            .item("pk", text(subscriptions_pk(&key.topic)))
-            .item("sk", text(&key.name))
+            .item("pk", text(topic_pk(&key.topic)))
+            .item("sk", text(subscription_sk(&key.name)))
             .item("revision", number(topic.revision + 1))
             .item("document", text(json(subscription)?))
             .build();
@@ -132,60 +139,23 @@ impl ConfigurationTable {
     fn deletion(&self, topic: &Topic, name: &str) -> Result<TransactWriteItem, PortError> {
         let delete = Delete::builder()
             .table_name(&self.table.name)
-            .key("pk", text(subscriptions_pk(&topic.name)))
-            .key("sk", text(name))
+            .key("pk", text(topic_pk(&topic.name)))
+            .key("sk", text(subscription_sk(name)))
             .build();
         delete.map(|delete| TransactWriteItem::builder().delete(delete).build()).map_err(unbuilt)
     }
-}
 
-#[async_trait]
-impl Configuration for ConfigurationTable {
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
-        let found = self.table.load::<Topic>(TOPICS.to_owned(), name).await?;
-        Ok(found.map(|(topic, revision)| Topic { revision, ..topic }))
-    }
-
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
-        let items = self.all(subscriptions_pk(topic)).await?;
-        items.iter().map(|item| Ok(document(item)?.0)).collect()
-    }
-}
-
-#[async_trait]
-impl TopicStore for ConfigurationTable {
-    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
-        let mut query = self.partition(TOPICS.to_owned());
-        if let Some(after) = after {
-            query = query
-                .key_condition_expression("pk = :pk AND sk > :after")
-                .expression_attribute_values(":after", text(after));
-        }
-        // A page of DynamoDB's ends at 1 MiB too.
-        let limit = i32::try_from(most).unwrap_or(i32::MAX);
-        let mut items = query.limit(limit).into_paginator().items().send();
-        let mut topics = Vec::new();
-        while topics.len() < most {
-            let Some(item) = items.next().await else { break };
-            let item = item.map_err(|error| port_error("dynamodb:Query", error))?;
-            let (topic, revision) = document(&item)?;
-            topics.push(Topic { revision, ..topic });
-        }
-        Ok(topics)
-    }
-
-    async fn save(&self, topic: &Topic) -> Result<Saved, PortError> {
+    /// Writes the topic at its next revision, if it still is at its own.
+    fn put_topic(&self, topic: &Topic, next: &Topic) -> Result<TransactWriteItem, PortError> {
         let created = number(topic.created_at.as_millis());
-        let put = self
-            .table
-            .client
-            .put_item()
+        let put = Put::builder()
             .table_name(&self.table.name)
-            .item("pk", text(TOPICS))
-            .item("sk", text(&topic.name))
-            .item("revision", number(topic.revision + 1))
+            .item("pk", text(topic_pk(&topic.name)))
+            .item("sk", text(TOPIC))
+            .item("revision", number(next.revision))
             .item("createdAt", created.clone())
-            .item("document", text(json(topic)?));
+            .item("changes", text(json(&next.changes)?))
+            .item("document", text(json(next)?));
         let put = if topic.revision == 0 {
             put.condition_expression("attribute_not_exists(pk)")
         } else {
@@ -193,45 +163,60 @@ impl TopicStore for ConfigurationTable {
                 .expression_attribute_values(":revision", number(topic.revision))
                 .expression_attribute_values(":created", created)
         };
-        match put.send().await {
-            Ok(_) => Ok(Saved::Written),
-            Err(SdkError::ServiceError(error))
-                if matches!(
-                    error.err(),
-                    PutItemError::ConditionalCheckFailedException(_)
-                        | PutItemError::TransactionConflictException(_)
-                ) =>
-            {
-                Ok(Saved::Conflict)
-            }
-            Err(error) => Err(port_error("dynamodb:PutItem", error)),
+        put.build().map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
+    }
+
+    fn put_keys(&self, next: &Topic, keys: &AccessKeys) -> Result<TransactWriteItem, PortError> {
+        let put = Put::builder()
+            .table_name(&self.table.name)
+            .item("pk", text(keys_pk(&next.name)))
+            .item("sk", text(KEYS))
+            .item("revision", number(next.revision))
+            .item("document", text(json(keys)?))
+            .build();
+        put.map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
+    }
+
+    fn put_name(&self, topic: &Topic) -> Result<TransactWriteItem, PortError> {
+        let put = Put::builder()
+            .table_name(&self.table.name)
+            .item("pk", text(TOPICS))
+            .item("sk", text(&topic.name))
+            .build();
+        put.map(|put| TransactWriteItem::builder().put(put).build()).map_err(unbuilt)
+    }
+}
+
+#[async_trait]
+impl TopicStore for ConfigurationTable {
+    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
+        self.topics_after(after, most).await
+    }
+
+    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
+        let next = topic.next(keys.map(|_| Change::Keys));
+        let mut writes = vec![self.put_topic(topic, &next)?];
+        if let Some(keys) = keys {
+            writes.push(self.put_keys(&next, keys)?);
         }
+        if topic.revision == 0 {
+            writes.push(self.put_name(topic)?);
+        }
+        self.write(writes).await
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
-        let call = self
-            .table
-            .client
-            .delete_item()
-            .table_name(&self.table.name)
-            .key("pk", text(TOPICS))
-            .key("sk", text(&topic.name))
+        let delete = || Delete::builder().table_name(&self.table.name);
+        let of = |pk: String, sk: &str| delete().key("pk", text(pk)).key("sk", text(sk));
+        let unchanged = of(topic_pk(&topic.name), TOPIC)
             .condition_expression(UNCHANGED)
             .expression_attribute_values(":revision", number(topic.revision))
             .expression_attribute_values(":created", number(topic.created_at.as_millis()));
-        match call.send().await {
-            Ok(_) => Ok(Saved::Written),
-            Err(SdkError::ServiceError(error))
-                if matches!(
-                    error.err(),
-                    DeleteItemError::ConditionalCheckFailedException(_)
-                        | DeleteItemError::TransactionConflictException(_)
-                ) =>
-            {
-                Ok(Saved::Conflict)
-            }
-            Err(error) => Err(port_error("dynamodb:DeleteItem", error)),
-        }
+        let all = [unchanged, of(keys_pk(&topic.name), KEYS), of(TOPICS.to_owned(), &topic.name)];
+        let writes = all.into_iter().map(|delete| {
+            delete.build().map(|delete| TransactWriteItem::builder().delete(delete).build())
+        });
+        self.write(writes.collect::<Result<_, _>>().map_err(unbuilt)?).await
     }
 }
 
@@ -241,7 +226,7 @@ impl SubscriptionStore for ConfigurationTable {
         &self,
         key: &SubscriptionKey,
     ) -> Result<Option<EventSubscription>, PortError> {
-        let found = self.table.load(subscriptions_pk(&key.topic), &key.name).await?;
+        let found = self.table.load(topic_pk(&key.topic), &subscription_sk(&key.name)).await?;
         Ok(found.map(|(subscription, _)| subscription))
     }
 
@@ -250,12 +235,14 @@ impl SubscriptionStore for ConfigurationTable {
         topic: &Topic,
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
-        self.write_with(topic, vec![self.put(topic, subscription)?]).await
+        let written = Change::Written(subscription.key.name.clone());
+        self.write_with(topic, vec![self.put(topic, subscription)?], [written]).await
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
         let writes = names.iter().map(|name| self.deletion(topic, name));
-        self.write_with(topic, writes.collect::<Result<_, _>>()?).await
+        let deleted = names.iter().cloned().map(Change::Deleted);
+        self.write_with(topic, writes.collect::<Result<_, _>>()?, deleted).await
     }
 }
 
@@ -272,8 +259,16 @@ fn lost_a_race<R>(error: &SdkError<TransactWriteItemsError, R>) -> bool {
     codes.into_iter().any(|code| matches!(code, "ConditionalCheckFailed" | "TransactionConflict"))
 }
 
-fn subscriptions_pk(topic: &str) -> String {
-    format!("{TOPICS}#{topic}")
+fn topic_pk(topic: &str) -> String {
+    format!("TOPIC#{topic}")
+}
+
+fn keys_pk(topic: &str) -> String {
+    format!("KEYS#{topic}")
+}
+
+fn subscription_sk(name: &str) -> String {
+    format!("{SUBSCRIPTION}{name}")
 }
 
 fn json(value: &impl Serialize) -> Result<String, PortError> {
@@ -281,7 +276,7 @@ fn json(value: &impl Serialize) -> Result<String, PortError> {
 }
 
 fn unbuilt(error: BuildError) -> PortError {
-    PortError::new("dynamodb:TransactWriteItems", error)
+    PortError::new(CALL, error)
 }
 
 #[cfg(test)]

@@ -38,7 +38,11 @@ impl Table {
         pk: String,
         sk: &str,
     ) -> Result<Option<(T, u64)>, PortError> {
-        const CALL: &str = "dynamodb:GetItem";
+        self.item(pk, sk).await?.map(|item| document(&item)).transpose()
+    }
+
+    /// The item under these keys. Strongly consistent.
+    pub(super) async fn item(&self, pk: String, sk: &str) -> Result<Option<Item>, PortError> {
         let got = self
             .client
             .get_item()
@@ -48,8 +52,7 @@ impl Table {
             .consistent_read(true)
             .send()
             .await;
-        let item = got.map_err(|error| port_error(CALL, error))?.item;
-        item.map(|item| document(&item)).transpose()
+        Ok(got.map_err(|error| port_error("dynamodb:GetItem", error))?.item)
     }
 
     /// Writes a document as revision `revision + 1`, if the stored one still is `revision` (0:

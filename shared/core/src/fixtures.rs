@@ -8,7 +8,7 @@ use crate::{
     secret::Secret,
     subscription::{Endpoint, EventSubscription, Filter, ProvisioningState, SubscriptionKey},
     time::Timestamp,
-    topic::{InputSchema, Kind, Topic},
+    topic::{AccessKeys, Changes, InputSchema, Kind, Topic},
 };
 
 /// A custom topic that takes Event Grid's schema.
@@ -20,11 +20,16 @@ pub fn topic() -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
-        keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 1,
+        changes: Changes::default(),
     }
+}
+
+/// The access keys of a topic that was given no others.
+pub fn access_keys() -> AccessKeys {
+    AccessKeys([Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")])
 }
 
 /// An event subscription that wants everything, in Event Grid's schema, one at a time.

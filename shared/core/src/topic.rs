@@ -12,7 +12,7 @@ use crate::{
     time::Timestamp,
 };
 
-pub use changes::Changes;
+pub use changes::{Change, Changes};
 pub use revision::Revision;
 
 /// Which kind of Event Grid topic this one stands for.
@@ -53,8 +53,6 @@ pub struct Topic {
     pub disable_local_auth: bool,
     /// The table of rules by which its deliveries are retried.
     pub delivery_profile: ProfileName,
-    /// Two access keys, base64, both valid at once so that they can be rotated.
-    pub keys: [Secret; 2],
     /// When it was created.
     pub created_at: Timestamp,
     /// New with every change of the topic itself, so that a change can name what it was decided on.
@@ -63,7 +61,15 @@ pub struct Topic {
     /// Counts every change of the topic or of one of its event subscriptions: what was read under
     /// one revision holds as long as the revision stands.
     pub revision: u64,
+    /// What the latest of them changed. Stored beside the document.
+    #[serde(skip)]
+    pub changes: Changes,
 }
+
+/// A topic's two access keys, base64, both valid at once so that they can be rotated. They are stored
+/// apart from the topic: only who authenticates publishers may read them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessKeys(pub [Secret; 2]);
 
 impl Topic {
     /// The resource id, which is also what events of Event Grid's schema carry as `topic`.
@@ -74,6 +80,13 @@ impl Topic {
     /// Which state of it, and of its event subscriptions, this is.
     pub fn at(&self) -> Revision {
         Revision { created_at: self.created_at, number: self.revision }
+    }
+
+    /// The same, one revision later, with what that changed beside it.
+    #[must_use]
+    pub fn next(&self, changes: impl IntoIterator<Item = Change>) -> Self {
+        let revision = self.revision + 1;
+        Self { revision, changes: self.changes.with(revision, changes), ..self.clone() }
     }
 
     /// The name of its kind in documents.

@@ -1,6 +1,7 @@
 //! Topics and event subscriptions, kept in memory for a short while.
 
 mod kept;
+mod source;
 
 use std::{
     io,
@@ -14,32 +15,30 @@ use futures::{
 };
 use uuid::Uuid;
 
-use crate::{Clock, Configuration, Dice, PortError};
+use crate::{Clock, Configuration, Dice, PortError, TopicKeys};
 use gridpost_core::{
     publish::matching::Matcher,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
-    topic::{Revision, Topic},
+    topic::{AccessKeys, Revision, Topic},
 };
 use kept::{Flight, Kept, Memory};
+use source::Source;
 
 /// A topic with its event subscriptions: as they were at the topic's revision, or newer.
 #[derive(Debug)]
 pub struct TopicSnapshot {
     /// The topic.
     pub topic: Topic,
-    /// Its event subscriptions.
+    /// Its access keys, where they were asked for: see [`ConfigurationCache::with_keys`].
+    pub keys: Option<AccessKeys>,
+    /// Its event subscriptions, in the order of their names.
     pub subscriptions: Vec<Arc<EventSubscription>>,
     /// Made at the first publish: dispatch never needs it.
     matcher: OnceLock<Matcher>,
 }
 
 impl TopicSnapshot {
-    /// A topic with its event subscriptions.
-    pub fn new(topic: Topic, subscriptions: Vec<Arc<EventSubscription>>) -> Self {
-        Self { topic, subscriptions, matcher: OnceLock::new() }
-    }
-
     /// What finds out who wants an event: compiled once for the life of the snapshot.
     pub fn matcher(&self) -> &Matcher {
         self.matcher.get_or_init(|| Matcher::new(self.topic.input_schema, &self.subscriptions))
@@ -102,14 +101,14 @@ pub type Found = (Arc<TopicSnapshot>, Arc<EventSubscription>);
 
 /// Keeps topics with their event subscriptions in memory.
 ///
-/// A refresh reads the topic alone; its event subscriptions are read again only when the topic's
-/// revision has moved. All who ask for a topic at once share one read.
+/// A refresh reads the topic alone, and what its latest changes name where its revision has moved. All
+/// who ask for a topic at once share one read.
 ///
 /// The resource API answers a change no sooner than ingest's [`Limits::fresh_for`] after writing it, so
 /// every publish that begins after the answer is matched under the new configuration, as long as it can
 /// be read.
 pub struct ConfigurationCache {
-    source: Arc<dyn Configuration>,
+    source: Source,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
     limits: Limits,
@@ -130,7 +129,15 @@ impl ConfigurationCache {
         dice: Arc<dyn Dice>,
         limits: Limits,
     ) -> Self {
+        let source = Source { configuration: source, keys: None };
         Self { source, clock, dice, limits, memory: Arc::default() }
+    }
+
+    /// The same, with topics' access keys.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Arc<dyn TopicKeys>) -> Self {
+        self.source.keys = Some(keys);
+        self
     }
 
     /// The topic with its event subscriptions, or `None` if there is no such topic: as they were
@@ -228,10 +235,10 @@ impl ConfigurationCache {
         let began_at = self.clock.now();
         let fresh_for = self.limits.fresh_for.mul_f64(1.0 - JITTER * self.dice.roll());
         let before = memory.get(name).and_then(|kept| kept.snapshot);
-        let (source, memory_of_all) = (Arc::clone(&self.source), Arc::clone(&self.memory));
+        let (source, memory_of_all) = (self.source.clone(), Arc::clone(&self.memory));
         let (topic, bytes_max) = (name.to_owned(), self.limits.bytes_max);
         let reading = async move {
-            let read = read(&*source, &topic, before).await;
+            let read = source.read(&topic, before).await;
             let mut memory = memory_of_all.lock().expect("no panic while held");
             memory.land(&topic);
             // The age counts from before the read: what was written during it may be missing.
@@ -259,23 +266,6 @@ impl ConfigurationCache {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().expect("no panic while held")
     }
-}
-
-/// Reads a topic with its event subscriptions, of which `before` may be an earlier state.
-async fn read(
-    source: &dyn Configuration,
-    name: &str,
-    before: Option<Arc<TopicSnapshot>>,
-) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
-    let Some(topic) = source.topic(name).await? else { return Ok(None) };
-    if let Some(before) = before
-        && before.topic.at() == topic.at()
-    {
-        return Ok(Some(before));
-    }
-    // Read after the topic: they are at its revision or newer, and newer ones are read again.
-    let subscriptions = source.subscriptions(name).await?.into_iter().map(Arc::new).collect();
-    Ok(Some(Arc::new(TopicSnapshot::new(topic, subscriptions))))
 }
 
 /// About what a topic takes in memory by itself.

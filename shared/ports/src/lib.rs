@@ -11,7 +11,7 @@ mod dead_letters;
 mod late_listeners;
 mod resources;
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -25,7 +25,7 @@ use gridpost_core::{
     retry::{health::Health, outcome::Answer},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
-    topic::Topic,
+    topic::{AccessKeys, Topic},
 };
 
 pub use dead_letters::{DeadLetters, Listed, Redrives};
@@ -260,8 +260,27 @@ pub trait Configuration: Send + Sync {
     /// The topic of that name. Strongly consistent.
     async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError>;
 
-    /// All event subscriptions of a topic. Strongly consistent.
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError>;
+    /// All event subscriptions of a topic, in the order of their names. Strongly consistent.
+    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
+        Ok(self.written(topic, None).await?.into_iter().map(|(one, _)| one).collect())
+    }
+
+    /// Those of a topic's event subscriptions that are named, or all, each with the number of the
+    /// topic's revision at which it was written. Each is strongly consistent by itself: a change that
+    /// is being written may be seen in some and not yet in others.
+    async fn written(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<(EventSubscription, u64)>, PortError>;
+}
+
+/// The access keys of topics, for those who authenticate publishers. Nothing else may read them.
+#[async_trait]
+pub trait TopicKeys: Send + Sync {
+    /// A topic's access keys, with the number of the topic's revision at which they were written.
+    /// Strongly consistent.
+    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError>;
 }
 
 /// The stored topics, as the resource API writes them.
@@ -276,10 +295,11 @@ pub trait TopicStore: Send + Sync {
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError>;
 
     /// Writes a topic as revision `topic.revision + 1`, if the stored one still is
-    /// `topic.revision` (0: there is none).
-    async fn save(&self, topic: &Topic) -> Result<Saved, PortError>;
+    /// `topic.revision` (0: there is none), and access keys with it where there are some: a new topic
+    /// has some.
+    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError>;
 
-    /// Deletes a topic, if the stored one still is `topic.revision`. Its event subscriptions must
+    /// Deletes a topic with its access keys, if the stored one still is `topic.revision`. Its event subscriptions must
     /// have been deleted before.
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError>;
 }
@@ -316,8 +336,12 @@ impl<T: Configuration + ?Sized> Configuration for std::sync::Arc<T> {
         (**self).topic(name).await
     }
 
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
-        (**self).subscriptions(topic).await
+    async fn written(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        (**self).written(topic, names).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is kept of the configuration in memory, and when it is read again.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -12,12 +12,13 @@ use std::{
 use async_trait::async_trait;
 use futures::future::join_all;
 use gridpost_core::{
+    secret::Secret,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
-    topic::{Revision, Topic},
+    topic::{AccessKeys, Change, Revision, Topic},
 };
 use gridpost_ports::{
-    Clock, Configuration, PortError,
+    Clock, Configuration, PortError, TopicKeys,
     configuration::{ConfigurationCache, Limits, Wanted},
 };
 use gridpost_testkit::{
@@ -30,10 +31,16 @@ use uuid::Uuid;
 
 const READ_TAKES: Duration = Duration::from_millis(5);
 
-/// A table that counts reads. Each takes a while, and shows what is there at its end.
+/// A topic, and its event subscriptions with the numbers at which they were written.
+type StoredTopic = (Topic, Vec<(EventSubscription, u64)>);
+
+/// A table that counts reads. Each takes a while, and shows what was there at its beginning.
 #[derive(Default)]
 struct Stored {
-    topics: Mutex<BTreeMap<String, (Topic, Vec<EventSubscription>)>>,
+    topics: Mutex<BTreeMap<String, StoredTopic>>,
+    keys: Mutex<BTreeMap<String, (AccessKeys, u64)>>,
+    key_reads: AtomicUsize,
+    items_read: AtomicUsize,
     topic_reads: AtomicUsize,
     subscription_reads: AtomicUsize,
     is_down: AtomicBool,
@@ -41,16 +48,18 @@ struct Stored {
 
 impl Stored {
     fn put(&self, name: &str, number: u64, subscriptions: &[(&str, u128)]) {
-        let topic = Topic { name: name.to_owned(), revision: number, ..fixtures::topic() };
-        let subscription = |(name, uid): &(&str, u128)| EventSubscription {
-            uid: Uuid::from_u128(*uid),
-            ..fixtures::subscription(name)
+        let written = subscriptions.iter().map(|(name, _)| Change::Written((*name).to_owned()));
+        let before = Topic { name: name.to_owned(), revision: number - 1, ..fixtures::topic() };
+        let topic = before.next(written);
+        let subscription = |(name, uid): &(&str, u128)| {
+            let uid = Uuid::from_u128(*uid);
+            (EventSubscription { uid, ..fixtures::subscription(name) }, number)
         };
         let subscriptions = subscriptions.iter().map(subscription).collect();
         self.topics().insert(name.to_owned(), (topic, subscriptions));
     }
 
-    fn topics(&self) -> MutexGuard<'_, BTreeMap<String, (Topic, Vec<EventSubscription>)>> {
+    fn topics(&self) -> MutexGuard<'_, BTreeMap<String, StoredTopic>> {
         self.topics.lock().expect("no panic while held")
     }
 
@@ -69,11 +78,12 @@ impl Stored {
         answer: impl FnOnce() -> T,
     ) -> Result<T, PortError> {
         reads.fetch_add(1, Ordering::Relaxed);
+        let found = answer();
         sleep(READ_TAKES).await;
         if self.is_down.load(Ordering::Relaxed) {
             return Err(PortError::new("dynamodb:GetItem", "ThrottlingException"));
         }
-        Ok(answer())
+        Ok(found)
     }
 }
 
@@ -84,9 +94,30 @@ impl Configuration for Stored {
         self.answer(&self.topic_reads, found).await
     }
 
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
-        let found = || self.topics().get(topic).map(|(_, all)| all.clone()).unwrap_or_default();
+    async fn written(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        let is_asked_for = |one: &EventSubscription| {
+            names.is_none_or(|names| names.contains(one.key.name.as_str()))
+        };
+        let found = || {
+            let topics = self.topics();
+            let all = topics.get(topic).map(|(_, all)| all.clone()).unwrap_or_default();
+            let found: Vec<_> = all.into_iter().filter(|(one, _)| is_asked_for(one)).collect();
+            self.items_read.fetch_add(found.len(), Ordering::Relaxed);
+            found
+        };
         self.answer(&self.subscription_reads, found).await
+    }
+}
+
+#[async_trait]
+impl TopicKeys for Stored {
+    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
+        let found = || self.keys.lock().expect("no panic while held").get(topic).cloned();
+        self.answer(&self.key_reads, found).await
     }
 }
 
@@ -190,23 +221,21 @@ async fn a_topic_that_was_created_again_is_not_taken_for_the_old_one() {
 #[tokio::test(start_paused = true)]
 async fn only_a_read_that_began_after_the_message_arrived_is_evidence() {
     let world = World::new(Limits::default());
-    // A read is under way that has seen the topic as it was.
-    let reading = world.cache.topic("t");
+    world.stored.put("t", 1, &[("other", 7)]);
+    assert_eq!(world.number().await, Some(1));
+    sleep(Duration::from_secs(3)).await;
+    // A refresh has seen the topic as it was before the event subscription was created.
+    let refresh = world.number();
     let arriving = async {
-        sleep(Duration::from_millis(7)).await;
-        // The topic was read 2 ms ago; its event subscriptions are being read.
-        world.stored.put("t", 2, &[("other", 7)]);
-        let created = async {
-            sleep(Duration::from_millis(4)).await;
-            world.stored.put("t", 3, &[("other", 7), ("s", 2)]);
-        };
-        // The message that arrives was matched under a revision that this read can't show.
-        let (found, ()) = futures::join!(world.find(2, 3), created);
-        found.expect("readable")
+        sleep(Duration::from_millis(1)).await;
+        world.stored.put("t", 2, &[("other", 7), ("s", 2)]);
+        sleep(Duration::from_millis(1)).await;
+        // Its sender may know of no newer revision.
+        world.find(2, 1).await
     };
-    let (first, found) = futures::join!(reading, arriving);
-    assert_eq!(first.expect("read").expect("there").topic.revision, 1);
-    assert!(found, "it was there when its message arrived");
+    let (number, found) = futures::join!(refresh, arriving);
+    assert_eq!(number, Some(1));
+    assert!(found.expect("readable"), "it was there when its message arrived");
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,4 +359,112 @@ async fn copies_that_began_together_do_not_read_together() {
     let most = begun.windows(2).map(|pair| pair[1] - pair[0]).max();
     assert!(begun[78] == 20 && begun[109] == 40, "each twice: {begun:?}");
     assert!(most.is_some_and(|most| most <= 6), "{begun:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_one_of_500_reads_that_one() {
+    let world = World::new(Limits::default());
+    let names: Vec<_> = (0..500).map(|number| format!("s{number:03}")).collect();
+    let all: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    world.stored.put("t", 1, &all);
+    assert_eq!(world.number().await, Some(1));
+    let items = || world.stored.items_read.load(Ordering::Relaxed);
+    assert_eq!(items(), 500);
+
+    let change = |revision, name: &str, uid: Option<u128>| {
+        let mut topics = world.stored.topics();
+        let (topic, all) = topics.get_mut("t").expect("there");
+        all.retain(|(one, _)| one.key.name != name);
+        let changed = match uid {
+            Some(uid) => {
+                let uid = Uuid::from_u128(uid);
+                all.push((EventSubscription { uid, ..fixtures::subscription(name) }, revision));
+                Change::Written(name.to_owned())
+            }
+            None => Change::Deleted(name.to_owned()),
+        };
+        *topic = topic.next([changed]);
+    };
+    change(2, "s007", None);
+    change(3, "s123", Some(9));
+    change(4, "sNew", Some(10));
+    sleep(Duration::from_secs(2)).await;
+    let snapshot = world.cache.topic("t").await.expect("readable").expect("there");
+    assert_eq!((snapshot.topic.revision, items()), (4, 502));
+    let uid = |name: &str| snapshot.subscription(name).map(|one| one.uid.as_u128());
+    let found = ["s006", "s007", "s123", "sNew"].map(uid);
+    assert_eq!(found, [Some(1), None, Some(9), Some(10)]);
+    assert_eq!(snapshot.subscriptions.len(), 500);
+    let named = |one: &Arc<EventSubscription>| one.key.name.clone();
+    assert!(snapshot.subscriptions.is_sorted_by_key(named));
+
+    // One that is far behind reads everything, and so does one that meets a table of the past.
+    for revision in 5..25 {
+        change(revision, &format!("s{revision:03}"), Some(11));
+    }
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!((world.number().await, items()), (Some(24), 1_003));
+    world.stored.put("t", 20, &all);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!((world.number().await, items()), (Some(20), 1_503));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_transaction_shows_bit_by_bit_is_read_when_all_of_it_is_there() {
+    let world = World::new(Limits::default());
+    world.stored.put("t", 1, &[("s", 1), ("other", 7)]);
+    assert_eq!(world.number().await, Some(1));
+    // The topic's item is written, the event subscriptions' are not yet to be seen.
+    {
+        let mut topics = world.stored.topics();
+        let (topic, _) = topics.get_mut("t").expect("there");
+        let deleted = Change::Deleted("other".to_owned());
+        *topic = topic.next([Change::Written("s".to_owned()), deleted]);
+    }
+    let written = async {
+        sleep(READ_TAKES * 3 / 2).await;
+        let mut topics = world.stored.topics();
+        let (_, all) = topics.get_mut("t").expect("there");
+        all.retain(|(one, _)| one.key.name == "s");
+        (all[0].0.uid, all[0].1) = (Uuid::from_u128(2), 2);
+    };
+    sleep(Duration::from_secs(2)).await;
+    let (snapshot, ()) = futures::join!(world.cache.topic("t"), written);
+    let snapshot = snapshot.expect("readable").expect("there");
+    let found: Vec<_> = snapshot.subscriptions.iter().map(|one| one.uid.as_u128()).collect();
+    assert_eq!((snapshot.topic.revision, found), (2, vec![2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn access_keys_are_read_for_those_who_ask_and_when_they_change() {
+    let World { stored, cache, .. } = World::new(Limits::default());
+    let keys = |text: &str| AccessKeys([Secret::new(text), Secret::new("b")]);
+    let put = |text: &str, revision| {
+        let mut all = stored.keys.lock().expect("no panic while held");
+        all.insert("t".to_owned(), (keys(text), revision));
+    };
+    let next = |change| {
+        let mut topics = stored.topics();
+        let (topic, _) = topics.get_mut("t").expect("there");
+        *topic = topic.next([change]);
+    };
+    next(Change::Keys);
+    put("a", 2);
+    let without = cache.topic("t").await.expect("readable").expect("there");
+    assert_eq!((&without.keys, stored.key_reads.load(Ordering::Relaxed)), (&None, 0));
+
+    let (clock, dice) = (Arc::new(VirtualClock::start()), Arc::<CountingDice>::default());
+    let cache = ConfigurationCache::new(Arc::clone(&stored) as _, clock, dice, Limits::default())
+        .with_keys(Arc::clone(&stored) as _);
+    let read = async || {
+        sleep(Duration::from_secs(2)).await;
+        let snapshot = cache.topic("t").await.expect("readable").expect("there");
+        (snapshot.keys.clone(), stored.key_reads.load(Ordering::Relaxed))
+    };
+    assert_eq!(read().await, (Some(keys("a")), 1));
+    next(Change::Deleted("x".to_owned()));
+    assert_eq!(read().await, (Some(keys("a")), 1));
+    next(Change::Keys);
+    put("c", 4);
+    assert_eq!(read().await, (Some(keys("c")), 2));
 }

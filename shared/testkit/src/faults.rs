@@ -7,7 +7,7 @@ mod plan;
 mod stores;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -23,12 +23,12 @@ use gridpost_core::{
     },
     retry::{health::Health, outcome::Answer},
     subscription::{EventSubscription, Resource, SubscriptionKey},
-    topic::Topic,
+    topic::{AccessKeys, Topic},
 };
 use gridpost_ports::{
     Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
     EndpointHealths, Outgoing, Payloads, PortError, QueueReceiver, QueueSender, RequestRates,
-    ResourceClient, Saved,
+    ResourceClient, Saved, TopicKeys,
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -344,8 +344,19 @@ impl Configuration for Faulty<Tables> {
         self.table(About::Other, self.inner.topic(name)).await
     }
 
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
-        self.table(About::Other, self.inner.subscriptions(topic)).await
+    async fn written(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        self.table(About::Other, self.inner.written(topic, names)).await
+    }
+}
+
+#[async_trait]
+impl TopicKeys for Faulty<Tables> {
+    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
+        self.table(About::Other, self.inner.keys(topic)).await
     }
 }
 

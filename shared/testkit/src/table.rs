@@ -1,5 +1,6 @@
 //! The DynamoDB tables: conditional writes, items that expire late, strong reads.
 
+mod configuration;
 mod listeners;
 mod parked;
 mod redrives;
@@ -23,11 +24,9 @@ use gridpost_core::{
     retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
-    topic::Topic,
+    topic::{AccessKeys, Topic},
 };
-use gridpost_ports::{
-    Clock, Configuration, DeliveryStates, EndpointHealths, PortError, RequestRates, Saved,
-};
+use gridpost_ports::{Clock, DeliveryStates, EndpointHealths, PortError, RequestRates, Saved};
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -44,18 +43,13 @@ struct Items {
     in_hand: parked::InHand,
     cursor: Option<i64>,
     topics: BTreeMap<String, Topic>,
-    subscriptions: BTreeMap<SubscriptionKey, EventSubscription>,
+    /// With the numbers of the revisions at which they were written.
+    subscriptions: BTreeMap<SubscriptionKey, (EventSubscription, u64)>,
+    /// The same of access keys, by topic. Topics that are put here by themselves have
+    /// [`crate::fixtures::access_keys`].
+    keys: BTreeMap<String, (AccessKeys, u64)>,
     redrives: BTreeMap<Uuid, Job>,
     listeners: BTreeMap<Queue, Listeners>,
-}
-
-impl Items {
-    /// Moves a topic to its next revision.
-    fn move_on(&mut self, topic: &str) {
-        if let Some(topic) = self.topics.get_mut(topic) {
-            topic.revision += 1;
-        }
-    }
 }
 
 /// All tables of one world.
@@ -69,40 +63,6 @@ impl Tables {
     /// Empty tables.
     pub fn new(clock: VirtualClock, history: Arc<Mutex<History>>) -> Self {
         Self { items: Mutex::default(), clock, history }
-    }
-
-    /// Writes a topic and its event subscriptions in the place of what was there.
-    pub fn configure(&self, topic: Topic, subscriptions: Vec<EventSubscription>) {
-        let mut items = self.items();
-        let revision = items.topics.get(&topic.name).map_or(1, |before| before.revision + 1);
-        items.subscriptions.retain(|key, _| key.topic != topic.name);
-        items.topics.insert(topic.name.clone(), Topic { revision, ..topic });
-        for subscription in subscriptions {
-            items.subscriptions.insert(subscription.key.clone(), subscription);
-        }
-    }
-
-    /// Changes an event subscription, if it is there.
-    pub fn change(&self, key: &SubscriptionKey, change: impl FnOnce(&mut EventSubscription)) {
-        let mut items = self.items();
-        let Some(subscription) = items.subscriptions.get_mut(key) else { return };
-        change(subscription);
-        items.move_on(&key.topic);
-    }
-
-    /// Writes an event subscription, in the place of the one of that name.
-    pub fn write_subscription(&self, subscription: &EventSubscription) {
-        let mut items = self.items();
-        items.subscriptions.insert(subscription.key.clone(), subscription.clone());
-        items.move_on(&subscription.key.topic);
-    }
-
-    /// Deletes an event subscription, if it is there.
-    pub fn delete_subscription(&self, key: &SubscriptionKey) {
-        let mut items = self.items();
-        if items.subscriptions.remove(key).is_some() {
-            items.move_on(&key.topic);
-        }
     }
 
     /// Whether deliveries are parked. (Asked after each invocation: not a count, which would walk
@@ -224,17 +184,5 @@ impl RequestRates for Tables {
         let count = *count;
         history.trace(self.clock.now(), || format!("count {count} of minute {minute} of {uid}"));
         Ok(count)
-    }
-}
-
-#[async_trait]
-impl Configuration for Tables {
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
-        Ok(self.items().topics.get(name).cloned())
-    }
-
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
-        let items = self.items();
-        Ok(items.subscriptions.values().filter(|found| found.key.topic == topic).cloned().collect())
     }
 }

@@ -218,10 +218,10 @@ fn topic(name: &str, profile: ProfileName) -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: profile,
-        keys: [Secret::new("a"), Secret::new("b")],
         etag: uuid::Uuid::nil(),
         created_at: BEGINNING,
         revision: 0,
+        changes: Default::default(),
     }
 }
 

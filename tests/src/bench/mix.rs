@@ -245,19 +245,22 @@ impl Mix {
             json!({
                 "pk": { "S": pk }, "sk": { "S": sk }, "revision": { "N": "1" },
                 "createdAt": { "N": "0" }, "document": { "S": document },
+                "changes": { "S": r#"{"latest":[],"after":0}"# },
             })
         };
         let mut items = Vec::new();
         for topic in 0..self.topics {
             let name = topic_name(topic);
             let document = serde_json::to_string(&stored_topic(&name, self.custom_schema)?)?;
-            items.push(item("TOPIC".to_owned(), name, document));
+            items.push(item(format!("TOPIC#{name}"), "topic".to_owned(), document));
+            let keys = serde_json::to_string(&[KEY, KEY])?;
+            items.push(item(format!("KEYS#{name}"), "keys".to_owned(), keys));
         }
         for endpoint in self.endpoints() {
             let subscription = self.subscription(&endpoint, &url(&endpoint))?;
             let document = serde_json::to_string(&subscription)?;
             let pk = format!("TOPIC#{}", subscription.key.topic);
-            items.push(item(pk, subscription.key.name, document));
+            items.push(item(pk, format!("subscription#{}", subscription.key.name), document));
         }
         Ok(items)
     }
@@ -318,7 +321,6 @@ fn stored_topic(name: &str, custom_schema: bool) -> serde_json::Result<Topic> {
         "inputSchemaMapping": custom_schema.then_some(mapping),
         "disableLocalAuth": false,
         "deliveryProfile": "basic",
-        "keys": [KEY, KEY],
         "createdAt": 0,
         "revision": 1,
     }))

@@ -8,7 +8,6 @@ use clap::{ArgGroup, Args};
 use gridpost_core::{
     publish,
     retry::profile::ProfileName,
-    secret::Secret,
     subscription::resource::sample::{self, Of},
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
@@ -95,10 +94,10 @@ fn offline(schema: &str, sample: &Value) -> anyhow::Result<Value> {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
-        keys: [Secret::new(""), Secret::new("")],
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 0,
+        changes: Default::default(),
     };
     Ok(publish::sample::test(&topic, &filter, sample.events)?)
 }

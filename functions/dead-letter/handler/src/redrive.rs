@@ -5,7 +5,7 @@
 //! one batch at most, with the same ids. The job's message is never sent on but hidden, for Lambda stops
 //! what sends itself round.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gridpost_core::{
     delivery::{
@@ -227,8 +227,9 @@ impl Worker<'_> {
         let (Job { to, to_uid, .. }, configuration) = (&self.job, &self.context.configuration);
         let gone = || Stop::Hopeless(format!("the event subscription {to} was deleted since"));
         let topic = configuration.topic(&to.topic).await?.ok_or_else(gone)?;
-        let all = configuration.subscriptions(&to.topic).await?;
-        if !all.iter().any(|one| one.key == *to && one.uid == *to_uid) {
+        let names = BTreeSet::from([to.name.as_str()]);
+        let found = configuration.written(&to.topic, Some(&names)).await?;
+        if !found.iter().any(|(one, _)| one.key == *to && one.uid == *to_uid) {
             return Err(gone());
         }
         self.revision = topic.at();

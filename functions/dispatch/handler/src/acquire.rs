@@ -35,7 +35,7 @@ pub enum Acquired<T> {
     /// The delivery is settled.
     Settled(Fate),
     /// It waits.
-    Hold(DeliveryInHand, Hold),
+    Hold(Box<DeliveryInHand>, Hold),
 }
 
 /// Takes the events of a delivery in hand. One whose events lie in the payload bucket takes its slot
@@ -52,7 +52,7 @@ pub async fn events(
         return Ok(Acquired::InHand(hand));
     }
     if let Some(until) = slot(context, std::slice::from_mut(&mut hand)).await? {
-        return Ok(Acquired::Hold(hand, Hold::About(until)));
+        return Ok(Acquired::Hold(Box::new(hand), Hold::About(until)));
     }
     Ok(match payload::take(context, &mut hand.delivery).await? {
         Found::InHand => Acquired::InHand(hand),

@@ -332,7 +332,7 @@ async fn with_events(
     for (record, taken) in join_all(taken).await {
         match taken {
             Ok(Acquired::InHand(hand)) => ready.push(hand),
-            Ok(Acquired::Hold(hand, hold)) => held.push((hand, hold)),
+            Ok(Acquired::Hold(hand, hold)) => held.push((*hand, hold)),
             Ok(Acquired::Settled(fate)) => report.one(record, Ok(fate)).await,
             Err(error) => report.one(record, Err(error)).await,
         }

@@ -8,7 +8,7 @@ use gridpost_core::{
     metric::{self, TOPIC, of},
     publish::{
         self, PublishError,
-        authenticate::{Asked, authenticate},
+        authenticate::{Asked, Credentials, authenticate},
         matching::Matched,
         pack::{Acceptance, pack},
     },
@@ -79,18 +79,21 @@ async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
     if !is_topic_name(route.topic()) {
         return Err(PublishError::TopicNotFound);
     }
-    let found = context.configuration.topic(route.topic()).await;
-    let snapshot = found.map_err(unavailable)?.ok_or(PublishError::TopicNotFound)?;
     let Request { headers, query, path, .. } = request;
-    match context.authorization {
-        Authorization::Keys => {
-            let asked = Asked { headers, query, path, resource: &route.resource() };
-            authenticate(&snapshot.topic, &asked, context.clock.now())?;
-        }
+    let asked = Asked { headers, query, path, resource: &route.resource() };
+    // What opens no topic costs no read of one.
+    let shown = match context.authorization {
+        Authorization::Keys => Some(Credentials::of(&asked)?),
         // API Gateway lets nobody else through. Should its route ever lose its authorizer, the
         // topics stay closed.
-        Authorization::Gateway(authorizer) if request.authorizer == Some(authorizer) => {}
+        Authorization::Gateway(authorizer) if request.authorizer == Some(authorizer) => None,
         Authorization::Gateway(_) => return Err(PublishError::AuthorizerPassedBy),
+    };
+    let found = context.configuration.topic(route.topic()).await;
+    let snapshot = found.map_err(unavailable)?.ok_or(PublishError::TopicNotFound)?;
+    if let Some(shown) = shown {
+        let keys = snapshot.keys.as_ref().ok_or(PublishError::KeyRefused)?;
+        authenticate(&snapshot.topic, keys, &shown, &asked, context.clock.now())?;
     }
     match (route, snapshot.topic.kind) {
         (Route::Custom { .. }, Kind::Custom) | (Route::Namespace { .. }, Kind::Namespace) => {

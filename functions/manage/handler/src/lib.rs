@@ -19,7 +19,7 @@ use gridpost_core::{endpoint::Allowed, subscription::resource::Identity};
 use gridpost_ports::{
     Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointHealths, HandshakeClient,
     Meter, ParkedDeliveries, ParkingLot, PoisonQueue, QueueReceiver, QueueSender, Redrives,
-    ResourceChecker, SubscriptionStore, TopicStore, WaitingDeliveries,
+    ResourceChecker, SubscriptionStore, TopicKeys, TopicStore, WaitingDeliveries,
 };
 use http::{HeaderMap, Method};
 use tokio::time::sleep;
@@ -31,6 +31,8 @@ pub use routes::answer;
 pub struct Context {
     /// Reads topics and event subscriptions.
     pub configuration: Arc<dyn Configuration>,
+    /// Reads topics' access keys.
+    pub keys: Arc<dyn TopicKeys>,
     /// Writes topics.
     pub topics: Arc<dyn TopicStore>,
     /// Writes event subscriptions.

@@ -8,7 +8,10 @@ use super::{
     PublishError,
     sas::{Token, TokenError},
 };
-use crate::{time::Timestamp, topic::Topic};
+use crate::{
+    time::Timestamp,
+    topic::{AccessKeys, Topic},
+};
 
 /// The header, and the query parameter, that carry an access key.
 pub const KEY: &str = "aeg-sas-key";
@@ -29,6 +32,43 @@ pub struct Asked<'a> {
     pub resource: &'a str,
 }
 
+/// What a request shows to be let in: an access key or a SAS token, as far as it is one at all.
+pub struct Credentials(Shown);
+
+enum Shown {
+    Key(Vec<u8>),
+    Token(String),
+}
+
+/// An access key is 44 characters; one that is much longer is none.
+const KEY_BYTES_MAX: usize = 256;
+
+impl Credentials {
+    /// The credentials of a request, before anything is known of its topic: one that has none, or has
+    /// what can't be any topic's, is refused here, and costs no read.
+    ///
+    /// # Errors
+    ///
+    /// [`PublishError`] with status 401. It never repeats a key or a signature.
+    pub fn of(asked: &Asked<'_>) -> Result<Self, PublishError> {
+        Ok(Self(match credentials(asked)? {
+            Given::Key(key) => {
+                let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+                if key.len() > KEY_BYTES_MAX || !key.iter().all(is_digit) {
+                    return Err(PublishError::KeyRefused);
+                }
+                Shown::Key(key)
+            }
+            Given::Token(text) => {
+                let text = String::from_utf8(text)
+                    .map_err(|_| PublishError::Token(TokenError::Malformed("is not UTF-8")))?;
+                Token::parse(&text)?;
+                Shown::Token(text)
+            }
+        }))
+    }
+}
+
 /// Lets a request pass that carries one of the topic's two access keys, or a SAS token made with
 /// one of them.
 ///
@@ -43,22 +83,26 @@ pub struct Asked<'a> {
 /// # Errors
 ///
 /// [`PublishError`] with status 401. It never repeats a key or a signature.
-pub fn authenticate(topic: &Topic, asked: &Asked<'_>, now: Timestamp) -> Result<(), PublishError> {
+pub fn authenticate(
+    topic: &Topic,
+    keys: &AccessKeys,
+    Credentials(shown): &Credentials,
+    asked: &Asked<'_>,
+    now: Timestamp,
+) -> Result<(), PublishError> {
     if topic.disable_local_auth {
         return Err(PublishError::LocalAuthDisabled);
     }
     // Both keys are compared whatever the first says, so that time does not tell which one matched.
-    let [first, second] = &topic.keys;
-    match credentials(asked)? {
-        Credentials::Key(given) => {
+    let AccessKeys([first, second]) = keys;
+    match shown {
+        Shown::Key(given) => {
             let equal =
                 given.ct_eq(first.expose().as_bytes()) | given.ct_eq(second.expose().as_bytes());
             if bool::from(equal) { Ok(()) } else { Err(PublishError::KeyRefused) }
         }
-        Credentials::Token(text) => {
-            let text = String::from_utf8(text)
-                .map_err(|_| PublishError::Token(TokenError::Malformed("is not UTF-8")))?;
-            let token = Token::parse(&text)?;
+        Shown::Token(text) => {
+            let token = Token::parse(text)?;
             let signed = [first, second].map(|key| token.is_signed_with(key.expose()));
             if signed == [false, false] {
                 return Err(TokenError::Signature.into());
@@ -68,15 +112,15 @@ pub fn authenticate(topic: &Topic, asked: &Asked<'_>, now: Timestamp) -> Result<
     }
 }
 
-/// What a request shows.
-enum Credentials {
+/// What a request has in the place of credentials.
+enum Given {
     Key(Vec<u8>),
     Token(Vec<u8>),
 }
 
-fn credentials(asked: &Asked<'_>) -> Result<Credentials, PublishError> {
-    let key = header(asked.headers, KEY)?.map(Credentials::Key);
-    let token = header(asked.headers, TOKEN)?.map(Credentials::Token);
+fn credentials(asked: &Asked<'_>) -> Result<Given, PublishError> {
+    let key = header(asked.headers, KEY)?.map(Given::Key);
+    let token = header(asked.headers, TOKEN)?.map(Given::Token);
     let authorization = authorization(asked.headers)?;
     let unsupported = authorization.is_none() && asked.headers.contains_key(AUTHORIZATION);
     let mut given = [key, token, authorization].into_iter().flatten();
@@ -89,7 +133,7 @@ fn credentials(asked: &Asked<'_>) -> Result<Credentials, PublishError> {
         (None, _) => {}
     }
     match parameter(asked.query, KEY)? {
-        Some(key) => Ok(Credentials::Key(key)),
+        Some(key) => Ok(Given::Key(key)),
         None if unsupported => Err(PublishError::CredentialsUnsupported { given: "authorization" }),
         None if parameter(asked.query, TOKEN)?.is_some() => {
             Err(PublishError::CredentialsUnsupported { given: "the query's aeg-sas-token" })
@@ -111,14 +155,14 @@ fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, Pu
 
 /// Credentials of Event Grid's schemes in the header `Authorization`; none where it has another
 /// scheme, which may be a proxy's.
-fn authorization(headers: &HeaderMap) -> Result<Option<Credentials>, PublishError> {
+fn authorization(headers: &HeaderMap) -> Result<Option<Given>, PublishError> {
     let Some(first) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let bytes = first.as_bytes();
     let end = bytes.iter().position(|byte| *byte == b' ').unwrap_or(bytes.len());
     let (scheme, value) = bytes.split_at(end);
-    let credentials: fn(Vec<u8>) -> Credentials = match scheme.to_ascii_lowercase().as_slice() {
-        b"sharedaccesskey" => Credentials::Key,
-        b"sharedaccesssignature" => Credentials::Token,
+    let credentials: fn(Vec<u8>) -> Given = match scheme.to_ascii_lowercase().as_slice() {
+        b"sharedaccesskey" => Given::Key,
+        b"sharedaccesssignature" => Given::Token,
         _ => return Ok(None),
     };
     header(headers, "authorization")?;
@@ -156,11 +200,24 @@ mod tests {
             input_schema_mapping: None,
             disable_local_auth,
             delivery_profile: ProfileName::Basic,
-            keys: [Secret::new("a2V5+MQ/=="), Secret::new("second==")],
             etag: uuid::Uuid::nil(),
             created_at: Timestamp::from_millis(0),
             revision: 1,
+            changes: Default::default(),
         }
+    }
+
+    fn keys() -> AccessKeys {
+        AccessKeys([Secret::new("a2V5+MQ/=="), Secret::new("second==")])
+    }
+
+    fn authenticate(
+        topic: &Topic,
+        keys: &AccessKeys,
+        asked: &Asked<'_>,
+        now: Timestamp,
+    ) -> Result<(), PublishError> {
+        super::authenticate(topic, keys, &Credentials::of(asked)?, asked, now)
     }
 
     #[test]
@@ -230,7 +287,7 @@ mod tests {
             if !header.is_empty() {
                 headers.insert(header, value.parse().expect("a value"));
             }
-            let got = authenticate(&topic(false), &asked(&headers, query), now());
+            let got = authenticate(&topic(false), &keys(), &asked(&headers, query), now());
             assert_eq!(got.as_ref().map_or_else(PublishError::detail, |()| "ok"), want, "{row}");
             if let Err(error) = got {
                 assert_eq!((error.status(), error.code()), (401, "Unauthorized"), "{row}");
@@ -241,8 +298,9 @@ mod tests {
 
     #[test]
     fn a_topic_without_local_authentication_refuses_its_keys() {
-        for query in ["aeg-sas-key=second==", "aeg-sas-key=no", ""] {
-            let refused = authenticate(&topic(true), &asked(&HeaderMap::new(), query), now());
+        for query in ["aeg-sas-key=second==", "aeg-sas-key=no"] {
+            let refused =
+                authenticate(&topic(true), &keys(), &asked(&HeaderMap::new(), query), now());
             assert_eq!(refused.expect_err("refused").detail(), "LocalAuthDisabled");
         }
     }
@@ -254,6 +312,29 @@ mod tests {
     fn asked<'a>(headers: &'a HeaderMap, query: &'a str) -> Asked<'a> {
         let path = "/topics/orders/api/events";
         Asked { headers, query, path, resource: path }
+    }
+
+    #[test]
+    fn what_no_topic_could_take_is_refused_before_any_is_known() {
+        let long = "a".repeat(KEY_BYTES_MAX + 1);
+        let table = [
+            ("", "", "CredentialsMissing"),
+            ("aeg-sas-key", "not base64!", "KeyRefused"),
+            ("aeg-sas-key", &long, "KeyRefused"),
+            ("aeg-sas-key", "second==", "ok"),
+            ("aeg-sas-key", "a2V5", "ok"),
+            ("aeg-sas-token", "r=x&e=y&s=z", "TokenMalformed"),
+            ("authorization", "Bearer ey", "CredentialsUnsupported"),
+        ];
+        for (header, value, want) in table {
+            let mut headers = HeaderMap::new();
+            if !header.is_empty() {
+                headers.insert(header, value.parse().expect("a value"));
+            }
+            let shown = Credentials::of(&asked(&headers, ""));
+            let got = shown.as_ref().map_or_else(PublishError::detail, |_| "ok");
+            assert_eq!(got, want, "{header}: {value}");
+        }
     }
 
     #[test]
@@ -273,8 +354,8 @@ mod tests {
             for (name, value) in &pairs {
                 headers.append(*name, value.parse().expect("a value"));
             }
-            let got =
-                authenticate(&topic(false), &asked(&headers, ""), now()).expect_err("refused");
+            let got = authenticate(&topic(false), &keys(), &asked(&headers, ""), now())
+                .expect_err("refused");
             assert_eq!(got.detail(), "CredentialsTwice", "{pairs:?}");
         }
     }
@@ -283,7 +364,7 @@ mod tests {
     fn tokens_of_either_key_in_either_header() {
         let key = "a2V5+MQ/==";
         let keys = [key, "c2Vjb25k"];
-        let topic = Topic { keys: keys.map(Secret::new), ..topic(false) };
+        let (topic, stored) = (topic(false), AccessKeys(keys.map(Secret::new)));
         let day = std::time::Duration::from_secs(86_400);
         let url = "https://a.example/topics/orders/api/events";
         let token = |resource: &str, key: &str, days: i64| {
@@ -311,7 +392,7 @@ mod tests {
             ] {
                 let mut headers = HeaderMap::new();
                 headers.insert(name, value.parse().expect("a value"));
-                let got = authenticate(&topic, &asked(&headers, ""), now());
+                let got = authenticate(&topic, &stored, &asked(&headers, ""), now());
                 let detail = got.as_ref().map_or_else(PublishError::detail, |()| "ok");
                 assert_eq!(detail, want, "{row} in {name}");
                 if let Err(error) = got {

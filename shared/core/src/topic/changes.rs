@@ -1,102 +1,191 @@
 //! The latest changes of a topic, as they are kept beside its revision.
 //!
-//! A copy of the configuration in memory that is a few changes behind reads what these changed, and
-//! not all of what may be 500 event subscriptions.
+//! Whoever has the topic in memory and is a few changes behind reads what these changed, and not all of
+//! what may be 500 event subscriptions. And whoever reads while a change is being written can tell
+//! whether what it found has that change in it: DynamoDB shows the items of a transaction one after
+//! the other.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-/// Most names that are kept. A name has at most 64 characters, so that they and a topic's document are
-/// read as one unit of 4 KB as a rule.
-const NAMES_MAX: usize = 16;
+/// Most that are kept. A name has at most 64 characters, so that they and a topic's document are read as
+/// one unit of 4 KB as a rule.
+const CHANGES_MAX: usize = 16;
 
-/// Which event subscriptions the latest changes of a topic wrote or deleted.
+/// What was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    /// The event subscription of that name was created, or written anew.
+    Written(String),
+    /// The event subscription of that name was deleted.
+    Deleted(String),
+    /// The topic's access keys were written.
+    Keys,
+}
+
+/// What the latest changes of a topic wrote or deleted beside the topic itself.
 ///
-/// Changes of the topic alone name none. A change of more than [`NAMES_MAX`] event subscriptions is
-/// forgotten with all before it: whoever is behind that reads everything.
+/// A change of more than [`CHANGES_MAX`] event subscriptions is forgotten with all before it: whoever
+/// is behind that reads everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// The names by the revision number that they were changed at, the oldest first.
-    names: VecDeque<(u64, String)>,
-    /// All changes after this number are known.
+    /// With the number of the revision that each made, the oldest first.
+    latest: VecDeque<(u64, Change)>,
+    /// All that made a greater number are known.
     after: u64,
 }
 
+/// What is not as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Since<'c> {
+    /// The names of event subscriptions.
+    pub names: BTreeSet<&'c str>,
+    /// Whether the access keys are.
+    pub keys: bool,
+}
+
 impl Changes {
-    /// The same with one more change, of these event subscriptions, that makes revision `number`.
+    /// The same with those that make revision `number`.
     #[must_use]
-    pub fn with(&self, number: u64, names: &[&str]) -> Self {
+    pub fn with(&self, number: u64, changes: impl IntoIterator<Item = Change>) -> Self {
         let mut next = self.clone();
-        next.names.extend(names.iter().map(|name| (number, (*name).to_owned())));
-        while next.names.len() > NAMES_MAX {
-            let forgotten = next.names.pop_front().map_or(number, |(number, _)| number);
-            // A change is known as a whole or not at all.
+        next.latest.extend(changes.into_iter().map(|change| (number, change)));
+        while next.latest.len() > CHANGES_MAX {
+            let forgotten = next.latest.pop_front().map_or(number, |(number, _)| number);
+            // What one revision changed is known as a whole or not at all.
             next.after = next.after.max(forgotten);
-            next.names.retain(|(number, _)| *number > forgotten);
+            next.latest.retain(|(number, _)| *number > forgotten);
         }
         next
     }
 
-    /// The event subscriptions that were changed after revision `number` of the same creation; `None`
-    /// where that is not known any more.
-    pub fn since(&self, number: u64) -> Option<BTreeSet<&str>> {
+    /// What was changed after revision `number` of the same creation; `None` where that is not known
+    /// any more.
+    pub fn since(&self, number: u64) -> Option<Since<'_>> {
         if number < self.after {
             return None;
         }
-        let later = self.names.iter().filter(|(changed_at, _)| *changed_at > number);
-        Some(later.map(|(_, name)| name.as_str()).collect())
+        let mut since = Since::default();
+        for (_, change) in self.latest.iter().filter(|(changed_at, _)| *changed_at > number) {
+            match change {
+                Change::Written(name) | Change::Deleted(name) => {
+                    since.names.insert(name);
+                }
+                Change::Keys => since.keys = true,
+            }
+        }
+        Some(since)
+    }
+
+    /// Whether event subscriptions that were read have these changes in them. `among` says which
+    /// names were read; `found` the revision at which the one of that name was written, where one was
+    /// found.
+    pub fn are_in(
+        &self,
+        among: impl Fn(&str) -> bool,
+        found: impl Fn(&str) -> Option<u64>,
+    ) -> bool {
+        let mut seen = BTreeSet::new();
+        // The latest change of each name counts.
+        self.latest.iter().rev().all(|(number, change)| match change {
+            Change::Written(name) | Change::Deleted(name) if !among(name) || !seen.insert(name) => {
+                true
+            }
+            Change::Written(name) => found(name).is_some_and(|revision| revision >= *number),
+            Change::Deleted(name) => found(name).is_none_or(|revision| revision > *number),
+            Change::Keys => true,
+        })
+    }
+
+    /// Whether access keys that were written at that revision have these changes in them.
+    pub fn are_in_keys(&self, revision: u64) -> bool {
+        let mut keys = self.latest.iter().filter(|(_, change)| *change == Change::Keys);
+        keys.all(|(number, _)| revision >= *number)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        Change::{Deleted, Keys, Written},
+        *,
+    };
 
-    fn names(count: usize) -> Vec<String> {
-        (0..count).map(|number| format!("s{number}")).collect()
+    fn written(name: &str) -> Change {
+        Written(name.to_owned())
     }
 
-    fn changed(changes: &Changes, number: u64, names: &[String]) -> Changes {
-        changes.with(number, &names.iter().map(String::as_str).collect::<Vec<_>>())
+    fn deleted(name: &str) -> Change {
+        Deleted(name.to_owned())
+    }
+
+    fn many(count: usize) -> Vec<Change> {
+        (0..count).map(|number| written(&format!("s{number}"))).collect()
     }
 
     #[test]
     fn what_was_changed_since() {
         let none = Changes::default();
-        let three = none.with(2, &["a"]).with(3, &[]).with(4, &["b", "c"]).with(5, &["a"]);
-        let table: [(u64, &[&str]); 6] = [
-            (1, &["a", "b", "c"]),
-            (2, &["a", "b", "c"]),
-            (3, &["a", "b", "c"]),
-            (4, &["a"]),
-            (5, &[]),
-            (9, &[]),
+        let some = none
+            .with(2, [written("a")])
+            .with(3, [])
+            .with(4, [deleted("b"), deleted("c")])
+            .with(5, [Keys])
+            .with(6, [written("a")]);
+        let table: [(u64, &[&str], bool); 6] = [
+            (1, &["a", "b", "c"], true),
+            (2, &["a", "b", "c"], true),
+            (4, &["a"], true),
+            (5, &["a"], false),
+            (6, &[], false),
+            (9, &[], false),
         ];
-        for (number, want) in table {
-            let since = three.since(number).expect("known");
-            assert_eq!(since.into_iter().collect::<Vec<_>>(), want, "since {number}");
+        for (number, names, keys) in table {
+            let since = some.since(number).expect("known");
+            assert_eq!(since.names.into_iter().collect::<Vec<_>>(), names, "since {number}");
+            assert_eq!(since.keys, keys, "since {number}");
         }
-        assert_eq!(none.since(1), Some(BTreeSet::new()), "the topic alone changed");
+        assert_eq!(none.since(1), Some(Since::default()), "the topic alone changed");
     }
 
     #[test]
-    fn the_oldest_changes_are_forgotten_as_a_whole() {
-        let before = changed(&Changes::default(), 2, &names(2));
-        let full = changed(&before, 3, &names(NAMES_MAX - 2));
-        assert_eq!(full.since(1).map(|names| names.len()), Some(NAMES_MAX - 2));
-        let more = full.with(4, &["x"]);
-        assert_eq!(more.since(1), None);
-        assert_eq!(more.since(2).map(|names| names.len()), Some(NAMES_MAX - 1));
+    fn the_oldest_are_forgotten_revision_by_revision() {
+        let names = |changes: &Changes, number| changes.since(number).map(|some| some.names.len());
+        let full = Changes::default().with(2, many(2)).with(3, many(CHANGES_MAX - 2));
+        assert_eq!(names(&full, 1), Some(CHANGES_MAX - 2), "two are in both");
+        let more = full.with(4, [written("x")]);
+        assert_eq!((names(&more, 1), names(&more, 2)), (None, Some(CHANGES_MAX - 1)));
+        let too_many = more.with(5, many(CHANGES_MAX + 1));
+        assert_eq!((names(&too_many, 4), names(&too_many, 5)), (None, Some(0)));
+        let one = too_many.with(6, [written("b")]);
+        assert_eq!((names(&one, 4), names(&one, 5)), (None, Some(1)));
     }
 
     #[test]
-    fn a_change_of_many_is_read_as_a_whole() {
-        let many = changed(&Changes::default().with(2, &["a"]), 3, &names(NAMES_MAX + 1));
-        assert_eq!((many.since(1), many.since(2)), (None, None));
-        assert_eq!(many.since(3), Some(BTreeSet::new()));
-        let one = many.with(4, &["b"]);
-        assert_eq!((one.since(2), one.since(3)), (None, Some(BTreeSet::from(["b"]))));
+    fn what_was_read_too_early_is_told_by_its_revisions() {
+        let changes = Changes::default().with(7, [written("a")]).with(8, [deleted("b")]);
+        let again = changes.with(9, [deleted("a")]).with(10, [written("b")]);
+        // (changes; the revisions of a and b as found; whether the changes are in them)
+        let table = [
+            (&changes, Some(7), None, true),
+            (&changes, Some(12), None, true),
+            (&changes, Some(6), None, false),
+            (&changes, None, None, false),
+            (&changes, Some(7), Some(3), false),
+            (&changes, Some(7), Some(11), true),
+            (&again, None, Some(10), true),
+            (&again, Some(7), Some(10), false),
+            (&again, None, Some(3), false),
+        ];
+        for (changes, a, b, want) in table {
+            let found = |name: &str| if name == "a" { a } else { b };
+            assert_eq!(changes.are_in(|_| true, found), want, "{changes:?}: {a:?}, {b:?}");
+        }
+        assert!(changes.are_in(|name| name == "b", |_| None), "the other one was not read");
+        let keys = Changes::default().with(3, [Keys]).with(5, [Keys]);
+        assert_eq!([4, 5, 6].map(|revision| keys.are_in_keys(revision)), [false, true, true]);
     }
 }

@@ -5,7 +5,7 @@ use gridpost_core::{
     delivery::{resource_check::Finding, state::DeliveryState},
     poison::Poisoned,
     subscription::{EventSubscription, Resource, SubscriptionKey},
-    topic::Topic,
+    topic::{AccessKeys, Topic},
 };
 use gridpost_ports::{
     HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse, PoisonQueue, PortError,
@@ -22,8 +22,8 @@ impl TopicStore for Faulty<Tables> {
         self.table(About::Other, self.inner.topics(after, most)).await
     }
 
-    async fn save(&self, topic: &Topic) -> Result<Saved, PortError> {
-        self.table(About::Other, TopicStore::save(&*self.inner, topic)).await
+    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
+        self.table(About::Other, TopicStore::save(&*self.inner, topic, keys)).await
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {

@@ -6,7 +6,7 @@ use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
     retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
-    topic::Topic,
+    topic::{AccessKeys, Change, Topic},
 };
 use gridpost_ports::{
     Clock, DELETED_AT_ONCE_MAX, PortError, Saved, SubscriptionStore, TopicStore, WaitingDeliveries,
@@ -23,7 +23,7 @@ impl Tables {
 
     /// The stored event subscriptions of all topics, by topic and name.
     pub fn stored_subscriptions(&self) -> Vec<EventSubscription> {
-        self.items().subscriptions.values().cloned().collect()
+        self.items().subscriptions.values().map(|(one, _)| one.clone()).collect()
     }
 
     /// The stored healths, by the uids of their event subscriptions.
@@ -35,6 +35,7 @@ impl Tables {
     pub fn forget_topic(&self, name: &str) {
         let mut items = self.items();
         items.topics.remove(name);
+        items.keys.remove(name);
         items.subscriptions.retain(|key, _| key.topic != name);
     }
 
@@ -75,11 +76,16 @@ impl Tables {
     }
 }
 
-/// Stores the topic at its next revision.
-fn next_revision(items: &mut Items, topic: &Topic) -> Result<(), PortError> {
-    let next = Topic { revision: topic.revision + 1, ..stored(topic)? };
+/// Stores the topic at its next revision, which these make; answers its number.
+fn next_revision(
+    items: &mut Items,
+    topic: &Topic,
+    changes: impl IntoIterator<Item = Change>,
+) -> Result<u64, PortError> {
+    let Topic { revision, changes, .. } = topic.next(changes);
+    let next = Topic { revision, changes, ..stored(topic)? };
     items.topics.insert(topic.name.clone(), next);
-    Ok(())
+    Ok(revision)
 }
 
 #[async_trait]
@@ -90,8 +96,14 @@ impl TopicStore for Tables {
         Ok(behind.take(most).cloned().collect())
     }
 
-    async fn save(&self, topic: &Topic) -> Result<Saved, PortError> {
-        self.write(topic, |items| next_revision(items, topic))
+    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
+        self.write(topic, |items| {
+            let revision = next_revision(items, topic, keys.map(|_| Change::Keys))?;
+            if let Some(keys) = keys {
+                items.keys.insert(topic.name.clone(), (keys.clone(), revision));
+            }
+            Ok(())
+        })
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
@@ -100,6 +112,7 @@ impl TopicStore for Tables {
                 return Err(self.refuse("a topic was deleted before its event subscriptions"));
             }
             items.topics.remove(&topic.name);
+            items.keys.remove(&topic.name);
             Ok(())
         })
     }
@@ -111,7 +124,7 @@ impl SubscriptionStore for Tables {
         &self,
         key: &SubscriptionKey,
     ) -> Result<Option<EventSubscription>, PortError> {
-        Ok(self.items().subscriptions.get(key).cloned())
+        Ok(self.items().subscriptions.get(key).map(|(one, _)| one.clone()))
     }
 
     async fn save(
@@ -121,8 +134,9 @@ impl SubscriptionStore for Tables {
     ) -> Result<Saved, PortError> {
         let next = stored(subscription)?;
         self.write(topic, |items| {
-            next_revision(items, topic)?;
-            items.subscriptions.insert(subscription.key.clone(), next);
+            let written = Change::Written(subscription.key.name.clone());
+            let revision = next_revision(items, topic, [written])?;
+            items.subscriptions.insert(subscription.key.clone(), (next, revision));
             Ok(())
         })
     }
@@ -132,7 +146,7 @@ impl SubscriptionStore for Tables {
             return Err(self.refuse("a transaction was to delete more than it takes"));
         }
         self.write(topic, |items| {
-            next_revision(items, topic)?;
+            next_revision(items, topic, names.iter().cloned().map(Change::Deleted))?;
             for name in names {
                 let key = SubscriptionKey { topic: topic.name.clone(), name: name.clone() };
                 items.subscriptions.remove(&key);

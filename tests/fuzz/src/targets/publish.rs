@@ -24,7 +24,6 @@ use gridpost_core::{
         EndReason, attempts::Attempts, health::ProbationPolicy, outcome::Outcome,
         policy::RetryPolicy, profile::ProfileName,
     },
-    secret::Secret,
     subscription::{
         Batching, DeadLetterDestination, EventSubscription, ProvisioningState, SubscriptionKey,
         resource,
@@ -109,10 +108,10 @@ pub(super) fn topic(input_schema: InputSchema) -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
-        keys: [Secret::new("a2V5MQ=="), Secret::new("a2V5Mg==")],
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 1,
+        changes: Default::default(),
     }
 }
 

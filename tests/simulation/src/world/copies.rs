@@ -24,7 +24,9 @@ impl World {
         gridpost_ingest_handler::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
-            configuration: self.cache(configuration, CONFIGURATION_KEPT_FOR),
+            configuration: self
+                .cache(configuration, CONFIGURATION_KEPT_FOR)
+                .with_keys(self.faulty(instance, &self.tables)),
             sender: self.faulty(instance, &self.queues),
             meter: CountingMeter::of(&self.history),
             authorization: gridpost_ingest_handler::Authorization::Keys,

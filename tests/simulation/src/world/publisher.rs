@@ -102,7 +102,7 @@ impl World {
             InputSchema::CloudEventSchemaV1_0 => "application/cloudevents-batch+json",
         };
         let mut headers = HeaderMap::new();
-        headers.insert("aeg-sas-key", HeaderValue::from_static("a"));
+        headers.insert("aeg-sas-key", HeaderValue::from_static("a2V5MQ=="));
         headers.insert("content-type", HeaderValue::from_static(content_type));
         gridpost_ingest_handler::gateway::Request {
             method: "POST".to_owned(),

@@ -8,7 +8,7 @@ use gridpost_core::{
     secret::Secret,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
-    topic::{InputSchema, Topic},
+    topic::{AccessKeys, InputSchema, Topic},
 };
 use gridpost_ports::{
     Configuration, Outgoing, Payloads,
@@ -27,6 +27,7 @@ use super::*;
 use crate::gateway::Authorizer;
 
 mod fan_out;
+mod reads;
 mod refusals;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
@@ -55,7 +56,9 @@ impl World {
         for topic in stored.topics {
             let of_topic = |one: &&EventSubscription| one.key.topic == topic.name;
             let subscriptions = stored.subscriptions.iter().filter(of_topic).cloned().collect();
+            let (name, keys) = (topic.name.clone(), ["Zmlyc3Q=", "c2Vjb25k"]);
             deployment.tables.configure(topic, subscriptions);
+            deployment.tables.give_keys(&name, AccessKeys(keys.map(Secret::new)));
         }
         *deployment.injector.plan() = sends;
         let context = Context {
@@ -106,14 +109,14 @@ impl World {
 }
 
 fn configuration(deployment: &Deployment, source: Arc<dyn Configuration>) -> ConfigurationCache {
-    let Deployment { clock, dice, .. } = deployment;
+    let Deployment { clock, dice, tables, .. } = deployment;
     let limits = Limits::default();
-    ConfigurationCache::new(source, Arc::clone(clock) as _, Arc::clone(dice) as _, limits)
+    let (clock, dice) = (Arc::clone(clock), Arc::clone(dice));
+    ConfigurationCache::new(source, clock, dice, limits).with_keys(Arc::clone(tables) as _)
 }
 
 fn topic(name: &str, kind: Kind, input_schema: InputSchema) -> Topic {
-    let keys = [Secret::new("Zmlyc3Q="), Secret::new("c2Vjb25k")];
-    Topic { name: name.to_owned(), kind, input_schema, keys, ..fixtures::topic() }
+    Topic { name: name.to_owned(), kind, input_schema, ..fixtures::topic() }
 }
 
 fn subscription(topic: &str, name: &str) -> EventSubscription {

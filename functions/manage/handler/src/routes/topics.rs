@@ -5,7 +5,7 @@ use gridpost_core::{
     secret::Secret,
     subscription::EventSubscription,
     topic::{
-        Topic,
+        AccessKeys, Changes, Topic,
         resource::{self, Settings},
     },
 };
@@ -54,7 +54,8 @@ pub(super) async fn write(
             return Ok(Reply::ok(document(context, &topic)).tagged(topic.etag));
         }
         let topic = Topic { etag: context.dice.id(), ..topic };
-        if context.topics.save(&topic).await? == Saved::Conflict {
+        let keys = existing.is_none().then(|| new_keys(&*context.dice));
+        if context.topics.save(&topic, keys.as_ref()).await? == Saved::Conflict {
             context.back_off().await;
             continue;
         }
@@ -127,6 +128,10 @@ pub(super) fn new_key(dice: &dyn Dice) -> Secret {
     Secret::new(BASE64_STANDARD.encode(dice.key()))
 }
 
+fn new_keys(dice: &dyn Dice) -> AccessKeys {
+    AccessKeys([new_key(dice), new_key(dice)])
+}
+
 fn document(context: &Context, topic: &Topic) -> Value {
     resource::write(topic, &context.settings.publish_url)
 }
@@ -140,10 +145,10 @@ fn new(context: &Context, name: &str, settings: Settings) -> Topic {
         input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: settings.disable_local_auth,
         delivery_profile: settings.delivery_profile,
-        keys: [new_key(dice), new_key(dice)],
         created_at: context.clock.now(),
         etag: dice.id(),
         revision: 0,
+        changes: Changes::default(),
     }
 }
 

@@ -46,6 +46,7 @@ impl World {
         let letters = fakes::dead_letters::deployment();
         let context = Context {
             configuration: Arc::clone(&tables) as _,
+            keys: Arc::clone(&tables) as _,
             topics: Arc::clone(&tables) as _,
             subscriptions: Arc::clone(&tables) as _,
             deliveries: Arc::clone(&tables) as _,

@@ -26,10 +26,10 @@ fn topic(kind: Kind) -> Topic {
         input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: false,
         delivery_profile: settings.delivery_profile,
-        keys: [Secret::new("k1"), Secret::new("k2")],
         etag: uuid::Uuid::nil(),
         created_at: NOW,
         revision: 3,
+        changes: Default::default(),
     }
 }
 

@@ -1,0 +1,53 @@
+//! What of the configuration a publish reads.
+
+use std::time::Duration;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn what_opens_no_topic_reads_none() {
+    let mut world = World::new(stored());
+    let tables = world.deployment.apart(&world.deployment.tables, Plan::default());
+    world.context.configuration = configuration(&world.deployment, Arc::clone(&tables) as _);
+    let to = |name: &str| {
+        let path = format!("/topics/{name}/api/events");
+        Request { path, ..request(&events(1, 1)) }
+    };
+    let bad = [
+        with(to("orders"), "aeg-sas-key", ""),
+        with(to("orders"), "aeg-sas-key", "not base64!"),
+        with(with(to("orders"), "aeg-sas-key", ""), "authorization", "Bearer ey"),
+        with(with(to("orders"), "aeg-sas-key", ""), "aeg-sas-token", "r=a&e=b&s=c"),
+        with(to("unknown"), "aeg-sas-key", ""),
+    ];
+    for request in bad {
+        assert_eq!(world.publish(&request).await.status_code, 401, "{}", request.path);
+        assert_eq!(tables.injector.made(), 0, "{}", request.path);
+    }
+    // A name that is unknown is asked for once in a while.
+    for _ in 0..100 {
+        assert_eq!(world.publish(&to("unknown")).await.status_code, 404);
+    }
+    assert_eq!(tables.injector.made(), 1);
+    // The topic, and what hangs on it; its keys are read elsewhere here.
+    for _ in 0..100 {
+        assert_eq!(world.publish(&to("orders")).await.status_code, 200);
+    }
+    assert_eq!(tables.injector.made(), 1 + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_a_moment_ago_serves_while_the_table_can_not_be_read() {
+    let mut world = World::new(stored());
+    let tables = world.deployment.apart(&world.deployment.tables, Plan::default());
+    world.context.configuration = configuration(&world.deployment, Arc::clone(&tables) as _);
+    let publish = || request(&events(1, 1));
+    assert_eq!(world.publish(&publish()).await.status_code, 200);
+    *tables.injector.plan() = Plan { calls_max: Some(0), ..Plan::default() };
+    for (after_s, status) in [(3, 200), (56, 200), (2, 503)] {
+        tokio::time::sleep(Duration::from_secs(after_s)).await;
+        assert_eq!(world.publish(&publish()).await.status_code, status, "{after_s} s later");
+    }
+    *tables.injector.plan() = Plan::default();
+    assert_eq!(world.publish(&publish()).await.status_code, 200);
+}

@@ -1,0 +1,129 @@
+//! How a topic is read: as little of it as its latest changes allow.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, OnceLock},
+};
+
+use futures::future::try_join;
+use gridpost_core::{
+    subscription::EventSubscription,
+    topic::{AccessKeys, Topic},
+};
+
+use super::TopicSnapshot;
+use crate::{Configuration, PortError, TopicKeys};
+
+/// Where topics are read, and their access keys if they are asked for.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) configuration: Arc<dyn Configuration>,
+    pub(super) keys: Option<Arc<dyn TopicKeys>>,
+}
+
+/// How often a topic is read that changes while it is.
+const TRIES_MAX: u32 = 5;
+
+impl Source {
+    /// Reads a topic, of which `before` may be an earlier state; `None` if there is none.
+    pub(super) async fn read(
+        &self,
+        name: &str,
+        before: Option<Arc<TopicSnapshot>>,
+    ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
+        for _ in 0..TRIES_MAX {
+            // Before all else: what is read after it is at its revision or newer, and what is newer is
+            // read again.
+            let Some(topic) = self.configuration.topic(name).await? else { return Ok(None) };
+            if let Some(before) = &before
+                && before.topic.at() == topic.at()
+            {
+                return Ok(Some(Arc::clone(before)));
+            }
+            if let Some(snapshot) = self.read_parts(topic, before.as_deref()).await? {
+                return Ok(Some(Arc::new(snapshot)));
+            }
+        }
+        Err(PortError::new("reading a topic", "it changes all the time"))
+    }
+
+    /// What hangs on a topic; `None` if a change of it is just being written, and some of that was not
+    /// to be seen yet.
+    async fn read_parts(
+        &self,
+        topic: Topic,
+        before: Option<&TopicSnapshot>,
+    ) -> Result<Option<TopicSnapshot>, PortError> {
+        // One that was created again, or restored from a copy, is another topic.
+        let before = before.filter(|before| {
+            before.topic.created_at == topic.created_at && before.topic.revision < topic.revision
+        });
+        let since = before.and_then(|before| {
+            topic.changes.since(before.topic.revision).map(|since| (before, since))
+        });
+        let keys = match &since {
+            Some((before, since)) if !since.keys => Kept::Same(before.keys.clone()),
+            _ => Kept::Read,
+        };
+        let names = since.map(|(before, since)| (before, since.names));
+        let parts = try_join(self.keys(&topic, keys), self.subscriptions(&topic, names)).await?;
+        let (Some(keys), Some(subscriptions)) = parts else { return Ok(None) };
+        Ok(Some(TopicSnapshot { topic, keys, subscriptions, matcher: OnceLock::new() }))
+    }
+
+    async fn keys(
+        &self,
+        topic: &Topic,
+        kept: Kept,
+    ) -> Result<Option<Option<AccessKeys>>, PortError> {
+        match (&self.keys, kept) {
+            (None, _) => Ok(Some(None)),
+            (_, Kept::Same(keys)) => Ok(Some(keys)),
+            (Some(store), Kept::Read) => {
+                let found = store.keys(&topic.name).await?;
+                let in_time = found.filter(|(_, revision)| topic.changes.are_in_keys(*revision));
+                Ok(in_time.map(|(keys, _)| Some(keys)))
+            }
+        }
+    }
+
+    async fn subscriptions(
+        &self,
+        topic: &Topic,
+        changed: Option<(&TopicSnapshot, BTreeSet<&str>)>,
+    ) -> Result<Option<Vec<Arc<EventSubscription>>>, PortError> {
+        let (kept, names) = match changed {
+            None => (Vec::new(), None),
+            Some((before, names)) => {
+                let is_kept = |one: &&Arc<_>| is_kept(one, &names);
+                (before.subscriptions.iter().filter(is_kept).cloned().collect(), Some(names))
+            }
+        };
+        if names.as_ref().is_some_and(BTreeSet::is_empty) {
+            return Ok(Some(kept));
+        }
+        let found = self.configuration.written(&topic.name, names.as_ref()).await?;
+        let revisions: BTreeMap<_, _> =
+            found.iter().map(|(one, revision)| (one.key.name.as_str(), *revision)).collect();
+        let is_asked_for = |name: &str| names.as_ref().is_none_or(|names| names.contains(name));
+        if !topic.changes.are_in(is_asked_for, |name| revisions.get(name).copied()) {
+            return Ok(None);
+        }
+        let read = found.into_iter().map(|(one, _)| Arc::new(one));
+        let mut all: Vec<_> = kept.into_iter().chain(read).collect();
+        all.sort_by(|one, other| one.key.name.cmp(&other.key.name));
+        Ok(Some(all))
+    }
+}
+
+/// What is known of the access keys.
+enum Kept {
+    /// They have not changed.
+    Same(Option<AccessKeys>),
+    /// They must be read.
+    Read,
+}
+
+fn is_kept(one: &EventSubscription, changed: &BTreeSet<&str>) -> bool {
+    !changed.contains(one.key.name.as_str())
+}

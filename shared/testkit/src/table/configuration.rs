@@ -1,0 +1,110 @@
+//! Topics and event subscriptions, as the functions read them and as a test puts them there.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use gridpost_core::{
+    subscription::{EventSubscription, SubscriptionKey},
+    topic::{
+        AccessKeys,
+        Change::{self, Deleted, Keys, Written},
+        Topic,
+    },
+};
+use gridpost_ports::{Configuration, PortError, TopicKeys};
+
+use super::{Items, Tables};
+use crate::fixtures;
+
+impl Items {
+    /// Moves a topic to its next revision, which these make; answers its number.
+    fn move_on(&mut self, topic: &str, changes: impl IntoIterator<Item = Change>) -> Option<u64> {
+        let topic = self.topics.get_mut(topic)?;
+        *topic = topic.next(changes);
+        Some(topic.revision)
+    }
+
+    fn put(&mut self, subscription: &EventSubscription, revision: u64) {
+        self.subscriptions.insert(subscription.key.clone(), (subscription.clone(), revision));
+    }
+}
+
+impl Tables {
+    /// Writes a topic and its event subscriptions in the place of what was there.
+    pub fn configure(&self, topic: Topic, subscriptions: Vec<EventSubscription>) {
+        let mut items = self.items();
+        let before = items.topics.get(&topic.name);
+        let before = before.filter(|before| before.created_at == topic.created_at);
+        let (revision, changes) =
+            before.map(|before| (before.revision, before.changes.clone())).unwrap_or_default();
+        let gone = items.subscriptions.keys().filter(|key| key.topic == topic.name);
+        let gone = gone.map(|key| Deleted(key.name.clone()));
+        let written = subscriptions.iter().map(|one| Written(one.key.name.clone()));
+        let all: Vec<_> = gone.chain(written).chain([Keys]).collect();
+        let topic = Topic { revision, changes, ..topic }.next(all);
+        items.subscriptions.retain(|key, _| key.topic != topic.name);
+        subscriptions.iter().for_each(|subscription| items.put(subscription, topic.revision));
+        items.topics.insert(topic.name.clone(), topic);
+    }
+
+    /// Gives a topic other access keys than [`fixtures::access_keys`].
+    pub fn give_keys(&self, topic: &str, keys: AccessKeys) {
+        let mut items = self.items();
+        let revision = items.move_on(topic, [Keys]).unwrap_or_default();
+        items.keys.insert(topic.to_owned(), (keys, revision));
+    }
+
+    /// Changes an event subscription, if it is there.
+    pub fn change(&self, key: &SubscriptionKey, change: impl FnOnce(&mut EventSubscription)) {
+        let found = self.items().subscriptions.get(key).map(|(found, _)| found.clone());
+        let Some(mut subscription) = found else { return };
+        change(&mut subscription);
+        self.write_subscription(&subscription);
+    }
+
+    /// Writes an event subscription, in the place of the one of that name.
+    pub fn write_subscription(&self, subscription: &EventSubscription) {
+        let mut items = self.items();
+        let name = subscription.key.name.clone();
+        let revision = items.move_on(&subscription.key.topic, [Written(name)]);
+        items.put(subscription, revision.unwrap_or_default());
+    }
+
+    /// Deletes an event subscription, if it is there.
+    pub fn delete_subscription(&self, key: &SubscriptionKey) {
+        let mut items = self.items();
+        if items.subscriptions.remove(key).is_some() {
+            items.move_on(&key.topic, [Deleted(key.name.clone())]);
+        }
+    }
+}
+
+#[async_trait]
+impl Configuration for Tables {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        Ok(self.items().topics.get(name).cloned())
+    }
+
+    async fn written(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        let items = self.items();
+        let is_asked_for = |key: &SubscriptionKey| {
+            key.topic == topic && names.is_none_or(|names| names.contains(key.name.as_str()))
+        };
+        let found = items.subscriptions.iter().filter(|(key, _)| is_asked_for(key));
+        Ok(found.map(|(_, written)| written.clone()).collect())
+    }
+}
+
+#[async_trait]
+impl TopicKeys for Tables {
+    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
+        let items = self.items();
+        let Some(found) = items.topics.get(topic) else { return Ok(None) };
+        let given = items.keys.get(topic).cloned();
+        Ok(Some(given.unwrap_or_else(|| (fixtures::access_keys(), found.revision))))
+    }
+}
