@@ -36,95 +36,152 @@ impl Mutation {
 }
 
 const EXPAND: &str = "functions/ingest/handler/src/expand.rs";
-const PREPARE: &str = "functions/dispatch/handler/src/prepare.rs";
+const IN_HAND: &str = "functions/dispatch/handler/src/in_hand.rs";
+const ACQUIRE: &str = "functions/dispatch/handler/src/acquire.rs";
+const COUNT: &str = "functions/dispatch/handler/src/count.rs";
+const HOLD: &str = "functions/dispatch/handler/src/settle/hold.rs";
+const END: &str = "functions/dispatch/handler/src/settle/end.rs";
+const PLAN: &str = "shared/core/src/delivery/plan.rs";
 const SETTLE: &str = "functions/dispatch/handler/src/settle.rs";
-const RESOURCES: &str = "functions/dispatch/handler/src/resources.rs";
 const RETRY: &str = "shared/core/src/retry.rs";
 
 /// All of them.
 pub const ALL: &[Mutation] = &[
     Mutation {
         name: "whole batch again though part of it was delivered",
-        file: RESOURCES,
-        old: "    work.delivery.done.add_all(&parted.done());\n",
+        file: SETTLE,
+        old: r#"        hand.delivery.done.add_all(&delivered);
+"#,
         new: "",
     },
     Mutation {
         name: "state forgets which events of a batch are done with",
-        file: PREPARE,
-        old: "            done: self.delivery.done.clone(),\n",
-        new: "            done: Default::default(),\n",
+        file: IN_HAND,
+        old: r#"            done: self.delivery.done.clone(),
+"#,
+        new: r#"            done: Default::default(),
+"#,
     },
     Mutation {
         name: "refused part of a batch counts as delivered",
-        file: RESOURCES,
-        old: "        end_part(context, &work, *answer, events, times.0).await?;\n",
-        new: "        let _ = (answer, events);\n",
+        file: SETTLE,
+        old: r#"        end::end_part(context, &hand, *answer, events, times.0).await?;
+"#,
+        new: r#"        let _ = (answer, &events);
+"#,
     },
     Mutation {
         name: "part of a batch delivered and not counted",
-        file: RESOURCES,
-        old: "        settle::count_part(context, &work, delivered.len());\n",
+        file: SETTLE,
+        old: r#"        count::delivered_part(context, &hand, delivered.len());
+"#,
         new: "",
     },
     Mutation {
         name: "delete before send",
-        file: SETTLE,
-        old: r#"        let queue = work.delivery.retry_queue(context.settings.retry_shards);
-        send("#,
-        new: r#"        let queue = work.delivery.retry_queue(context.settings.retry_shards);
-        let _ = context.receiver.delete(Queue::Dispatch, vec![work.record.receipt.clone()]).await;
-        send("#,
+        file: HOLD,
+        old: r#"    let answers = context.sender.send(queue, messages.clone()).await;
+"#,
+        new: r#"    let receipts = hands.iter().map(|(hand, _)| hand.record.receipt.clone()).collect();
+    let _ = context.receiver.delete(Queue::Dispatch, receipts).await;
+    let answers = context.sender.send(queue, messages.clone()).await;
+"#,
     },
     Mutation {
         name: "state written without its condition",
         file: SETTLE,
-        old: r#"        Saved::Written => follow(context, work, standing).await,
-        Saved::Conflict => follow_stored(context, work).await,"#,
-        new: r#"        Saved::Written => follow(context, work, standing).await,
-        Saved::Conflict => {
-            let stored = context.states.load(work.delivery.id).await?;
-            let work = Work { revision: stored.map_or(0, |state| state.revision), ..work };
-            let _ = context.states.save(&work.state(standing)).await?;
-            follow(context, work, standing).await
-        }"#,
+        old: r#"        Ok(Saved::Written) => follow(context, hand, status).await,
+        Ok(Saved::Conflict) => follow_stored(context, hand).await,
+"#,
+        new: r#"        Ok(Saved::Written) => follow(context, hand, status).await,
+        Ok(Saved::Conflict) => {
+            let stored = context.states.load(hand.delivery.id).await?;
+            let revision = stored.map_or(0, |state| state.revision);
+            let hand = DeliveryInHand { revision, ..hand };
+            let _ = context.states.save(&hand.state(status)).await?;
+            follow(context, hand, status).await
+        }
+"#,
     },
     Mutation {
         name: "attempts counted by receives",
-        file: PREPARE,
-        old: "    let due = match standing {",
-        new: "    work.delivery.attempts.made = work.record.receive_count - 1;\n    let due = match standing {",
+        file: IN_HAND,
+        old: r#"        if let Some(state) = &state {
+            hand.merge_state(state);
+        }
+"#,
+        new: r#"        if let Some(state) = &state {
+            hand.merge_state(state);
+        }
+        hand.delivery.attempts.made = hand.record.receive_count - 1;
+"#,
     },
     Mutation {
         name: "lost probe claim",
-        file: PREPARE,
-        old: r#"                if !context.healths.write(&subscription, now, &claimed).await? {
-                    continue;
-                }"#,
-        new: "                let _ = context.healths.write(&subscription, now, &claimed).await?;",
+        file: ACQUIRE,
+        old: r#"        if context.healths.write(hand.subscription(), now, &claim).await? {
+"#,
+        new: r#"        if context.healths.write(hand.subscription(), now, &claim).await? || true {
+"#,
     },
     Mutation {
         name: "time-to-live not checked",
-        file: PREPARE,
-        old: "    if now >= work.expires_at() {",
-        new: "    if false && now >= work.expires_at() {",
+        file: PLAN,
+        old: r#"    if now >= subscription.expires_at {
+"#,
+        new: r#"    if false && now >= subscription.expires_at {
+"#,
     },
     Mutation {
         name: "early wake attempts at once",
-        file: PREPARE,
-        old: "    let early = due.map_or(Duration::ZERO, |due| due.since(context.clock.now()));",
-        new: r#"    let due = due.filter(|_| work.record.queue == Queue::Dispatch);
-    let early = due.map_or(Duration::ZERO, |due| due.since(context.clock.now()));"#,
+        file: PLAN,
+        old: r#"    let early = due.map_or(Duration::ZERO, |due| due.since(now));
+"#,
+        new: r#"    let due = due.filter(|_| facts.lane == Lane::First);
+    let early = due.map_or(Duration::ZERO, |due| due.since(now));
+"#,
     },
     Mutation {
         name: "a decided end is not carried out again",
-        file: PREPARE,
-        old: "        Some(DeliveryStatus::Ended) => return",
-        new: "        Some(DeliveryStatus::Ended | DeliveryStatus::Ending { .. }) => return",
+        file: SETTLE,
+        old: r#"        DeliveryStatus::Ending { reason, at } => end::carry_out(context, hand, reason, at).await,
+"#,
+        new: r#"        DeliveryStatus::Ending { .. } => Ok(Fate::Delete),
+"#,
+    },
+    Mutation {
+        name: "a failed write of state ends the schedule",
+        file: SETTLE,
+        old: "            hold::in_message(context, hand, due).await\n",
+        new: "            let _ = due;\n            Err(error)\n",
+    },
+    Mutation {
+        name: "a state that is behind its message counts",
+        file: IN_HAND,
+        old: "        self.status = (!is_behind).then_some(state.standing);\n",
+        new: "        let _ = is_behind;\n        self.status = Some(state.standing);\n",
+    },
+    Mutation {
+        name: "a slow endpoint keeps the first lane",
+        file: PLAN,
+        old: "        (_, Lane::First) if subscription.is_slow => Plan::MoveLane,\n",
+        new: "",
+    },
+    Mutation {
+        name: "a mark ends while its requests are under way",
+        file: "shared/core/src/retry/lane.rs",
+        old: "now < until || self.under_way(now) > 0)",
+        new: "now < until)",
+    },
+    Mutation {
+        name: "a slow lane without a bound",
+        file: "shared/core/src/retry/lane.rs",
+        old: "wanted.min(slow.bound(settings).saturating_sub(others));",
+        new: "wanted.max(others.min(0));",
     },
     Mutation {
         name: "parked, not deleted",
-        file: SETTLE,
+        file: HOLD,
         old: r#"    context.meter.count(metric::PARKED_COUNT, &[], 1);
     Ok(Fate::Delete)"#,
         new: r#"    context.meter.count(metric::PARKED_COUNT, &[], 1);
@@ -132,50 +189,48 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "deleted, though parking failed",
-        file: SETTLE,
+        file: HOLD,
         old: "    context.parking.park(&parked).await?;",
         new: "    let _ = context.parking.park(&parked).await;",
     },
     Mutation {
         name: "deleted, though sending failed",
-        file: SETTLE,
-        old: "        send(context, queue, work, next.encode(), parking::delay_s(left)).await?;",
-        new: "        let _ = send(context, queue, work, next.encode(), parking::delay_s(left)).await;",
+        file: HOLD,
+        old: r#"            Err(_) => send_one(context, queue, message).await,
+"#,
+        new: r#"            Err(_) => send_one(context, queue, message).await.or(Ok(())),
+"#,
     },
     Mutation {
         name: "the reply names nothing",
         file: "functions/dispatch/handler/src/handler.rs",
-        old: r#"        listen(context, listening, deadline).await;
-    }
-    kept"#,
-        new: r#"        listen(context, listening, deadline).await;
-    }
-    drop(kept);
+        old: "    all.into_iter().filter(|id| !gone.ids.contains(id)).collect()",
+        new: r#"    drop(all);
     Vec::new()"#,
     },
     Mutation {
         name: "health never written",
         file: "functions/dispatch/handler/src/health.rs",
-        old: "            if self.write(subscription, now, &next).await? {",
+        old: "            if self.save(page, subscription, now, &next).await? {",
         new: "            if true {",
     },
     Mutation {
         name: "late success not noted",
-        file: "functions/dispatch/handler/src/late.rs",
+        file: "functions/dispatch/handler/src/late_response.rs",
         old: "        match acknowledge(context, id).await {",
         new: "        match Ok::<bool, PortError>(true) {",
     },
     Mutation {
         name: "late success not counted",
         file: SETTLE,
-        old: "            count_delivered(context, &known.subscription, known.publish_time, events);",
+        old: "            count::delivered(context, &known.subscription, known.publish_time, events);",
         new: "            let _ = (events, &known.subscription);",
     },
     Mutation {
         name: "late success and the next one both counted",
         file: SETTLE,
-        old: "if !matches!(state.standing, DeliveryStatus::Waiting { .. }))",
-        new: "if matches!(state.standing, DeliveryStatus::Ended))",
+        old: "|state: &DeliveryState| !matches!(state.standing, DeliveryStatus::Waiting { .. });",
+        new: "|state: &DeliveryState| matches!(state.standing, DeliveryStatus::Ended);",
     },
     Mutation {
         name: "success noted before its count is written",
@@ -185,33 +240,38 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "end noted before its count is written",
-        file: SETTLE,
-        old: "    context.meter.flush(context.clock.now());\n    let state = DeliveryState { standing: DeliveryStatus::Ended",
+        file: END,
+        old: r#"    context.meter.flush(context.clock.now());
+    let state = DeliveryState { standing: DeliveryStatus::Ended"#,
         new: "    let state = DeliveryState { standing: DeliveryStatus::Ended",
     },
     Mutation {
         name: "delivered in the hour of the delivery, not of the publish",
-        file: SETTLE,
-        old: "    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), at, events);",
-        new: "    let at = if events > 0 { context.clock.now() } else { at };\n    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), at, events);",
+        file: COUNT,
+        old: "    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), published_at, events);",
+        new: r#"    let published_at = if events > 0 { context.clock.now() } else { published_at };
+    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), published_at, events);"#,
     },
     Mutation {
         name: "dropped events of deleted event subscriptions still wait",
-        file: SETTLE,
-        old: "    if let Some(state) = state {\n        note_end(",
-        new: "    if let Some(state) = state.filter(|_| false) {\n        note_end(",
+        file: END,
+        old: r#"    if let Some(state) = state {
+        note_end("#,
+        new: r#"    if let Some(state) = state.filter(|_| false) {
+        note_end("#,
     },
     Mutation {
         name: "offsets from the last attempt",
-        file: "functions/dispatch/handler/src/attempt.rs",
-        old: "        first_attempt_at: work.delivery.attempts.first_at.unwrap_or(began_at),",
+        file: "functions/dispatch/handler/src/decide.rs",
+        old: "        first_attempt_at: attempts.first_at.unwrap_or(began_at),",
         new: "        first_attempt_at: began_at,",
     },
     Mutation {
         name: "wake removes before it sends",
-        file: "functions/wake/handler/src/lib.rs",
-        old: "    let answers = context.sender.send(",
-        new: "    join_all(batch.iter().map(|parked| remove(context, parked))).await;\n    let answers = context.sender.send(",
+        file: "functions/wake/handler/src/page.rs",
+        old: "    for fate in send_all(context, page.due, until).await {",
+        new: r#"    let _ = context.due.remove_all(&page.due).await;
+    for fate in send_all(context, page.due, until).await {"#,
     },
     Mutation {
         name: "refused dead letters let go",
@@ -276,9 +336,11 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "consent not waited for",
-        file: PREPARE,
-        old: "    if let Some(until) = work.subscription.waits_for_consent(now) {",
-        new: "    if let Some(until) = work.subscription.waits_for_consent(now).filter(|_| false) {",
+        file: PLAN,
+        old: r#"    if let Some(until) = subscription.consent_until {
+"#,
+        new: r#"    if let Some(until) = subscription.consent_until.filter(|_| false) {
+"#,
     },
     Mutation {
         name: "ingest answers 200 for what was not sent",
