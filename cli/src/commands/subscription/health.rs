@@ -25,6 +25,17 @@ pub(super) fn describe(topic: &str, name: &str, health: &Value) -> String {
         };
         rows.push(row("next probe", probe));
     }
+    for (name, pointer) in [("probation", "/probation"), ("delayed delivery", "/delayedDelivery")] {
+        // One wait alone is the one that is told above.
+        let both = health.get("probation").is_some() && health.get("delayedDelivery").is_some();
+        if both {
+            let until = text_at(health, &format!("{pointer}/until"));
+            rows.push(row(name, format!("until {until}")));
+        }
+    }
+    if let Some(slow) = health.get("slow") {
+        rows.push(row("slow", slowness(slow)));
+    }
     rows.push(row("failures in a row", health["failuresInRow"].to_string()));
     for (name, pointer) in
         [("last failure", "/lastFailureTime"), ("last recovery", "/recoveredTime")]
@@ -44,6 +55,11 @@ fn effect(effect: &str) -> &str {
         "Ends" => "end at once with outcome Probation (dead letter, or drop without a destination)",
         other => other,
     }
+}
+
+fn slowness(slow: &Value) -> String {
+    let most = slow["requestsAtMost"].as_u64().map(|most| format!(", {most} at most"));
+    format!("{} requests under way{}", slow["requestsUnderWay"], most.unwrap_or_default())
 }
 
 fn waiting(waiting: &Value) -> String {
@@ -77,6 +93,19 @@ mod tests {
             "due after U",
             "more than 20000, the oldest published at O",
         ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains("probation  ") && !text.contains("slow"), "{text}");
+        let both = json!({
+            "state": "DelayedDelivery", "newEvents": "Waits", "failuresInRow": 10,
+            "cause": {"outcome": "TimedOut"}, "since": "S", "until": "D",
+            "probation": {"since": "S", "until": "P"},
+            "delayedDelivery": {"since": "S", "until": "D", "step": 1},
+            "slow": {"until": "T", "requestsUnderWay": 7, "requestsAtMost": 50},
+            "waitingDeliveries": {"count": 0, "isComplete": true},
+        });
+        let text = describe("orders", "billing", &both);
+        for part in ["until P", "until D", "7 requests under way, 50 at most"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         let healthy = json!({"state": "Healthy", "newEvents": "Attempted", "failuresInRow": 0,

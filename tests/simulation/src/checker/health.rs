@@ -4,7 +4,10 @@
 //! knowledge is uncertain (answers that cross, a write that failed) it assumes the shorter wait, so
 //! whatever it forbids is forbidden.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use gridpost_core::{
     retry::outcome::{Answer, Outcome},
@@ -67,10 +70,31 @@ enum Event<'a> {
     Begins(&'a Request),
 }
 
-/// Checks the requests to one subscription's endpoint.
+/// Checks the requests to the endpoints that one subscription has had: another destination begins
+/// healthy.
 pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
-    let history = &check.remains.history;
-    let requests = history.requests.iter().filter(|made| made.subscription == subscription.key);
+    let requests = check.remains.history.requests.iter();
+    let own = requests.filter(|made| made.subscription == subscription.key);
+    let urls: BTreeSet<&str> = own.map(|request| request.url.as_str()).collect();
+    let faults = &check.remains.history.health_faults;
+    // Which of them is known by which uid is not known here.
+    let faults: Vec<Timestamp> = match urls.len() {
+        0 | 1 => faults.get(&subscription.endpoint_uid()).cloned().unwrap_or_default(),
+        _ => faults.values().flatten().copied().collect(),
+    };
+    for url in urls {
+        check_endpoint(check, subscription, url, &faults);
+    }
+}
+
+fn check_endpoint(
+    check: &mut Check<'_>,
+    subscription: &EventSubscription,
+    url: &str,
+    faults: &[Timestamp],
+) {
+    let requests = check.remains.history.requests.iter();
+    let requests = requests.filter(|it| it.subscription == subscription.key && it.url == url);
     let mut events = Vec::new();
     let mut alike: BTreeMap<(Uuid, Timestamp), usize> = BTreeMap::new();
     for (number, request) in requests.enumerate() {
@@ -84,7 +108,6 @@ pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
         }
     }
     events.sort_by_key(|(at, kind, number, _)| (*at, *kind, *number));
-    let faults = history.health_faults.get(&subscription.uid).map_or(&[][..], Vec::as_slice);
     let mut model = Model::default();
     for (at, _, _, event) in events {
         match event {

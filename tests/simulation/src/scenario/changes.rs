@@ -8,6 +8,7 @@ use gridpost_core::{
     subscription::{Endpoint, EventSubscription, SubscriptionKey},
     time::Timestamp,
 };
+use uuid::Uuid;
 
 use super::{Publish, Scenario, subscription};
 use gridpost_testkit::{clock::BEGINNING, dice::SeededDice};
@@ -56,6 +57,7 @@ fn one(number: u32, created: u32, changed: u32) -> EventSubscription {
     // The retry policies of all creations are the same: the checker knows event subscriptions by name.
     let url = format!("https://{CHANGING}.example/c{number}/{created}/{changed}");
     one.endpoint = Endpoint::WebHook { url: Secret::new(url) };
+    one.endpoint_uid = (changed > 0).then(|| Uuid::from_u128(1 << 101 | uid));
     one
 }
 

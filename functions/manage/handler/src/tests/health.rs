@@ -116,6 +116,29 @@ async fn a_reset_lets_attempts_through() {
     assert_eq!(stored(&world).revision, 6);
 }
 
+/// Another URL is another endpoint: nothing is left of what the old one did.
+#[tokio::test(start_paused = true)]
+async fn a_changed_destination_begins_healthy() {
+    let world = World::with_subscription().await;
+    store(&world, delayed());
+    let patch = |url: &str| json!({"destination": {"properties": {"endpointUrl": url}}});
+    let labels = json!({"labels": ["a"]});
+    let table = [
+        ("another member", labels, "DelayedDelivery"),
+        ("another URL", patch("https://e.example/2?code=x"), "Healthy"),
+        ("the same URL", patch("https://e.example/2?code=x"), "Healthy"),
+    ];
+    let mut seen = Vec::new();
+    for (row, patch, state) in table {
+        let patched = world.send("PATCH /topics/demo/eventSubscriptions/s-1", patch).await;
+        assert_eq!(patched.status, 200, "{row}");
+        assert_eq!(body(&world.call(SHOW).await)["state"], state, "{row}");
+        seen.push(world.endpoint_uid("s-1"));
+    }
+    assert!(seen[0] != seen[1] && seen[1] == seen[2], "{seen:?}");
+    assert_eq!(seen[0], world.subscription_uid("s-1"), "that of its creation");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_does_not_exist_has_no_health() {
     let world = World::with_subscription().await;

@@ -164,6 +164,13 @@ impl World {
         all.into_iter().find(|subscription| subscription.key == key).map(|found| found.uid)
     }
 
+    pub(super) fn endpoint_uid(&self, name: &str) -> Option<Uuid> {
+        let key = key("demo", name);
+        let all = self.deployment.tables.stored_subscriptions();
+        let found = all.into_iter().find(|subscription| subscription.key == key);
+        found.map(|found| found.endpoint_uid())
+    }
+
     /// Stores event subscriptions of `demo` like `s-1`, in the place of it, with those names.
     pub(super) fn fill(&self, names: impl IntoIterator<Item = String>) {
         let tables = &self.deployment.tables;
