@@ -239,3 +239,6 @@ async fn send_one(context: &Context, queue: Queue, message: Outgoing) -> Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@ use gridpost_ports::{
 use gridpost_testkit::{
     deployment::Deployment,
     endpoint::{Reaction, Script},
+    faults::Plan,
     fixtures,
     queue::Received,
 };
@@ -42,6 +43,10 @@ pub(crate) struct World {
     pub(crate) status: u16,
     pub(crate) logs_successful_attempts: bool,
     pub(crate) measures_latency: bool,
+    /// What goes wrong with calls for states, numbered from 1.
+    pub(crate) state_faults: Plan,
+    /// What goes wrong with calls that hide or delete.
+    pub(crate) receiver_faults: Plan,
 }
 
 /// A delivery of one event to that subscription, both of that number.
@@ -75,6 +80,8 @@ impl World {
             status: 200,
             logs_successful_attempts: false,
             measures_latency: false,
+            state_faults: Plan::default(),
+            receiver_faults: Plan::default(),
         }
     }
 
@@ -178,9 +185,9 @@ impl World {
             clock: Arc::clone(clock) as _,
             dice: Arc::clone(dice) as _,
             sender: Arc::clone(queues) as _,
-            receiver: Arc::clone(queues) as _,
+            receiver: self.deployment.apart(queues, self.receiver_faults.clone()),
             in_flight: InFlight::new(Arc::clone(queues) as _),
-            states: Arc::clone(tables) as _,
+            states: self.deployment.apart(tables, self.state_faults.clone()),
             parking: Arc::clone(tables) as _,
             payloads: Arc::clone(payloads) as _,
             healths: HealthCache::new(Arc::clone(tables) as _, Arc::clone(dice) as _),
