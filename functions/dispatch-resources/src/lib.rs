@@ -53,11 +53,10 @@ impl AwsResources {
     /// Clients with these credentials, region and connections. The SDK tries nothing again: an attempt is
     /// one call, and Gridpost's own rules say when the next one comes.
     pub fn new(config: &SdkConfig) -> Self {
-        let config = config.to_builder().retry_config(RetryConfig::disabled());
         // A function answers when it is done: how long an attempt may take bounds it.
-        let function = config.clone().build();
+        let function = config.to_builder().retry_config(RetryConfig::disabled()).build();
         let wait = TimeoutConfig::builder().operation_timeout(SERVICE_WAIT).build();
-        let config = config.timeout_config(wait).build();
+        let config = function.to_builder().timeout_config(wait).build();
         // Each service has a type of its own for its settings.
         macro_rules! client {
             ($sdk:ident, $config:expr) => {
