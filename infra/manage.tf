@@ -44,7 +44,7 @@ module "manage" {
     {
       # Parked deliveries lie under the minutes they are due in: to find some of them is to look through all.
       sid       = "FindAndEndWhatWaits"
-      actions   = ["dynamodb:Scan", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
+      actions   = ["dynamodb:Scan", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
     {

@@ -261,7 +261,8 @@ impl Calls {
         let messages = publishes * messages_each;
 
         // A failed request writes the delivery's state and the endpoint's health and sends a message
-        // to a retry queue; the next attempt reads both, and its success writes both.
+        // to a retry queue; the next attempt reads both, and its success writes both. The state comes
+        // into the index of waiting deliveries and leaves it.
         let failed = messages * mix.failing;
         let records = f64::from(mix.records_per_invocation);
         let dispatches = (messages + failed) / records;
@@ -274,7 +275,7 @@ impl Calls {
             dispatches,
             sqs: publishes * sends_each + receives + dispatches + retry_sends,
             reads: 2.0 * failed,
-            writes: 4.0 * failed,
+            writes: 6.0 * failed,
         }
     }
 }

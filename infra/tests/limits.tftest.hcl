@@ -94,6 +94,7 @@ run "defaults" {
       one(aws_dynamodb_table.state.global_secondary_index).name == "waiting"
       && one(aws_dynamodb_table.state.global_secondary_index).hash_key == "waitingFor"
       && one(aws_dynamodb_table.state.global_secondary_index).range_key == "waitingPlace"
+      && one(aws_dynamodb_table.state.global_secondary_index).projection_type == "KEYS_ONLY"
     )
     error_message = "waiting deliveries cannot be found by event subscription"
   }

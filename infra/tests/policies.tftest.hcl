@@ -287,7 +287,7 @@ run "manage_writes_configuration_and_handles_what_waits" {
         },
         {
           Sid      = "FindAndEndWhatWaits", Effect = "Allow"
-          Action   = ["dynamodb:Scan", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
+          Action   = ["dynamodb:Scan", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {

@@ -53,7 +53,7 @@ fn calls_are_counted_as_they_are_made() {
         near("invocations of dispatch", dispatch);
         near("publish requests", 0.0);
     }
-    assert_eq!(units(&failing, "DynamoDB writes"), 2.0);
+    assert_eq!(units(&failing, "DynamoDB writes"), 3.0);
     assert_eq!(units(&one, "DynamoDB writes"), 0.0, "the happy path writes nothing");
 }
 

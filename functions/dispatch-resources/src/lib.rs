@@ -18,8 +18,10 @@ mod shapes_tests;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use aws_smithy_types::retry::RetryConfig;
+use aws_smithy_types::{retry::RetryConfig, timeout::TimeoutConfig};
 use aws_types::SdkConfig;
 use gridpost_aws::lineage::Lineage;
 use gridpost_core::{
@@ -32,6 +34,10 @@ use gridpost_core::{
     subscription::{Resource, ResourceKind},
 };
 use gridpost_ports::ResourceClient;
+
+/// How long a service may take that only takes events in. They answer within milliseconds; a batch may
+/// have 5 MB.
+const SERVICE_WAIT: Duration = Duration::from_secs(10);
 
 /// Clients of the five services.
 #[derive(Clone, Debug)]
@@ -47,21 +53,24 @@ impl AwsResources {
     /// Clients with these credentials, region and connections. The SDK tries nothing again: an attempt is
     /// one call, and Gridpost's own rules say when the next one comes.
     pub fn new(config: &SdkConfig) -> Self {
-        let config = config.to_builder().retry_config(RetryConfig::disabled()).build();
+        // A function answers when it is done: how long an attempt may take bounds it.
+        let function = config.to_builder().retry_config(RetryConfig::disabled()).build();
+        let wait = TimeoutConfig::builder().operation_timeout(SERVICE_WAIT).build();
+        let config = function.to_builder().timeout_config(wait).build();
         // Each service has a type of its own for its settings.
         macro_rules! client {
-            ($sdk:ident) => {
+            ($sdk:ident, $config:expr) => {
                 $sdk::Client::from_conf(
-                    $sdk::config::Builder::from(&config).interceptor(Lineage).build(),
+                    $sdk::config::Builder::from($config).interceptor(Lineage).build(),
                 )
             };
         }
         Self {
-            bus: client!(aws_sdk_eventbridge),
-            function: client!(aws_sdk_lambda),
-            queue: client!(aws_sdk_sqs),
-            stream: client!(aws_sdk_kinesis),
-            topic: client!(aws_sdk_sns),
+            bus: client!(aws_sdk_eventbridge, &config),
+            function: client!(aws_sdk_lambda, &function),
+            queue: client!(aws_sdk_sqs, &config),
+            stream: client!(aws_sdk_kinesis, &config),
+            topic: client!(aws_sdk_sns, &config),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod s3;
 pub mod sqs;
 pub mod state;
 mod table;
+pub mod timeouts;
 
 use std::env;
 
@@ -23,7 +24,7 @@ use aws_smithy_http_client::{
 };
 use aws_types::{SdkConfig, region::Region};
 
-use self::lineage::Lineage;
+use self::{lineage::Lineage, timeouts::Timeouts};
 use gridpost_ports::PortError;
 use gridpost_runtime::config::{SettingError, text};
 
@@ -31,6 +32,9 @@ use gridpost_runtime::config::{SettingError, text};
 #[derive(Clone, Debug)]
 pub struct Clients {
     config: SdkConfig,
+    calls: Timeouts,
+    #[cfg(feature = "s3")]
+    objects: Timeouts,
 }
 
 impl Clients {
@@ -52,6 +56,11 @@ impl Clients {
             "the function's environment",
         );
         let region = text("AWS_REGION").or_else(|_| text("AWS_DEFAULT_REGION"))?;
+        Ok(Self::new(credentials, region, env::var("AWS_ENDPOINT_URL").ok()))
+    }
+
+    /// The same with these credentials, in that region, and at another endpoint than AWS's own.
+    pub fn new(credentials: Credentials, region: String, endpoint_url: Option<String>) -> Self {
         // Without one of their own, each client would read the system's certificates again.
         let tls = Provider::Rustls(CryptoMode::AwsLc);
         let mut config = SdkConfig::builder()
@@ -59,11 +68,27 @@ impl Clients {
             .region(Region::new(region))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .http_client(Builder::new().tls_provider(tls).build_https());
-        config.set_endpoint_url(env::var("AWS_ENDPOINT_URL").ok());
-        Ok(Self { config: config.build() })
+        config.set_endpoint_url(endpoint_url);
+        Self {
+            config: config.build(),
+            calls: Timeouts::CALL,
+            #[cfg(feature = "s3")]
+            objects: Timeouts::OBJECT,
+        }
     }
 
-    /// What clients of other services are made with.
+    /// The same, whose calls all end within these times.
+    #[must_use]
+    pub fn within(self, timeouts: Timeouts) -> Self {
+        Self {
+            calls: timeouts,
+            #[cfg(feature = "s3")]
+            objects: timeouts,
+            ..self
+        }
+    }
+
+    /// What clients of other services are made with. It says nothing of how long their calls may take.
     pub fn config(&self) -> &SdkConfig {
         &self.config
     }
@@ -71,13 +96,13 @@ impl Clients {
     /// A client of SQS.
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
         let config = aws_sdk_sqs::config::Builder::from(&self.config).interceptor(Lineage);
-        aws_sdk_sqs::Client::from_conf(config.build())
+        aws_sdk_sqs::Client::from_conf(config.timeout_config(self.calls.config()).build())
     }
 
     /// A client of DynamoDB.
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         let config = aws_sdk_dynamodb::config::Builder::from(&self.config).interceptor(Lineage);
-        aws_sdk_dynamodb::Client::from_conf(config.build())
+        aws_sdk_dynamodb::Client::from_conf(config.timeout_config(self.calls.config()).build())
     }
 
     /// A client of S3. Another endpoint than AWS's own is addressed by path: its buckets have no
@@ -86,8 +111,20 @@ impl Clients {
     pub fn s3(&self) -> aws_sdk_s3::Client {
         let own_endpoint = self.config.endpoint_url().is_some();
         let config = aws_sdk_s3::config::Builder::from(&self.config).interceptor(Lineage);
+        let config = config.timeout_config(self.objects.config());
         aws_sdk_s3::Client::from_conf(config.force_path_style(own_endpoint).build())
     }
+}
+
+/// The bytes of an object. The SDK's own limits end at the head of the response.
+#[cfg(feature = "s3")]
+async fn whole(
+    call: &'static str,
+    body: aws_sdk_s3::primitives::ByteStream,
+) -> Result<Vec<u8>, PortError> {
+    let all = tokio::time::timeout(Timeouts::OBJECT.operation, body.collect()).await;
+    let all = all.map_err(|_| PortError::new(call, "the object did not come in time"))?;
+    Ok(all.map_err(|error| port_error(call, error))?.to_vec())
 }
 
 /// An SDK error with its causes, as a port's error.

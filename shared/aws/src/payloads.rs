@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use async_trait::async_trait;
 use aws_sdk_s3::{Client, operation::get_object::GetObjectError};
 
-use super::{Clients, port_error};
+use super::{Clients, port_error, whole};
 use gridpost_ports::{Payloads, PortError};
 
 /// Events that are too large for a queue message, in their bucket.
@@ -46,7 +46,6 @@ impl Payloads for PayloadBucket {
             }
             Err(error) => return Err(port_error(CALL, error)),
         };
-        let bytes = object.body.collect().await.map_err(|error| port_error(CALL, error))?;
-        Ok(Some(bytes.to_vec()))
+        Ok(Some(whole(CALL, object.body).await?))
     }
 }

@@ -8,7 +8,7 @@ use aws_sdk_s3::{
     primitives::DateTime,
 };
 
-use super::port_error;
+use super::{port_error, whole};
 use gridpost_core::{
     delivery::dead_letter::{Labels, Origin},
     time::Timestamp,
@@ -98,9 +98,7 @@ impl DeadLetters for S3Bucket {
         let origin = object
             .metadata()
             .and_then(|labels| Origin::of(|wanted: &str| labels.get(wanted).cloned()));
-        let body = object.body.collect().await;
-        let body = body.map_err(|error| BucketError::Unavailable(port_error(CALL, error)))?;
-        Ok(Some((body.to_vec(), origin)))
+        Ok(Some((whole(CALL, object.body).await?, origin)))
     }
 
     async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError> {

@@ -35,11 +35,11 @@ use super::{
 use gridpost_core::endpoint::AllowedNetworks;
 
 /// How long a name may take to resolve. The system's resolver asks each server for 5 s.
-const LOOK_UP_WAIT: Duration = Duration::from_secs(10);
+const LOOK_UP_WAIT: Duration = Duration::from_secs(6);
 
-/// How long all of it may take: name, connection and TLS. A lost SYN is repeated after 1, 3, 7 and
-/// 15 s, and then after 31 s, when no attempt waits any more.
-pub(super) const CONNECT_WAIT: Duration = Duration::from_secs(20);
+/// How long all of it may take: name, connection and TLS. A lost SYN is repeated after 1, 3 and 7 s.
+/// The time for the response begins after it.
+pub(super) const CONNECT_WAIT: Duration = Duration::from_secs(12);
 
 /// How long one address is tried alone before the next one is tried beside it. Source: RFC 8305,
 /// section 5.

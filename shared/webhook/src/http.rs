@@ -5,13 +5,18 @@
 //!
 //! | what an endpoint may cost | at most | then |
 //! |---|---|---|
-//! | name, connection, TLS | 20 s | `TimedOut` |
-//! | response head | 30 s, and heard until 180 s | `TimedOut` |
+//! | name | 6 s | `ResolutionError` |
+//! | name, connection, TLS | 12 s | `SocketError` |
+//! | response head, from when the request is sent | 30 s, and heard until 180 s | `TimedOut` |
 //! | size of a head | 64 KiB, 256 headers | HTTP/1: its status counts; HTTP/2: `SocketError` |
 //! | all that is read for one response | 256 KiB | `SocketError`, unless the head was there |
 //! | body | 64 KiB, 2 s | nothing: the head has decided |
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -33,13 +38,14 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use tokio::{
+    sync::watch,
     task::JoinHandle,
-    time::{error::Elapsed, timeout},
+    time::{Instant, timeout},
 };
 
 use super::{
-    connect::{ConnectTimedOut, Connector, ResolutionError},
-    metered_stream::ReadBudget,
+    connect::{CONNECT_WAIT, Connector, ResolutionError},
+    metered_stream::{Exchange, ReadBudget},
     network::{Network, SystemNetwork},
 };
 use gridpost_core::{
@@ -53,6 +59,13 @@ use gridpost_ports::{
     Attempted, Clock, EndpointClient, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError,
     HandshakeRequest, HandshakeResponse,
 };
+
+/// A reused connection that the receiver had closed shows that within a round trip. What dies later may
+/// have died of the request, which is not sent once more then.
+const STALE_FOR: Duration = Duration::from_secs(2);
+
+/// Slack for the connector's own limit.
+const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
 
 /// At most so many bytes of a response are read, so that the connection can be used again.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -83,14 +96,46 @@ const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
 const RESET_STREAMS_MAX: usize = 64;
 
 type Pool = Client<Connector, Full<Bytes>>;
+
+/// Clients of one scheme.
+#[derive(Clone)]
+struct Pools {
+    /// Keeps connections for later requests.
+    kept: Pool,
+    /// Dials for each request.
+    fresh: Pool,
+}
+
+impl Pools {
+    fn of(connector: &Connector) -> Self {
+        let of = |idle| pool(connector.clone(), idle);
+        Self { kept: of(IDLE_PER_HOST_MAX), fresh: of(0) }
+    }
+}
+
+/// Why no response head came.
+struct Failed {
+    error: Error,
+    /// Whether the request may be sent once more, and where.
+    again: Option<Again>,
+}
+
+/// Where a request is sent once more of which nothing was processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    Anywhere,
+    /// The connections that are kept may be as dead as this one.
+    OnFreshConnection,
+}
+
 type Built = http::Request<Full<Bytes>>;
 
 /// A client whose connections only go to addresses that the guard allows.
 #[derive(Clone)]
 pub struct HttpClient {
-    tls: Pool,
+    tls: Pools,
     /// For plain `http`, whose host names may only resolve into networks that a setting names.
-    plain: Pool,
+    plain: Pools,
     allowed: Allowed,
     clock: Arc<dyn Clock>,
 }
@@ -126,8 +171,9 @@ impl HttpClient {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
-        let plain = pool(Connector::http(on, networks.clone(), tls.clone()));
-        Self { tls: pool(Connector::https(network, networks, tls)), plain, allowed, clock }
+        let plain = Pools::of(&Connector::http(on, networks.clone(), tls.clone()));
+        let tls = Pools::of(&Connector::https(network, networks, tls));
+        Self { tls, plain, allowed, clock }
     }
 
     /// The request, if the guard allows its URL.
@@ -146,34 +192,31 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// Sends a request: once more if the endpoint says that it has not begun with it.
-    async fn send(&self, request: Built) -> Result<Response<Incoming>, Error> {
+    /// Sends a request: once more if nothing can have been processed of it. `sending` hears when a
+    /// connection is there, and the request begins to be sent.
+    async fn send(
+        &self,
+        request: Built,
+        sending: &watch::Sender<bool>,
+    ) -> Result<Response<Incoming>, Error> {
+        let pools =
+            if request.uri().scheme_str() == Some("http") { &self.plain } else { &self.tls };
         let again = request.clone();
-        match self.send_once(request).await {
-            Err(error) if is_untouched(&error) => self.send_once(again).await,
-            sent => sent,
-        }
-    }
-
-    async fn send_once(&self, mut request: Built) -> Result<Response<Incoming>, Error> {
-        let pool = if request.uri().scheme_str() == Some("http") { &self.plain } else { &self.tls };
-        let mut capture = capture_connection(&mut request);
-        let connected = async {
-            if let Some(connected) = &*capture.wait_for_connection_metadata().await {
-                meter(connected).inspect(|meter| meter.begin());
-            }
-            std::future::pending().await
+        let failed = match send_once(&pools.kept, request, sending).await {
+            Ok(response) => return Ok(response),
+            Err(failed) => failed,
         };
-        // In this order, the exchange has begun before its answer can be read.
-        tokio::select! {
-            biased;
-            sent = pool.request(request) => sent,
-            never = connected => never,
-        }
+        let pool = match failed.again {
+            None => return Err(failed.error),
+            Some(Again::Anywhere) => &pools.kept,
+            Some(Again::OnFreshConnection) => &pools.fresh,
+        };
+        tracing::debug!(error = %chain(&failed.error), "a request is sent once more");
+        send_once(pool, again, sending).await.map_err(|failed| failed.error)
     }
 
-    async fn exchange_attempt(self, request: Built) -> Answer {
-        match self.send(request).await {
+    async fn exchange_attempt(self, request: Built, sending: watch::Sender<bool>) -> Answer {
+        match self.send(request, &sending).await {
             Ok(response) => {
                 let asked = response.headers().get(RETRY_AFTER);
                 let asked = asked.and_then(|value| value.to_str().ok());
@@ -192,6 +235,41 @@ impl HttpClient {
     }
 }
 
+async fn send_once(
+    pool: &Pool,
+    mut request: Built,
+    sending: &watch::Sender<bool>,
+) -> Result<Response<Incoming>, Failed> {
+    let mut capture = capture_connection(&mut request);
+    let exchange = OnceLock::<(Exchange, Instant)>::new();
+    let connected = async {
+        if let Some(connected) = &*capture.wait_for_connection_metadata().await {
+            if let Some(meter) = meter(connected) {
+                let _ = exchange.set((meter.begin(), Instant::now()));
+            }
+            sending.send_replace(true);
+        }
+        std::future::pending().await
+    };
+    // In this order, the exchange has begun before its answer can be read.
+    let sent = tokio::select! {
+        biased;
+        sent = pool.request(request) => sent,
+        never = connected => never,
+    };
+    sent.map_err(|error| {
+        let is_stale = exchange.get().is_some_and(|(exchange, began)| {
+            !exchange.is_fresh_or_answered() && began.elapsed() <= STALE_FOR
+        });
+        let again = match (is_untouched(&error), is_stale) {
+            (true, _) => Some(Again::Anywhere),
+            (false, true) => Some(Again::OnFreshConnection),
+            (false, false) => None,
+        };
+        Failed { error, again }
+    })
+}
+
 /// TLS 1.2 and 1.3, with one implementation of cryptography in the whole program.
 fn tls_versions() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
     ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -201,12 +279,12 @@ fn tls_versions() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
 
 /// A pool whose connections are bounded. There are no HTTP/2 pings: an endpoint that answers late
 /// may be too busy to answer them, and the kernel notices the ones that are gone.
-fn pool(connector: Connector) -> Pool {
+fn pool(connector: Connector, idle_per_host_max: usize) -> Pool {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_FOR)
-        .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+        .pool_max_idle_per_host(idle_per_host_max)
         .http1_max_buf_size(HEAD_BYTES_MAX)
         .http1_max_headers(HEADERS_MAX)
         .http2_max_header_list_size(HEAD_BYTES_MAX as u32)
@@ -254,19 +332,50 @@ impl EndpointClient for HttpClient {
         };
         // On a task of its own, the exchange goes on after the wait for its response is over.
         // It is bounded by itself: nobody may be left to listen.
-        let exchange = timeout(LATE_RESPONSE_WAIT, self.clone().exchange_attempt(request));
-        let mut exchange = tokio::spawn(exchange);
-        match timeout(RESPONSE_WAIT, &mut exchange).await {
-            Ok(Ok(Ok(answer))) => Attempted::Answered(answer),
-            Ok(_) => Attempted::Answered(Answer::without_status(Outcome::Aborted)),
-            Err(_) => Attempted::TimedOut { late: late(exchange) },
+        let (sending, is_sending) = watch::channel(false);
+        let exchange = self.clone().exchange_attempt(request, sending);
+        let mut exchange = tokio::spawn(bounded(exchange, is_sending.clone()));
+        let answer = tokio::select! {
+            biased;
+            ended = &mut exchange => Some(ended),
+            // It ends by itself if it is never sent.
+            () = sent(is_sending) => timeout(RESPONSE_WAIT, &mut exchange).await.ok(),
+        };
+        match answer {
+            Some(Ok(Some(answer))) => Attempted::Answered(answer),
+            Some(_) => Attempted::Answered(Answer::without_status(Outcome::Aborted)),
+            None => Attempted::TimedOut { late: late(exchange) },
         }
     }
 }
 
+/// Waits until a request begins to be sent; for ever if it never is.
+async fn sent(mut is_sending: watch::Receiver<bool>) {
+    if is_sending.wait_for(|is_sending| *is_sending).await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// An exchange whose connection takes no longer than it may, and its response no longer than three
+/// minutes after that.
+async fn bounded(
+    exchange: impl Future<Output = Answer>,
+    is_sending: watch::Receiver<bool>,
+) -> Option<Answer> {
+    let mut exchange = std::pin::pin!(exchange);
+    tokio::select! {
+        biased;
+        answer = &mut exchange => return Some(answer),
+        is_sent = timeout(CONNECTED_WITHIN, sent(is_sending)) => if is_sent.is_err() {
+            return Some(Answer::without_status(Outcome::SocketError));
+        },
+    }
+    timeout(LATE_RESPONSE_WAIT, exchange).await.ok()
+}
+
 /// Waits for the rest of the three minutes.
-fn late(exchange: JoinHandle<Result<Answer, Elapsed>>) -> BoxFuture<'static, Option<Answer>> {
-    Box::pin(async move { exchange.await.ok()?.ok() })
+fn late(exchange: JoinHandle<Option<Answer>>) -> BoxFuture<'static, Option<Answer>> {
+    Box::pin(async move { exchange.await.ok()? })
 }
 
 #[async_trait]
@@ -282,7 +391,9 @@ impl HandshakeClient for HttpClient {
         // OPTIONS is answered by headers: nobody waits for what may follow them.
         let is_answered_by_head = *request.method() == Method::OPTIONS;
         let exchange = async {
-            let response = self.send(request).await.map_err(|error| unreachable(&error))?;
+            let (sending, _) = watch::channel(false);
+            let response = self.send(request, &sending).await;
+            let response = response.map_err(|error| unreachable(&error))?;
             let (head, body) = response.into_parts();
             let body = match is_answered_by_head {
                 true => Vec::new(),
@@ -323,9 +434,6 @@ fn answer_without_head(error: &Error) -> Answer {
         Some(status) => Answer::of_status(status, None),
         None if found::<ResolutionError>(error).is_some() => {
             Answer::without_status(Outcome::ResolutionError)
-        }
-        None if found::<ConnectTimedOut>(error).is_some() => {
-            Answer::without_status(Outcome::TimedOut)
         }
         None => Answer::without_status(Outcome::SocketError),
     }

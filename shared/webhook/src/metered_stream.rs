@@ -40,7 +40,27 @@ const STATUS_LINE_BYTES: usize = 12;
 pub(super) struct ReadBudget {
     left_bytes: AtomicUsize,
     exchanges: AtomicUsize,
+    /// All that was read so far.
+    read_bytes: AtomicUsize,
     status: AtomicU16,
+}
+
+/// One exchange on a connection.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    budget: Arc<ReadBudget>,
+    /// Whether there were others before it on its connection.
+    is_reused: bool,
+    /// What had been read when it began.
+    read_before: usize,
+}
+
+impl Exchange {
+    /// Whether it is the first of its connection, or something has been read since it began: of its
+    /// answer, or on HTTP/2 of another one's.
+    pub(super) fn is_fresh_or_answered(&self) -> bool {
+        !self.is_reused || self.budget.read_bytes.load(Ordering::Relaxed) != self.read_before
+    }
 }
 
 impl Default for ReadBudget {
@@ -48,6 +68,7 @@ impl Default for ReadBudget {
         Self {
             left_bytes: AtomicUsize::new(UNASKED_BYTES_MAX),
             exchanges: AtomicUsize::new(0),
+            read_bytes: AtomicUsize::new(0),
             status: AtomicU16::new(0),
         }
     }
@@ -55,11 +76,13 @@ impl Default for ReadBudget {
 
 impl ReadBudget {
     /// Begins an exchange.
-    pub(super) fn begin(&self) {
-        self.exchanges.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn begin(self: Arc<Self>) -> Exchange {
+        let is_reused = self.exchanges.fetch_add(1, Ordering::Relaxed) > 0;
+        let read_before = self.read_bytes.load(Ordering::Relaxed);
         self.status.store(0, Ordering::Relaxed);
         let more = |left: usize| Some((left + EXCHANGE_BYTES_MAX).min(SAVED_BYTES_MAX));
         let _ = self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        Exchange { budget: self, is_reused, read_before }
     }
 
     /// The final status that the exchange's HTTP/1 response began with, whatever followed it.
@@ -90,6 +113,7 @@ impl MeteredStream {
             return Err(io::Error::other("the endpoint sends more than an answer may have"));
         };
         self.meter.left_bytes.store(left, Ordering::Relaxed);
+        self.meter.read_bytes.fetch_add(read.len(), Ordering::Relaxed);
         let exchange = self.meter.exchanges.load(Ordering::Relaxed);
         if self.exchange != exchange {
             self.exchange = exchange;

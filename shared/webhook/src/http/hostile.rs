@@ -11,6 +11,7 @@ use wire::{Identity, Net, Step, Transport, attempt, client, send};
 mod handshake;
 mod http2;
 mod rebinding;
+mod stale;
 mod tls;
 mod wire;
 
@@ -232,16 +233,6 @@ async fn a_connection_that_was_closed_while_idle_costs_no_attempt() {
         }
     }
     assert_eq!((net.dialled().len(), net.requests.load(Ordering::Relaxed)), (2, 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_was_written_is_not_written_again() {
-    let script = vec![Step::Requests(1), send(OK), Step::Requests(2)];
-    let net = Arc::new(Net::new(Transport::Plain, vec![script]));
-    let client = client(&net, None);
-    assert_eq!(attempt(&client, PLAIN, 2).await.0, status(200));
-    assert_eq!(attempt(&client, PLAIN, 2).await.0, outcome(Outcome::SocketError));
-    assert_eq!((net.dialled().len(), net.requests.load(Ordering::Relaxed)), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,6 +67,39 @@ async fn answers_become_outcomes() {
     }
 }
 
+/// As Node's server does after five idle seconds: what is sent then is answered with a reset.
+#[tokio::test]
+async fn a_kept_connection_that_its_receiver_resets_costs_no_attempt() {
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/hook", listener.local_addr().expect("bound"));
+    let served = tokio::spawn(async move {
+        let mut some = [0; 4_096];
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            stream.read(&mut some).await.expect("a request");
+            stream.write_all(OK).await.expect("still connected");
+            // The next request arrives and is not read: closing resets the connection.
+            stream.readable().await.expect("a request");
+        }
+    });
+    let client = client();
+    for _ in 0..2 {
+        let request = Request {
+            url: Secret::new(&url),
+            headers: Vec::new(),
+            attributes: Vec::new(),
+            body: vec![b'x'; 2_000],
+        };
+        let Attempted::Answered(answer) = client.attempt(request).await else {
+            panic!("it is answered at once");
+        };
+        assert_eq!(answer.outcome, Outcome::Delivered);
+    }
+    drop(client);
+    served.await.expect("two connections");
+}
+
 #[tokio::test]
 async fn what_can_not_be_reached_has_an_outcome_too() {
     let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");

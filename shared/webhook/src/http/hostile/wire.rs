@@ -34,6 +34,7 @@ pub(super) enum Step {
     Forever(Vec<u8>),
     /// A byte a second.
     Drip(&'static [u8]),
+    Wait(Duration),
     /// Closes its half of the connection.
     EndWrites,
     Hang,
@@ -61,6 +62,8 @@ pub(super) struct Net {
     /// Addresses that refuse, and addresses that swallow everything.
     pub(super) refusing: Vec<IpAddr>,
     pub(super) silent: Vec<IpAddr>,
+    /// How long a connection takes.
+    pub(super) dials_for: Duration,
     pub(super) looked_up: AtomicUsize,
     pub(super) dialled: Mutex<Vec<SocketAddr>>,
     pub(super) read_bytes: Arc<AtomicUsize>,
@@ -77,6 +80,7 @@ impl Net {
             answers: Mutex::new(VecDeque::from([vec![[93, 184, 215, 14].into()]])),
             refusing: Vec::new(),
             silent: Vec::new(),
+            dials_for: Duration::ZERO,
             looked_up: AtomicUsize::new(0),
             dialled: Mutex::default(),
             read_bytes: Arc::default(),
@@ -117,6 +121,7 @@ impl Network for Net {
         if self.silent.contains(&to) {
             return std::future::pending().await;
         }
+        sleep(self.dials_for).await;
         let (near, far) = duplex(16 * 1024);
         let script = self.scripts[number.min(self.scripts.len() - 1)].clone();
         let (requests, ended) = (Arc::clone(&self.requests), Arc::clone(&self.ended));
@@ -172,6 +177,10 @@ where
                 }
                 tokio::task::yield_now().await;
             },
+            Step::Wait(wait) => {
+                sleep(wait).await;
+                Ok(())
+            }
             Step::Drip(bytes) => drip(&mut writer, bytes).await,
             Step::EndWrites => writer.shutdown().await,
             // Until the other side has gone.

@@ -1,0 +1,216 @@
+//! Failing deliveries that wait, as the index of the state table finds them.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use aws_sdk_dynamodb::types::{KeysAndAttributes, Select};
+use futures::future::try_join_all;
+use uuid::Uuid;
+
+use super::{ALONE, StateTable};
+use crate::{
+    port_error,
+    table::{Item, document, text},
+};
+use gridpost_core::delivery::state::{DeliveryState, DeliveryStatus};
+use gridpost_ports::{PortError, WaitingDeliveries};
+
+/// The index of deliveries that have failed and not ended: by the uid of their event subscription,
+/// spread over [`WAITING_KEYS`], and their [place](DeliveryState::place). What has not failed, or has
+/// ended, is not in it. It holds keys alone, so that a further failure writes nothing to it.
+const WAITING_INDEX: &str = "waiting";
+const WAITING_FOR: &str = "waitingFor";
+const WAITING_PLACE: &str = "waitingPlace";
+
+/// The waiting deliveries of one event subscription lie under so many keys of the index. Each takes
+/// 1,000 writes in a second, and an index that takes no more throttles its table. Source: Amazon
+/// DynamoDB developer guide, "partition limits" and "back-pressure of global secondary indexes".
+const WAITING_KEYS: u128 = 16;
+
+/// Most items that one call reads. Source: DynamoDB API reference, `BatchGetItem`.
+const READ_AT_ONCE_MAX: usize = 100;
+
+/// How often what DynamoDB has not come to is asked for again.
+const READ_TRIES: u32 = 4;
+
+/// The keys of the index of waiting deliveries. A delivery that has ended has none, and leaves it.
+/// They stay the same while it waits: a further failure moves nothing in the index.
+pub(super) fn keys(state: &DeliveryState) -> Option<Item> {
+    let waits =
+        matches!(state.standing, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. });
+    waits.then(|| {
+        let uid = text(waiting_key(state.subscription_uid, state.id.as_u128() % WAITING_KEYS));
+        let place = text(state.place());
+        HashMap::from([(WAITING_FOR.to_owned(), uid), (WAITING_PLACE.to_owned(), place)])
+    })
+}
+
+fn waiting_key(uid: Uuid, number: u128) -> String {
+    format!("{uid}#{number}")
+}
+
+/// A delivery as the index names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Named {
+    place: String,
+    pk: String,
+}
+
+impl Named {
+    fn of(item: &Item) -> Option<Self> {
+        let text = |name: &str| item.get(name)?.as_s().ok().cloned();
+        Some(Self { place: text(WAITING_PLACE)?, pk: text("pk")? })
+    }
+}
+
+/// The first `most` of what several keys name, each in its own order, and whether there may be more.
+fn first_of(keys: Vec<Vec<Named>>, most: usize) -> (Vec<Named>, bool) {
+    let is_cut = keys.iter().any(|named| named.len() >= most);
+    let mut all: Vec<_> = keys.into_iter().flatten().collect();
+    all.sort_unstable();
+    let is_cut = is_cut || all.len() > most;
+    all.truncate(most);
+    (all, is_cut)
+}
+
+impl StateTable {
+    /// The first `most` under one key of the index, behind a place.
+    async fn named(&self, key: String, after: &str, most: usize) -> Result<Vec<Named>, PortError> {
+        const CALL: &str = "dynamodb:Query";
+        let mut items = self
+            .table
+            .client
+            .query()
+            .table_name(&self.table.name)
+            .index_name(WAITING_INDEX)
+            .key_condition_expression("#for = :key AND #place > :after")
+            .expression_attribute_names("#for", WAITING_FOR)
+            .expression_attribute_names("#place", WAITING_PLACE)
+            .expression_attribute_values(":key", text(key))
+            .expression_attribute_values(":after", text(after))
+            .limit(i32::try_from(most).unwrap_or(i32::MAX))
+            .into_paginator()
+            .items()
+            .send();
+        let mut found = Vec::new();
+        while found.len() < most {
+            let Some(item) = items.next().await else { break };
+            found.extend(Named::of(&item.map_err(|error| port_error(CALL, error))?));
+        }
+        Ok(found)
+    }
+
+    /// The states of at most [`READ_AT_ONCE_MAX`] deliveries, in no order. One that is gone is left out.
+    async fn states_of(&self, named: &[Named]) -> Result<Vec<DeliveryState>, PortError> {
+        const CALL: &str = "dynamodb:BatchGetItem";
+        let key = |named: &Named| {
+            HashMap::from([("pk".to_owned(), text(&named.pk)), ("sk".to_owned(), text(ALONE))])
+        };
+        let name = &self.table.name;
+        let mut keys: Vec<_> = named.iter().map(key).collect();
+        let mut found = Vec::new();
+        for _ in 0..READ_TRIES {
+            let asked = KeysAndAttributes::builder().set_keys(Some(keys)).build();
+            let asked = asked.map_err(|error| PortError::new(CALL, error))?;
+            let get = self.table.client.batch_get_item().request_items(name, asked);
+            let got = get.send().await.map_err(|error| port_error(CALL, error))?;
+            for item in got.responses.iter().filter_map(|all| all.get(name)).flatten() {
+                let (state, revision) = document::<DeliveryState>(item)?;
+                found.push(DeliveryState { revision, ..state });
+            }
+            let left = got.unprocessed_keys.and_then(|mut left| left.remove(name));
+            keys = left.map(|left| left.keys).unwrap_or_default();
+            if keys.is_empty() {
+                return Ok(found);
+            }
+        }
+        Err(PortError::new(CALL, format!("{} items were throttled each time", keys.len())))
+    }
+
+    async fn count_of(&self, key: String, most: usize) -> Result<usize, PortError> {
+        const CALL: &str = "dynamodb:Query";
+        let mut pages = self
+            .table
+            .client
+            .query()
+            .table_name(&self.table.name)
+            .index_name(WAITING_INDEX)
+            .select(Select::Count)
+            .key_condition_expression("#for = :key")
+            .expression_attribute_names("#for", WAITING_FOR)
+            .expression_attribute_values(":key", text(key))
+            .into_paginator()
+            .send();
+        let mut count = 0;
+        while count < most {
+            let Some(page) = pages.next().await else { break };
+            let page = page.map_err(|error| port_error(CALL, error))?;
+            count += usize::try_from(page.count()).unwrap_or(0);
+        }
+        Ok(count)
+    }
+}
+
+#[async_trait]
+impl WaitingDeliveries for StateTable {
+    async fn waiting(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<DeliveryState>, PortError> {
+        // Every place is behind this one.
+        let mut after = after.unwrap_or("0").to_owned();
+        let mut found = Vec::new();
+        loop {
+            let left = (most - found.len()).min(READ_AT_ONCE_MAX);
+            let of_keys =
+                (0..WAITING_KEYS).map(|key| self.named(waiting_key(uid, key), &after, left));
+            let (named, is_cut) = first_of(try_join_all(of_keys).await?, left);
+            let Some(last) = named.last() else { return Ok(found) };
+            let mut states = self.states_of(&named).await?;
+            after = last.place.clone();
+            // What has ended since is not in the index any more, or will not be in a moment.
+            states.retain(|state| keys(state).is_some());
+            states.sort_by_cached_key(DeliveryState::place);
+            found.append(&mut states);
+            if found.len() >= most || !is_cut {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
+        let keys = (0..WAITING_KEYS).map(|key| self.count_of(waiting_key(uid, key), most));
+        Ok(try_join_all(keys).await?.into_iter().sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(places: &[&str]) -> Vec<Named> {
+        places
+            .iter()
+            .map(|place| Named { place: (*place).to_owned(), pk: "p".to_owned() })
+            .collect()
+    }
+
+    #[test]
+    fn what_several_keys_name_is_one_list_in_the_order_of_places() {
+        let table: [(&[&[&str]], usize, &[&str], bool); 6] = [
+            (&[&[], &[]], 2, &[], false),
+            (&[&["1", "4"], &["2", "3"]], 10, &["1", "2", "3", "4"], false),
+            (&[&["1", "4"], &["2", "3"]], 2, &["1", "2"], true),
+            // A key that gave as many as it was asked for may have more, but not before its last one.
+            (&[&["1", "9"], &["2"]], 2, &["1", "2"], true),
+            (&[&["8", "9"], &["2"]], 2, &["2", "8"], true),
+            (&[&["1"], &["2"], &["3"]], 3, &["1", "2", "3"], false),
+        ];
+        for (keys, most, want, is_cut) in table {
+            let keys = keys.iter().map(|places| named(places)).collect();
+            assert_eq!(first_of(keys, most), (named(want), is_cut), "{want:?} of {most}");
+        }
+    }
+}
