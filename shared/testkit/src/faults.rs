@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -41,7 +41,7 @@ use crate::{
     endpoint::Endpoints,
     history::History,
     payloads::{self, PayloadBucket},
-    queue::{Queues, delivery_in},
+    queue::{Carried, Queues},
     table::Tables,
 };
 
@@ -54,6 +54,8 @@ pub struct Instance {
     in_hand: Mutex<Vec<Uuid>>,
     /// Their subscriptions' uids.
     endpoints_in_hand: Mutex<Vec<Uuid>>,
+    /// Bytes of the bodies and objects in hand.
+    bytes_in_hand: AtomicUsize,
 }
 
 impl Instance {
@@ -61,6 +63,17 @@ impl Instance {
     pub fn take(&self, deliveries: Vec<Uuid>, endpoints: Vec<Uuid>) {
         *self.in_hand.lock().expect("no panic while held") = deliveries;
         *self.endpoints_in_hand.lock().expect("no panic while held") = endpoints;
+        self.bytes_in_hand.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes so many bytes more in hand, until it takes other deliveries.
+    pub fn hold(&self, bytes: usize) {
+        self.bytes_in_hand.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// How many bytes it has in hand.
+    pub fn held(&self) -> usize {
+        self.bytes_in_hand.load(Ordering::Relaxed)
     }
 
     /// Resolves when it dies.
@@ -272,7 +285,8 @@ impl QueueSender for Faulty<Queues> {
         let mut answers = Vec::new();
         // Each entry of a batch fails or succeeds by itself.
         for message in messages {
-            let about = About::Deliveries(delivery_in(&message.body).into_iter().collect());
+            let about =
+                About::Deliveries(Carried::of(&message.body).delivery.into_iter().collect());
             let effect = async { self.inner.send_one(queue, message) };
             answers.push(self.call(about, effect).await);
         }
@@ -388,7 +402,9 @@ impl Payloads for Faulty<PayloadBucket> {
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
         let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
-        self.call(about, self.inner.get(key)).await
+        let object = self.call(about, self.inner.get(key)).await?;
+        self.instance.hold(object.as_ref().map_or(0, Vec::len));
+        Ok(object)
     }
 }
 

@@ -110,6 +110,17 @@ pub struct Received {
     pub count: u32,
     /// When it was received.
     pub at: Timestamp,
+    /// What it carries.
+    pub carried: Carried,
+}
+
+/// What a message carries: read once, for a message may be received thousands of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// The delivery, ended or not.
+    pub delivery: Option<Uuid>,
+    /// The uid of the event subscription, where the delivery has not ended.
+    pub subscription: Option<Uuid>,
 }
 
 /// What is read of an event.
@@ -198,7 +209,7 @@ impl Queues {
     /// The delivery that a receipt is about.
     pub fn delivery_of(&self, queue: Queue, receipt: &str) -> Option<Uuid> {
         let (id, _) = read_receipt(receipt)?;
-        self.with(queue, |all| all.messages.get(&id).and_then(|found| delivery_in(&found.body)))
+        self.with(queue, |all| all.messages.get(&id).and_then(|found| found.carried.delivery))
     }
 
     fn with<T>(&self, queue: Queue, ask: impl FnOnce(&mut Contents) -> T) -> T {
@@ -264,7 +275,8 @@ impl Queues {
     ) -> Option<Received> {
         let entry = contents.ghosts.first_entry().filter(|entry| entry.key().0 <= now)?;
         let (id, body, count) = entry.remove();
-        if let Some(delivery) = delivery_in(&body) {
+        let carried = Carried::of(&body);
+        if let Some(delivery) = carried.delivery {
             let mut history = self.history.lock().expect("no panic while held");
             history.disturb(delivery, "SQS handed it over twice");
         }
@@ -274,7 +286,7 @@ impl Queues {
         }
         let receipt = self.dice.number(0..u64::MAX);
         let count = count + u32::from(self.dice.chance(0.5));
-        Some(received(queue, id, receipt, body, count, now))
+        Some(Received { carried, ..received(queue, id, receipt, body, count, now) })
     }
 
     fn visibility(&self, queue: Queue) -> Duration {
@@ -289,7 +301,7 @@ impl Queues {
     /// Puts a message into a queue; answers its id.
     fn put(&self, queue: Queue, body: String, group: &str, visible_at: Timestamp) -> u64 {
         let now = self.clock.now();
-        let group = Arc::from(group);
+        let (group, carried) = (Arc::from(group), Carried::of(&body));
         let id = self.with(queue, |contents| {
             let id = self.dice.number(0..u64::MAX);
             let message = Message {
@@ -301,6 +313,7 @@ impl Queues {
                 receipt: 0,
                 number: contents.count,
                 group,
+                carried,
             };
             contents.count += 1;
             contents.add(id, message);
@@ -384,8 +397,14 @@ impl Queues {
     }
 }
 
-/// The delivery that a message carries, ended or not.
-pub fn delivery_in(body: &str) -> Option<Uuid> {
-    let delivery = Delivery::decode(body).map(|delivery| delivery.id).ok();
-    delivery.or_else(|| serde_json::from_str::<Ended>(body).ok().map(|ended| ended.delivery.id))
+impl Carried {
+    /// What a message with that body carries.
+    pub fn of(body: &str) -> Self {
+        if let Ok(delivery) = Delivery::decode(body) {
+            let subscription = Some(delivery.subscription_uid);
+            return Self { delivery: Some(delivery.id), subscription };
+        }
+        let ended = serde_json::from_str::<Ended>(body).ok();
+        Self { delivery: ended.map(|ended| ended.delivery.id), subscription: None }
+    }
 }

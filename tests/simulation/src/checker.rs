@@ -9,6 +9,7 @@ mod configuration;
 mod events;
 mod health;
 mod ledger;
+mod load;
 pub mod model;
 mod records;
 
@@ -96,6 +97,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     }
     records::check(&mut check);
     ledger::check(&mut check);
+    load::check(&mut check);
     check.failures
 }
 

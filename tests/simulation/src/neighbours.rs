@@ -5,23 +5,25 @@
 
 mod arguments;
 mod report;
+mod seeds;
 mod spec;
 
 use std::time::Duration;
 
 use gridpost_core::{retry::profile::ProfileName, time::Timestamp};
-use gridpost_testkit::clock::BEGINNING;
+use gridpost_testkit::{clock::BEGINNING, faults};
 
 pub use self::{
     arguments::{Arguments, run},
     report::{Bad, Healthy, Report},
+    seeds::mixed,
     spec::Spec,
 };
 use crate::{
     checker, deployed,
     lambda::Ramp,
     scenario::{Publish, Scenario, key},
-    world,
+    world::{self, Remains},
 };
 
 /// For so long after the last event of a bad endpoint healthy ones still get theirs.
@@ -53,6 +55,13 @@ pub struct Plan {
     pub ramp: Option<Ramp>,
     /// Whether queues prefer the messages of quiet groups.
     pub fair: bool,
+    /// What else goes wrong.
+    pub faults: faults::Plan,
+    /// How often SQS hands a message over twice.
+    pub duplicates: f64,
+    /// How long an event of a healthy endpoint may wait for its first attempt; `None`: the figures say
+    /// it.
+    pub first_attempt_within: Option<Duration>,
     /// What the dice begin with.
     pub seed: u64,
 }
@@ -70,6 +79,9 @@ impl Default for Plan {
             ttl_minutes: 24 * 60,
             ramp: None,
             fair: false,
+            faults: Scenario::default().plan,
+            duplicates: 0.0,
+            first_attempt_within: None,
             seed: 1,
         }
     }
@@ -78,8 +90,12 @@ impl Default for Plan {
 /// Lives it.
 pub fn live(plan: &Plan) -> Report {
     let remains = world::run(&scenario(plan), plan.seed, false);
-    let violations = checker::check(&remains);
-    report::of(plan, &remains, violations)
+    report(plan, &remains)
+}
+
+/// What is to be told of a world of that plan.
+pub fn report(plan: &Plan, remains: &Remains) -> Report {
+    report::of(plan, remains, checker::check(remains))
 }
 
 fn bad(number: usize) -> String {
@@ -90,7 +106,8 @@ fn healthy(number: usize) -> String {
     format!("healthy-{number}")
 }
 
-fn scenario(plan: &Plan) -> Scenario {
+/// The world of a plan.
+pub fn scenario(plan: &Plan) -> Scenario {
     let mut readings = deployed::readings();
     readings.dispatch.concurrency = plan.concurrency;
     readings.retry.concurrency = plan.retry_concurrency;
@@ -100,10 +117,13 @@ fn scenario(plan: &Plan) -> Scenario {
         retry_in_flight_limit: deployed::RETRY_IN_FLIGHT_LIMIT,
         last_used_first: true,
         jitter: true,
+        plan: plan.faults.clone(),
+        first_attempt_within: plan.first_attempt_within,
         ..Scenario::default()
     };
     scenario.queues.retry_shards = deployed::RETRY_QUEUES;
     scenario.queues.fair = plan.fair;
+    scenario.queues.duplicates = plan.duplicates;
     for (number, spec) in plan.bad.iter().enumerate() {
         let script = Some(spec.script());
         scenario = scenario.with(&bad(number), ProfileName::Basic, script, |subscription| {

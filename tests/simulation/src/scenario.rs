@@ -69,6 +69,8 @@ pub struct Scenario {
     pub last_used_first: bool,
     /// Whether waits have jitter.
     pub jitter: bool,
+    /// How long an event of a healthy endpoint may wait for its first attempt; `None`: it is not promised.
+    pub first_attempt_within: Option<Duration>,
 }
 
 /// The events of one publish.
@@ -134,6 +136,7 @@ impl Default for Scenario {
             cold_starts: 0.0,
             last_used_first: false,
             jitter: false,
+            first_attempt_within: None,
         }
     }
 }
@@ -206,7 +209,8 @@ impl Scenario {
     }
 }
 
-pub(crate) fn key(topic: &str) -> SubscriptionKey {
+/// The key of subscription `s` of a topic.
+pub fn key(topic: &str) -> SubscriptionKey {
     SubscriptionKey { topic: topic.to_owned(), name: "s".to_owned() }
 }
 

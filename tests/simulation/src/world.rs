@@ -107,6 +107,8 @@ pub struct Remains {
     pub lasted: Duration,
     /// How much the functions were used.
     pub usage: Usage,
+    /// How long an event of a healthy endpoint may wait for its first attempt.
+    pub first_attempt_within: Option<Duration>,
 }
 
 /// What somebody does.
@@ -194,9 +196,10 @@ impl World {
         self.idle.notify_one();
     }
 
-    /// Notes an invocation that ends now.
-    pub fn note_used(&self, function: Function, began_at: Timestamp) {
-        self.usage.borrow_mut().note(function, self.clock.now().since(began_at));
+    /// Notes an invocation of a copy that ends now.
+    pub fn note_used(&self, function: Function, instance: &Instance, began_at: Timestamp) {
+        let took = self.clock.now().since(began_at);
+        self.usage.borrow_mut().note(function, took, instance.held());
         // What turns in circles turns between queues.
         if matches!(function, Function::Dispatch | Function::DeadLetter) {
             self.history.lock().expect("no panic while held").invocations += 1;
@@ -317,6 +320,7 @@ impl World {
             latency_max: self.scenario.plan.latency_max,
             lasted: self.clock.elapsed(),
             usage: self.usage.take(),
+            first_attempt_within: self.scenario.first_attempt_within,
             history: std::mem::take(&mut *self.history.lock().expect("no panic while held")),
         }
     }

@@ -8,6 +8,7 @@ pub mod crash;
 pub mod dead_letters;
 pub mod handshakes;
 pub mod infrastructure;
+pub mod neighbours;
 pub mod operating;
 pub mod probation;
 pub mod publishing;
@@ -90,6 +91,7 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, infrastructure::permissions_are_enforced),
         case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
         case!(Alone, aws_resources::throttled_calls_and_parts_of_batches_come_again),
+        case!(Alone, neighbours::one_that_never_answers_delays_nobody),
         case!(Alone, chaos::nothing_is_lost),
         case!(Alone, upgrade::a_new_version_loses_nothing),
         case!(Last, infrastructure::destroy_leaves_nothing),

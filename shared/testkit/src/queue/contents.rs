@@ -8,7 +8,7 @@ use std::{
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 
-use super::{RETENTION, Received, fair::Groups, poison::Note, receipt::received};
+use super::{Carried, RETENTION, Received, fair::Groups, poison::Note, receipt::received};
 use crate::dice::SeededDice;
 
 /// More visible messages are not counted: callers ask whether there are many.
@@ -27,6 +27,7 @@ pub(super) struct Message {
     pub(super) number: u64,
     /// Its fair-queue group.
     pub(super) group: Arc<str>,
+    pub(super) carried: Carried,
 }
 
 /// What is in one queue.
@@ -152,6 +153,8 @@ impl Contents {
         message.receives += 1;
         message.received_at = now;
         message.receipt = dice.number(0..u64::MAX);
-        received(queue, id, message.receipt, message.body.clone(), message.receives, now)
+        let (receipt, body) = (message.receipt, message.body.clone());
+        let carried = message.carried;
+        Received { carried, ..received(queue, id, receipt, body, message.receives, now) }
     }
 }

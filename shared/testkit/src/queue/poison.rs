@@ -7,7 +7,7 @@ use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
 use gridpost_ports::{Clock, PoisonQueue, PortError};
 
 use super::{
-    Queues,
+    Carried, Queues,
     contents::{Contents, Message},
 };
 use crate::dice::SeededDice;
@@ -50,6 +50,7 @@ impl Queues {
             contents.count += 1;
             contents.notes.insert(number, Note { id: Some(id), moved_from, group });
             let message = Message {
+                carried: Carried::of(&body),
                 body,
                 sent_at,
                 visible_at: now,

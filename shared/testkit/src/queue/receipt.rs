@@ -2,9 +2,9 @@
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 
-use super::Received;
+use super::{Carried, Received};
 
-/// A message as it is handed over, with a receipt of its own.
+/// A message as it is handed over, with a receipt of its own; what it carries is left open.
 pub(super) fn received(
     queue: Queue,
     id: u64,
@@ -14,7 +14,8 @@ pub(super) fn received(
     at: Timestamp,
 ) -> Received {
     let message_id = format!("{queue:?}-{id:016x}");
-    Received { message_id, receipt: format!("{id}/{receipt}"), body, count, at }
+    let receipt = format!("{id}/{receipt}");
+    Received { message_id, receipt, body, count, at, carried: Carried::default() }
 }
 
 /// The message that a receipt is of, and the receipt's number.

@@ -2,18 +2,12 @@
 
 use std::{collections::BTreeSet, rc::Rc, sync::Arc, time::Duration};
 
-use gridpost_core::{
-    delivery::{Delivery, queue::Queue},
-    time::Timestamp,
-};
+use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_dead_letter_handler::gather;
 use gridpost_dispatch_handler::{handler::handle, record::Record};
 use gridpost_ingest_handler::expand;
 use gridpost_ports::{Clock, QueueReceiver};
-use gridpost_testkit::{
-    faults::Instance,
-    queue::{Received, delivery_in},
-};
+use gridpost_testkit::{faults::Instance, queue::Received};
 
 use super::{
     mapping::Mapping,
@@ -27,10 +21,10 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
     let (instance, copy) = pool::take(world, mapping.queue);
     // From the poller to the function it takes a moment, longer when a copy must be started.
     tokio::time::sleep(world.dice.millis(2..300)).await;
-    let uids = received.iter().filter_map(|message| Delivery::decode(&message.body).ok());
-    let uids: BTreeSet<_> = uids.map(|delivery| delivery.subscription_uid).collect();
-    let ids = received.iter().filter_map(|message| delivery_in(&message.body)).collect();
+    let uids: BTreeSet<_> = received.iter().filter_map(|it| it.carried.subscription).collect();
+    let ids = received.iter().filter_map(|it| it.carried.delivery).collect();
     instance.take(ids, uids.into_iter().collect());
+    instance.hold(received.iter().map(|message| message.body.len()).sum());
     let began_at = world.clock.now();
     let deadline = began_at + mapping.timeout;
     let reply = tokio::select! { biased;
@@ -44,7 +38,7 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
             None
         }
     };
-    world.note_used(Function::of(mapping.queue), began_at);
+    world.note_used(Function::of(mapping.queue), &instance, began_at);
     let Some(kept) = reply else { return };
     copy.meter().flush(world.clock.now());
     let kept: BTreeSet<String> = kept.into_iter().collect();
@@ -125,7 +119,7 @@ pub async fn schedule_wake(world: Rc<World>) {
             _ = gridpost_wake_handler::wake(&context, began_at + WAKE_RUN) => {}
             () = instance.died() => {}
         }
-        world.note_used(Function::Wake, began_at);
+        world.note_used(Function::Wake, &instance, began_at);
         world.end();
     }
 }

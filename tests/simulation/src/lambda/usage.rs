@@ -24,6 +24,8 @@ pub struct Used {
     pub invocations: u64,
     /// Milliseconds that are billed: each invocation is rounded up to one.
     pub billed_ms: u64,
+    /// Most bytes of bodies and objects that one invocation had in hand.
+    pub held_max: usize,
 }
 
 /// How much each function was used.
@@ -50,16 +52,17 @@ impl Function {
 }
 
 impl Usage {
-    /// Notes an invocation that took so long.
-    pub fn note(&mut self, function: Function, took: Duration) {
+    /// Notes an invocation that took so long and had so many bytes in hand.
+    pub fn note(&mut self, function: Function, took: Duration, held: usize) {
         let used = self.0.entry(function).or_default();
         used.invocations += 1;
         used.billed_ms += u64::try_from(took.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+        used.held_max = used.held_max.max(held);
     }
 
-    /// How much a function was used.
-    pub fn of(&self, function: Function) -> Used {
-        self.0.get(&function).copied().unwrap_or_default()
+    /// The functions that were used.
+    pub fn all(&self) -> impl Iterator<Item = (Function, Used)> {
+        self.0.iter().map(|(function, used)| (*function, *used))
     }
 
     /// Invocations of all functions.
@@ -81,10 +84,12 @@ mod tests {
     #[test]
     fn an_invocation_is_rounded_up_to_a_millisecond() {
         let mut usage = Usage::default();
-        usage.note(Function::Dispatch, Duration::from_micros(1_999_100));
-        usage.note(Function::Wake, Duration::from_secs(4));
-        assert_eq!(usage.of(Function::Dispatch).billed_ms, 2_000);
-        assert_eq!(usage.invocations(), 2);
+        usage.note(Function::Dispatch, Duration::from_micros(1_999_100), 7);
+        usage.note(Function::Wake, Duration::from_secs(4), 0);
+        usage.note(Function::Wake, Duration::ZERO, 3);
+        let dispatch = Used { invocations: 1, billed_ms: 2_000, held_max: 7 };
+        assert_eq!(usage.all().next(), Some((Function::Dispatch, dispatch)));
+        assert_eq!(usage.invocations(), 3);
         // Two seconds of half a gigabyte and four of a quarter.
         assert!((usage.gb_seconds() - 2.0).abs() < 1e-9, "{}", usage.gb_seconds());
     }

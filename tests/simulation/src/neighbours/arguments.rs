@@ -141,6 +141,7 @@ impl Arguments {
             }),
             fair: self.fair,
             seed: self.seed,
+            ..Plan::default()
         })
     }
 }

@@ -37,12 +37,14 @@ impl World {
             (instance, Rc::new(context))
         });
         let request = self.request(publish, ids);
+        instance.take(Vec::new(), Vec::new());
+        instance.hold(request.body.len());
         let began_at = self.clock.now();
         let response = tokio::select! { biased;
             response = gridpost_ingest_handler::handler::handle(&context, &request) => response,
             () = instance.died() => return false,
         };
-        self.note_used(Function::Ingest, began_at);
+        self.note_used(Function::Ingest, &instance, began_at);
         context.meter.flush(self.clock.now());
         self.ingests.borrow_mut().push((instance, context));
         match response.status_code {

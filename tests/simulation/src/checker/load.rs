@@ -1,0 +1,64 @@
+//! What must hold however much there is to do: healthy endpoints wait for nobody, and no copy of a function has more
+//! in hand than its memory can take.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use gridpost_core::{retry::outcome::Outcome, subscription::SubscriptionKey, time::Timestamp};
+use gridpost_testkit::history::Request;
+use uuid::Uuid;
+
+use super::Check;
+
+/// An endpoint that always answers within this is healthy.
+const QUICK: Duration = Duration::from_secs(1);
+
+/// Bodies in hand may take one in so many bytes of a function's memory: it has them as they came, in
+/// requests, and in what it sends on.
+const COPIES: u64 = 4;
+
+pub(super) fn check(check: &mut Check<'_>) {
+    memory(check);
+    if let Some(most) = check.remains.first_attempt_within {
+        first_attempts(check, most);
+    }
+}
+
+fn memory(check: &mut Check<'_>) {
+    let usage = check.remains.usage.clone();
+    for (function, used) in usage.all() {
+        let most = function.memory_mb() * 1_024 * 1_024 / COPIES;
+        if used.held_max as u64 > most {
+            let held = used.held_max;
+            check.fail(format!("{function:?} had {held} bytes in hand, at most {most} are safe"));
+        }
+    }
+}
+
+/// Events of endpoints that took everything at once are attempted soon after their publish.
+fn first_attempts(check: &mut Check<'_>, most: Duration) {
+    let history = &check.remains.history;
+    let mut sick: BTreeSet<&SubscriptionKey> = BTreeSet::new();
+    let mut first: Vec<(Uuid, &SubscriptionKey, Timestamp)> = Vec::new();
+    for request in &history.requests {
+        if !is_taken_quickly(request) {
+            sick.insert(&request.subscription);
+        }
+        let firsts = request.deliveries.iter().filter(|_| request.number == 1);
+        first.extend(firsts.map(|id| (*id, &request.subscription, request.began_at)));
+    }
+    first.retain(|(_, key, _)| !sick.contains(key));
+    let late = first.into_iter().filter_map(|(delivery, key, at)| {
+        let waited = at.since(history.accepted[&delivery].publish_time);
+        (waited > most).then(|| {
+            format!("an event waited {waited:?} for its first attempt at {at}, to {key}, which is healthy")
+        })
+    });
+    let late: Vec<_> = late.collect();
+    late.into_iter().for_each(|what| check.fail(what));
+}
+
+fn is_taken_quickly(request: &Request) -> bool {
+    request.heard.is_some_and(|(at, answer)| {
+        answer.outcome == Outcome::Delivered && at.since(request.began_at) <= QUICK
+    })
+}
