@@ -43,6 +43,7 @@ const HOLD: &str = "functions/dispatch/handler/src/settle/hold.rs";
 const END: &str = "functions/dispatch/handler/src/settle/end.rs";
 const PLAN: &str = "shared/core/src/delivery/plan.rs";
 const SETTLE: &str = "functions/dispatch/handler/src/settle.rs";
+const HEALTH: &str = "shared/core/src/retry/health.rs";
 const RETRY: &str = "shared/core/src/retry.rs";
 
 /// All of them.
@@ -321,6 +322,36 @@ pub const ALL: &[Mutation] = &[
         file: "shared/core/src/retry/health/change.rs",
         old: "        Some(wait) if probed => wait.step.saturating_add(1),",
         new: "        Some(wait) if probed => wait.step,",
+    },
+    Mutation {
+        name: "events end while delivery is only delayed",
+        file: HEALTH,
+        old: "        let Some(wait) = self.probation.filter(|wait| now < wait.until) else { return false };",
+        new: "        let Some(wait) = self.probation.filter(|_| Some(now) < self.until()) else { return false };",
+    },
+    Mutation {
+        name: "successes of other copies are not told",
+        file: "shared/core/src/retry/health/change.rs",
+        old: "    let success = seen.last_success_at?;",
+        new: "    let success = seen.last_success_at.filter(|_| false)?;",
+    },
+    Mutation {
+        name: "a failed probe opens the gate",
+        file: "shared/core/src/retry/health/change.rs",
+        old: "    let least = (probed && delayed.is_none()).then_some(FAILED_PROBE_WAIT);",
+        new: "    let least = (probed && delayed.is_none()).then_some(FAILED_PROBE_WAIT).filter(|_| false);",
+    },
+    Mutation {
+        name: "each failure lengthens the wait",
+        file: "shared/core/src/retry/health/change.rs",
+        old: "        Some(wait) if until < wait.until + EXTENDED_BY_MIN => current,",
+        new: "        Some(wait) if until < wait.until + EXTENDED_BY_MIN / 1_000 => current,",
+    },
+    Mutation {
+        name: "a backlog comes back at once",
+        file: HEALTH,
+        old: "        self.spread.max(SPREAD_MIN).mul_f64(",
+        new: "        self.spread.min(SPREAD_MIN).mul_f64(",
     },
     Mutation {
         name: "rate not honoured",

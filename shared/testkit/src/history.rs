@@ -50,6 +50,8 @@ pub struct History {
     pub resent: BTreeSet<Uuid>,
     /// Calls about a subscription's health that failed, or whose caller died.
     pub health_faults: BTreeMap<Uuid, Vec<Timestamp>>,
+    /// How often an endpoint's health was written.
+    pub health_writes: u64,
     /// Requests counted by the functions, by their subscription's uid and the minute.
     pub counts: BTreeMap<(Uuid, i64), u64>,
     /// Event subscriptions by uid, each creation by itself.

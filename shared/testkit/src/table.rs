@@ -170,6 +170,7 @@ impl EndpointHealths for Tables {
         let next = Health { revision: health.revision + 1, ..stored(health)? };
         items.healths.insert(uid, next);
         let mut history = self.history.lock().expect("no panic while held");
+        history.health_writes += 1;
         history.trace(self.clock.now(), || format!("health {key} {health:?}"));
         Ok(Saved::Written)
     }

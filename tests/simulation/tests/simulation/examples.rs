@@ -1,6 +1,7 @@
 //! The worked examples: what Event Grid's documentation says will happen, happening.
 
 mod fan_out;
+mod health;
 
 use std::{num::NonZeroU32, time::Duration};
 
