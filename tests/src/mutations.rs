@@ -362,8 +362,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "slots of the minute before",
         file: "functions/dispatch/handler/src/rate.rs",
-        old: "        if now.as_minutes() == minute {",
-        new: "        if now.as_minutes() >= minute {",
+        old: "            if block.minute != minute {",
+        new: "            if block.minute > minute {",
     },
     Mutation {
         name: "consent not waited for",

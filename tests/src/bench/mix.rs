@@ -339,7 +339,8 @@ mod tests {
         for mix in MIXES {
             let items = mix.items(|_| "https://example.com/hook".to_owned());
             let items = items.unwrap_or_else(|error| panic!("{}: {error}", mix.name));
-            assert_eq!(items.len(), mix.topics * (1 + mix.subscriptions), "{}", mix.name);
+            // A topic, its keys, and its event subscriptions.
+            assert_eq!(items.len(), mix.topics * (2 + mix.subscriptions), "{}", mix.name);
         }
     }
 

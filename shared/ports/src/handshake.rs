@@ -1,0 +1,69 @@
+//! Asks endpoints whether they want events.
+
+use std::{fmt, time::Duration};
+
+use async_trait::async_trait;
+
+/// A request by which an endpoint is asked whether it wants events. Headers and body carry secrets,
+/// so they never print.
+#[derive(Clone)]
+pub struct HandshakeRequest {
+    /// `POST` or `OPTIONS`.
+    pub method: http::Method,
+    /// The endpoint's URL, query included.
+    pub url: gridpost_core::secret::Secret,
+    /// Headers in the order they are sent.
+    pub headers: Vec<(&'static str, String)>,
+    /// Headers of the user's own, which come after them.
+    pub attributes: Vec<(String, gridpost_core::secret::Secret)>,
+    /// The body; empty for `OPTIONS`.
+    pub body: Vec<u8>,
+    /// How long the whole response may take.
+    pub wait: Duration,
+}
+
+impl fmt::Debug for HandshakeRequest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, wait, .. } = self;
+        formatter
+            .debug_struct("HandshakeRequest")
+            .field("method", method)
+            .field("wait", wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the endpoint said.
+#[derive(Clone, Debug)]
+pub struct HandshakeResponse {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers.
+    pub headers: http::HeaderMap,
+    /// The body, up to [`HANDSHAKE_BODY_BYTES_MAX`]; what exceeds it is not read.
+    pub body: Vec<u8>,
+}
+
+/// How much of a handshake's response body is read. The answer is below a hundred bytes.
+pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Why a handshake got no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// Not within the request's wait.
+    #[error("no response within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// The connection failed; the text says at what, secrets left out.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+/// Asks endpoints whether they want events.
+#[async_trait]
+pub trait HandshakeClient: Send + Sync {
+    /// Sends one request and reads its response. Redirects are not followed.
+    async fn exchange(
+        &self,
+        request: HandshakeRequest,
+    ) -> Result<HandshakeResponse, HandshakeError>;
+}
