@@ -199,7 +199,8 @@ mod tests {
 
     #[test]
     fn what_several_keys_name_is_one_list_in_the_order_of_places() {
-        let table: [(&[&[&str]], usize, &[&str], bool); 6] = [
+        type Row = (&'static [&'static [&'static str]], usize, &'static [&'static str], bool);
+        let table: [Row; 6] = [
             (&[&[], &[]], 2, &[], false),
             (&[&["1", "4"], &["2", "3"]], 10, &["1", "2", "3", "4"], false),
             (&[&["1", "4"], &["2", "3"]], 2, &["1", "2"], true),

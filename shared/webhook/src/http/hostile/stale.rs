@@ -13,7 +13,10 @@ fn answers() -> Vec<Step> {
 
 /// (what the receiver does with the second request, its connections, that request's body, its answer,
 /// connections in all)
-fn rows() -> Vec<(&'static str, Vec<Vec<Step>>, usize, Outcome, usize)> {
+/// What it is, the connections' steps, and what is wanted of the requests.
+type Row = (&'static str, Vec<Vec<Step>>, usize, Outcome, usize);
+
+fn rows() -> Vec<Row> {
     use Outcome::{Delivered, SocketError};
     let after = |steps: Vec<Step>| [stale(), steps].concat();
     let partly = after(vec![send("HTTP/1.1 20")]);
