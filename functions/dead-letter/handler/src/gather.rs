@@ -51,22 +51,18 @@ pub struct Record {
 /// A record is let go only when its object is stored, or its events were dropped and counted.
 pub async fn gather(context: &Context, records: Vec<Record>) -> Vec<String> {
     let mut kept = Vec::new();
-    // Of one hour: the name of an object says in which its dead letters ended.
-    let mut folders: BTreeMap<(Folder, Timestamp), Vec<(Record, Ended)>> = BTreeMap::new();
+    let mut folders: BTreeMap<Folder, Vec<(Record, Ended)>> = BTreeMap::new();
     for record in records {
         match Ended::decode(&record.body) {
             Ok(ended) if ended.delivery.is_claimed() => {
                 // One after the other: a hundred of these would not fit the function's memory.
                 kept.extend(store_claimed(context, record, ended).await);
             }
-            Ok(ended) => {
-                let place = (ended.folder(), ended.at.hour());
-                folders.entry(place).or_default().push((record, ended));
-            }
+            Ok(ended) => folders.entry(ended.folder()).or_default().push((record, ended)),
             Err(error) => kept.extend(poison(context, record, &error).await),
         }
     }
-    let stored = folders.into_iter().map(|((folder, _), ended)| store(context, folder, ended));
+    let stored = folders.into_iter().map(|(folder, ended)| store(context, folder, ended));
     kept.extend(join_all(stored).await.into_iter().flatten());
     kept
 }
@@ -134,8 +130,7 @@ async fn tell_at_last(context: &Context, written: Written<'_>) -> Result<(), Por
 async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -> Vec<String> {
     let now = context.clock.now();
     let id = object_id(&ended);
-    // Not the hour of now: handed over once more, they shall have the same name.
-    let key = folder.key(ended.first().map_or(now, |(_, ended)| ended.at), id);
+    let key = folder.key(now, id);
     let records: Vec<String> = ended.iter().flat_map(|(_, ended)| ended.records()).collect();
     let body = format!("[{}]", records.join(","));
     let events = records.len();
@@ -228,9 +223,8 @@ fn refused_wait(receives: u32, give_up_after: Duration) -> Duration {
     if index < last { wait } else { wait.max(give_up_after / RECEIVES_MAX) }
 }
 
-/// The same deliveries make the same object, whenever and in whatever order they come: a batch that is
-/// handed over twice is stored once. Parts of one delivery that ended apart are told by what else of it
-/// was done with.
+/// The same deliveries make the same object: a batch that is handed over twice is stored once. Parts of
+/// one delivery that ended apart are told by what else of it was done with.
 fn object_id(ended: &[(Record, Ended)]) -> Uuid {
     let part = |(_, ended): &(Record, Ended)| {
         (ended.delivery.id, String::from(ended.delivery.done.clone()))

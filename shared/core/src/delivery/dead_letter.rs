@@ -231,9 +231,9 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The name of an object of dead letters that ended in that hour: UTC, no zero padding.
-    pub fn key(&self, ended_at: Timestamp, id: Uuid) -> String {
-        let at = ended_at.utc();
+    /// The name of an object written at `now`: UTC, no zero padding.
+    pub fn key(&self, now: Timestamp, id: Uuid) -> String {
+        let at = now.utc();
         let (year, month, day, hour) = (at.year(), u8::from(at.month()), at.day(), at.hour());
         format!("{}/{year}/{month}/{day}/{hour}/{id}.json", self.path)
     }

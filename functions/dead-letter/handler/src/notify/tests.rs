@@ -216,41 +216,6 @@ async fn what_was_not_told_is_told_again_as_the_same() {
     assert_eq!(world.injector.made(), 3 + 3 + 2, "nothing else is asked for");
 }
 
-/// A batch that is handed over again, later and in another order, writes the object that it wrote.
-#[tokio::test(start_paused = true)]
-async fn an_object_has_the_same_name_in_every_hour_and_order() {
-    let world = told_world();
-    let context = context(&world);
-    let mut records = three()[..3].to_vec();
-    for _ in 0..2 {
-        assert!(gather(&context, records.clone()).await.is_empty());
-        tokio::time::sleep(Duration::from_secs(3 * 60 * 60)).await;
-        records.reverse();
-    }
-    let stored = stored(&world);
-    assert_eq!((stored.len(), &stored[0]), (2, &stored[1]));
-}
-
-/// What ended in different hours lies in different folders.
-#[tokio::test(start_paused = true)]
-async fn an_object_has_the_dead_letters_of_one_hour() {
-    let world = told_world();
-    let hour_later = |record: Record| {
-        let ended = Ended::decode(&record.body).expect("an ended delivery");
-        let ended = Ended { at: ended.at + Duration::from_secs(60 * 60), ..ended };
-        Record { body: serde_json::to_string(&ended).expect("JSON"), ..record }
-    };
-    let mut records = three()[..3].to_vec();
-    let last = records.pop().expect("a record");
-    records.push(hour_later(last.clone()));
-    assert!(gather(&context(&world), records).await.is_empty());
-    let together = stored(&world);
-    assert_eq!(together.len(), 2, "{together:?}");
-    // Alone it has the same name.
-    assert!(gather(&context(&world), vec![hour_later(last)]).await.is_empty());
-    assert!(together.contains(&stored(&world)[2]));
-}
-
 #[tokio::test(start_paused = true)]
 async fn after_hours_in_vain_the_dead_letters_count_all_the_same() {
     let world = told_world();

@@ -6,15 +6,11 @@ use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// How long after its end a dead letter may be written: its queue keeps it for 14 days, and for 14 more
-/// if it is sent back from the poison queue. A day is for delays.
-const WRITTEN_LATE_MS_MAX: i64 = (14 + 14 + 1) * 24 * 60 * 60 * 1_000;
-
 /// A dead letter's place among those of its event subscription: its object, and its position there.
 /// As text, its id: `2026-11-21-8-{uuid}-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Year, month, day and hour (UTC) in which its dead letters ended.
+    /// Year, month, day and hour (UTC) in which the object was written.
     hour: [u16; 4],
     /// The object's own id.
     object: Uuid,
@@ -86,11 +82,12 @@ pub struct Hours {
 }
 
 impl Hours {
-    /// The hours in the names of objects that were written between these times. A name says when its
-    /// dead letters ended, and those may have waited in their queue for as long as it keeps them.
+    /// The hours in which an object was written between these times. An object may be written a
+    /// moment after its name was made, so one hour more is looked at.
     pub fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Self {
+        const HOUR_MS: i64 = 3_600_000;
         let from = from.map_or(Timestamp::from_millis(0), |from| {
-            Timestamp::from_millis(from.as_millis().saturating_sub(WRITTEN_LATE_MS_MAX).max(0))
+            Timestamp::from_millis(from.as_millis().saturating_sub(HOUR_MS).max(0))
         });
         Self { first: parts(from), last: parts(to.unwrap_or(Timestamp::MAX)) }
     }
@@ -164,11 +161,11 @@ mod tests {
         let table = [
             ("2025/12/31/23", Some("p/S/20250")),
             ("2027/1/1/0", Some("p/S/20270")),
-            ("2026/1/4/23", Some("p/S/2026/1/40")),
-            ("2026/1/31/23", None),
+            ("2026/1/31/23", Some("p/S/2026/10")),
             ("2026/11/1/0", Some("p/S/2026/110")),
-            ("2026/1/5/9", Some("p/S/2026/1/5/90")),
-            ("2026/1/5/10", None),
+            ("2026/2/2/23", Some("p/S/2026/2/20")),
+            ("2026/2/3/8", Some("p/S/2026/2/3/80")),
+            ("2026/2/3/9", None),
             ("2026/2/3/10", None),
             ("2026/10/20/5", None),
             ("2026/10/20/6", Some("p/S/2026/10/20/60")),
@@ -187,7 +184,7 @@ mod tests {
         let position = Position::first_of("p/S", &name("2026/2/3/9")).expect("a position");
         assert_eq!(Hours::between(None, None).pass_over("p/S", &position), None);
         let one =
-            Hours::between(Some(at("2026-03-30T10:30:00Z")), Some(at("2026-03-30T10:59:00Z")));
-        assert_eq!(one.prefix("p/S"), "p/S/2026/3/");
+            Hours::between(Some(at("2026-02-03T10:30:00Z")), Some(at("2026-02-03T10:59:00Z")));
+        assert_eq!(one.prefix("p/S"), "p/S/2026/2/3/");
     }
 }
