@@ -10,8 +10,9 @@ pub mod dead_letter_walk;
 mod dead_letters;
 mod late_listeners;
 mod resources;
+mod topics;
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -23,14 +24,14 @@ use gridpost_core::{
     },
     poison::Poisoned,
     retry::{health::Health, outcome::Answer},
-    subscription::{EventSubscription, SubscriptionKey},
+    subscription::SubscriptionKey,
     time::Timestamp,
-    topic::{AccessKeys, Topic},
 };
 
 pub use dead_letters::{DeadLetters, Listed, Redrives};
 pub use late_listeners::{LateListeners, Listener};
 pub use resources::{ResourceChecker, ResourceClient};
+pub use topics::{Configuration, DELETED_AT_ONCE_MAX, SubscriptionStore, TopicKeys, TopicStore};
 
 /// The time.
 pub trait Clock: Send + Sync {
@@ -252,97 +253,6 @@ pub trait WakeCursor: Send + Sync {
 
     /// Notes that minute.
     async fn save(&self, minute: i64) -> Result<(), PortError>;
-}
-
-/// The stored topics and event subscriptions, as the data plane reads them.
-#[async_trait]
-pub trait Configuration: Send + Sync {
-    /// The topic of that name. Strongly consistent.
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError>;
-
-    /// All event subscriptions of a topic, in the order of their names. Strongly consistent.
-    async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>, PortError> {
-        Ok(self.written(topic, None).await?.into_iter().map(|(one, _)| one).collect())
-    }
-
-    /// Those of a topic's event subscriptions that are named, or all, each with the number of the
-    /// topic's revision at which it was written. Each is strongly consistent by itself: a change that
-    /// is being written may be seen in some and not yet in others.
-    async fn written(
-        &self,
-        topic: &str,
-        names: Option<&BTreeSet<&str>>,
-    ) -> Result<Vec<(EventSubscription, u64)>, PortError>;
-}
-
-/// The access keys of topics, for those who authenticate publishers. Nothing else may read them.
-#[async_trait]
-pub trait TopicKeys: Send + Sync {
-    /// A topic's access keys, with the number of the topic's revision at which they were written.
-    /// Strongly consistent.
-    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError>;
-}
-
-/// The stored topics, as the resource API writes them.
-///
-/// A topic's revision moves with every change of the topic or of one of its event subscriptions,
-/// and every write names the revision it was decided on: what was decided on something that has
-/// changed since is not written.
-#[async_trait]
-pub trait TopicStore: Send + Sync {
-    /// The first `most` topics by name, of all or of those behind the name `after`. Strongly
-    /// consistent.
-    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError>;
-
-    /// Writes a topic as revision `topic.revision + 1`, if the stored one still is
-    /// `topic.revision` (0: there is none), and access keys with it where there are some: a new topic
-    /// has some.
-    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError>;
-
-    /// Deletes a topic with its access keys, if the stored one still is `topic.revision`. Its event subscriptions must
-    /// have been deleted before.
-    async fn delete(&self, topic: &Topic) -> Result<Saved, PortError>;
-}
-
-/// The stored event subscriptions, as the resource API writes them. Every write moves the topic to
-/// revision `topic.revision + 1` in the same transaction, if it still is `topic.revision`.
-#[async_trait]
-pub trait SubscriptionStore: Send + Sync {
-    /// One event subscription. Strongly consistent.
-    async fn subscription(
-        &self,
-        key: &SubscriptionKey,
-    ) -> Result<Option<EventSubscription>, PortError>;
-
-    /// Writes an event subscription, new or in the place of the one of that name.
-    async fn save(
-        &self,
-        topic: &Topic,
-        subscription: &EventSubscription,
-    ) -> Result<Saved, PortError>;
-
-    /// Deletes event subscriptions of the topic by name, at most [`DELETED_AT_ONCE_MAX`]. One that
-    /// is gone already counts as deleted.
-    async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError>;
-}
-
-/// Most event subscriptions that one call deletes: a DynamoDB transaction takes 100 items, and one
-/// of them is the topic.
-pub const DELETED_AT_ONCE_MAX: usize = 99;
-
-#[async_trait]
-impl<T: Configuration + ?Sized> Configuration for std::sync::Arc<T> {
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
-        (**self).topic(name).await
-    }
-
-    async fn written(
-        &self,
-        topic: &str,
-        names: Option<&BTreeSet<&str>>,
-    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
-        (**self).written(topic, names).await
-    }
 }
 
 /// Why an object was not stored.
