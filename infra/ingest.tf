@@ -34,7 +34,7 @@ module "ingest" {
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
-      # Behind an authorizer nobody shows an access key.
+      # Behind an authorizer no access key is asked for.
       leading_keys = concat(["TOPIC#*"], var.publish_authorization == "KEYS" ? ["KEYS#*"] : [])
     },
     {

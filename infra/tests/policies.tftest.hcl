@@ -409,7 +409,7 @@ run "the_scheduler_may_invoke_wake_alone_and_only_for_this_account" {
   }
 }
 
-# Access keys open topics: who publishes is known by them, and nobody else has a use for them.
+# Access keys open topics: ingest knows publishers by them, and the other functions have no use for them.
 run "only_who_asks_publishers_for_access_keys_may_read_them" {
   command = plan
 

@@ -44,10 +44,34 @@ const END: &str = "functions/dispatch/handler/src/settle/end.rs";
 const PLAN: &str = "shared/core/src/delivery/plan.rs";
 const SETTLE: &str = "functions/dispatch/handler/src/settle.rs";
 const HEALTH: &str = "shared/core/src/retry/health.rs";
+const MEMORY: &str = "shared/ports/src/configuration.rs";
 const RETRY: &str = "shared/core/src/retry.rs";
 
 /// All of them.
 pub const ALL: &[Mutation] = &[
+    Mutation {
+        name: "event subscriptions as they are in memory, whatever a delivery was matched under",
+        file: MEMORY,
+        old: "        let known = self.topic_at_least(topic, wanted.revision).await?;\n",
+        new: r#"        let known = self.topic(topic).await?;
+        if known.is_none_or(|_| true) {
+            return Ok(wanted.find(self.topic(topic).await?));
+        }
+        let known = self.topic(topic).await?;
+"#,
+    },
+    Mutation {
+        name: "a deletion concluded from memory",
+        file: MEMORY,
+        old: "        Ok(wanted.find(self.topic_read_after(topic, wanted.received_at).await?))",
+        new: "        Ok(None)",
+    },
+    Mutation {
+        name: "the revision of a delivery ignored",
+        file: MEMORY,
+        old: "known.is_none_or(|known| known >= revision)",
+        new: "(known.is_none() || revision >= Revision::default())",
+    },
     Mutation {
         name: "whole batch again though part of it was delivered",
         file: SETTLE,

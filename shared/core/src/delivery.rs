@@ -68,8 +68,8 @@ pub struct Delivery {
     pub subscription: SubscriptionKey,
     /// Which creation of that subscription.
     pub subscription_uid: Uuid,
-    /// The topic's revision under which its events were matched, or sent again: whoever knows an older
-    /// one may not know of the event subscription, or not of what it says now.
+    /// The topic's revision under which its events were matched, or sent again. Configuration
+    /// of an older one may not have the event subscription, or not as it is now.
     #[serde(default)]
     pub revision: Revision,
     /// When the publish was accepted. Time-to-live counts from here.

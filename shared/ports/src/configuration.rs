@@ -219,7 +219,7 @@ impl ConfigurationCache {
                 }
                 match memory.flight(name) {
                     Some(flight) => flight,
-                    // It begins now, so it serves whoever asks now, whatever the clock says.
+                    // It begins now, so it serves all who ask now, whatever the clock says.
                     None => (Timestamp::MAX, self.begin(&mut memory, name)),
                 }
             };

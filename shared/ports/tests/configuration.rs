@@ -1,5 +1,8 @@
 //! What is kept of the configuration in memory, and when it is read again.
 
+#[path = "configuration/reads.rs"]
+mod reads;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -279,7 +282,7 @@ async fn a_read_goes_on_when_the_first_who_asked_has_gone() {
     };
     let ((), number) = futures::join!(first, second);
     assert_eq!((number, world.stored.reads()), (Some(1), (1, 1)));
-    // One that nobody waits for any more is begun anew.
+    // One that no caller waits for any more is begun anew.
     sleep(Duration::from_secs(3)).await;
     let gone = tokio::time::timeout(Duration::from_millis(2), world.cache.topic("t")).await;
     assert!(gone.is_err());
@@ -296,7 +299,7 @@ async fn while_the_table_can_not_be_read_memory_serves_for_a_bounded_time() {
     assert!(world.find(1, 7).await.expect("known"), "though it was matched under more");
     assert!(world.find(2, 1).await.is_err(), "memory is no evidence of a deletion");
     assert!(world.cache.topic("other").await.is_err(), "nothing is known of it");
-    // Whoever reads again meets what is true at once.
+    // As soon as it can be read, what is true counts.
     world.stored.put("t", 2, &[("s", 1)]);
     world.stored.fail(false);
     assert_eq!(world.number().await, Some(2));
@@ -359,112 +362,4 @@ async fn copies_that_began_together_do_not_read_together() {
     let most = begun.windows(2).map(|pair| pair[1] - pair[0]).max();
     assert!(begun[78] == 20 && begun[109] == 40, "each twice: {begun:?}");
     assert!(most.is_some_and(|most| most <= 6), "{begun:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_change_of_one_of_500_reads_that_one() {
-    let world = World::new(Limits::default());
-    let names: Vec<_> = (0..500).map(|number| format!("s{number:03}")).collect();
-    let all: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
-    world.stored.put("t", 1, &all);
-    assert_eq!(world.number().await, Some(1));
-    let items = || world.stored.items_read.load(Ordering::Relaxed);
-    assert_eq!(items(), 500);
-
-    let change = |revision, name: &str, uid: Option<u128>| {
-        let mut topics = world.stored.topics();
-        let (topic, all) = topics.get_mut("t").expect("there");
-        all.retain(|(one, _)| one.key.name != name);
-        let changed = match uid {
-            Some(uid) => {
-                let uid = Uuid::from_u128(uid);
-                all.push((EventSubscription { uid, ..fixtures::subscription(name) }, revision));
-                Change::Written(name.to_owned())
-            }
-            None => Change::Deleted(name.to_owned()),
-        };
-        *topic = topic.next([changed]);
-    };
-    change(2, "s007", None);
-    change(3, "s123", Some(9));
-    change(4, "sNew", Some(10));
-    sleep(Duration::from_secs(2)).await;
-    let snapshot = world.cache.topic("t").await.expect("readable").expect("there");
-    assert_eq!((snapshot.topic.revision, items()), (4, 502));
-    let uid = |name: &str| snapshot.subscription(name).map(|one| one.uid.as_u128());
-    let found = ["s006", "s007", "s123", "sNew"].map(uid);
-    assert_eq!(found, [Some(1), None, Some(9), Some(10)]);
-    assert_eq!(snapshot.subscriptions.len(), 500);
-    let named = |one: &Arc<EventSubscription>| one.key.name.clone();
-    assert!(snapshot.subscriptions.is_sorted_by_key(named));
-
-    // One that is far behind reads everything, and so does one that meets a table of the past.
-    for revision in 5..25 {
-        change(revision, &format!("s{revision:03}"), Some(11));
-    }
-    sleep(Duration::from_secs(2)).await;
-    assert_eq!((world.number().await, items()), (Some(24), 1_003));
-    world.stored.put("t", 20, &all);
-    sleep(Duration::from_secs(2)).await;
-    assert_eq!((world.number().await, items()), (Some(20), 1_503));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_transaction_shows_bit_by_bit_is_read_when_all_of_it_is_there() {
-    let world = World::new(Limits::default());
-    world.stored.put("t", 1, &[("s", 1), ("other", 7)]);
-    assert_eq!(world.number().await, Some(1));
-    // The topic's item is written, the event subscriptions' are not yet to be seen.
-    {
-        let mut topics = world.stored.topics();
-        let (topic, _) = topics.get_mut("t").expect("there");
-        let deleted = Change::Deleted("other".to_owned());
-        *topic = topic.next([Change::Written("s".to_owned()), deleted]);
-    }
-    let written = async {
-        sleep(READ_TAKES * 3 / 2).await;
-        let mut topics = world.stored.topics();
-        let (_, all) = topics.get_mut("t").expect("there");
-        all.retain(|(one, _)| one.key.name == "s");
-        (all[0].0.uid, all[0].1) = (Uuid::from_u128(2), 2);
-    };
-    sleep(Duration::from_secs(2)).await;
-    let (snapshot, ()) = futures::join!(world.cache.topic("t"), written);
-    let snapshot = snapshot.expect("readable").expect("there");
-    let found: Vec<_> = snapshot.subscriptions.iter().map(|one| one.uid.as_u128()).collect();
-    assert_eq!((snapshot.topic.revision, found), (2, vec![2]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn access_keys_are_read_for_those_who_ask_and_when_they_change() {
-    let World { stored, cache, .. } = World::new(Limits::default());
-    let keys = |text: &str| AccessKeys([Secret::new(text), Secret::new("b")]);
-    let put = |text: &str, revision| {
-        let mut all = stored.keys.lock().expect("no panic while held");
-        all.insert("t".to_owned(), (keys(text), revision));
-    };
-    let next = |change| {
-        let mut topics = stored.topics();
-        let (topic, _) = topics.get_mut("t").expect("there");
-        *topic = topic.next([change]);
-    };
-    next(Change::Keys);
-    put("a", 2);
-    let without = cache.topic("t").await.expect("readable").expect("there");
-    assert_eq!((&without.keys, stored.key_reads.load(Ordering::Relaxed)), (&None, 0));
-
-    let (clock, dice) = (Arc::new(VirtualClock::start()), Arc::<CountingDice>::default());
-    let cache = ConfigurationCache::new(Arc::clone(&stored) as _, clock, dice, Limits::default())
-        .with_keys(Arc::clone(&stored) as _);
-    let read = async || {
-        sleep(Duration::from_secs(2)).await;
-        let snapshot = cache.topic("t").await.expect("readable").expect("there");
-        (snapshot.keys.clone(), stored.key_reads.load(Ordering::Relaxed))
-    };
-    assert_eq!(read().await, (Some(keys("a")), 1));
-    next(Change::Deleted("x".to_owned()));
-    assert_eq!(read().await, (Some(keys("a")), 1));
-    next(Change::Keys);
-    put("c", 4);
-    assert_eq!(read().await, (Some(keys("c")), 2));
 }

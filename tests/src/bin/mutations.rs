@@ -91,7 +91,8 @@ fn prove(tree: &Path, target: &Path) -> anyhow::Result<Option<String>> {
     if seed.is_some() {
         return Ok(seed);
     }
-    let said = run(&simulation, tree, "examples")?;
+    let mut said = run(&simulation, tree, "examples")?;
+    said.push_str(&run(&simulation, tree, "changes")?);
     let failed = said.lines().filter_map(|line| {
         let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
         Some(format!("`{name}`"))

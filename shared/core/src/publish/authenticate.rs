@@ -40,7 +40,7 @@ enum Shown {
     Token(String),
 }
 
-/// An access key is 44 characters; one that is much longer is none.
+/// An access key is 44 characters; what is much longer can't be one.
 const KEY_BYTES_MAX: usize = 256;
 
 impl Credentials {

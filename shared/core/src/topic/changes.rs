@@ -1,8 +1,8 @@
 //! The latest changes of a topic, as they are kept beside its revision.
 //!
-//! Whoever has the topic in memory and is a few changes behind reads what these changed, and not all of
-//! what may be 500 event subscriptions. And whoever reads while a change is being written can tell
-//! whether what it found has that change in it: DynamoDB shows the items of a transaction one after
+//! A copy of the topic in memory that is a few changes behind reads what these changed, and not all of
+//! what may be 500 event subscriptions. And a reader that comes while a change is being written can
+//! tell whether what it found has that change in it: DynamoDB shows the items of a transaction one after
 //! the other.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -27,8 +27,8 @@ pub enum Change {
 
 /// What the latest changes of a topic wrote or deleted beside the topic itself.
 ///
-/// A change of more than [`CHANGES_MAX`] event subscriptions is forgotten with all before it: whoever
-/// is behind that reads everything.
+/// A change of more than [`CHANGES_MAX`] event subscriptions is forgotten with all before it: a copy
+/// that is behind that reads everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {

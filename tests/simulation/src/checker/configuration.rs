@@ -1,4 +1,4 @@
-//! Whoever is there gets its events, and whoever is gone gets none for long.
+//! An event subscription that is there gets its events, and one that is gone gets none for long.
 
 use std::time::Duration;
 

@@ -205,6 +205,8 @@ async fn every_letter_is_sent_once_at_the_jobs_pace() {
     assert_eq!(first.events()[0].get(), r#"{"id":"0","eventType":"T","n":1.50}"#);
     assert_eq!((first.publish_time, first.subscription_uid), (PUBLISHED, job.to_uid));
     assert!(first.ttl_starts_at() >= START);
+    let topic = world.tables.stored_topics().remove(0);
+    assert_eq!((first.revision, topic.revision), (topic.at(), 1));
     // The pace: five full batches of four were waited for, the last three letters were not.
     assert_eq!(world.clock.now().since(START), job.pace(20));
     assert_eq!(world.buckets.calls(DELETE), Vec::<String>::new(), "dead letters stay");
