@@ -23,7 +23,6 @@ use gridpost_dispatch_handler::{
     handler::handle,
     health::HealthCache,
     in_flight::InFlight,
-    rate::RateBook,
     record::{Batch, Record},
 };
 use gridpost_ports::{
@@ -93,7 +92,7 @@ async fn context(
         states: Arc::clone(&states) as _,
         parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
         healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
-        rates: RateBook::new(states),
+        rates: states,
         listeners,
         configuration: ConfigurationCache::new(
             configuration,

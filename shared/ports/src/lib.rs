@@ -174,10 +174,10 @@ pub trait EndpointHealths: Send + Sync {
 /// How many requests were made to endpoints that allow so many in a minute.
 #[async_trait]
 pub trait RequestRates: Send + Sync {
-    /// Takes so many numbers for requests of the event subscription with that uid in that minute
-    /// (since the Unix epoch), at least one; answers the first of them. They count from 1, and no two
-    /// calls get the same one. A call that fails may have taken them: nobody uses them then.
-    async fn take(&self, uid: Uuid, minute: i64, numbers: u32) -> Result<u64, PortError>;
+    /// Counts one more request of the event subscription with that uid in that minute (since the
+    /// Unix epoch); answers how many they are, this one included. No two calls get the same number.
+    /// One that fails may have counted: then that minute has a request less.
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError>;
 }
 
 /// Deliveries whose long wait a table holds instead of a queue.

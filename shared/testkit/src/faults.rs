@@ -347,8 +347,8 @@ impl EndpointHealths for Faulty<Tables> {
 
 #[async_trait]
 impl RequestRates for Faulty<Tables> {
-    async fn take(&self, uid: Uuid, minute: i64, numbers: u32) -> Result<u64, PortError> {
-        self.table(About::Other, self.inner.take(uid, minute, numbers)).await
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
+        self.table(About::Other, self.inner.count(uid, minute)).await
     }
 }
 

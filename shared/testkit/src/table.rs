@@ -178,15 +178,12 @@ impl EndpointHealths for Tables {
 
 #[async_trait]
 impl RequestRates for Tables {
-    async fn take(&self, uid: Uuid, minute: i64, numbers: u32) -> Result<u64, PortError> {
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
         let mut history = self.history.lock().expect("no panic while held");
         let count = history.counts.entry((uid, minute)).or_default();
-        let first = *count + 1;
-        *count += u64::from(numbers);
-        let last = *count;
-        history.trace(self.clock.now(), || {
-            format!("numbers {first} to {last} of minute {minute} of {uid}")
-        });
-        Ok(first)
+        *count += 1;
+        let count = *count;
+        history.trace(self.clock.now(), || format!("count {count} of minute {minute} of {uid}"));
+        Ok(count)
     }
 }

@@ -3,8 +3,7 @@
 //!
 //! Requests are counted by clock minute, for all running copies of dispatch together. A request that
 //! finds its minute full is given a later one by its place in the row, so that a backlog spreads
-//! over as many minutes as it needs, and about as many wake in a minute as may go in it. A copy takes
-//! several numbers at once where it needs many: [`block`] says how many.
+//! over as many minutes as it needs, and about as many wake in a minute as may go in it.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -39,18 +38,6 @@ pub fn turn(minute: i64, rate: NonZeroU32, count: u64, dice: f64) -> Turn {
     let later = (1 + (count - rate - 1) / rate).min(MINUTES_MAX);
     let next = Timestamp::from_millis(minute.saturating_mul(60_000));
     Turn::Wait { until: next + Duration::from_secs(later * 60) + SPREAD.mul_f64(dice) }
-}
-
-/// How many numbers of a minute a copy takes at once that has `used` so many of it, the last of which
-/// was `last` (0: it has none yet).
-///
-/// As many as it has used, so that few are left unused however few it needs. Besides, of what is left
-/// of the rate at most a tenth, for what one copy does not use the others can't; and behind the rate
-/// at most a tenth of the row that waits, so that places in it mean what they say.
-pub fn block(rate: NonZeroU32, last: u64, used: u64) -> u32 {
-    let left_or_waiting = u64::from(rate.get()).abs_diff(last);
-    let most = used.min(left_or_waiting / 10).max(1);
-    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -88,38 +75,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn block_table() {
-        let table = [
-            ("the first is one", 600, 0, 0, 1),
-            ("then as many as were used", 600, 1, 1, 1),
-            ("twice as many each time", 600, 40, 32, 32),
-            ("but a tenth of what is left", 600, 301, 200, 29),
-            ("one of a small rate", 9, 3, 3, 1),
-            ("the last one", 600, 599, 300, 1),
-            ("the first that waits", 600, 600, 300, 1),
-            ("a tenth of those that wait", 600, 1_600, 300, 100),
-            ("but not more than were used", 600, 60_000, 300, 300),
-            ("the most there is", u32::MAX, u64::MAX, u64::MAX, u32::MAX),
-        ];
-        for (row, per_minute, last, used, want) in table {
-            assert_eq!(block(rate(per_minute), last, used), want, "{row}");
-        }
-    }
-
     proptest! {
-        /// No block goes beyond the rate, so that whoever waits waits for a reason.
-        #[test]
-        fn a_block_ends_where_the_rate_does(
-            per_minute in 1_u32..10_000,
-            last in 0_u64..20_000,
-            used in 0_u64..20_000,
-        ) {
-            let numbers = u64::from(block(rate(per_minute), last, used));
-            let most = u64::from(per_minute);
-            prop_assert!(last >= most || last + numbers <= most);
-        }
-
         /// A backlog that wakes when it is told to is gone in as few minutes as the rate allows, and
         /// no minute has more than its rate.
         #[test]

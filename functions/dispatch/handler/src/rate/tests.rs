@@ -1,8 +1,4 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    num::NonZeroU32,
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_core::{
     delivery::{Delivery, queue::Queue},
@@ -13,7 +9,6 @@ use gridpost_core::{
 use gridpost_ports::Outgoing;
 use gridpost_testkit::faults::Fault;
 
-use super::RateBook;
 use crate::world::{NOW, World, deliveries, delivery};
 
 impl World {
@@ -152,46 +147,4 @@ async fn a_large_delivery_is_fetched_when_it_may_go() {
         assert_eq!((world.requests() as u64, reads), (requests, requests));
         assert_eq!(world.counts(), [(100, counted + 1)]);
     }
-}
-
-/// A hundred copies make a thousand requests a second to one endpoint, and many of them have to wait.
-#[tokio::test(start_paused = true)]
-async fn many_requests_make_few_writes_and_never_more_than_may_be_made() {
-    const COPIES: usize = 100;
-    const REQUESTS: usize = 600;
-    for (rate, made_at_least) in [(1, 1), (60, 50), (6_000, 5_000), (200_000, 60_000)] {
-        let world = World::new(Some(rate));
-        let (here, uid) = (&world.deployment, world.subscription.uid);
-        let rate = NonZeroU32::new(rate).expect("a rate");
-        let books: Vec<_> =
-            (0..COPIES).map(|_| RateBook::new(here.of(&here.tables) as _)).collect();
-        let mut numbers = BTreeSet::new();
-        for _ in 0..REQUESTS {
-            for book in &books {
-                let (minute, number) =
-                    book.number(&*here.clock, uid, rate).await.expect("a number");
-                assert_eq!(minute, 100);
-                assert!(numbers.insert(number), "{number} was given out twice");
-            }
-        }
-        let made = numbers.iter().filter(|number| **number <= u64::from(rate.get())).count();
-        assert!(made >= made_at_least, "{made} of {rate}");
-        let writes = here.injector.made();
-        assert!(writes <= 20 * 60, "{writes} writes in a minute, at a rate of {rate}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn those_of_one_copy_that_ask_together_share_a_block() {
-    let world = World::new(Some(10));
-    let (here, uid) = (&world.deployment, world.subscription.uid);
-    let book = RateBook::new(here.of(&here.tables) as _);
-    let rate = NonZeroU32::new(1_000).expect("a rate");
-    let slow = |number| (number, Fault::Slow(Duration::from_millis(10)));
-    here.injector.plan().calls = (1..=9).map(slow).collect();
-    let asked = (0..64).map(|_| book.number(&*here.clock, uid, rate));
-    let numbers = futures::future::try_join_all(asked).await.expect("numbers");
-    let numbers: BTreeSet<_> = numbers.into_iter().collect();
-    assert_eq!(numbers, (1..=64).map(|number| (100, number)).collect());
-    assert_eq!(here.injector.made(), 7, "blocks of 1, 1, 2, 4, 8, 16 and 32");
 }
