@@ -386,8 +386,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "slots of the minute before",
         file: "functions/dispatch/handler/src/rate.rs",
-        old: "            if block.minute != minute {",
-        new: "            if block.minute > minute {",
+        old: "        if now.as_minutes() == minute {",
+        new: "        if now.as_minutes() >= minute {",
     },
     Mutation {
         name: "consent not waited for",

@@ -74,7 +74,7 @@ impl EndpointHealths for StateTable {
 
 #[async_trait]
 impl RequestRates for StateTable {
-    async fn take(&self, uid: Uuid, minute: i64, numbers: u32) -> Result<u64, PortError> {
+    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
         const CALL: &str = "dynamodb:UpdateItem";
         let update = self
             .table
@@ -83,15 +83,14 @@ impl RequestRates for StateTable {
             .table_name(&self.table.name)
             .key("pk", text(rate_pk(uid, minute)))
             .key("sk", text(ALONE))
-            .update_expression("ADD requests :taken SET expiresAt = :at")
-            .expression_attribute_values(":taken", number(numbers))
+            .update_expression("ADD requests :one SET expiresAt = :at")
+            .expression_attribute_values(":one", number(1))
             .expression_attribute_values(":at", number(minute * 60 + COUNT_KEPT_S))
             .return_values(ReturnValue::UpdatedNew);
         let updated = update.send().await.map_err(|error| port_error(CALL, error))?;
         let count = updated.attributes().and_then(|attributes| attributes.get("requests"));
         let count = count.and_then(|count| count.as_n().ok()).and_then(|count| count.parse().ok());
-        let last: u64 = count.ok_or_else(|| PortError::new(CALL, "it answered no count"))?;
-        Ok((last + 1).saturating_sub(u64::from(numbers)))
+        count.ok_or_else(|| PortError::new(CALL, "it answered no count"))
     }
 }
 
