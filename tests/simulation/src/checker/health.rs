@@ -134,6 +134,11 @@ fn counted_as(request: &Request) -> (Uuid, Timestamp) {
 impl Model {
     fn begins(&mut self, check: &mut Check<'_>, request: &Request) {
         let Some(wait) = self.wait else { return };
+        // A success that came after the wait began may have ended it: copies of dispatch hear of
+        // both late, and in either order.
+        if self.last_success_at.is_some_and(|success| success >= wait.since) {
+            return;
+        }
         let at = request.began_at;
         let (lengthened_at, before) = wait.lengthened;
         let crosses = at >= before && at <= lengthened_at + check.slack;
