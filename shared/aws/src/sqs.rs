@@ -240,6 +240,15 @@ impl QueueReceiver for SqsQueues {
         self.counts(queue, &[QueueAttributeName::ApproximateNumberOfMessagesNotVisible]).await
     }
 
+    async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
+        let all = [
+            QueueAttributeName::ApproximateNumberOfMessages,
+            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+        ];
+        self.counts(queue, &all).await
+    }
+
     async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
         self.counts(queue, &[QueueAttributeName::ApproximateNumberOfMessages]).await
     }

@@ -103,6 +103,10 @@ pub trait QueueReceiver: Send + Sync {
     /// About how many messages of the queue are received and not deleted (in flight).
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError>;
 
+    /// About how many messages the queue holds: those in flight, those that are delayed, and those that
+    /// wait to be received now.
+    async fn backlog(&self, queue: Queue) -> Result<u64, PortError>;
+
     /// About how many messages of the queue wait to be received now.
     async fn visible(&self, queue: Queue) -> Result<u64, PortError>;
 }

@@ -312,6 +312,10 @@ impl QueueReceiver for Faulty<Queues> {
         self.call(About::Other, self.inner.in_flight(queue)).await
     }
 
+    async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
+        self.call(About::Other, self.inner.backlog(queue)).await
+    }
+
     async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
         self.call(About::Other, self.inner.visible(queue)).await
     }

@@ -386,7 +386,7 @@ pub async fn spread(
         return Duration::ZERO;
     }
     let queue = Delivery::retry_queue_of(subscription.uid, context.settings.retry_shards);
-    parking::spread(context.in_flight.of(queue, now).await)
+    parking::spread(context.in_flight.backlog(queue, now).await)
 }
 
 #[cfg(test)]

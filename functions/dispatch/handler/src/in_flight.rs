@@ -1,4 +1,5 @@
-//! How many messages of the retry queues are in flight: a sample, taken at most every few seconds.
+//! How many messages of the retry queues are in flight, and how many there are: samples, taken at most
+//! every few seconds.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,10 +11,17 @@ use tokio::sync::Mutex;
 /// a few thousand messages in that time at most.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
-/// Samples, one for each retry queue.
+/// Samples, one of each kind for each retry queue.
 pub struct InFlight {
     receiver: Arc<dyn QueueReceiver>,
-    samples: Mutex<HashMap<Queue, (Timestamp, u64)>>,
+    samples: Mutex<HashMap<(Counted, Queue), (Timestamp, u64)>>,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Counted {
+    InFlight,
+    Backlog,
 }
 
 impl InFlight {
@@ -25,19 +33,33 @@ impl InFlight {
     /// About how many messages of a queue are in flight. Where SQS does not say, as many as last time: a
     /// queue that is near its wall is not taken for an empty one.
     pub async fn of(&self, queue: Queue, now: Timestamp) -> u64 {
+        self.sample(Counted::InFlight, queue, now).await
+    }
+
+    /// About how many messages there are in a queue. Those that come from the dispatch queue wait as
+    /// delayed messages, which are not in flight.
+    pub async fn backlog(&self, queue: Queue, now: Timestamp) -> u64 {
+        self.sample(Counted::Backlog, queue, now).await
+    }
+
+    async fn sample(&self, counted: Counted, queue: Queue, now: Timestamp) -> u64 {
         // Held over the call: the other records of the batch wait for its answer.
         let mut samples = self.samples.lock().await;
-        let last = samples.get(&queue).copied();
+        let last = samples.get(&(counted, queue)).copied();
         if let Some((at, count)) = last
             && now.since(at) < KEPT_FOR
         {
             return count;
         }
-        let count = self.receiver.in_flight(queue).await.unwrap_or_else(|error| {
-            tracing::warn!(error = %chain(&error), "the in-flight count is unknown");
+        let answer = match counted {
+            Counted::InFlight => self.receiver.in_flight(queue).await,
+            Counted::Backlog => self.receiver.backlog(queue).await,
+        };
+        let count = answer.unwrap_or_else(|error| {
+            tracing::warn!(error = %chain(&error), "a queue's count of messages is unknown");
             last.map_or(0, |(_, count)| count)
         });
-        samples.insert(queue, (now, count));
+        samples.insert((counted, queue), (now, count));
         count
     }
 }

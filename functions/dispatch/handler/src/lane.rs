@@ -178,7 +178,7 @@ pub async fn to_slow_lane(context: &Context, hand: &DeliveryInHand) -> Hold {
 pub async fn look_again(context: &Context, hand: &DeliveryInHand) -> Hold {
     let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
     let queue = hand.delivery.retry_queue(context.settings.retry_shards);
-    let backlog = context.in_flight.of(queue, now).await;
+    let backlog = context.in_flight.backlog(queue, now).await;
     let (dice, settings) = (context.dice.roll(), &context.settings.lanes);
     Hold::About(lane::look_again(&slow, backlog, dice, now, settings))
 }

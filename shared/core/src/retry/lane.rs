@@ -345,20 +345,5 @@ pub fn look_again(
     now + wait
 }
 
-/// When a first attempt is due that moves to the slow lane: at once while its endpoint may have more
-/// requests under way, else when it would [look again](look_again).
-pub fn due(
-    slow: &Slow,
-    backlog: u64,
-    dice: f64,
-    now: Timestamp,
-    settings: &LaneSettings,
-) -> Timestamp {
-    match slow.free(now, settings) {
-        0 => look_again(slow, backlog, dice, now, settings),
-        _ => now,
-    }
-}
-
 #[cfg(test)]
 mod tests;

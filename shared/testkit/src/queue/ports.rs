@@ -73,6 +73,10 @@ impl QueueReceiver for Queues {
         Ok(self.with(queue, |contents| contents.in_flight(now)) as u64)
     }
 
+    async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
+        Ok(self.with(queue, |contents| contents.messages.len()) as u64)
+    }
+
     async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
         let now = self.clock.now();
         Ok(self.with(queue, |contents| contents.visible_count(now)) as u64)

@@ -83,6 +83,26 @@ fn failures_beside_successes_hold_up_next_to_nothing() {
     assert!(longest < Duration::from_secs(10), "the longest wait was {longest:?}");
 }
 
+/// Every request fails for a little more than a second, which is ten failures in a row too many. Copies of
+/// dispatch that have not heard of the wait yet see that it succeeds again, and lift the wait.
+#[test]
+fn a_success_that_one_copy_sees_lifts_the_first_wait() {
+    let answers = [(200, 200), (115, 500), (1, 200)];
+    let answers =
+        answers.into_iter().flat_map(|(times, status)| vec![Reaction::status(status); times]);
+    let script = Some(Script::Answers(answers.collect()));
+    let mut scenario = busy_world().with("orders", ProfileName::Basic, script, |_| {});
+    for event in 0..1_500 {
+        scenario = scenario.publish("orders", event * 10, &[10]);
+    }
+    let remains = lived(&scenario);
+    let waits = first_attempts(&remains);
+    let delayed = waits.iter().filter(|wait| **wait > Duration::from_secs(1)).count();
+    assert!(delayed > 0, "nothing was delayed");
+    let longest = waits[1_499];
+    assert!(longest < Duration::from_secs(10), "{delayed} waited, one for {longest:?}");
+}
+
 /// 503, then 500 to the probes: none of them lets the others through.
 #[test]
 fn a_failed_probe_lets_nothing_through() {
@@ -118,6 +138,7 @@ fn a_thousand_failures_at_once_write_the_health_a_few_times() {
         .filter(|made| made.heard.is_some_and(|(_, answer)| answer.status == Some(503)));
     let (failed, writes) = (failed.count(), remains.history.health_writes);
     assert!(failed > 300, "{failed} requests were refused");
+    eprintln!("WRITES {writes} {failed}");
     assert!(writes < 40, "{writes} writes for {failed} failures");
 }
 
@@ -135,6 +156,7 @@ fn a_backlog_comes_back_bit_by_bit() {
         *by_second.entry(request.began_at.since(BEGINNING).as_secs()).or_default() += 1;
     }
     let most = by_second.range(100..).map(|(_, requests)| *requests).max().unwrap_or(0);
+    eprintln!("MOST {most} {by_second:?}");
     assert!(most < 1_600, "{most} requests in one second");
     let last = by_second.keys().last().copied().unwrap_or(0);
     assert!(last < 400, "the last one at {last} s");
