@@ -354,10 +354,10 @@ pub const ALL: &[Mutation] = &[
         new: "        let Some(wait) = self.probation.filter(|_| Some(now) < self.until()) else { return false };",
     },
     Mutation {
-        name: "successes of other copies are not told",
+        name: "failures count beside successes of other copies",
         file: "shared/core/src/retry/health/change.rs",
-        old: "    let success = seen.last_success_at?;",
-        new: "    let success = seen.last_success_at.filter(|_| false)?;",
+        old: "    let too_soon = success.is_some_and(|at| failed.ended_at < at + AS_FAR_AS_KNOWN);",
+        new: "    let too_soon = success.is_some_and(|at| failed.ended_at < at + AS_FAR_AS_KNOWN / 1_000);",
     },
     Mutation {
         name: "a failed probe opens the gate",

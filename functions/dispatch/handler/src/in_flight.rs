@@ -66,6 +66,7 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ports::{Outgoing, QueueSender};
     use gridpost_testkit::{
         deployment::Deployment,
         dice::SeededDice,
@@ -98,5 +99,11 @@ mod tests {
             assert_eq!(samples.of(queue, now).await, want, "{why}");
         }
         assert_eq!(deployment.injector.made(), 3, "so often SQS is asked");
+        // One that is delayed is not in flight.
+        let later = Outgoing { body: "{}".to_owned(), group: "t/s".to_owned(), delay_s: 900 };
+        queues.send(Queue::Retry(0), vec![later]).await.pop().expect("an answer").expect("sent");
+        let now = Timestamp::from_millis(20_000);
+        let in_flight = samples.of(Queue::Retry(0), now).await;
+        assert_eq!(samples.backlog(Queue::Retry(0), now).await, in_flight + 1);
     }
 }

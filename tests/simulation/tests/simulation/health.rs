@@ -68,39 +68,24 @@ fn events_that_come_while_delivery_is_only_delayed_wait() {
     assert_eq!(reasons, want.into());
 }
 
-/// One request in five fails, and each of a hundred copies of dispatch sees a few of them.
+/// Many requests fail and many succeed, and each copy of dispatch sees a few of them: one that has just
+/// begun knows of no success at all.
 #[test]
 fn failures_beside_successes_hold_up_next_to_nothing() {
-    let flaky = Script::Flaky { rate: 0.2, reactions: vec![Reaction::status(500)] };
-    let mut scenario = busy_world().with("orders", ProfileName::Basic, Some(flaky), |_| {});
-    for event in 0..6_000 {
-        scenario = scenario.publish("orders", event * 5, &[10]);
+    for (rate, cold_starts) in [(0.2, 0.0), (0.2, 1.0), (0.4, 0.1)] {
+        let failed = Reaction { after: Duration::from_millis(250), ..Reaction::status(500) };
+        let flaky = Script::Flaky { rate, reactions: vec![failed] };
+        let world = Scenario { cold_starts, ..busy_world() };
+        let mut scenario = world.with("orders", ProfileName::Basic, Some(flaky), |_| {});
+        for event in 0..6_000 {
+            scenario = scenario.publish("orders", event * 5, &[10]);
+        }
+        let waits = first_attempts(&lived(&scenario));
+        assert_eq!(waits.len(), 6_000);
+        let (p99, longest) = (waits[5_940], waits[5_999]);
+        assert!(p99 < Duration::from_secs(1), "{rate} {cold_starts}: p99 {p99:?}");
+        assert!(longest < Duration::from_secs(8), "{rate} {cold_starts}: the longest {longest:?}");
     }
-    let waits = first_attempts(&lived(&scenario));
-    assert_eq!(waits.len(), 6_000);
-    let (p99, longest) = (waits[5_940], waits[5_999]);
-    assert!(p99 < Duration::from_secs(2), "p99 {p99:?}");
-    assert!(longest < Duration::from_secs(10), "the longest wait was {longest:?}");
-}
-
-/// Every request fails for a little more than a second, which is ten failures in a row too many. Copies of
-/// dispatch that have not heard of the wait yet see that it succeeds again, and lift the wait.
-#[test]
-fn a_success_that_one_copy_sees_lifts_the_first_wait() {
-    let answers = [(200, 200), (115, 500), (1, 200)];
-    let answers =
-        answers.into_iter().flat_map(|(times, status)| vec![Reaction::status(status); times]);
-    let script = Some(Script::Answers(answers.collect()));
-    let mut scenario = busy_world().with("orders", ProfileName::Basic, script, |_| {});
-    for event in 0..1_500 {
-        scenario = scenario.publish("orders", event * 10, &[10]);
-    }
-    let remains = lived(&scenario);
-    let waits = first_attempts(&remains);
-    let delayed = waits.iter().filter(|wait| **wait > Duration::from_secs(1)).count();
-    assert!(delayed > 0, "nothing was delayed");
-    let longest = waits[1_499];
-    assert!(longest < Duration::from_secs(10), "{delayed} waited, one for {longest:?}");
 }
 
 /// 503, then 500 to the probes: none of them lets the others through.
@@ -138,11 +123,10 @@ fn a_thousand_failures_at_once_write_the_health_a_few_times() {
         .filter(|made| made.heard.is_some_and(|(_, answer)| answer.status == Some(503)));
     let (failed, writes) = (failed.count(), remains.history.health_writes);
     assert!(failed > 300, "{failed} requests were refused");
-    eprintln!("WRITES {writes} {failed}");
-    assert!(writes < 40, "{writes} writes for {failed} failures");
+    assert!(writes < 20, "{writes} writes for {failed} failures");
 }
 
-/// What has waited for an outage comes back over some time, and is received about once more for it.
+/// What has waited for an outage comes back over some time: 6,000 deliveries over twelve seconds.
 #[test]
 fn a_backlog_comes_back_bit_by_bit() {
     let outage = Script::Outage { windows: vec![(0, 100)], reaction: Reaction::status(503) };
@@ -155,9 +139,10 @@ fn a_backlog_comes_back_bit_by_bit() {
     for request in &remains.history.requests {
         *by_second.entry(request.began_at.since(BEGINNING).as_secs()).or_default() += 1;
     }
-    let most = by_second.range(100..).map(|(_, requests)| *requests).max().unwrap_or(0);
-    eprintln!("MOST {most} {by_second:?}");
-    assert!(most < 1_600, "{most} requests in one second");
+    // The first one after the outage is the probe.
+    let probe = by_second.range(100..).next().map_or(0, |(second, _)| *second);
+    let soon: u32 = by_second.range(probe..probe + 6).map(|(_, requests)| *requests).sum();
+    assert!(soon < 2_000, "{soon} of 6,000 requests in the first seconds: {by_second:?}");
     let last = by_second.keys().last().copied().unwrap_or(0);
     assert!(last < 400, "the last one at {last} s");
 }
