@@ -15,7 +15,10 @@ use gridpost_ports::{
 };
 use serde::Serialize;
 
-use self::{page::Page, strands::Strands};
+use self::{
+    page::Page,
+    strands::{Strand, Strands},
+};
 
 /// What wake needs of the world.
 pub struct Context {
@@ -63,8 +66,9 @@ const FIRST_LOOK_BACK_MINUTES: i64 = 60;
 /// the function's 256 MB hold three times as many.
 const PAGES_AT_ONCE: usize = 8;
 
-/// How far wake comes before it notes that: a run that ends early repeats no more than that.
-const NOTED_EVERY_MINUTES: i64 = 10;
+/// How often a run reads a partition of a minute that can't be read. One that stays unread holds up
+/// how far wake has come, and with many minutes to make up for there is always one.
+const READS_MAX: u32 = 3;
 
 /// Sends every parked delivery that is due by the end of the next minute back to its retry queue,
 /// with the rest of its wait as delay, and then removes it. A crash between the two sends it again:
@@ -92,8 +96,9 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         let Some(page) = pages.next().await else { break };
         run.count(&mut strands, page);
         let come = strands.first_unfinished().min(this_minute);
-        if come >= run.noted + NOTED_EVERY_MINUTES {
-            // A run that dies later does not begin here again.
+        if come > run.noted {
+            // A run that dies later does not begin here again. In a quiet minute it is not written:
+            // there is one minute to finish, and its end is noted below.
             context.cursor.save(come).await?;
             run.noted = come;
         }
@@ -117,7 +122,9 @@ impl Run {
     fn count(&mut self, strands: &mut Strands, page: Page) {
         self.woken.sent += page.done.sent;
         self.woken.postponed += page.done.postponed;
-        if let Some(error) = page.failed {
+        if page.is_unread && page.strand.reads + 1 < READS_MAX {
+            strands.put_back(Strand { reads: page.strand.reads + 1, ..page.strand });
+        } else if let Some(error) = page.failed {
             tracing::warn!(
                 minute = page.strand.minute,
                 partition = page.strand.partition,

@@ -35,6 +35,8 @@ pub(crate) struct Page {
     pub(crate) is_whole: bool,
     /// Why this run lets the strand be.
     pub(crate) failed: Option<PortError>,
+    /// Whether it failed before anything of it was sent: to read it again makes no duplicates.
+    pub(crate) is_unread: bool,
 }
 
 /// What became of one delivery.
@@ -58,7 +60,9 @@ pub(crate) async fn send(
     let read = context.due.due_in(strand.minute, strand.partition, strand.after.clone()).await;
     let page = match read {
         Ok(page) => page,
-        Err(error) => return Page::failed(strand, Woken::default(), error),
+        Err(error) => {
+            return Page { is_unread: true, ..Page::failed(strand, Woken::default(), error) };
+        }
     };
     let (mut sent, mut postponed, mut is_whole) = (Vec::new(), Vec::new(), strand.is_whole);
     for fate in send_all(context, page.due, until).await {
@@ -81,14 +85,14 @@ pub(crate) async fn send(
         }
         done.postponed += 1;
     }
-    let goes_on = |after| Strand { after: Some(after), is_whole, ..strand.clone() };
+    let goes_on = |after| Strand { after: Some(after), is_whole, reads: 0, ..strand.clone() };
     let rest = page.next.map(goes_on);
-    Page { strand, done, rest, is_whole, failed: None }
+    Page { strand, done, rest, is_whole, failed: None, is_unread: false }
 }
 
 impl Page {
     fn failed(strand: Strand, done: Woken, error: PortError) -> Self {
-        Self { strand, done, rest: None, is_whole: false, failed: Some(error) }
+        Self { strand, done, rest: None, is_whole: false, failed: Some(error), is_unread: false }
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Strand {
     pub(crate) after: Option<String>,
     /// Whether everything up to there has been sent or parked anew.
     pub(crate) is_whole: bool,
+    /// How often this run could not read its next page.
+    pub(crate) reads: u32,
 }
 
 /// The strands of a run: the oldest minutes first, and each gets a page before one gets its second.
@@ -42,7 +44,8 @@ impl Strands {
         while self.next <= self.last && self.unfinished.len() < OPEN_MINUTES_MAX {
             let minute = self.next;
             self.unfinished.insert(minute, PARKED_PARTITIONS);
-            let strand = |partition| Strand { minute, partition, after: None, is_whole: true };
+            let strand =
+                |partition| Strand { minute, partition, after: None, is_whole: true, reads: 0 };
             self.waiting.extend((0..PARKED_PARTITIONS).map(strand));
             self.next += 1;
         }

@@ -102,6 +102,16 @@ fn noted_in(tables: &dyn WakeCursor) -> i64 {
     noted.expect("readable").expect("a minute")
 }
 
+/// In a long way to go there is always a read that fails: it must not be what every run begins with.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_fails_is_made_again_by_the_same_run() {
+    let world = World::new(100, vec![parked(1, 101, 0, "{}".to_owned())]).await;
+    let context = world.context(Plan::failing([2]), Plan::default());
+    let woken = wake(&context, at_minute(NOW + 60)).await.expect("woken");
+    assert_eq!(woken, Woken { sent: 1, postponed: 0 });
+    assert_eq!((world.noted(), world.left()), (NOW + 1, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn minutes_that_no_run_has_seen_are_made_up_for() {
     let due = [60, 62, 103, 104].map(|minute| parked(1, minute, 0, "{}".to_owned()));
@@ -116,15 +126,18 @@ async fn minutes_that_no_run_has_seen_are_made_up_for() {
     assert_eq!(world.run().await, Woken { sent: 4, postponed: 0 });
     assert_eq!((world.noted(), world.sent_to(0), world.left()), (104, 4, 0));
     // How far it has come is noted on the way, too.
-    assert_eq!(*marks.lock().expect("no panic while held"), [70, 80, 90, 100]);
+    let mut marks = marks.lock().expect("no panic while held").clone();
+    marks.dedup();
+    assert!(marks.len() > 5 && marks.is_sorted(), "{marks:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_run_begins_at_the_minute_that_could_not_be_read() {
     let due = [100, 102].map(|minute| parked(1, minute, 0, "{}".to_owned()));
     let world = World::new(100, due.to_vec()).await;
-    // Of the calls, 8 read minute 100, one removes what was in it, and then minute 101 is read.
-    let context = world.context(Plan::failing([11]), Plan::default());
+    // Of the calls, 8 read minute 100, one removes what was in it, and then minute 101 is read. One
+    // of its partitions comes again when the others are read, and a third time.
+    let context = world.context(Plan::failing([11, 43, 44]), Plan::default());
     wake(&context, at_minute(NOW + 60)).await.expect_err("one partition was not read");
     assert_eq!((world.noted(), world.sent_to(0)), (101, 2), "what could be read was sent");
 }

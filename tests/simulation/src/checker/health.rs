@@ -134,11 +134,6 @@ fn counted_as(request: &Request) -> (Uuid, Timestamp) {
 impl Model {
     fn begins(&mut self, check: &mut Check<'_>, request: &Request) {
         let Some(wait) = self.wait else { return };
-        // A success that came after the wait began may have ended it: copies of dispatch hear of
-        // both late, and in either order.
-        if self.last_success_at.is_some_and(|success| success >= wait.since) {
-            return;
-        }
         let at = request.began_at;
         let (lengthened_at, before) = wait.lengthened;
         let crosses = at >= before && at <= lengthened_at + check.slack;
@@ -171,14 +166,13 @@ impl Model {
             (self.level, self.unsure) = (0, false);
             return;
         };
-        if request.began_at >= wait.known_at {
+        let (lengthened_at, before) = wait.lengthened;
+        let crosses = request.began_at >= before && at <= lengthened_at + slack;
+        if request.began_at >= wait.until {
             // An instance that does not know of the wait yet has none to lift.
             let unseen = at <= wait.known_at + CACHE + slack;
             self.lift(wait, doubtful || unseen);
-        } else if request.began_at + slack >= wait.since
-            || at <= wait.known_at + slack
-            || self.level == 1
-        {
+        } else if crosses || at <= wait.known_at + slack || self.level == 1 {
             self.lift(wait, true);
         }
     }

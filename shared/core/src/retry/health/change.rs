@@ -157,23 +157,20 @@ fn probation_after(
 /// comes back (see `delivery::parking::spread`); it is asked only while the health
 /// [waits](Health::is_waiting).
 ///
-/// A request that was under way when a wait began does not end it. But a success it is: it breaks
-/// the row of failures and lifts a first delayed wait that came of one.
+/// Only an attempt that began when both waits were over ends them: the probe. One that was under way
+/// when a wait began, or that a copy of dispatch made before it had heard of the wait, does not. But
+/// a success it is: it breaks the row of failures and lifts a first delayed wait that came of one.
 pub fn after_success(
     health: &Health,
     began_at: Timestamp,
     now: Timestamp,
     spread: Duration,
 ) -> Option<Health> {
-    let probation = health.probation.filter(|wait| began_at < wait.since);
-    let delayed = health.delayed.filter(|wait| began_at < wait.since);
-    if health.is_waiting() && probation.is_none() && delayed.is_none() {
+    if health.until().is_some_and(|until| began_at >= until) {
         let recovered = Some(Recovery { at: now, over: spread });
         return Some(Health { recovered, last_success_at: Some(now), ..health.opened() });
     }
-    let next = Health { probation, delayed, ..health.clone() };
-    let next = broken_by(&next, now).unwrap_or(next);
-    (next != *health).then_some(next)
+    broken_by(health, now)
 }
 
 /// The health that a copy of dispatch finds, with what it has seen itself; `None` when it has
