@@ -6,6 +6,7 @@ has them, it runs as it is, only slower, or without permissions.
 """
 
 import contextlib
+import contextvars
 import fcntl
 import json
 import os
@@ -25,12 +26,46 @@ socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 try:
     from ministack.core.lambda_runtime import ProvidedWorker
 
+    from ministack.services import cloudwatch_logs as stored_logs
+
     # The emulator waits a while for what an invocation logs. What its reader brings later is shown with the
     # next invocation of that process, or never: the ledger would miss it. But what a function has written
     # before its response is in its pipe by then, so all of that is read, and nothing is waited for.
+    #
+    # And it stores what an invocation logs when that has ended. On AWS a line is stored as it comes, whatever
+    # becomes of the function: dispatch counts what is delivered, deletes its message, and goes on listening.
     reading = threading.Lock()
 
-    def pump(_worker, stream, lines):
+    def store(worker, lines):
+        name = (worker.config.get("LoggingConfig") or {}).get("LogGroup") or f"/aws/lambda/{worker.func_name}"
+        group, now = stored_logs._log_groups.get(name), int(time.time() * 1000)
+        if group is None:
+            return False
+        empty = {"events": [], "uploadSequenceToken": "1", "creationTime": now, "firstEventTimestamp": None}
+        empty |= {"lastEventTimestamp": None, "lastIngestionTime": None}
+        stream = group["streams"].setdefault(f"under-way/{worker._generation}-{id(worker)}", empty)
+        event = {"timestamp": now, "ingestionTime": now}
+        stored_logs._append_log_events(stream, [{**event, "message": line} for line in lines])
+        return True
+
+    def is_stored(worker, lines):
+        context = getattr(worker, "invoked_in", None)
+        if not (worker._current_request_id and context):
+            return False
+        try:
+            return context.copy().run(store, worker, lines)
+        except Exception as failed:
+            print(f"not stored at once: {failed!r}", file=sys.stderr)
+            return False
+
+    invoke = ProvidedWorker.invoke
+
+    def invoke_by_account(worker, *args, **more):
+        # Whose account and region the function's logs are in.
+        worker.invoked_in = contextvars.copy_context()
+        return invoke(worker, *args, **more)
+
+    def pump(worker, stream, lines):
         ready = select.poll()
         ready.register(stream, select.POLLIN)
         begun = b""
@@ -42,11 +77,14 @@ try:
                 if not read:
                     ended.append(begun)
                     stream.close()
-                for line in filter(None, ended):
+                said = [line.decode(errors="replace").rstrip("\r") for line in ended if line]
+                if said and is_stored(worker, said):
+                    continue
+                for line in said:
                     if lines.full():
                         with contextlib.suppress(queue.Empty):
                             lines.get_nowait()
-                    lines.put_nowait(line.decode(errors="replace").rstrip("\r"))
+                    lines.put_nowait(line)
 
     def is_read(stream):
         with reading:
@@ -59,8 +97,9 @@ try:
         return worker._drain_stderr()
 
     assert callable(ProvidedWorker._pump_output) and callable(ProvidedWorker._drain_stderr)
-    assert callable(ProvidedWorker._drain_stderr_bounded)
+    assert callable(ProvidedWorker._drain_stderr_bounded) and callable(stored_logs._append_log_events)
     ProvidedWorker._pump_output = pump
+    ProvidedWorker.invoke = invoke_by_account
     ProvidedWorker._drain_stderr_bounded = drain
 except (ImportError, AttributeError, AssertionError) as missing:
     print(f"emulator runs untuned: {missing!r}", file=sys.stderr)
