@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use ::time::{
-    OffsetDateTime, UtcOffset,
+    OffsetDateTime,
     format_description::{
         BorrowedFormatItem,
         well_known::{Rfc2822, Rfc3339},
@@ -24,6 +24,9 @@ const ISO_8601: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 impl Timestamp {
+    /// The earliest time that all formats can write: the beginning of the year 0.
+    pub const MIN: Self = Self(-62_167_219_200_000);
+
     /// The latest time that all formats can write: the end of the year 9999.
     pub const MAX: Self = Self(253_402_300_799_999);
 
@@ -50,7 +53,7 @@ impl Timestamp {
     /// The beginning of the hour, UTC, that this is in.
     #[must_use]
     pub const fn hour(self) -> Self {
-        Self(self.0 - self.0.rem_euclid(3_600_000))
+        Self(self.0.saturating_sub(self.0.rem_euclid(3_600_000)))
     }
 
     /// How long `earlier` was before this; zero if it was not.
@@ -58,12 +61,14 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// This time as ISO 8601 with milliseconds, `2026-11-21T08:00:00.000Z`.
+    /// This time as ISO 8601 with milliseconds, `2026-11-21T08:00:00.000Z`; what lies outside of
+    /// [`MIN`](Self::MIN) to [`MAX`](Self::MAX) is written as the nearer of these.
     pub fn to_iso_8601(self) -> String {
         self.utc().format(ISO_8601).unwrap_or_else(|_| self.0.to_string())
     }
 
-    /// Reads an RFC 3339 date and time (any offset, any number of fraction digits).
+    /// Reads an RFC 3339 date and time (any offset, any number of fraction digits). An offset can
+    /// move it past [`MIN`](Self::MIN) or [`MAX`](Self::MAX): then it is that one.
     pub fn parse_rfc_3339(text: &str) -> Option<Self> {
         OffsetDateTime::parse(text, &Rfc3339).ok().map(Self::from_date_time)
     }
@@ -75,15 +80,19 @@ impl Timestamp {
         OffsetDateTime::parse(text, &Rfc2822).ok().map(Self::from_date_time)
     }
 
-    /// The calendar form, for dates in names.
+    /// The calendar form, for dates in names, from [`MIN`](Self::MIN) to [`MAX`](Self::MAX).
     pub fn utc(self) -> OffsetDateTime {
-        OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000)
+        let millis = self.0.clamp(Self::MIN.0, Self::MAX.0);
+        OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000)
             .unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
 
+    /// Counted without a calendar: the same moment may have no date in UTC that the calendar knows
+    /// (`9999-12-31T23:59:59-01:00`), and asking for that panics.
     fn from_date_time(value: OffsetDateTime) -> Self {
-        let nanos = value.to_offset(UtcOffset::UTC).unix_timestamp_nanos();
-        Self(i64::try_from(nanos.div_euclid(1_000_000)).unwrap_or(i64::MAX))
+        let millis = value.unix_timestamp_nanos().div_euclid(1_000_000);
+        let millis = millis.clamp(i128::from(Self::MIN.0), i128::from(Self::MAX.0));
+        Self(i64::try_from(millis).unwrap_or(Self::MAX.0))
     }
 }
 
@@ -103,7 +112,105 @@ impl fmt::Display for Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{prelude::*, string::string_regex};
+
     use super::*;
+
+    /// The days from 1970-01-01 to a date, by counting the years and months one by one.
+    fn days_to(year: i64, month: i64, day: i64) -> i64 {
+        let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let in_year = |year| if leap(year) { 366 } else { 365 };
+        let years: i64 = if year < 1_970 {
+            -(year..1_970).map(in_year).sum::<i64>()
+        } else {
+            (1_970..year).map(in_year).sum()
+        };
+        let lengths = [31, if leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30];
+        years + lengths.iter().take(month as usize - 1).sum::<i64>() + day - 1
+    }
+
+    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+    /// Any year, the first and the last more often than the others.
+    fn years() -> impl Strategy<Value = i64> {
+        prop_oneof![0..=9_999_i64, Just(0), Just(9_999)]
+    }
+
+    /// Any day of a month that all months have, the edges of a year more often than the others.
+    fn days() -> impl Strategy<Value = (i64, i64)> {
+        prop_oneof![(1..=12_i64, 1..=28_i64), Just((1, 1)), Just((12, 31))]
+    }
+
+    proptest! {
+        /// The range is that of the formats: years 0 to 9999, offsets of up to a day.
+        #[test]
+        fn every_time_that_can_be_written_is_read(
+            year in years(),
+            (month, day) in days(),
+            (hour, minute, second) in (0..24_i64, 0..60_i64, 0..60_i64),
+            millis in 0..1_000_i64,
+            offset in -1_439..=1_439_i64,
+        ) {
+            let sign = if offset < 0 { '-' } else { '+' };
+            let (hours, minutes) = (offset.abs() / 60, offset.abs() % 60);
+            let day_number = days_to(year, month, day);
+            let at = day_number * 86_400 + hour * 3_600 + minute * 60 + second - offset * 60;
+            let within = |millis: i64| {
+                Timestamp(millis.clamp(Timestamp::MIN.0, Timestamp::MAX.0))
+            };
+            let text = format!(
+                "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}\
+                 {sign}{hours:02}:{minutes:02}"
+            );
+            let read = Timestamp::parse_rfc_3339(&text);
+            prop_assert_eq!(read, Some(within(at * 1_000 + millis)), "{}", text);
+            let iso_8601 = read.map(Timestamp::to_iso_8601).unwrap_or_default();
+            prop_assert_eq!(Timestamp::parse_rfc_3339(&iso_8601), read, "{} {}", text, iso_8601);
+            // RFC 2822 begins with the year 1900. Its reader takes minutes of an offset as if they
+            // had no sign; HTTP dates have none at all.
+            let weekday = WEEKDAYS[day_number.rem_euclid(7) as usize];
+            let month = MONTHS[month as usize - 1];
+            let text = format!(
+                "{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} \
+                 {sign}{hours:02}00"
+            );
+            let at = at + offset % 60 * 60;
+            let read = Timestamp::parse_http_date(&text);
+            prop_assert_eq!(read, (year >= 1_900).then(|| within(at * 1_000)), "{}", text);
+        }
+
+        #[test]
+        fn no_text_and_no_number_panics(
+            text in string_regex("[0-9 TZ:.,+a-zA-Z-]{0,40}").expect("a pattern"),
+            number in any::<i64>(),
+            wait in any::<Duration>(),
+        ) {
+            let at = Timestamp::from_millis(number);
+            let times = [Timestamp::parse_rfc_3339(&text), Timestamp::parse_http_date(&text)];
+            for at in times.into_iter().flatten().chain([at, at + wait, at.hour()]) {
+                let within = Timestamp(at.0.clamp(Timestamp::MIN.0, Timestamp::MAX.0));
+                prop_assert_eq!(Timestamp::parse_rfc_3339(&at.to_iso_8601()), Some(within));
+            }
+        }
+    }
+
+    #[test]
+    fn times_at_the_edge_are_read() {
+        let table = [
+            ("9999-12-31T23:59:59.999Z", Timestamp::MAX, "9999-12-31T23:59:59.999Z"),
+            ("9999-12-31T23:59:59-01:00", Timestamp::MAX, "9999-12-31T23:59:59.999Z"),
+            ("0000-01-01T00:00:00Z", Timestamp::MIN, "0000-01-01T00:00:00.000Z"),
+            ("0000-01-01T00:00:00+01:00", Timestamp::MIN, "0000-01-01T00:00:00.000Z"),
+        ];
+        for (text, at, written) in table {
+            assert_eq!(Timestamp::parse_rfc_3339(text), Some(at), "{text}");
+            assert_eq!(at.to_iso_8601(), written, "{text}");
+        }
+        let date = Timestamp::parse_http_date("Fri, 31 Dec 9999 23:59:59 -0100");
+        assert_eq!(date, Some(Timestamp::MAX));
+    }
 
     #[test]
     fn times_are_written_and_read() {
