@@ -12,7 +12,7 @@ use crate::target::TargetArguments;
 /// What programs may rely on.
 const EXIT_CODES: &str = "\
 Results go to standard output, all else to standard error; with --json both are JSON.
-Exit codes: 0 done, 1 failed or refused, 2 not understood.
+Exit codes: 0 done, 1 failed or refused, 2 not understood, 3 not over yet (audit: events under way).
 `gridpost COMMAND --help` has examples.";
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.

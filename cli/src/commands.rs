@@ -28,6 +28,8 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
 
+use crate::failure::Misuse;
+
 /// An event subscription.
 #[derive(Args, Debug)]
 pub struct Whose {
@@ -54,4 +56,58 @@ fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
 fn read_document(path: &Path) -> anyhow::Result<Value> {
     serde_json::from_slice(&read_input(path)?)
         .with_context(|| format!("{} is no JSON document", path.display()))
+}
+
+/// Names that an error lists at most.
+const NAMES_TOLD_MAX: usize = 10;
+
+/// A name that does not exist, with the one that may be meant, or those that there are.
+fn no_such<N: AsRef<str>>(what: &str, name: &str, known: impl IntoIterator<Item = N>) -> Misuse {
+    let known: Vec<_> = known.into_iter().collect();
+    let near = known.iter().map(AsRef::as_ref).find(|it| is_near(name, it));
+    let hint = match (near, known.len()) {
+        (Some(near), _) => format!("did you mean {near}?"),
+        (None, 0) => "there is not a single one".to_owned(),
+        (None, count) => {
+            let some = known.iter().map(AsRef::as_ref).take(NAMES_TOLD_MAX);
+            let more = if count > NAMES_TOLD_MAX { ", …" } else { "" };
+            format!("there are {}{more}", some.collect::<Vec<_>>().join(", "))
+        }
+    };
+    Misuse(format!("there is no {what} `{name}`: {hint}"))
+}
+
+/// Whether one name is the other one with two letters changed, added or left out at most.
+fn is_near(name: &str, other: &str) -> bool {
+    let other: Vec<_> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (above, letter) in name.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
+        for (at, wanted) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *wanted);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(diagonal + 1).min(row[at] + 1);
+        }
+    }
+    row.last().is_some_and(|distance| *distance <= 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_does_not_exist_leads_to_one_that_does() {
+        let table: [(&str, &[&str], &str); 5] = [
+            ("order", &["shop", "orders"], "did you mean orders?"),
+            ("bilin", &["billing"], "did you mean billing?"),
+            ("x", &["orders", "shop"], "there are orders, shop"),
+            ("x", &[], "there is not a single one"),
+            ("", &["orders"], "there are orders"),
+        ];
+        for (name, known, want) in table {
+            let told = no_such("topic", name, known).to_string();
+            assert_eq!(told, format!("there is no topic `{name}`: {want}"));
+        }
+    }
 }

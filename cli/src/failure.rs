@@ -10,6 +10,11 @@ use serde_json::{Value, json};
 #[error("{0}")]
 pub struct Misuse(pub String);
 
+/// Neither done nor failed: what was asked about is not over yet. Exit code 3.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unfinished(pub String);
+
 /// One problem of a refused request, as the server names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
@@ -112,14 +117,19 @@ impl Refusal {
 }
 
 /// Prints the failure to standard error, as JSON in Event Grid's shape when `json`, and gives the exit
-/// code: 2 for a misuse, else 1.
+/// code: 2 for a misuse, 3 for what is not over yet, else 1.
 pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     match error.downcast_ref::<Refusal>() {
         refusal if json => eprintln!("{}", as_json(error, refusal)),
         Some(refusal) => eprintln!("error: {}{}", context(error), refusal.explain()),
+        None if error.is::<Unfinished>() => eprintln!("{}", chain(error)),
         None => eprintln!("error: {}", chain(error)),
     }
-    if error.downcast_ref::<Misuse>().is_some() { ExitCode::from(2) } else { ExitCode::from(1) }
+    match (error.is::<Misuse>(), error.is::<Unfinished>()) {
+        (true, _) => ExitCode::from(2),
+        (_, true) => ExitCode::from(3),
+        _ => ExitCode::from(1),
+    }
 }
 
 /// What was being done when a refusal came, if that was said.

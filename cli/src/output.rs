@@ -117,6 +117,11 @@ pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// A number of things: `1 event`, `2 events`.
+pub fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
 /// A string member of a JSON document by its pointer, `-` when there is none.
 pub fn text_at<'a>(document: &'a Value, pointer: &str) -> &'a str {
     document.pointer(pointer).and_then(Value::as_str).unwrap_or("-")

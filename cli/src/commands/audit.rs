@@ -1,10 +1,12 @@
 //! `gridpost audit`: the ledger of a deployment, and whether it balances.
 //!
 //! The counts come out of the functions' logs, what waits from the resource API, what is under way
-//! from the queues. [`report`] makes of them what is printed.
+//! from the queues. [`verdict`] says what they come to, [`report`] makes of it what is printed.
 
 pub mod report;
+pub mod verdict;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,13 +16,14 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::aws_api::{AwsApi, Service, if_found};
+use crate::commands::no_such;
 use crate::document::TimeToLive;
-use crate::failure::Misuse;
+use crate::failure::{Misuse, Unfinished};
 use crate::manage_api::{ManageApi, waiting::ParkedChoice};
-use crate::output::{Output, text_at};
+use crate::output::{Output, count, text_at};
 use crate::target::{Target, TargetArguments};
 use crate::wall_clock;
-use report::{Audit, Queues, Verdict};
+use verdict::{Audit, Queues, Verdict, largest_batch};
 
 /// The functions that count events; manage those that somebody purges.
 const FUNCTIONS: [&str; 4] = ["ingest", "dispatch", "dead-letter", "manage"];
@@ -30,6 +33,10 @@ const FILTER_PATTERN: &str = "PublishHour";
 
 /// What is waited before the next look, while it does not balance.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// What is waited before the logs are read once more, where something seems to be missing: lines can be
+/// found some seconds after they were written.
+const LOGS_SETTLE: Duration = Duration::from_secs(10);
 
 /// What to look at.
 #[derive(Args, Debug)]
@@ -70,10 +77,20 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let audit = look_until(arguments, target).await?;
     output.print(&audit.document(), |_| audit.text());
-    match audit.verdict() {
-        Verdict::Balances | Verdict::UnderWay { .. } => Ok(()),
+    outcome(audit.verdict())
+}
+
+/// What the command ends with: nothing open, something open, something missing.
+fn outcome(verdict: Verdict) -> anyhow::Result<()> {
+    match verdict {
+        Verdict::Balances => Ok(()),
+        Verdict::UnderWay { events } => {
+            let events = count(events, "event");
+            Err(Unfinished(format!("under way: {events} without a known end so far")).into())
+        }
         Verdict::Missing { events } => Err(anyhow::anyhow!(
-            "the ledger does not balance: of {events} events no end is known, and no queue holds them"
+            "the ledger does not balance: {} without a known end, and no queue holds them",
+            count(events, "event")
         )),
     }
 }
@@ -98,42 +115,89 @@ pub async fn look_until(
     }
 }
 
-/// Reads everything once.
+/// Reads everything once. The queues are counted at the cut-off; what has left them when the states of
+/// waiting deliveries are read is in the logs by then, behind the cut-off.
 async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Audit> {
     let until = Timestamp::parse_rfc_3339(&wall_clock::now_rfc3339()).unwrap_or_default();
     let back_ms = i64::from(arguments.since.minutes) * 60_000;
     let since = Timestamp::from_millis(until.as_millis() - back_ms).hour();
-    // The queues before the logs: what leaves a queue meanwhile is then explained by both.
     let name_prefix = target.name_prefix();
     let queues = queues(target, name_prefix).await.map_err(|err| format!("{err:#}"));
-    let mut ledger = Ledger::default();
+    let mut waits = Audit {
+        since,
+        until,
+        ledger: Ledger::default(),
+        after: Ledger::default(),
+        queues,
+        waiting: 0,
+        batches: Default::default(),
+    };
+    let api = target.manage_api().await?;
+    let topics = add_waiting(arguments, &api, &mut waits).await?;
+    let mut audit = with_logs(arguments, target, &waits).await?;
+    if audit.verdict() != Verdict::Balances {
+        let parked = parked(arguments, &api).await?;
+        for one in [&mut waits, &mut audit] {
+            add_parked(&parked, one);
+        }
+    }
+    if matches!(audit.verdict(), Verdict::Missing { .. }) {
+        sleep(LOGS_SETTLE).await;
+        audit = with_logs(arguments, target, &waits).await?;
+    }
+    check_names(arguments, &audit, &topics)?;
+    Ok(audit)
+}
+
+/// What waits, and what the functions have logged.
+async fn with_logs(
+    arguments: &AuditArguments,
+    target: &Target,
+    waits: &Audit,
+) -> anyhow::Result<Audit> {
+    let mut audit = waits.clone();
     let logs = AwsApi::connect(Service::Logs, target).await?;
     for function in FUNCTIONS {
-        let group = format!("/aws/lambda/{name_prefix}-{function}");
-        read_log(&logs, &group, since, &mut ledger).await?;
+        let group = format!("/aws/lambda/{}-{function}", target.name_prefix());
+        read_log(&logs, &group, &mut audit).await?;
     }
-    ledger.accounts.retain(|(key, _), _| arguments.wants(key));
-    ledger
-        .intakes
-        .retain(|(topic, _), _| arguments.topic.as_ref().is_none_or(|wanted| wanted == topic));
-    let mut audit = Audit { since, until, ledger, queues, waiting: 0, largest_batch: 1 };
-    let api = target.manage_api().await?;
-    add_waiting(arguments, &api, &mut audit).await?;
-    if audit.verdict() != Verdict::Balances {
-        add_parked(arguments, &api, &mut audit).await?;
+    for ledger in [&mut audit.ledger, &mut audit.after] {
+        ledger.accounts.retain(|(key, _), _| arguments.wants(key));
+        ledger
+            .intakes
+            .retain(|(topic, _), _| arguments.topic.as_ref().is_none_or(|wanted| wanted == topic));
     }
     Ok(audit)
 }
 
-/// Reads what a function counted of events published at `since` or later.
-async fn read_log(
-    logs: &AwsApi,
-    group: &str,
-    since: Timestamp,
-    ledger: &mut Ledger,
+/// Refuses names that neither exist nor have an account: a misspelt one would balance.
+fn check_names(
+    arguments: &AuditArguments,
+    audit: &Audit,
+    topics: &BTreeSet<String>,
 ) -> anyhow::Result<()> {
+    let Some(topic) = &arguments.topic else { return Ok(()) };
+    let ledger = &audit.ledger;
+    let known = ledger.intakes.keys().map(|(topic, _)| topic.clone());
+    let known: BTreeSet<_> = known.chain(topics.iter().cloned()).collect();
+    let has_account = ledger.accounts.keys().any(|(key, _)| key.topic == *topic);
+    if !known.contains(topic) && !has_account {
+        return Err(no_such("topic", topic, &known).into());
+    }
+    let Some(name) = &arguments.subscription else { return Ok(()) };
+    let counted = ledger.accounts.keys().map(|(key, _)| &key.name);
+    let names: BTreeSet<_> = counted.chain(audit.batches.keys().map(|key| &key.name)).collect();
+    if names.contains(name) {
+        return Ok(());
+    }
+    Err(no_such(&format!("event subscription of {topic}"), name, names).into())
+}
+
+/// Reads what a function counted of events that were published in the time asked for.
+async fn read_log(logs: &AwsApi, group: &str, audit: &mut Audit) -> anyhow::Result<()> {
     let mut ask = json!({
-        "logGroupName": group, "startTime": since.as_millis(), "filterPattern": FILTER_PATTERN,
+        "logGroupName": group, "startTime": audit.since.as_millis(),
+        "filterPattern": FILTER_PATTERN,
     });
     loop {
         let page = if_found(logs.call("FilterLogEvents", &ask).await)?.ok_or_else(|| {
@@ -143,7 +207,9 @@ async fn read_log(
             ))
         })?;
         for event in page["events"].as_array().into_iter().flatten() {
-            ledger.read(text_at(event, "/message"), since);
+            let is_after = event["timestamp"].as_i64() >= Some(audit.until.as_millis());
+            let ledger = if is_after { &mut audit.after } else { &mut audit.ledger };
+            ledger.read(text_at(event, "/message"), audit.since);
         }
         match page["nextToken"].as_str() {
             Some(token) => ask["nextToken"] = json!(token),
@@ -152,76 +218,69 @@ async fn read_log(
     }
 }
 
-/// Adds the deliveries that have failed and not ended.
+/// Adds the deliveries that have failed and not ended; answers the names of the topics that there are.
 async fn add_waiting(
     arguments: &AuditArguments,
     api: &ManageApi,
     audit: &mut Audit,
-) -> anyhow::Result<()> {
-    let topics = match &arguments.topic {
-        Some(topic) => api.find_topic(topic).await?.into_iter().collect(),
-        None => api.topics().await?,
-    };
-    for topic in topics {
-        let topic = text_at(&topic, "/name");
+) -> anyhow::Result<BTreeSet<String>> {
+    let topics: BTreeSet<_> =
+        api.topics().await?.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
+    let wanted = |topic: &&String| arguments.topic.as_ref().is_none_or(|wanted| wanted == *topic);
+    for topic in topics.iter().filter(wanted) {
         for subscription in api.subscriptions(topic).await? {
-            let key = SubscriptionKey {
-                topic: topic.to_owned(),
-                name: text_at(&subscription, "/name").to_owned(),
-            };
-            audit.largest_batch = audit.largest_batch.max(largest_batch(&subscription));
+            let name = text_at(&subscription, "/name").to_owned();
+            let key = SubscriptionKey { topic: topic.clone(), name };
+            audit.batches.insert(key.clone(), largest_batch(&subscription));
             if !arguments.wants(&key) {
                 continue;
             }
             let take = |delivery: &Value| {
-                let published_at = Timestamp::parse_rfc_3339(text_at(delivery, "/publishTime"));
-                let published_at = published_at.unwrap_or_default();
-                let over = matches!(text_at(delivery, "/standing"), "Ended" | "Delivered");
                 audit.waiting += 1;
-                if published_at >= audit.since && !over {
-                    let events = delivery["events"].as_u64().unwrap_or(0);
-                    audit.ledger.wait(&key, published_at, events);
+                if !matches!(text_at(delivery, "/standing"), "Ended" | "Delivered") {
+                    wait(audit, &key, delivery);
                 }
             };
             let waiting = api.each_delivery(topic, &key.name, take).await;
             waiting.with_context(|| format!("the deliveries of {key} cannot be read"))?;
         }
     }
-    Ok(())
+    Ok(topics)
 }
 
-/// Adds the deliveries that were parked before their first attempt: nothing else tells of them. All of
-/// the state table is looked through for it.
-async fn add_parked(
-    arguments: &AuditArguments,
-    api: &ManageApi,
-    audit: &mut Audit,
-) -> anyhow::Result<()> {
+/// Adds a delivery that waits, if its events were published in the time asked for.
+fn wait(audit: &mut Audit, key: &SubscriptionKey, delivery: &Value) {
+    let published_at = Timestamp::parse_rfc_3339(text_at(delivery, "/publishTime"));
+    if let Some(published_at) = published_at.filter(|at| *at >= audit.since) {
+        let events = delivery["events"].as_u64().unwrap_or(0);
+        audit.ledger.wait(key, published_at, events);
+    }
+}
+
+/// Every parked delivery. All of the state table is looked through for it.
+async fn parked(arguments: &AuditArguments, api: &ManageApi) -> anyhow::Result<Vec<Value>> {
     let choice = ParkedChoice {
         topic: arguments.topic.clone(),
         subscription: arguments.subscription.clone(),
         ..ParkedChoice::default()
     };
-    let parked = api.parked(&choice).await.context("parked deliveries cannot be read")?;
-    for delivery in parked.iter().filter(|delivery| delivery["deliveryAttempts"] == 0) {
+    api.parked(&choice).await.context("parked deliveries cannot be read")
+}
+
+/// Adds the deliveries that were parked before their first attempt: nothing else tells of them. Those
+/// that have failed are among the waiting ones already, but lie in no queue.
+fn add_parked(parked: &[Value], audit: &mut Audit) {
+    for delivery in parked {
         let key = SubscriptionKey {
             topic: text_at(delivery, "/topic").to_owned(),
             name: text_at(delivery, "/eventSubscription").to_owned(),
         };
-        let published_at = Timestamp::parse_rfc_3339(text_at(delivery, "/publishTime"));
-        if let Some(published_at) = published_at.filter(|at| *at >= audit.since) {
-            let events = delivery["events"].as_u64().unwrap_or(0);
-            audit.ledger.wait(&key, published_at, events);
+        if delivery["deliveryAttempts"] == 0 {
+            wait(audit, &key, delivery);
+        } else if audit.batches.contains_key(&key) {
+            audit.waiting = audit.waiting.saturating_sub(1);
         }
     }
-    Ok(())
-}
-
-/// The most events that a delivery of the event subscription carries.
-fn largest_batch(subscription: &Value) -> u64 {
-    let places = ["/properties/destination/properties/maxEventsPerBatch"];
-    let most = places.iter().find_map(|place| subscription.pointer(place).and_then(Value::as_u64));
-    most.unwrap_or(1)
 }
 
 /// What the deployment's queues hold, about.
@@ -275,11 +334,81 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_as_large_as_the_event_subscription_allows() {
-        let of = |properties: Value| {
-            largest_batch(&json!({"properties": {"destination": {"properties": properties}}}))
+    fn what_is_under_way_is_no_success_and_no_failure() {
+        let code = |verdict| match outcome(verdict) {
+            Ok(()) => std::process::ExitCode::SUCCESS,
+            Err(error) => crate::failure::report(&error, false),
         };
-        assert_eq!(of(json!({"maxEventsPerBatch": 7})), 7);
-        assert_eq!(of(json!({})), 1);
+        let table = [
+            (Verdict::Balances, 0),
+            (Verdict::Missing { events: 1 }, 1),
+            (Verdict::UnderWay { events: 1 }, 3),
+        ];
+        for (verdict, want) in table {
+            let want = std::process::ExitCode::from(want);
+            assert_eq!(format!("{:?}", code(verdict)), format!("{want:?}"), "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_parked_takes_no_room_in_a_queue() {
+        let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
+        let parked = |attempts| {
+            json!({"topic": "t", "eventSubscription": "s", "deliveryAttempts": attempts,
+                "events": 4, "publishTime": "2026-11-21T08:00:00.000Z"})
+        };
+        let mut audit = nothing();
+        (audit.waiting, audit.batches) = (3, [(key.clone(), 1)].into());
+        add_parked(&[parked(0), parked(1), parked(2)], &mut audit);
+        let waiting: u64 = audit.ledger.accounts.values().map(|account| account.waiting).sum();
+        assert_eq!((audit.waiting, waiting), (1, 4));
+    }
+
+    /// An audit that found nothing.
+    fn nothing() -> Audit {
+        Audit {
+            since: Timestamp::from_millis(0),
+            until: Timestamp::from_millis(0),
+            ledger: Ledger::default(),
+            after: Ledger::default(),
+            queues: Ok(Queues::default()),
+            waiting: 0,
+            batches: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_does_not_balance() {
+        let since = Timestamp::from_millis(0);
+        let deleted = SubscriptionKey { topic: "old".to_owned(), name: "gone".to_owned() };
+        let mut ledger = Ledger::default();
+        ledger.wait(&deleted, since, 1);
+        let billing = SubscriptionKey { topic: "orders".to_owned(), name: "billing".to_owned() };
+        let audit = Audit { ledger, batches: [(billing, 1)].into(), ..nothing() };
+        let topics = BTreeSet::from(["orders".to_owned()]);
+        let table = [
+            (None, None, None),
+            (Some("orders"), None, None),
+            (Some("orders"), Some("billing"), None),
+            (Some("old"), Some("gone"), None),
+            (Some("order"), None, Some("no topic `order`: did you mean orders?")),
+            (Some("orders"), Some("bilin"), Some("did you mean billing?")),
+        ];
+        for (topic, subscription, want) in table {
+            let arguments = AuditArguments {
+                topic: topic.map(str::to_owned),
+                subscription: subscription.map(str::to_owned),
+                since: TimeToLive { minutes: 60 },
+                wait: 0,
+            };
+            match (check_names(&arguments, &audit, &topics), want) {
+                (Ok(()), None) => {}
+                (Err(error), Some(want)) => {
+                    assert!(error.to_string().contains(want), "{error}");
+                    assert!(error.downcast_ref::<Misuse>().is_some(), "exit code 2");
+                }
+                (got, want) => panic!("{topic:?} {subscription:?}: {got:?}, want {want:?}"),
+            }
+        }
     }
 }

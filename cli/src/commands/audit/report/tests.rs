@@ -1,0 +1,80 @@
+use gridpost_core::ledger::Ledger;
+use gridpost_core::time::Timestamp;
+
+use super::*;
+
+const HOUR: Timestamp = Timestamp::from_millis(1_795_248_000_000);
+const LATER: Timestamp = Timestamp::from_millis(HOUR.as_millis() + 2 * 3_600_000);
+
+fn key(name: &str) -> SubscriptionKey {
+    SubscriptionKey { topic: "shop".to_owned(), name: name.to_owned() }
+}
+
+/// An audit of event subscriptions that have so many events matched and delivered.
+fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
+    let mut ledger = Ledger::default();
+    for (name, matched, delivered) in counts {
+        let account = Account { matched: *matched, delivered: *delivered, ..Account::default() };
+        ledger.accounts.insert((key(name), HOUR), account);
+    }
+    let batches = counts.iter().map(|(name, ..)| (key(name), 1)).collect();
+    let after = Ledger::default();
+    Audit { since: HOUR, until: LATER, ledger, after, queues, waiting: 0, batches }
+}
+
+#[test]
+fn more_ends_than_events_are_told_and_are_no_loss() {
+    let audit = audit(&[("a", 10, 10), ("b", 5, 7)], Ok(Queues::default()));
+    assert_eq!((audit.verdict(), audit.balances()), (Verdict::Balances, false));
+    let text = audit.text();
+    assert!(text.contains("DUPLICATES: 2 ends more"), "{text}");
+    let line = "shop/b: 2 ends too many in the hour from 2026-11-21T08:00:00.000Z";
+    assert!(text.contains(line), "{text}");
+    assert!(!text.contains(BALANCES), "{text}");
+}
+
+#[test]
+fn an_audit_prints_its_columns_and_reasons() {
+    let mut audit = audit(&[("a", 10, 6)], Ok(Queues { poison: 1, ..Queues::default() }));
+    let intake = Intake { accepted: 12, unmatched: 2 };
+    audit.ledger.intakes.insert(("shop".to_owned(), HOUR), intake);
+    audit.ledger.wait(&key("a"), HOUR, 1);
+    let account = audit.ledger.accounts.get_mut(&(key("a"), HOUR)).expect("a");
+    account.dead_lettered.insert("TimeToLiveExceeded".to_owned(), 2);
+    account.dropped.insert("SubscriptionDeleted".to_owned(), 1);
+    let text = audit.text();
+    for part in [
+        "TOPIC  ACCEPTED  FOR NO SUBSCRIPTION\nshop   12        2",
+        "EVENT SUBSCRIPTION  FILTERED  MATCHED  REDRIVEN  DELIVERED  DEAD-LETTERED  LOST  WAITING  DIFFERENCE",
+        "shop/a              2         10       0         6          2              1     1        0",
+        "shop/a: dead-lettered 2 for TimeToLiveExceeded",
+        "shop/a: LOST, dropped 1 for SubscriptionDeleted",
+        "1 in the poison queue",
+        "the poison queue is not empty",
+        "The ledger balances",
+        "LOST FOR GOOD: 1 event dropped",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let document = audit.document();
+    assert_eq!((&document["verdict"], &document["eventsLost"]), (&json!("balances"), &json!(1)));
+    assert_eq!(document["topics"][0]["accepted"], 12);
+    let of_a = &document["eventSubscriptions"][0];
+    assert_eq!(of_a["deadLettered"]["byReason"]["TimeToLiveExceeded"], 2);
+    assert_eq!((&of_a["filtered"], &of_a["hours"][0]["verdict"]), (&json!(2), &json!("balances")));
+    assert_eq!(of_a["hours"][0]["publishHour"], "2026-11-21T08:00:00.000Z");
+    assert_eq!(of_a["hours"][0]["waiting"], 1);
+}
+
+#[test]
+fn what_is_missing_says_what_to_do() {
+    let audit_of = |queues| audit(&[("a", 10, 7)], queues);
+    let text = audit_of(Err("sqs:ListQueues was refused".to_owned())).text();
+    assert!(text.contains("MISSING: 3 events without a known end"), "{text}");
+    assert!(text.contains("shop/a: 3 events MISSING in the hour from 2026-11-21T08"), "{text}");
+    assert!(text.contains("what the queues hold is not known: sqs:ListQueues"), "{text}");
+    let under_way = audit_of(Ok(Queues { dispatch: 3, ..Queues::default() })).text();
+    assert!(under_way.contains("UNDER WAY: 3 events") && !under_way.contains("balances"));
+    let empty = audit(&[], Ok(Queues::default())).text();
+    assert!(empty.contains("no event was published"), "{empty}");
+}

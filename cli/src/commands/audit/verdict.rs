@@ -1,0 +1,234 @@
+//! What the counts of an audit mean, for each event subscription and hour. Nothing is read here.
+//!
+//! All counts are taken at one *cut-off*: what a function counted before it is balanced, what it
+//! counted from then on only explains what was open at that moment. The queues are counted at the
+//! cut-off too; the states of waiting deliveries are read a little later.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use gridpost_core::ledger::{Account, Ledger};
+use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
+use gridpost_core::subscription::{Batching, ResourceKind, SubscriptionKey};
+use gridpost_core::time::Timestamp;
+use serde_json::Value;
+
+/// How long after its end an hour stays open: publishes take up to 29 s, and their counts are in the
+/// logs some seconds after that.
+const OPEN_FOR_MS: i64 = 65 * 60_000;
+
+/// Messages in a deployment's queues, about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Deliveries without an attempt.
+    pub dispatch: u64,
+    /// Pieces of publishes that are still expanded.
+    pub fan_out: u64,
+    /// Deliveries that failed or were deferred.
+    pub retry: u64,
+    /// Deliveries that ended, on their way to S3.
+    pub dead_letter: u64,
+    /// What the functions could not settle.
+    pub poison: u64,
+}
+
+impl Queues {
+    /// The count of the queue with that name behind the deployment's prefix, if it is one of ours.
+    pub fn of(&mut self, role: &str) -> Option<&mut u64> {
+        match role {
+            "dispatch" => Some(&mut self.dispatch),
+            "fan-out" => Some(&mut self.fan_out),
+            "dead-letter" => Some(&mut self.dead_letter),
+            "poison" => Some(&mut self.poison),
+            _ => {
+                let shard = role.strip_prefix("retry-")?;
+                let is_number =
+                    !shard.is_empty() && shard.bytes().all(|byte| byte.is_ascii_digit());
+                is_number.then_some(&mut self.retry)
+            }
+        }
+    }
+}
+
+/// How the account of an event subscription and an hour stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Every event that matched has ended or waits.
+    Balanced,
+    /// The queues can hold what has no end yet, or the hour is still open.
+    UnderWay {
+        /// Events without a known end.
+        events: u64,
+    },
+    /// The queues do not hold so many.
+    Missing {
+        /// Events without a known end that no queue has room for.
+        events: u64,
+    },
+    /// More ends than events.
+    TooMany {
+        /// How many more.
+        ends: u64,
+    },
+}
+
+/// The account of an event subscription and an hour, judged.
+#[derive(Clone, Debug)]
+pub struct Cell<'a> {
+    /// The event subscription.
+    pub key: &'a SubscriptionKey,
+    /// The hour in which its events were published.
+    pub hour: Timestamp,
+    /// The counts before the cut-off.
+    pub account: &'a Account,
+    /// Whether the hour is still open, so that nothing of it is called missing.
+    pub is_open: bool,
+    /// What they come to.
+    pub standing: Standing,
+}
+
+/// What all of it comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every event that matched has ended or waits.
+    Balances,
+    /// Events have no end yet, and the queues can hold them, or their hour is still open.
+    UnderWay {
+        /// How many.
+        events: u64,
+    },
+    /// Events have no known end, and no queue has room for them.
+    Missing {
+        /// How many.
+        events: u64,
+    },
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    /// Events published since then.
+    pub since: Timestamp,
+    /// The cut-off.
+    pub until: Timestamp,
+    /// What was counted before the cut-off, and what waits.
+    pub ledger: Ledger,
+    /// What was counted from the cut-off on.
+    pub after: Ledger,
+    /// What the queues hold, or why that is not known.
+    pub queues: Result<Queues, String>,
+    /// Deliveries that have failed and wait in a retry queue, however old.
+    pub waiting: u64,
+    /// Most events that a delivery carries, by event subscription as it is now.
+    pub batches: BTreeMap<SubscriptionKey, u64>,
+}
+
+impl Audit {
+    /// Every account, judged, by event subscription and hour.
+    ///
+    /// What lies in the queues is taken for the newest events first: what they have no room for is
+    /// then the oldest, which had the most time to end.
+    pub fn cells(&self) -> Vec<Cell<'_>> {
+        let cells = self.ledger.accounts.iter().map(|((key, hour), account)| {
+            let standing = self.counted(key, *hour, account);
+            let is_open = hour.as_millis() + OPEN_FOR_MS > self.until.as_millis();
+            Cell { key, hour: *hour, account, is_open, standing }
+        });
+        let mut cells: Vec<_> = cells.collect();
+        cells.sort_by_key(|cell| Reverse(cell.hour));
+        let mut room = self.room();
+        for cell in &mut cells {
+            let Standing::UnderWay { events } = cell.standing else { continue };
+            let batch = self.batch_of(cell.key);
+            let held = events.min(room.saturating_mul(batch));
+            room = room.saturating_sub(held.div_ceil(batch));
+            if held < events && !cell.is_open {
+                cell.standing = Standing::Missing { events: events - held };
+            }
+        }
+        cells.sort_by_key(|cell| (cell.key, cell.hour));
+        cells
+    }
+
+    /// What the counts say, before anybody looks at the queues.
+    fn counted(&self, key: &SubscriptionKey, hour: Timestamp, account: &Account) -> Standing {
+        let after = self.after.accounts.get(&(key.clone(), hour)).cloned().unwrap_or_default();
+        let begun_after = after.matched.saturating_add(after.redriven);
+        let ended_after = i128::from(begun_after) - i128::from(after.difference());
+        let ended_after = u64::try_from(ended_after).unwrap_or(0);
+        let difference = account.difference();
+        let (size, explained) = match difference > 0 {
+            true => (difference.unsigned_abs(), ended_after),
+            false => (difference.unsigned_abs(), begun_after),
+        };
+        match size.saturating_sub(explained) {
+            0 => Standing::Balanced,
+            events if difference > 0 => Standing::UnderWay { events },
+            ends => Standing::TooMany { ends },
+        }
+    }
+
+    /// Deliveries that the queues may hold and of which no count tells. Those of the retry queues that
+    /// are not among the waiting ones were deferred before an attempt.
+    fn room(&self) -> u64 {
+        let Ok(Queues { dispatch, fan_out, retry, dead_letter, .. }) = self.queues else {
+            return 0;
+        };
+        let pieces = fan_out.saturating_mul(PIECE_DELIVERIES_MAX as u64);
+        let deferred = retry.saturating_sub(self.waiting);
+        [pieces, dead_letter, deferred].into_iter().fold(dispatch, u64::saturating_add)
+    }
+
+    /// Most events that a delivery carries; of an event subscription that is gone nothing is known.
+    fn batch_of(&self, key: &SubscriptionKey) -> u64 {
+        let most = self.batches.get(key).copied();
+        most.unwrap_or(u64::from(Batching::MAX_EVENTS_LIMIT)).max(1)
+    }
+
+    /// Whether nothing is open: neither more nor fewer ends than events.
+    pub fn balances(&self) -> bool {
+        self.cells().iter().all(|cell| cell.standing == Standing::Balanced)
+    }
+
+    /// What it comes to. More ends than events are duplicates, and nothing is known to be missing by
+    /// them.
+    pub fn verdict(&self) -> Verdict {
+        match (self.missing(), self.under_way()) {
+            (0, 0) => Verdict::Balances,
+            (0, events) => Verdict::UnderWay { events },
+            (events, _) => Verdict::Missing { events },
+        }
+    }
+
+    /// Events that no queue has room for.
+    pub fn missing(&self) -> u64 {
+        self.sum(|standing| if let Standing::Missing { events } = standing { events } else { 0 })
+    }
+
+    /// Events without an end that may be under way.
+    pub fn under_way(&self) -> u64 {
+        self.sum(|standing| if let Standing::UnderWay { events } = standing { events } else { 0 })
+    }
+
+    /// Ends more than events.
+    pub fn ends_too_many(&self) -> u64 {
+        self.sum(|standing| if let Standing::TooMany { ends } = standing { ends } else { 0 })
+    }
+
+    fn sum(&self, of: impl Fn(Standing) -> u64) -> u64 {
+        self.cells().iter().map(|cell| of(cell.standing)).fold(0, u64::saturating_add)
+    }
+}
+
+/// The most events that a delivery of the event subscription carries: what its document says, or what
+/// the AWS service takes with one call.
+pub fn largest_batch(subscription: &Value) -> u64 {
+    let destination = &subscription["properties"]["destination"];
+    let own = destination["properties"]["maxEventsPerBatch"].as_u64();
+    let kind = destination["endpointType"].as_str().and_then(ResourceKind::named);
+    let of_call = kind.map(|kind| u64::from(kind.rules().call_entries_max));
+    own.or(of_call).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+mod world;
+
+use serde_json::json;
+
+use super::*;
+use world::{CUT_OFF, Loss, World, closed_hour, key};
+
+/// An audit of one event subscription and one closed hour.
+fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: u64) -> Audit {
+    let mut ledger = Ledger::default();
+    ledger.accounts.insert((key("a"), closed_hour(0)), account);
+    let batches = BTreeMap::from([(key("a"), batch)]);
+    let after = Ledger::default();
+    Audit { since: closed_hour(0), until: CUT_OFF, ledger, after, queues, waiting, batches }
+}
+
+#[test]
+fn verdict_table() {
+    let empty = Queues::default();
+    let dispatch = Queues { dispatch: 2, ..empty };
+    let dead_letter = Queues { dead_letter: 2, ..empty };
+    let fan_out = Queues { fan_out: 1, ..empty };
+    let retry = Queues { retry: 5, ..empty };
+    let poison = Queues { poison: 9, ..empty };
+    let under_way = |events| Verdict::UnderWay { events };
+    let missing = |events| Verdict::Missing { events };
+    let refused = || Err("no permission".to_owned());
+    // matched less delivered, messages in queues, deliveries waiting, largest batch
+    let table = [
+        (0, Ok(empty), 0, 1, Verdict::Balances),
+        (0, Ok(dispatch), 0, 1, Verdict::Balances),
+        (2, Ok(dispatch), 0, 1, under_way(2)),
+        (2, Ok(dead_letter), 0, 1, under_way(2)),
+        (3, Ok(dispatch), 0, 1, missing(1)),
+        (200, Ok(dispatch), 0, 100, under_way(200)),
+        (201, Ok(dispatch), 0, 100, missing(1)),
+        (5_000, Ok(fan_out), 0, 1, under_way(5_000)),
+        (5_001, Ok(fan_out), 0, 1, missing(1)),
+        (5, Ok(retry), 0, 1, under_way(5)),
+        (5, Ok(retry), 1, 1, missing(1)),
+        (1, Ok(retry), 9, 1, missing(1)),
+        (1, Ok(poison), 0, 1, missing(1)),
+        (1, refused(), 0, 1, missing(1)),
+        (0, refused(), 0, 1, Verdict::Balances),
+    ];
+    for (difference, queues, waiting, batch, want) in table {
+        let account = Account { matched: 10 + difference, delivered: 10, ..Account::default() };
+        let audit = audit(account, queues, waiting, batch);
+        assert_eq!(audit.verdict(), want, "{difference} {:?} {waiting} {batch}", audit.queues);
+    }
+}
+
+#[test]
+fn losses_of_one_hour_are_not_made_up_by_duplicates_of_another() {
+    let lost = Account { matched: 10, delivered: 5, ..Account::default() };
+    let doubled = Account { matched: 10, delivered: 15, ..Account::default() };
+    let mut audit = audit(lost, Ok(Queues::default()), 0, 1);
+    audit.ledger.accounts.insert((key("a"), closed_hour(1)), doubled);
+    assert_eq!(audit.verdict(), Verdict::Missing { events: 5 });
+    assert_eq!(audit.ends_too_many(), 5);
+}
+
+#[test]
+fn an_open_hour_accuses_nobody_and_is_no_all_clear() {
+    let account = Account { matched: 3, delivered: 1, ..Account::default() };
+    let mut audit = audit(account, Ok(Queues::default()), 0, 1);
+    // Two minutes after the end of the hour, and ten.
+    for (minutes, want) in
+        [(62, Verdict::UnderWay { events: 2 }), (70, Verdict::Missing { events: 2 })]
+    {
+        audit.until = Timestamp::from_millis(closed_hour(0).as_millis() + minutes * 60_000);
+        assert_eq!(audit.verdict(), want, "{minutes}");
+    }
+}
+
+#[test]
+fn what_was_counted_after_the_cut_off_explains_what_was_open() {
+    let count = |matched, delivered| Account { matched, delivered, ..Account::default() };
+    // before the cut-off, after it
+    let table = [
+        (count(5, 3), count(0, 2), Verdict::Balances),
+        (count(5, 3), count(0, 1), Verdict::Missing { events: 1 }),
+        (count(5, 3), count(9, 0), Verdict::Missing { events: 2 }),
+        (count(5, 6), count(1, 0), Verdict::Balances),
+    ];
+    for (before, after, want) in table {
+        let mut audit = audit(before.clone(), Ok(Queues::default()), 0, 1);
+        audit.after.accounts.insert((key("a"), closed_hour(0)), after.clone());
+        let got = (audit.verdict(), audit.ends_too_many());
+        assert_eq!(got, (want, 0), "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn queues_are_told_by_their_names() {
+    let mut queues = Queues::default();
+    for role in ["dispatch", "fan-out", "retry-0", "retry-31", "dead-letter", "poison"] {
+        *queues.of(role).expect(role) += 1;
+    }
+    assert_eq!(queues, Queues { dispatch: 1, fan_out: 1, retry: 2, dead_letter: 1, poison: 1 });
+    for role in ["", "retry-", "retry-x", "2-dispatch", "dispatch-2"] {
+        assert_eq!(queues.of(role), None, "{role}");
+    }
+}
+
+#[test]
+fn batches_are_as_large_as_the_destination_allows() {
+    let table = [
+        (json!({"endpointType": "WebHook", "properties": {"maxEventsPerBatch": 7}}), 7),
+        (json!({"endpointType": "LambdaFunction", "properties": {"maxEventsPerBatch": 7}}), 7),
+        (json!({"endpointType": "WebHook", "properties": {}}), 1),
+        (json!({"endpointType": "SqsQueue", "properties": {"resourceId": "arn"}}), 10),
+        (json!({"endpointType": "KinesisStream", "properties": {}}), 500),
+    ];
+    for (destination, want) in table {
+        let subscription = json!({"properties": {"destination": destination}});
+        assert_eq!(largest_batch(&subscription), want, "{subscription}");
+    }
+}
+
+#[test]
+fn twenty_busy_deployments_without_a_loss_are_not_accused() {
+    for seed in 1..=20 {
+        let world = World::new(seed, None);
+        let audit = world.audit();
+        assert_eq!(audit.missing(), 0, "seed {seed}\n{}", audit.text());
+        assert!(audit.under_way() > 0, "seed {seed} is not busy");
+    }
+}
+
+#[test]
+fn twenty_planted_losses_are_found() {
+    let kinds =
+        [Loss::QuietHour, Loss::BesideTraffic, Loss::AmongDuplicates, Loss::Resource, Loss::Piece];
+    for seed in 1..=20 {
+        let kind = kinds[seed as usize % kinds.len()];
+        let world = World::new(seed, Some(kind));
+        let audit = world.audit();
+        let found = audit.cells().into_iter().find_map(|cell| match cell.standing {
+            Standing::Missing { events } => Some((cell.key.clone(), cell.hour, events)),
+            _ => None,
+        });
+        assert_eq!(found, world.planted(), "seed {seed}, {kind:?}\n{}", audit.text());
+    }
+}

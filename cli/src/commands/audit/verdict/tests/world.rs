@@ -1,0 +1,225 @@
+//! Deployments made up out of a seed: what their functions logged until the cut-off and after it, what
+//! lay in their queues then, and what waited. Some have lost events.
+
+use gridpost_core::ledger::Ledger;
+use serde_json::json;
+
+use super::super::*;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Twenty minutes into the open hour.
+pub(super) const CUT_OFF: Timestamp =
+    Timestamp::from_millis(1_795_248_000_000 + 4 * HOUR_MS + 1_200_000);
+
+/// Event subscriptions: name, most events in a delivery. The last one is a Kinesis stream.
+const SUBSCRIPTIONS: [(&str, u64); 4] = [("a", 1), ("b", 1), ("c", 10), ("stream", 500)];
+
+/// The four hours before the open one.
+pub(super) fn closed_hour(index: i64) -> Timestamp {
+    Timestamp::from_millis(1_795_248_000_000 + index * HOUR_MS)
+}
+
+pub(super) fn key(name: &str) -> SubscriptionKey {
+    SubscriptionKey { topic: "shop".to_owned(), name: name.to_owned() }
+}
+
+/// What was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Some events of an hour of which all else has ended.
+    QuietHour,
+    /// Some events, while thousands of others are on their way.
+    BesideTraffic,
+    /// Some events, and in the next hour more were delivered twice.
+    AmongDuplicates,
+    /// A delivery to an AWS resource.
+    Resource,
+    /// A piece of a large publish.
+    Piece,
+}
+
+/// Where a delivery is at the cut-off, or how it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Delivered,
+    DeliveredTwice,
+    DeadLettered,
+    Dropped,
+    InDispatchQueue,
+    Deferred,
+    Waiting,
+    Parked,
+    OnItsWayToS3,
+    EndsBehindTheCutOff,
+    Lost,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct World {
+    random: u64,
+    before: Vec<String>,
+    behind: Vec<String>,
+    queues: Queues,
+    waiting: Vec<(SubscriptionKey, Timestamp, u64)>,
+    waiting_in_queues: u64,
+    planted: Option<(SubscriptionKey, Timestamp, u64)>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, loss: Option<Loss>) -> Self {
+        let mut world =
+            Self { random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, ..Self::default() };
+        for hour in 0..=4 {
+            for (name, batch) in SUBSCRIPTIONS {
+                world.hour(name, batch, hour, loss);
+            }
+        }
+        world.plant(loss);
+        world
+    }
+
+    pub(super) fn planted(&self) -> Option<(SubscriptionKey, Timestamp, u64)> {
+        self.planted.clone()
+    }
+
+    /// A number below `below`.
+    fn draw(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below
+    }
+
+    /// Deliveries of an event subscription and hour. Messages are full where a loss is planted, so that
+    /// the queues have no room that nothing needs.
+    fn hour(&mut self, name: &str, batch: u64, hour: i64, loss: Option<Loss>) {
+        let is_open = hour == 4;
+        let count = match loss {
+            Some(Loss::BesideTraffic) if is_open => 3_000,
+            _ => 20 + self.draw(30),
+        };
+        for _ in 0..count {
+            let events = if loss.is_some() { batch } else { 1 + self.draw(batch) };
+            let fate = self.fate(is_open, loss);
+            self.deliver(name, hour, events, fate);
+        }
+        if loss.is_none() && is_open && self.draw(2) == 0 {
+            // A large publish whose piece has not been expanded.
+            self.count(name, hour, "MatchedEventCount", 400 * batch, None);
+            self.queues.fan_out += 1;
+        }
+    }
+
+    fn fate(&mut self, is_open: bool, loss: Option<Loss>) -> Fate {
+        use Fate::{
+            DeadLettered, Deferred, Delivered, DeliveredTwice, Dropped, EndsBehindTheCutOff,
+            InDispatchQueue, OnItsWayToS3, Parked, Waiting,
+        };
+        let on_its_way = is_open || (loss.is_none() && self.draw(5) == 0);
+        let fates = match (on_its_way, loss) {
+            (true, _) => [
+                Delivered,
+                InDispatchQueue,
+                Deferred,
+                Waiting,
+                Parked,
+                OnItsWayToS3,
+                EndsBehindTheCutOff,
+            ],
+            (false, None) => {
+                [Delivered, Delivered, Delivered, DeliveredTwice, DeadLettered, Dropped, Waiting]
+            }
+            (false, Some(_)) => {
+                [Delivered, Delivered, Waiting, Parked, DeadLettered, Dropped, EndsBehindTheCutOff]
+            }
+        };
+        fates[self.draw(7) as usize]
+    }
+
+    fn plant(&mut self, loss: Option<Loss>) {
+        let Some(loss) = loss else { return };
+        let hour = self.draw(3) as i64;
+        let (name, deliveries, events) = match loss {
+            Loss::QuietHour | Loss::BesideTraffic => ("a", 1 + self.draw(5), 1),
+            Loss::AmongDuplicates => ("b", 1 + self.draw(5), 1),
+            Loss::Resource => ("stream", 1, 1 + self.draw(500)),
+            Loss::Piece => ("c", 500, 10),
+        };
+        for _ in 0..deliveries {
+            self.deliver(name, hour, events, Fate::Lost);
+        }
+        if loss == Loss::AmongDuplicates {
+            for _ in 0..deliveries + 3 {
+                self.deliver(name, hour + 1, events, Fate::DeliveredTwice);
+            }
+        }
+        self.planted = Some((key(name), closed_hour(hour), deliveries * events));
+    }
+
+    fn deliver(&mut self, name: &str, hour: i64, events: u64, fate: Fate) {
+        self.count(name, hour, "MatchedEventCount", events, None);
+        let dead = Some(("DeadLetterReason", "MaxDeliveryAttemptsExceeded"));
+        let dropped = Some(("DropReason", "SubscriptionDeleted"));
+        match fate {
+            Fate::Delivered => self.count(name, hour, "DeliverySuccessCount", events, None),
+            Fate::DeliveredTwice => {
+                self.count(name, hour, "DeliverySuccessCount", 2 * events, None);
+            }
+            Fate::DeadLettered => self.count(name, hour, "DeadLetteredCount", events, dead),
+            Fate::Dropped => self.count(name, hour, "DroppedEventCount", events, dropped),
+            Fate::InDispatchQueue => self.queues.dispatch += 1,
+            Fate::Deferred => self.queues.retry += 1,
+            Fate::OnItsWayToS3 => self.queues.dead_letter += 1,
+            Fate::Waiting => {
+                self.queues.retry += 1;
+                self.waiting_in_queues += 1;
+                self.waiting.push((key(name), closed_hour(hour), events));
+            }
+            Fate::Parked => self.waiting.push((key(name), closed_hour(hour), events)),
+            Fate::EndsBehindTheCutOff => {
+                let line = line(name, hour, "DeliverySuccessCount", events, None);
+                self.behind.push(line);
+            }
+            Fate::Lost => {}
+        }
+    }
+
+    fn count(&mut self, name: &str, hour: i64, what: &str, events: u64, why: Option<(&str, &str)>) {
+        self.before.push(line(name, hour, what, events, why));
+    }
+
+    pub(super) fn audit(&self) -> Audit {
+        let since = closed_hour(0);
+        let [mut ledger, mut after] = [Ledger::default(), Ledger::default()];
+        for (lines, into) in [(&self.before, &mut ledger), (&self.behind, &mut after)] {
+            assert!(lines.iter().all(|line| into.read(line, since)));
+        }
+        for (key, hour, events) in &self.waiting {
+            ledger.wait(key, *hour, *events);
+        }
+        let batches = SUBSCRIPTIONS.map(|(name, batch)| (key(name), batch));
+        Audit {
+            since,
+            until: CUT_OFF,
+            ledger,
+            after,
+            queues: Ok(self.queues),
+            waiting: self.waiting_in_queues,
+            batches: batches.into_iter().collect(),
+        }
+    }
+}
+
+/// A line of a function's log.
+fn line(name: &str, hour: i64, what: &str, events: u64, why: Option<(&str, &str)>) -> String {
+    let mut line = json!({
+        "Topic": "shop", "EventSubscriptionName": name,
+        "PublishHour": closed_hour(hour).to_iso_8601(),
+    });
+    line[what] = json!(events);
+    if let Some((member, reason)) = why {
+        line[member] = json!(reason);
+    }
+    line.to_string()
+}
