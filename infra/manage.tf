@@ -29,6 +29,7 @@ module "manage" {
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
     GRIDPOST_PUBLISH_URL               = local.publish_url
     GRIDPOST_MANAGE_URL                = local.manage_url
+    GRIDPOST_MANAGE_AUTHORIZATION      = var.manage_authorization
   })
 
   statements = concat([

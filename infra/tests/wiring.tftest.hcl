@@ -411,6 +411,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
       GRIDPOST_PUBLISH_URL               = "https://publish1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_URL                = "https://manage1.execute-api.eu-central-1.amazonaws.com"
+      GRIDPOST_MANAGE_AUTHORIZATION      = "AWS_IAM"
     })
     error_message = "manage is told ${jsonencode(module.manage.environment)}"
   }

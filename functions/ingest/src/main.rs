@@ -12,7 +12,7 @@ use gridpost_core::{publish::fan_out::PIECE_DELIVERIES_MAX, time::Timestamp};
 use gridpost_ingest_handler::{
     Authorization, Context,
     expand::expand,
-    gateway::{GatewayEvent, Invocation, Reply},
+    gateway::{GatewayEvent, Invocation, Reply, invocation},
     handler::handle,
 };
 use gridpost_ports::{Clock, Meter, configuration::ConfigurationCache};
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Error> {
     // Without the runtime's own span for each invocation: no line of ours shows it.
     lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<GatewayEvent>| async move {
         let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
-        let reply = match event.payload.into_invocation()? {
+        let reply = match invocation(event.payload)? {
             Invocation::Publish(request) => Reply::Publish(handle(context, &request).await),
             Invocation::Expand(records) => {
                 Reply::Expand(expand(context, records, deadline).await.into_iter().collect())

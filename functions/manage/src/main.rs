@@ -5,11 +5,10 @@ mod checker;
 use std::{str::FromStr, sync::Arc};
 
 use aws_lambda_events::{
-    apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse},
+    apigw::ApiGatewayV2httpResponse,
     encodings::Body,
     http::{HeaderName, HeaderValue},
 };
-use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
@@ -20,7 +19,7 @@ use gridpost_aws::{
     state::StateTable,
 };
 use gridpost_core::endpoint::arn::Arn;
-use gridpost_manage_handler::{Context, Reply, Request, Settings, answer, terraform};
+use gridpost_manage_handler::{Authorization, Context, Reply, Settings, answer_event, terraform};
 use gridpost_ports::{Clock, Meter};
 use gridpost_runtime::{
     config,
@@ -91,11 +90,7 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
             error_message: refused.to_string(),
         });
     }
-    let request = request(serde_json::from_value(event).map_err(Error::from)?);
-    let reply = match request {
-        Some(request) => answer(context, &request).await,
-        None => Reply::not_base64(),
-    };
+    let reply = answer_event(context, event).await.map_err(Error::from)?;
     Ok(serde_json::to_value(response(reply)).map_err(Error::from)?)
 }
 
@@ -109,20 +104,8 @@ fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::Set
         configuration_kept_for: config::configuration_kept_for()?,
         account: dispatch.account.clone(),
         retry_shards,
+        authorization: config::parsed_or("GRIDPOST_MANAGE_AUTHORIZATION", Authorization::Iam)?,
     })
-}
-
-/// The request in our terms; `None` if its body says that it is base64 and is not.
-fn request(event: ApiGatewayV2httpRequest) -> Option<Request> {
-    let body = event.body.unwrap_or_default();
-    let body = if event.is_base64_encoded {
-        BASE64_STANDARD.decode(body).ok()?
-    } else {
-        body.into_bytes()
-    };
-    let path = event.raw_path.unwrap_or_default();
-    let (query, headers) = (event.raw_query_string.unwrap_or_default(), event.headers);
-    Some(Request { method: event.request_context.http.method, path, query, headers, body })
 }
 
 /// The reply in API Gateway's terms. Keys and URLs must not stay in anybody's cache.

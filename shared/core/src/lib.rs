@@ -8,6 +8,7 @@
 
 pub mod document;
 pub mod error;
+pub mod gateway;
 pub mod secret;
 pub mod time;
 pub mod trace;

@@ -75,7 +75,9 @@ fn trace_parent(request: &Request) -> Option<TraceParent> {
 
 /// The topic, if the request may publish to it. None of the body has been looked at then.
 async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot>, PublishError> {
-    let route = Route::of(&request.method, &request.path).ok_or(PublishError::RouteNotFound)?;
+    let route = Route::of(&request.method, &request.path)
+        .filter(|route| route.is_matched_by(request.route.as_deref()))
+        .ok_or(PublishError::RouteNotFound)?;
     if !is_topic_name(route.topic()) {
         return Err(PublishError::TopicNotFound);
     }

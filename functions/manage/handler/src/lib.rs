@@ -3,8 +3,8 @@
 //! what waits and what has ended: the poison queue, parked deliveries, dead letters.
 //!
 //! API Gateway authorises every route (IAM) before it comes here, but for the validation URL, whose
-//! token is asked for here. [`answer`] finds the route; each
-//! resource has a file under `routes`. A change is decided on what was read, written only if that
+//! token is asked for here. [`answer`] finds the route, and refuses what API Gateway authorised as
+//! another one; each resource has a file under `routes`. A change is decided on what was read, written only if that
 //! still stands, and answered when every instance of the data plane has seen it.
 
 mod page;
@@ -13,15 +13,20 @@ mod reply;
 mod routes;
 pub mod terraform;
 
-use std::{sync::Arc, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
-use gridpost_core::{endpoint::Allowed, subscription::resource::Identity};
+use gridpost_core::{
+    endpoint::Allowed,
+    gateway::{self, Authorizer, EventError},
+    subscription::resource::Identity,
+};
 use gridpost_ports::{
     Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointHealths, HandshakeClient,
     Meter, ParkedDeliveries, ParkingLot, PoisonQueue, QueueReceiver, QueueSender, Redrives,
     ResourceChecker, SubscriptionStore, TopicKeys, TopicStore, WaitingDeliveries,
 };
 use http::{HeaderMap, Method};
+use serde_json::Value;
 use tokio::time::sleep;
 
 pub use reply::Reply;
@@ -88,6 +93,35 @@ pub struct Settings {
     pub account: String,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
+    /// Who may call this API.
+    pub authorization: Authorization,
+}
+
+/// Who may call the API, as the deployment says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// IAM principals that API Gateway has let through to the route; the validation URL is open.
+    #[default]
+    Iam,
+    /// All who can reach it: on one machine only.
+    None,
+}
+
+/// A text that names no way to authorize callers.
+#[derive(Debug, thiserror::Error)]
+#[error("is neither AWS_IAM nor NONE")]
+pub struct AuthorizationError;
+
+impl FromStr for Authorization {
+    type Err = AuthorizationError;
+
+    fn from_str(text: &str) -> Result<Self, AuthorizationError> {
+        match text {
+            "AWS_IAM" => Ok(Self::Iam),
+            "NONE" => Ok(Self::None),
+            _ => Err(AuthorizationError),
+        }
+    }
 }
 
 /// A request, as API Gateway hands it over.
@@ -103,12 +137,40 @@ pub struct Request {
     pub headers: HeaderMap,
     /// The body, decoded.
     pub body: Vec<u8>,
+    /// The route that API Gateway matched; `None` where the sender has no routes.
+    pub route: Option<String>,
+    /// Which authorizer of API Gateway's has let it through.
+    pub authorizer: Option<Authorizer>,
 }
 
 impl Request {
-    /// A request without query and headers.
+    /// A request without query and headers, by no API Gateway.
     pub fn new(method: Method, path: String, body: Vec<u8>) -> Self {
-        Self { method, path, query: String::new(), headers: HeaderMap::new(), body }
+        let (query, headers) = (String::new(), HeaderMap::new());
+        Self { method, path, query, headers, body, route: None, authorizer: None }
+    }
+
+    fn read(event: gateway::Request) -> Result<Self, Reply> {
+        let gateway::Request { method, path, query, headers, authorizer, route, body } = event;
+        let method = method.parse().map_err(|_| Reply::no_route(&path))?;
+        Ok(Self { method, path, query, headers, body, route, authorizer })
+    }
+}
+
+/// Answers API Gateway's event.
+///
+/// # Errors
+///
+/// It is no such event.
+pub async fn answer_event(context: &Context, event: Value) -> Result<Reply, serde_json::Error> {
+    let event: gateway::Event = serde_json::from_value(event)?;
+    match event.into_request() {
+        Ok(request) => match Request::read(request) {
+            Ok(request) => Ok(answer(context, &request).await),
+            Err(refusal) => Ok(refusal),
+        },
+        Err(EventError::Body(_)) => Ok(Reply::not_base64()),
+        Err(error @ EventError::Unknown) => Err(serde::de::Error::custom(error)),
     }
 }
 

@@ -110,6 +110,24 @@ impl Reply {
         Self::error(403, "Forbidden", message)
     }
 
+    /// 403: API Gateway matched another route than the path names here. What it matched is the
+    /// caller's own request, and no secret.
+    pub(crate) fn other_route(asked: &str, matched: Option<&str>) -> Self {
+        let matched = matched.map_or_else(|| "none".to_owned(), quoted);
+        let message = format!(
+            "The request names '{asked}', but the route that API Gateway matched is {matched}. \
+             Names in a path have no percent-encoded characters."
+        );
+        Self::error(403, "Forbidden", message)
+    }
+
+    /// 403: no IAM principal has signed the request.
+    pub(crate) fn unsigned() -> Self {
+        let message = "The request was not signed by an IAM identity (Signature Version 4), which \
+                       API Gateway asks for on every route but the validation URL.";
+        Self::error(403, "Forbidden", message)
+    }
+
     /// 410: the ten minutes are over.
     pub(crate) fn validation_over() -> Self {
         let message = "This validation URL was open for 10 minutes, and they are over. Change or \

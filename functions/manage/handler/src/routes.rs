@@ -2,6 +2,7 @@
 
 mod dead_letters;
 mod deliveries;
+mod gate;
 mod health;
 mod keys;
 mod parked;
@@ -86,8 +87,18 @@ enum Resource<'a> {
     CancelParked,
 }
 
-/// Answers a request.
+/// Answers a request that came by API Gateway.
 pub async fn answer(context: &Context, request: &Request) -> Reply {
+    let admitted = resource(&request.path)
+        .and_then(|resource| gate::admit(context.settings.authorization, request, &resource));
+    match admitted {
+        Ok(()) => carry_out(context, request).await,
+        Err(refusal) => refusal,
+    }
+}
+
+/// Answers a request, whoever makes it.
+pub(crate) async fn carry_out(context: &Context, request: &Request) -> Reply {
     route(context, request).await.unwrap_or_else(|refusal| refusal)
 }
 

@@ -9,7 +9,7 @@ use gridpost_core::document::{Object, Problems};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::{Context, Reply, Request, answer as answer_request, routes};
+use crate::{Context, Reply, Request, routes};
 
 /// The member that tells such a payload from a request, which has none of that name.
 const OPERATION: &str = "terraform";
@@ -80,7 +80,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
         }
         Operation::Write => {
             let body = document.to_string().into_bytes();
-            let reply = answer_request(context, &Request::new(Method::PUT, path, body)).await;
+            let reply = routes::carry_out(context, &Request::new(Method::PUT, path, body)).await;
             match reply.status {
                 200..300 => Ok(reply.body.unwrap_or_default()),
                 _ => Err(refused(&reply)),
@@ -89,7 +89,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
         Operation::Remove if life == Life::Stays => Ok(json!({})),
         Operation::Remove => {
             let request = Request::new(Method::DELETE, path, Vec::new());
-            let reply = answer_request(context, &request).await;
+            let reply = routes::carry_out(context, &request).await;
             match reply.status {
                 // With its topic it is gone as well.
                 200..300 | 404 => Ok(json!({})),

@@ -4,6 +4,7 @@ mod changes;
 mod dead_letters;
 mod deliveries;
 mod fakes;
+mod gate;
 mod health;
 mod openapi;
 mod pages;

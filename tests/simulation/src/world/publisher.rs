@@ -112,6 +112,7 @@ impl World {
             query: String::new(),
             headers,
             authorizer: None,
+            route: None,
             body: serde_json::to_vec(&events).expect("events are JSON"),
         }
     }

@@ -21,7 +21,7 @@ use super::{
     fakes::{self, NOW},
     key, webhook,
 };
-use crate::{Context, Reply, Request, Settings, answer};
+use crate::{Authorization, Context, Reply, Request, Settings, answer};
 
 /// How long the data plane keeps configuration in memory.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(2);
@@ -79,6 +79,7 @@ impl World {
                 configuration_kept_for: KEPT_FOR,
                 account: "123456789012".to_owned(),
                 retry_shards: 4,
+                authorization: Authorization::None,
             },
         };
         Self { context, deployment, letters }
@@ -132,6 +133,8 @@ impl World {
             query: query.to_owned(),
             headers: headers.collect(),
             body,
+            route: None,
+            authorizer: None,
         };
         let reply = answer(&self.context, &request).await;
         let history = self.deployment.history.lock().expect("no panic");

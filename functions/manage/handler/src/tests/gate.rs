@@ -1,0 +1,111 @@
+//! What comes by API Gateway is carried out as the route that it was let through to, or not at all.
+
+use serde_json::{Value, json};
+
+use super::{body, world::World};
+use crate::{Authorization, Reply, answer_event};
+
+const SUBSCRIPTION: &str = "/topics/{topic}/eventSubscriptions/{name}";
+
+/// API Gateway's event for a request that it matched with that route.
+fn event(method: &str, path: &str, route: &str, authorizer: Value) -> Value {
+    json!({
+        "version": "2.0", "routeKey": route, "rawPath": path, "rawQueryString": "",
+        "headers": {"content-type": "application/json"}, "isBase64Encoded": false,
+        "requestContext": {
+            "http": {"method": method, "path": path}, "routeKey": route, "stage": "$default",
+            "authorizer": authorizer,
+        },
+    })
+}
+
+fn iam() -> Value {
+    json!({"iam": {"accessKey": "A", "userArn": "arn:aws:iam::123456789012:user/a"}})
+}
+
+async fn answered(world: &World, event: Value) -> Reply {
+    answer_event(&world.context, event).await.expect("an event")
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
+    let mut world = World::with_subscription().await;
+    world.context.settings.authorization = Authorization::Iam;
+    let validate = format!("{SUBSCRIPTION}/validate");
+    let post_validate = format!("POST {validate}");
+    let get = format!("GET {SUBSCRIPTION}");
+    let s1 = "/topics/demo/eventSubscriptions/s-1";
+    let table = [
+        ("GET", "/topics", "GET /topics", iam(), 200),
+        ("GET", s1, get.as_str(), iam(), 200),
+        ("POST", "/topics/demo/listKeys", "POST /topics/{topic}/listKeys", iam(), 200),
+        // Not let through by IAM.
+        ("GET", "/topics", "GET /topics", Value::Null, 403),
+        ("GET", "/topics", "GET /topics", json!({"jwt": {"claims": {}}}), 403),
+        ("GET", s1, &get, json!({}), 403),
+        // Another route than the one that was asked for, or none.
+        ("POST", "/topics/demo/listKeys", &post_validate, Value::Null, 403),
+        ("POST", "/topics/demo/listKeys", &post_validate, iam(), 403),
+        ("GET", s1, &format!("GET {validate}"), Value::Null, 403),
+        ("POST", &format!("{s1}/getFullUrl"), "POST /topics/{topic}/listKeys", iam(), 403),
+        ("DELETE", s1, &get, iam(), 403),
+        ("GET", "/topics", "$default", iam(), 403),
+        ("GET", "/topics", "", iam(), 403),
+        // What is no name is none, however it is matched.
+        (
+            "POST",
+            "/topics/demo%2FlistKeys%3F/eventSubscriptions/s-1/validate",
+            &post_validate,
+            Value::Null,
+            400,
+        ),
+        (
+            "GET",
+            "/topics/demo/eventSubscriptions/s-1?/validate",
+            &format!("GET {validate}"),
+            Value::Null,
+            400,
+        ),
+        // The validation URL has a token of its own.
+        ("GET", &format!("{s1}/validate"), &format!("GET {validate}"), Value::Null, 403),
+    ];
+    for (method, path, route, authorizer, status) in table {
+        let case = format!("{method} {path} as {route} by {authorizer}");
+        let reply = answered(&world, event(method, path, route, authorizer)).await;
+        assert_eq!(reply.status, status, "{case}: {:?}", reply.body);
+        if status != 200 {
+            let text = body(&reply).to_string();
+            assert!(!text.contains("hush") && !text.contains("key1"), "{case}: {text}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_authorizer_a_route_is_still_the_one_that_was_matched() {
+    let world = World::with_subscription().await;
+    let table = [
+        ("GET", "/topics", "GET /topics", 200),
+        ("GET", "/topics", "$default", 200),
+        ("GET", "/topics", "POST /topics/{topic}/listKeys", 403),
+    ];
+    for (method, path, route, status) in table {
+        let reply = answered(&world, event(method, path, route, Value::Null)).await;
+        assert_eq!(reply.status, status, "{route}");
+    }
+}
+
+/// As `cargo lambda watch` sends it, with null where AWS sends an empty text.
+#[tokio::test(start_paused = true)]
+async fn a_request_by_cargo_lambdas_url_is_answered() {
+    let world = World::new();
+    let mut put = event("PUT", "/topics/demo", "$default", Value::Null);
+    for name in ["rawQueryString", "headers", "body", "isBase64Encoded"] {
+        put[name] = Value::Null;
+    }
+    put["requestContext"]["timeEpoch"] = Value::Null;
+    assert_eq!(answered(&world, put.clone()).await.status, 201);
+    put["body"] = json!("?");
+    put["isBase64Encoded"] = json!(true);
+    assert_eq!(answered(&world, put).await.status, 400);
+    assert!(answer_event(&world.context, json!({"Records": []})).await.is_err());
+}

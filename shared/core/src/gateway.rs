@@ -1,0 +1,335 @@
+//! API Gateway's HTTP event, payload format 2.0. Function URLs and cargo-lambda's own URL send the
+//! same one, with `$default` for a route and without an authorizer.
+//!
+//! What a sender may leave out it may also send as null: cargo-lambda does where AWS sends an empty
+//! text. Both mean that there is nothing. Only what Gridpost uses is read, so that an oddity
+//! elsewhere in the event refuses no request.
+//!
+//! Source: Amazon API Gateway, "AWS Lambda proxy integrations for HTTP APIs"; AWS Lambda, "Function
+//! URLs: request payload format"; cargo-lambda's trigger router.
+
+use std::collections::BTreeMap;
+
+use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+
+/// An HTTP request.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The method, upper case.
+    pub method: String,
+    /// The path; its segments may be percent-encoded.
+    pub path: String,
+    /// The query as it was sent, without its question mark; may be empty.
+    pub query: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// Which of API Gateway's authorizers has let it through, if one has.
+    pub authorizer: Option<Authorizer>,
+    /// The route that the request was matched with, as `METHOD /path/{variable}`; `None` where its
+    /// sender has no routes.
+    pub route: Option<String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// An authorizer of API Gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authorizer {
+    /// The request was signed by an IAM principal that may make it.
+    Iam,
+    /// The request has a token of the issuer that was configured.
+    Jwt,
+}
+
+/// The event, before its body is decoded. `R` is a record of another invoker, for a function that
+/// has two: telling them apart first would take a copy of each event.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", bound = "R: Deserialize<'de>")]
+pub struct Event<R = IgnoredAny> {
+    #[serde(default)]
+    request_context: Option<Context>,
+    #[serde(default = "Vec::new", rename = "Records", deserialize_with = "nullable")]
+    records: Vec<R>,
+    #[serde(default)]
+    route_key: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    raw_path: String,
+    #[serde(default, deserialize_with = "nullable")]
+    raw_query_string: String,
+    #[serde(default, deserialize_with = "nullable")]
+    headers: BTreeMap<String, Option<String>>,
+    #[serde(default, deserialize_with = "nullable")]
+    body: String,
+    #[serde(default, deserialize_with = "nullable")]
+    is_base64_encoded: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Context {
+    #[serde(default, deserialize_with = "nullable")]
+    http: Http,
+    #[serde(default)]
+    route_key: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    stage: String,
+    #[serde(default, deserialize_with = "nullable")]
+    authorizer: AuthorizerContext,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Http {
+    #[serde(default, deserialize_with = "nullable")]
+    method: String,
+    #[serde(default, deserialize_with = "nullable")]
+    path: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct AuthorizerContext {
+    #[serde(default)]
+    iam: Option<IgnoredAny>,
+    #[serde(default)]
+    jwt: Option<IgnoredAny>,
+}
+
+/// A value, or nothing for null.
+fn nullable<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// An event that is no HTTP request.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    /// A body that the event calls base64 and that is not.
+    #[error("the event's body is not the base64 that it is said to be")]
+    Body(#[source] DecodeError),
+    /// It comes by no way that is known.
+    #[error("the event has neither requestContext nor Records")]
+    Unknown,
+}
+
+/// The route of senders that have none.
+const NO_ROUTE: &str = "$default";
+
+/// The stage whose name is not part of the path.
+const PLAIN_STAGE: &str = "$default";
+
+impl<R> Event<R> {
+    /// Whether it is an HTTP request, whatever else is in it.
+    pub const fn is_request(&self) -> bool {
+        self.request_context.is_some()
+    }
+
+    /// Takes the other invoker's records out of it.
+    pub fn take_records(&mut self) -> Vec<R> {
+        std::mem::take(&mut self.records)
+    }
+
+    /// The request.
+    ///
+    /// # Errors
+    ///
+    /// [`EventError`] when there is none, or its body can't be decoded: not the client's doing.
+    pub fn into_request(self) -> Result<Request, EventError> {
+        let context = self.request_context.ok_or(EventError::Unknown)?;
+        let body = if self.is_base64_encoded {
+            STANDARD.decode(self.body).map_err(EventError::Body)?
+        } else {
+            self.body.into_bytes()
+        };
+        // A header that is none to HTTP is none to us.
+        let header = |(name, value): (String, Option<String>)| {
+            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+            Some((name, HeaderValue::from_bytes(value?.as_bytes()).ok()?))
+        };
+        let whole = if self.raw_path.is_empty() { context.http.path } else { self.raw_path };
+        let path = within_stage(&whole, &context.stage).map(str::to_owned).unwrap_or(whole);
+        let route = self.route_key.or(context.route_key);
+        Ok(Request {
+            method: context.http.method,
+            path,
+            query: self.raw_query_string,
+            authorizer: context.authorizer.named(),
+            route: route.filter(|route| !route.is_empty() && route != NO_ROUTE),
+            headers: self.headers.into_iter().filter_map(header).collect(),
+            body,
+        })
+    }
+}
+
+impl AuthorizerContext {
+    fn named(&self) -> Option<Authorizer> {
+        let iam = self.iam.map(|_| Authorizer::Iam);
+        iam.or_else(|| self.jwt.map(|_| Authorizer::Jwt))
+    }
+}
+
+/// What follows the stage's name in a path; a route does not know of it.
+fn within_stage<'p>(path: &'p str, stage: &str) -> Option<&'p str> {
+    if stage.is_empty() || stage == PLAIN_STAGE {
+        return None;
+    }
+    let rest = path.strip_prefix('/')?.strip_prefix(stage)?;
+    rest.starts_with('/').then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn request(event: Value) -> Request {
+        let event: Event = serde_json::from_value(event).expect("an event");
+        event.into_request().expect("a request")
+    }
+
+    fn merged(mut event: Value, more: Value) -> Value {
+        for (name, value) in more.as_object().expect("an object") {
+            event[name] = value.clone();
+        }
+        event
+    }
+
+    fn post() -> Value {
+        json!({
+            "version": "2.0", "routeKey": "POST /a/{b}", "rawPath": "/a/1", "rawQueryString": "c=2",
+            "headers": {"x": "y"}, "body": "text", "isBase64Encoded": false,
+            "requestContext": {
+                "routeKey": "POST /a/{b}", "stage": "$default",
+                "http": {"method": "POST", "path": "/a/1"},
+                "authorizer": {"iam": {"accessKey": "A", "userArn": "arn"}},
+            },
+        })
+    }
+
+    #[test]
+    fn what_is_null_or_missing_is_empty() {
+        let whole = request(post());
+        assert_eq!((&*whole.method, &*whole.path, &*whole.query), ("POST", "/a/1", "c=2"));
+        assert_eq!(
+            (whole.body.as_slice(), &whole.headers["x"]),
+            (&b"text"[..], &"y".parse().unwrap())
+        );
+        let members = [
+            "routeKey",
+            "rawPath",
+            "rawQueryString",
+            "headers",
+            "body",
+            "isBase64Encoded",
+            "Records",
+        ];
+        for name in members {
+            let null = request(merged(post(), json!({name: null})));
+            let mut without = post();
+            without.as_object_mut().expect("an object").remove(name);
+            let without = request(without);
+            let text = |request: &Request| format!("{request:?}");
+            assert_eq!(text(&null), text(&without), "{name}");
+            assert_eq!((&*null.method, &*null.path), ("POST", "/a/1"), "{name}");
+            assert_eq!(null.query.is_empty(), name == "rawQueryString");
+            assert_eq!(null.headers.is_empty(), name == "headers");
+            assert_eq!(null.body.is_empty(), name == "body");
+        }
+        for name in ["http", "routeKey", "stage", "authorizer"] {
+            let mut event = post();
+            event["requestContext"][name] = Value::Null;
+            let null = request(event);
+            assert_eq!(null.method.is_empty(), name == "http");
+            assert_eq!(null.route.as_deref(), Some("POST /a/{b}"));
+            assert_eq!(null.authorizer.is_none(), name == "authorizer");
+        }
+        let headers = request(merged(post(), json!({"headers": {"a": null, "b": "1"}}))).headers;
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["b"]);
+        for none in [json!({}), json!({"requestContext": null, "Records": null})] {
+            let event: Event = serde_json::from_value(none).expect("an event");
+            assert!(matches!(event.into_request(), Err(EventError::Unknown)));
+        }
+    }
+
+    /// What `cargo lambda watch` sends for `curl -d text http://…/lambda-url/ingest/a/1`.
+    #[test]
+    fn a_request_by_cargo_lambdas_url_is_read() {
+        let got = request(json!({
+            "kind": null, "methodArn": null, "httpMethod": "POST", "identitySource": null,
+            "authorizationToken": null, "resource": null, "version": "2.0", "routeKey": "$default",
+            "rawPath": "/a/1", "rawQueryString": null, "headers": {"content-type": "text/plain"},
+            "requestContext": {
+                "routeKey": "$default", "accountId": null, "stage": "$default", "requestId": "r",
+                "apiId": null, "domainName": "localhost", "domainPrefix": "ingest",
+                "time": "22/Nov/2026:08:00:00 +0000", "timeEpoch": 1_795_334_400,
+                "http": {"method": "POST", "path": "/a/1", "protocol": "http",
+                    "sourceIp": "127.0.0.1", "userAgent": "cargo-lambda"},
+            },
+            "stageVariables": {}, "body": "text", "isBase64Encoded": false,
+        }));
+        assert_eq!((&*got.method, &*got.path, &*got.query), ("POST", "/a/1", ""));
+        assert_eq!((got.route, got.authorizer), (None, None));
+    }
+
+    #[test]
+    fn a_function_url_has_no_route() {
+        let mut event = merged(post(), json!({"routeKey": "$default"}));
+        event["requestContext"]["routeKey"] = json!("$default");
+        event["requestContext"]["authentication"] = Value::Null;
+        let got = request(event);
+        assert_eq!((got.route, got.authorizer), (None, Some(Authorizer::Iam)));
+    }
+
+    #[test]
+    fn bodies_are_decoded() {
+        let request = |rest: Value| {
+            let event = merged(post(), rest);
+            serde_json::from_value::<Event>(event).expect("an event").into_request()
+        };
+        let table = [
+            (json!({"body": "a\u{e9}"}), "aé".as_bytes()),
+            (json!({"body": "AP8=", "isBase64Encoded": true}), b"\x00\xff"),
+        ];
+        for (rest, want) in table {
+            assert_eq!(request(rest).expect("a request").body, want);
+        }
+        assert!(request(json!({"body": "?", "isBase64Encoded": true})).is_err());
+        let odd = request(json!({"headers": {"Content-Type": "a/b", "bad name": "1", "x": "\n"}}));
+        assert_eq!(odd.expect("a request").headers.len(), 1);
+    }
+
+    #[test]
+    fn authorizers_are_known_by_what_they_leave() {
+        let table = [
+            (Value::Null, None),
+            (json!({}), None),
+            (json!({"iam": null}), None),
+            (json!({"lambda": {"a": 1}}), None),
+            (json!({"iam": {"accessKey": "A", "userArn": "arn"}}), Some(Authorizer::Iam)),
+            (json!({"jwt": {"claims": {"aud": "a"}, "scopes": null}}), Some(Authorizer::Jwt)),
+        ];
+        for (authorizer, want) in table {
+            let mut event = post();
+            event["requestContext"]["authorizer"] = authorizer.clone();
+            assert_eq!(request(event).authorizer, want, "{authorizer}");
+        }
+    }
+
+    #[test]
+    fn the_stage_is_no_part_of_the_path() {
+        let table = [
+            ("$default", "/prod/a/1", "/prod/a/1"),
+            ("prod", "/prod/a/1", "/a/1"),
+            ("prod", "/product/a/1", "/product/a/1"),
+            ("prod", "/prod/prod/a", "/prod/a"),
+            ("prod", "/a/1", "/a/1"),
+        ];
+        for (stage, path, want) in table {
+            let mut event = merged(post(), json!({"rawPath": path}));
+            event["requestContext"]["stage"] = json!(stage);
+            assert_eq!(request(event).path, want, "{stage} {path}");
+        }
+    }
+}
