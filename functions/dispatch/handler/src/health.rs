@@ -10,7 +10,9 @@ use gridpost_core::{
     delivery::{Delivery, parking},
     error::chain,
     retry::{
-        health::{Durations, Failed, Health, Seen, after_failures, after_success, evidence},
+        health::{
+            Durations, Failed, Health, Seen, Succeeded, after_failures, after_success, evidence,
+        },
         lane::{self, Answered, LaneSettings, Slow},
     },
     subscription::EventSubscription,
@@ -123,9 +125,8 @@ impl HealthCache {
         self.save(&self.page(subscription), subscription, now, health).await
     }
 
-    /// Notes a success of an attempt that began at `began_at`. Nothing is read while the last look is
-    /// believed, and nothing written unless the health has something in it that a success ends.
-    /// `spread` is [`spread`]'s.
+    /// Notes a success. Nothing is read while the last look is believed, and nothing written unless
+    /// the health has something in it that a success ends. `spread` is [`spread`]'s.
     ///
     /// # Errors
     ///
@@ -133,17 +134,16 @@ impl HealthCache {
     pub async fn note_success(
         &self,
         subscription: &EventSubscription,
-        began_at: Timestamp,
-        now: Timestamp,
+        success: Succeeded,
         spread: Duration,
     ) -> Result<(), PortError> {
-        let page = self.page(subscription);
+        let (page, now) = (self.page(subscription), success.ended_at);
         let believed = {
             let mut known = page.known();
             known.seen.last_success_at = known.seen.last_success_at.max(Some(now));
             known.believed_until.filter(|until| now < *until).map(|_| known.health.clone())
         };
-        let change = |health: &Health| after_success(health, began_at, now, spread);
+        let change = |health: &Health| after_success(health, success, spread);
         if believed.is_none_or(|health| change(&health).is_some()) {
             self.change(subscription, now, change).await?;
         }

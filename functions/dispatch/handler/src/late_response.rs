@@ -10,7 +10,7 @@ use futures::{
 use gridpost_core::{
     delivery::{listeners::QUIET_VISIBLE_MAX, queue::Queue, state::DeliveryStatus},
     error::chain,
-    retry::outcome::Outcome,
+    retry::{health::Succeeded, outcome::Outcome},
     subscription::EventSubscription,
     time::Timestamp,
 };
@@ -140,8 +140,9 @@ async fn listen(context: &Context, late: Late) {
             ),
         }
     }
-    let now = context.clock.now();
-    settle::note_success(context, &late.subscription, late.began_at, now).await;
+    let (began_at, ended_at) = (late.began_at, context.clock.now());
+    let success = Succeeded { began_at, ended_at, asked_for: false };
+    settle::note_success(context, &late.subscription, success).await;
 }
 
 /// Counts and marks a waiting delivery as delivered, and answers whether it waited. One that has ended

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{lane::Slow, outcome::Outcome, profile::Rule};
 use crate::{retry::Rules, time::Timestamp};
 
-pub use change::{Failed, Seen, after_failure, after_failures, after_success, evidence};
+pub use change::{Failed, Seen, Succeeded, after_failure, after_failures, after_success, evidence};
 
 /// What happens to an event that meets a probation caused by a client error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -337,6 +337,12 @@ impl Health {
             let recovered = if self.is_waiting() { Some(recovered) } else { self.recovered };
             Self { recovered, slow: self.slow.unmarked(), ..self.opened() }
         })
+    }
+
+    /// When the younger of its waits began.
+    fn waits_since(&self) -> Option<Timestamp> {
+        let (probation, delayed) = (self.probation, self.delayed);
+        probation.map(|wait| wait.since).max(delayed.map(|wait| wait.since))
     }
 
     /// The health without its waits and its row of failures.

@@ -63,7 +63,8 @@ impl World {
     }
 
     async fn succeed(&self, copy: &HealthCache, at: Timestamp) {
-        let noted = copy.note_success(&self.subscription, at, at, Duration::ZERO).await;
+        let success = Succeeded { began_at: at, ended_at: at, asked_for: false };
+        let noted = copy.note_success(&self.subscription, success, Duration::ZERO).await;
         noted.expect("noted");
     }
 }

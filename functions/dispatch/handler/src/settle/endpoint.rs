@@ -3,7 +3,7 @@
 use gridpost_core::{
     error::chain,
     retry::{
-        health::Failed,
+        health::{Failed, Succeeded},
         outcome::{Answer, Outcome},
     },
     subscription::EventSubscription,
@@ -26,21 +26,18 @@ pub async fn note_response(
     let answer = delivered.or_else(|| answers.next())?;
     let (began_at, ended_at) = response.times;
     if delivered.is_some() {
-        note_success(context, hands[0].subscription(), began_at, ended_at).await;
+        let asked_for = hands.iter().any(|hand| hand.resend_requested);
+        let success = Succeeded { began_at, ended_at, asked_for };
+        note_success(context, hands[0].subscription(), success).await;
         return None;
     }
     note_failure(context, &hands[0], answer, response.times).await
 }
 
 /// Notes a success, which on the happy path writes nothing.
-pub async fn note_success(
-    context: &Context,
-    subscription: &EventSubscription,
-    began_at: Timestamp,
-    now: Timestamp,
-) {
-    let spread = health::spread(context, subscription, now).await;
-    let noted = context.healths.note_success(subscription, began_at, now, spread).await;
+pub async fn note_success(context: &Context, subscription: &EventSubscription, success: Succeeded) {
+    let spread = health::spread(context, subscription, success.ended_at).await;
+    let noted = context.healths.note_success(subscription, success, spread).await;
     if let Err(error) = noted {
         // The events are delivered all the same; the next success tells it again.
         let (key, error) = (&subscription.key, chain(&error));

@@ -43,6 +43,17 @@ pub struct Failed {
     pub last_success_at: Option<Timestamp>,
 }
 
+/// An attempt that succeeded, as the health sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Succeeded {
+    /// When it began.
+    pub began_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// Whether an operator asked for it, whatever the health.
+    pub asked_for: bool,
+}
+
 /// What a copy of dispatch has seen of an endpoint itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -152,25 +163,22 @@ fn probation_after(
     }
 }
 
-/// The health after a success of an attempt that began at `began_at` and ended at `now`; `None` when
-/// there is nothing to write, which is so on the happy path. `spread` says over how long what waits
-/// comes back (see `delivery::parking::spread`); it is asked only while the health
-/// [waits](Health::is_waiting).
+/// The health after a success; `None` when there is nothing to write, which is so on the happy path.
+/// `spread` says over how long what waits comes back (see `delivery::parking::spread`); it is asked
+/// only while the health [waits](Health::is_waiting).
 ///
-/// Only an attempt that began when both waits were over ends them: the probe. One that was under way
-/// when a wait began, or that a copy of dispatch made before it had heard of the wait, does not. But
-/// a success it is: it breaks the row of failures and lifts a first delayed wait that came of one.
-pub fn after_success(
-    health: &Health,
-    began_at: Timestamp,
-    now: Timestamp,
-    spread: Duration,
-) -> Option<Health> {
-    if health.until().is_some_and(|until| began_at >= until) {
-        let recovered = Some(Recovery { at: now, over: spread });
-        return Some(Health { recovered, last_success_at: Some(now), ..health.opened() });
+/// An attempt that began when both waits were over ends them, the probe, and so does one that an
+/// operator asked for meanwhile. One that was under way when a wait began, or that a copy of dispatch
+/// made before it had heard of the wait, does not. But a success it is: it breaks the row of failures
+/// and lifts a first delayed wait that came of one.
+pub fn after_success(health: &Health, success: Succeeded, spread: Duration) -> Option<Health> {
+    let Succeeded { began_at, ended_at, asked_for } = success;
+    let ends = health.until().is_some_and(|until| began_at >= until);
+    if ends || (asked_for && health.waits_since().is_some_and(|since| began_at >= since)) {
+        let recovered = Some(Recovery { at: ended_at, over: spread });
+        return Some(Health { recovered, last_success_at: Some(ended_at), ..health.opened() });
     }
-    broken_by(health, now)
+    broken_by(health, ended_at)
 }
 
 /// The health that a copy of dispatch finds, with what it has seen itself; `None` when it has

@@ -28,7 +28,12 @@ fn after(health: &Health, failed: Failed) -> Health {
 }
 
 fn success(health: &Health, began_s: u64, now_s: u64) -> Option<Health> {
-    after_success(health, at(began_s), at(now_s), Duration::ZERO)
+    succeeded(health, began_s, now_s, false)
+}
+
+fn succeeded(health: &Health, began_s: u64, ended_s: u64, asked_for: bool) -> Option<Health> {
+    let success = Succeeded { began_at: at(began_s), ended_at: at(ended_s), asked_for };
+    after_success(health, success, Duration::ZERO)
 }
 
 fn status(status: u16) -> Answer {
@@ -355,7 +360,8 @@ fn a_growing_backlog_comes_back_evenly() {
 fn a_success_ends_both_waits_and_admission_doubles() {
     let spread = Duration::from_secs(40);
     let not_found = after(&failures(9, 500), failed(9, 9, status(404)));
-    let health = after_success(&not_found, at(309), at(310), spread).expect("a recovery");
+    let success = Succeeded { began_at: at(309), ended_at: at(310), asked_for: false };
+    let health = after_success(&not_found, success, spread).expect("a recovery");
     assert_eq!(health.recovered, Some(Recovery { at: at(310), over: spread }));
     assert_eq!((health.until(), health.row.failures, health.probe), (None, 0, None));
     assert_eq!(health.last_success_at, Some(at(310)));
@@ -388,6 +394,9 @@ fn a_success_that_began_before_a_wait_was_over_does_not_end_it() {
         assert_eq!(row, Some((0, busy.probation)), "the row is broken, the wait goes on");
     }
     assert_eq!(success(&busy, 15, 16).map(|health| health.until()), Some(None));
+    // One that was asked for was meant to find out.
+    let asked = |began_s| succeeded(&busy, began_s, 16, true).map(|health| health.until());
+    assert_eq!((asked(4), asked(5)), (Some(busy.until()), Some(None)));
     // A first delayed wait comes of a row without success, and this is one.
     let first = failures(10, 500);
     let lifted = success(&first, 4, 12).expect("a change");

@@ -73,7 +73,8 @@ impl World {
             self.write(copy, |health| after_failure(health, &Durations::default(), failed));
         } else {
             self.copies[copy].seen.last_success_at = Some(now);
-            self.write(copy, |health| after_success(health, now, now, Duration::ZERO));
+            let success = Succeeded { began_at: now, ended_at: now, asked_for: false };
+            self.write(copy, |health| after_success(health, success, Duration::ZERO));
         }
         true
     }
