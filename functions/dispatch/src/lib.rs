@@ -23,6 +23,7 @@ use gridpost_dispatch_handler::{
     handler::handle,
     health::HealthCache,
     in_flight::InFlight,
+    rate::Rates,
     record::{Batch, Record},
 };
 use gridpost_ports::{
@@ -92,7 +93,7 @@ async fn context(
         states: Arc::clone(&states) as _,
         parking: Arc::new(ParkingTable::new(clients.dynamodb(), state_table)),
         healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
-        rates: states,
+        rates: Rates::new(states),
         listeners,
         configuration: ConfigurationCache::new(
             configuration,

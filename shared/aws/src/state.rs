@@ -74,7 +74,7 @@ impl EndpointHealths for StateTable {
 
 #[async_trait]
 impl RequestRates for StateTable {
-    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
+    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
         const CALL: &str = "dynamodb:UpdateItem";
         let update = self
             .table
@@ -83,8 +83,8 @@ impl RequestRates for StateTable {
             .table_name(&self.table.name)
             .key("pk", text(rate_pk(uid, minute)))
             .key("sk", text(ALONE))
-            .update_expression("ADD requests :one SET expiresAt = :at")
-            .expression_attribute_values(":one", number(1))
+            .update_expression("ADD requests :more SET expiresAt = :at")
+            .expression_attribute_values(":more", number(requests))
             .expression_attribute_values(":at", number(minute * 60 + COUNT_KEPT_S))
             .return_values(ReturnValue::UpdatedNew);
         let updated = update.send().await.map_err(|error| port_error(CALL, error))?;

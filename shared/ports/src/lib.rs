@@ -178,10 +178,10 @@ pub trait EndpointHealths: Send + Sync {
 /// How many requests were made to endpoints that allow so many in a minute.
 #[async_trait]
 pub trait RequestRates: Send + Sync {
-    /// Counts one more request of the event subscription with that uid in that minute (since the
-    /// Unix epoch); answers how many they are, this one included. No two calls get the same number.
-    /// One that fails may have counted: then that minute has a request less.
-    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError>;
+    /// Counts so many more requests of the event subscription with that uid in that minute (since the
+    /// Unix epoch); answers how many they are, these included. No two calls get the same numbers.
+    /// One that fails may have counted: then that minute has so many requests less.
+    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError>;
 }
 
 /// Deliveries whose long wait a table holds instead of a queue.

@@ -351,8 +351,8 @@ impl EndpointHealths for Faulty<Tables> {
 
 #[async_trait]
 impl RequestRates for Faulty<Tables> {
-    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
-        self.table(About::Other, self.inner.count(uid, minute)).await
+    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
+        self.table(About::Other, self.inner.count(uid, minute, requests)).await
     }
 }
 

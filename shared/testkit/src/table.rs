@@ -178,10 +178,10 @@ impl EndpointHealths for Tables {
 
 #[async_trait]
 impl RequestRates for Tables {
-    async fn count(&self, uid: Uuid, minute: i64) -> Result<u64, PortError> {
+    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
         let mut history = self.history.lock().expect("no panic while held");
         let count = history.counts.entry((uid, minute)).or_default();
-        *count += 1;
+        *count += requests;
         let count = *count;
         history.trace(self.clock.now(), || format!("count {count} of minute {minute} of {uid}"));
         Ok(count)

@@ -42,11 +42,12 @@ use std::sync::Arc;
 use gridpost_core::retry::{health::Durations, lane::LaneSettings};
 use gridpost_ports::{
     Clock, DeliveryStates, Dice, EndpointClient, LateListeners, Meter, ParkingLot, Payloads,
-    QueueReceiver, QueueSender, RequestRates, ResourceClient, configuration::ConfigurationCache,
+    QueueReceiver, QueueSender, ResourceClient, configuration::ConfigurationCache,
 };
 
 use health::HealthCache;
 use in_flight::InFlight;
+use rate::Rates;
 
 /// What dispatch needs of the world, made once for the life of the function.
 pub struct Context {
@@ -69,7 +70,7 @@ pub struct Context {
     /// Endpoints' health.
     pub healths: HealthCache,
     /// Counts the requests to endpoints that allow so many in a minute.
-    pub rates: Arc<dyn RequestRates>,
+    pub rates: Rates,
     /// Topics and event subscriptions.
     pub configuration: ConfigurationCache,
     /// Who listens for late responses.

@@ -28,8 +28,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
-    Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, record::Record,
-    resources::NoResources,
+    Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
+    record::Record, resources::NoResources,
 };
 
 /// 15 s into minute 100.
@@ -191,7 +191,7 @@ impl World {
             parking: Arc::clone(tables) as _,
             payloads: Arc::clone(payloads) as _,
             healths: HealthCache::new(Arc::clone(tables) as _, Arc::clone(dice) as _),
-            rates: self.deployment.of(tables),
+            rates: Rates::new(self.deployment.of(tables)),
             listeners: Arc::clone(tables) as _,
             configuration,
             client: Arc::clone(endpoints) as _,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gridpost_core::retry::{health::Durations, lane::LaneSettings};
-use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight};
+use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight, rate::Rates};
 use gridpost_ports::{
     Clock, Configuration,
     configuration::{ConfigurationCache, Limits},
@@ -67,7 +67,7 @@ impl World {
             states: Arc::clone(&tables) as _,
             parking: Arc::clone(&tables) as _,
             healths: HealthCache::new(Arc::clone(&tables) as _, Arc::clone(&self.handlers_dice)),
-            rates: Arc::clone(&tables) as _,
+            rates: Rates::new(Arc::clone(&tables) as _),
             listeners: tables,
             configuration: self.cache(configuration, DISPATCH_KEEPS_CONFIGURATION),
             payloads: self.faulty(instance, &self.payloads),

@@ -1,14 +1,26 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use async_trait::async_trait;
+use futures::future::join_all;
 use gridpost_core::{
     delivery::{Delivery, queue::Queue},
     retry::{health::Probation, outcome::Outcome},
     subscription::Batching,
     time::Timestamp,
 };
-use gridpost_ports::Outgoing;
+use gridpost_ports::{Outgoing, PortError, RequestRates};
 use gridpost_testkit::faults::Fault;
+use uuid::Uuid;
 
+use super::Rates;
 use crate::world::{NOW, World, deliveries, delivery};
 
 impl World {
@@ -34,7 +46,7 @@ impl World {
 
     fn counts(&self) -> Vec<(i64, u64)> {
         let history = self.deployment.history.lock().expect("no panic while held");
-        let of_minute = |((uid, minute), count): (&(uuid::Uuid, i64), &u64)| {
+        let of_minute = |((uid, minute), count): (&(Uuid, i64), &u64)| {
             assert_eq!(*uid, self.subscription.uid);
             (*minute, *count)
         };
@@ -65,8 +77,68 @@ async fn what_a_minute_has_no_room_for_waits_without_an_attempt() {
         let kept = world.receive(Queue::Dispatch, &deliveries(3)).await;
         assert!(kept.is_empty(), "{row}: {kept:?}");
         assert_eq!((world.requests(), world.waits_until_s()), (requests, waits), "{row}");
-        assert_eq!(world.counts(), [(100, counted + 3)], "{row}");
+        // Once the minute is known to be full nothing more is written.
+        let want = (counted + 1).max(rate.into()).min(counted + 3);
+        assert_eq!(world.counts(), [(100, want)], "{row}");
     }
+}
+
+/// A table whose answers take a while.
+#[derive(Default)]
+struct SlowTable {
+    counts: Mutex<BTreeMap<i64, u64>>,
+    calls: AtomicUsize,
+    fails: AtomicBool,
+}
+
+#[async_trait]
+impl RequestRates for SlowTable {
+    async fn count(&self, _: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.fails.swap(false, Ordering::Relaxed) {
+            return Err(PortError::new("counting", "by plan"));
+        }
+        let mut counts = self.counts.lock().expect("no panic while held");
+        let count = counts.entry(minute).or_default();
+        *count += requests;
+        Ok(*count)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_ask_together_are_counted_together() {
+    let table = Arc::new(SlowTable::default());
+    let rates = Rates::new(Arc::clone(&table) as _);
+    let rate = NonZeroU32::new(500).expect("at least one");
+    let ask = |minute| rates.number(Uuid::nil(), minute, rate);
+    let mut numbers: Vec<u64> =
+        join_all((0..300).map(|_| ask(1))).await.into_iter().flatten().collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(1..=300), "each has a number of its own");
+    assert_eq!(table.calls.load(Ordering::Relaxed), 2, "the first, and all others");
+    // 200 more fill the minute; those that wait are told so without a write.
+    let numbers: Vec<u64> =
+        join_all((0..5_000).map(|_| ask(1))).await.into_iter().flatten().collect();
+    let (go, wait): (Vec<_>, Vec<_>) = numbers.into_iter().partition(|number| *number <= 500);
+    assert_eq!((go.len(), wait.len()), (200, 4_800));
+    assert!(table.calls.load(Ordering::Relaxed) <= 4);
+    for _ in 0..1_000 {
+        assert!(ask(1).await.expect("a number") > 500);
+    }
+    assert!(table.calls.load(Ordering::Relaxed) <= 4);
+    assert_eq!(ask(2).await.expect("a number"), 1, "the next minute begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_fails_one_request_and_makes_no_number_twice() {
+    let table = Arc::new(SlowTable::default());
+    let rates = Rates::new(Arc::clone(&table) as _);
+    let rate = NonZeroU32::new(500).expect("at least one");
+    table.fails.store(true, Ordering::Relaxed);
+    let asked = join_all((0..20).map(|_| rates.number(Uuid::nil(), 1, rate))).await;
+    let numbers: BTreeSet<u64> = asked.iter().flatten().copied().collect();
+    assert_eq!((asked.len() - numbers.len(), numbers.len()), (1, 19));
 }
 
 #[tokio::test(start_paused = true)]
