@@ -61,8 +61,7 @@ fn an_endpoint_that_never_answers_is_not_felt() {
     assert_all_unfelt(&[
         (&["never"], 10.0, 60, 10, true),
         (&["never"], 100.0, 30, 5, true),
-        // Cold it is felt still: some 5 slots a second are too few for 500 events a second.
-        (&["never"], 500.0, 10, 5, false),
+        (&["never"], 500.0, 10, 5, true),
     ]);
 }
 
@@ -86,7 +85,7 @@ fn a_quick_failure_is_not_felt() {
     assert_all_unfelt(&[(&["500"], 200.0, 20, 5, true)]);
 }
 
-/// Slowness ends no event: all arrive, and those of the less slow one within ten minutes of their publish.
+/// Slowness ends no event: all arrive, within ten minutes of their publish.
 #[test]
 fn slow_endpoints_are_not_felt_and_get_all_their_events() {
     for (bad, rate) in [("200@5", 100.0), ("200@20", 50.0)] {
@@ -95,8 +94,7 @@ fn slow_endpoints_are_not_felt_and_get_all_their_events() {
             assert_unfelt(&report, bounds, bad);
             let slow = report.bad[0];
             assert_eq!(slow.delivered, slow.published, "{report}");
-            let in_time = slow.max_ms.is_some_and(|ms| ms <= 600_000);
-            assert!(in_time || bad == "200@20", "{report}");
+            assert!(slow.max_ms.is_some_and(|ms| ms <= 600_000), "{report}");
         }
     }
 }

@@ -18,6 +18,7 @@ use gridpost_core::{
     subscription::EventSubscription,
 };
 use gridpost_ports::PortError;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::{
@@ -126,22 +127,21 @@ impl<'c> Lease<'c> {
 
     /// Makes the requests, and gives back meanwhile what is not needed any more: others wait for it.
     pub async fn kept_up<T>(&self, requests: impl Future<Output = T>) -> T {
+        let over = Notify::new();
+        let requests = async {
+            let made = requests.await;
+            over.notify_one();
+            made
+        };
+        // Never dropped in the middle of a write: what it tells would be lost.
         let telling = async {
-            loop {
-                tokio::time::sleep(TOLD_EVERY).await;
+            while tokio::time::timeout(TOLD_EVERY, over.notified()).await.is_err() {
                 if self.has_news() {
                     self.tell().await;
                 }
             }
         };
-        let made = {
-            // What tells may be in the middle of a write: it must be gone before the next one.
-            pin_mut!(requests, telling);
-            match select(requests, telling).await {
-                Either::Left((made, _)) => made,
-                Either::Right(((), _)) => unreachable!("it tells for ever"),
-            }
-        };
+        let (made, ()) = futures::join!(requests, telling);
         self.tell().await;
         made
     }
