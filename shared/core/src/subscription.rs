@@ -10,9 +10,11 @@ pub mod validation;
 use std::{fmt, num::NonZeroU32};
 
 use serde::{Deserialize, Serialize};
+use url::{Origin, Url};
 use uuid::Uuid;
 
 use crate::{
+    endpoint::arn::Arn,
     event::DeliverySchema,
     retry::{health::ProbationPolicy, policy::RetryPolicy, profile::EndpointKind},
     secret::Secret,
@@ -60,6 +62,22 @@ impl Endpoint {
             Self::WebHook { .. } => EndpointKind::Webhook,
             Self::Resource(_) => EndpointKind::Resource,
         }
+    }
+
+    /// Whether it is a webhook of the same scheme, host and port as that URL.
+    pub fn is_of_origin(&self, other: &str) -> bool {
+        let origin = |url: &str| Some(Url::parse(url).ok()?.origin()).filter(Origin::is_tuple);
+        match self {
+            Self::WebHook { url } => {
+                origin(url.expose()).is_some_and(|own| origin(other) == Some(own))
+            }
+            Self::Resource(_) => false,
+        }
+    }
+
+    /// Whether it is that AWS resource.
+    pub fn is_resource(&self, arn: &Arn) -> bool {
+        matches!(self, Self::Resource(resource) if resource.arn == *arn)
     }
 }
 

@@ -155,12 +155,14 @@ async fn an_event_subscription_lives_and_goes() {
     let replaced = world.send(S1, body(&read).clone()).await;
     assert_eq!(replaced, read);
     assert_eq!((world.asked(), world.subscription_uid("s-1")), (1, uid));
-    // Another URL, if only in its query, must consent; so must another schema.
+    // Another URL, if only in its query, must consent. Another schema is another event subscription.
     assert_eq!(world.send(S1, webhook("https://e.example/hook?code=2")).await.status, 200);
     assert_eq!((world.asked(), world.subscription_uid("s-1")), (2, uid));
     let mut cloud_events = webhook("https://e.example/hook?code=2");
     cloud_events["properties"]["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");
-    assert_eq!(world.send(S1, cloud_events).await.status, 200);
+    assert_eq!(world.send(S1, cloud_events.clone()).await.status, 400);
+    let s2 = "PUT /topics/demo/eventSubscriptions/s-2";
+    assert_eq!(world.send(s2, cloud_events).await.status, 201);
     let asked = world.last_asked();
     assert_eq!(asked.method, Method::OPTIONS);
     assert_eq!(asked.headers[0], ("webhook-request-origin", "eventgrid.azure.net".to_owned()));

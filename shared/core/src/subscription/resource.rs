@@ -179,7 +179,6 @@ impl Settings {
         existing.is_none_or(|existing| {
             existing.provisioning_state != ProvisioningState::Succeeded
                 || existing.endpoint != self.endpoint
-                || existing.delivery_schema != self.delivery_schema
         })
     }
 }
@@ -263,7 +262,7 @@ fn settings(
             ),
         };
     let filter = filter::read(&mut properties, kind, problems);
-    let delivery_schema = delivery_schema(&mut properties, context.topic.input_schema, problems);
+    let delivery_schema = delivery_schema(&mut properties, context, problems);
     let policies = &PROBATION_POLICIES;
     let probation_policy =
         properties.choice("probationPolicy", policies, Some("EventGrid"), problems);
@@ -304,20 +303,24 @@ fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
     }
 }
 
-/// The schema of delivery, which not every schema of publishing can be turned into.
+/// The schema of delivery, which not every schema of publishing can be turned into. It stays what it
+/// was at creation.
 ///
-/// Source: Event Grid, "Webhook event delivery", schema conversions.
+/// Source: Event Grid, "Webhook event delivery", schema conversions; recorded answers of Event Grid to
+/// changes of it.
 fn delivery_schema(
     properties: &mut Object<'_>,
-    input: InputSchema,
+    context: &Context<'_>,
     problems: &mut Problems,
 ) -> DeliverySchema {
     const NAME: &str = "eventDeliverySchema";
     use DeliverySchema::{CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema};
-    let default = match input {
+    let input = context.topic.input_schema;
+    let stored = context.existing.map(|existing| existing.delivery_schema);
+    let default = stored.unwrap_or(match input {
         InputSchema::EventGridSchema | InputSchema::CustomEventSchema => EventGridSchema,
         InputSchema::CloudEventSchemaV1_0 => CloudEventSchemaV1_0,
-    };
+    });
     let name = name_of(&SCHEMAS, default);
     let path = properties.path_of(NAME);
     let schema = properties.choice(NAME, &SCHEMAS, Some(name), problems).unwrap_or(default);
@@ -338,6 +341,12 @@ fn delivery_schema(
         _ => None,
     };
     if let Some(rule) = refused {
+        problems.add(Code::InvalidValue, path, rule);
+    } else if stored.is_some_and(|stored| stored != schema) {
+        let rule = format!(
+            "is '{name}' and can't be changed, for events of it are under way; create another event \
+             subscription, or delete this one first"
+        );
         problems.add(Code::InvalidValue, path, rule);
     }
     schema

@@ -68,7 +68,7 @@ async fn a_resource_is_checked_before_it_is_an_endpoint() {
     let checked = || consents.checked().len();
     assert_eq!(checked(), 4);
     let mut other = queue("orders");
-    other["properties"]["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");
+    other["properties"]["labels"] = json!(["billing"]);
     assert_eq!(world.send(S1, other).await.status, 200);
     assert_eq!(checked(), 4, "it has this queue already");
     assert_eq!(world.send(S1, queue("orders-gone")).await.status, 400);

@@ -91,8 +91,11 @@ fn read_webhook(
     problems: &mut Problems,
 ) -> Option<Destination> {
     refuse_unsupported(&mut webhook, problems);
-    let delivery_attributes = attributes::read(&mut webhook, context.existing, problems);
     let url = read_url(&mut webhook, context, problems);
+    // Where the URL can't be read, that is the problem to tell of.
+    let stays = |old: &Endpoint| url.as_deref().is_none_or(|url| old.is_of_origin(url));
+    let stored = attributes::kept(context.existing, stays);
+    let delivery_attributes = attributes::read(&mut webhook, stored, problems);
     let batching = read_batching(&mut webhook, problems);
     webhook.finish(problems);
     let endpoint = Endpoint::WebHook { url: Secret::new(url?) };

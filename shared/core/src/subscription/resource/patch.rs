@@ -11,8 +11,12 @@ use crate::{
 
 const PROPERTIES: &str = "properties";
 
+const FILTER: &str = "filter";
+
 /// Reads a patch against the event subscription it changes: members it names take the place of what
-/// was, `null` goes back to the default, and the whole is checked like any document.
+/// was, `null` goes back to the default, and the whole is checked like any document. A filter takes
+/// the place of the whole filter: Event Grid's clients send all of it, and leave out what they took
+/// out of it.
 ///
 /// The patch has Event Grid's shape, which is flat (`{"labels": [], "retryPolicy": {…}}`); one with
 /// `properties` around it, like a document, does as well. Paths of problems are the patch's.
@@ -56,6 +60,9 @@ fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind:
     if other.is_some() {
         members.remove("destination");
     }
+    if changes.contains_key(FILTER) {
+        members.remove(FILTER);
+    }
     // Elsewhere the form is refused, and null says nothing of it.
     if kind != Kind::Namespace {
         return;
@@ -72,13 +79,6 @@ fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind:
             .insert(namespace::DELIVERY.to_owned(), json!({"deliveryMode": "Push", "push": push}));
     }
     if changes.contains_key(namespace::FILTERS) {
-        let mut filter = match members.remove("filter") {
-            Some(Value::Object(filter)) => filter,
-            _ => Map::new(),
-        };
-        if let Some(advanced) = filter.remove("advancedFilters") {
-            filter.insert("filters".to_owned(), advanced);
-        }
-        members.insert(namespace::FILTERS.to_owned(), Value::Object(filter));
+        members.remove(FILTER);
     }
 }

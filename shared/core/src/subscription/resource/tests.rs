@@ -11,6 +11,7 @@ use crate::{
 
 mod attributes;
 mod aws;
+mod changes;
 mod filters;
 
 use filters::every_operator;

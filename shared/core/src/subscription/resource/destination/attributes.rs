@@ -6,7 +6,7 @@ use crate::{
     document::{Code, Object, Problems, one_of, quoted},
     secret::Secret,
     subscription::{
-        EventSubscription,
+        Endpoint, EventSubscription,
         attributes::{
             ATTRIBUTES_MAX, AttributeValue, DeliveryAttribute, VALUE_BYTES_MAX, is_header_value,
         },
@@ -45,11 +45,25 @@ const RESERVED: [&str; 19] = [
 /// What names must not begin with.
 const RESERVED_BEGINNINGS: [&str; 2] = ["aeg-", "webhook-"];
 
-/// Reads the attributes of an endpoint. Secrets that `existing` has are kept where the document leaves
-/// their value out, as reads do.
+/// What reads of Event Grid show in the place of a secret.
+const HIDDEN: &str = "Hidden";
+
+/// The attributes whose secrets a document may leave out: those that are stored, if the endpoint
+/// `stays` with the party that has them. Who may change an endpoint may not read its secrets, so they
+/// must not follow it to another one.
+pub(super) fn kept(
+    existing: Option<&EventSubscription>,
+    stays: impl Fn(&Endpoint) -> bool,
+) -> &[DeliveryAttribute] {
+    let kept = existing.filter(|existing| stays(&existing.endpoint));
+    kept.map_or(&[], |existing| &existing.delivery_attributes)
+}
+
+/// Reads the attributes of an endpoint. Secrets that are `stored` are kept where the document leaves
+/// their value out, as reads do, or says `Hidden`, as Event Grid's reads do.
 pub(super) fn read(
     webhook: &mut Object<'_>,
-    existing: Option<&EventSubscription>,
+    stored: &[DeliveryAttribute],
     problems: &mut Problems,
 ) -> Vec<DeliveryAttribute> {
     let path = webhook.path_of(NAME);
@@ -62,7 +76,6 @@ pub(super) fn read(
         problems.add(Code::OutOfRange, path, rule);
         return Vec::new();
     }
-    let stored = existing.map_or(&[][..], |existing| &existing.delivery_attributes);
     let mut read: Vec<DeliveryAttribute> = Vec::new();
     for (path, value) in given {
         let Some(attribute) = Object::at(path.clone(), value, problems)
@@ -165,14 +178,15 @@ fn fixed(
     if is_other_type {
         return None;
     }
-    let Some(given) = given else {
+    let Some(given) = given.filter(|given| !is_secret || *given != HIDDEN) else {
         let of_the_name = |one: &&DeliveryAttribute| {
             one.is_secret() && name.is_some_and(|name| one.name.eq_ignore_ascii_case(name))
         };
         let kept = stored.iter().find(of_the_name).filter(|_| is_secret);
         if kept.is_none() {
-            let rule = "is required: the header's value (left out, it keeps the stored value of a \
-                        secret of that name, and there is none)";
+            let rule = "is required: the header's value (left out or 'Hidden', it keeps the stored \
+                        value of a secret of that name while scheme, host and port of the endpoint \
+                        stay as they are, and there is none)";
             problems.add(Code::MissingMember, path, rule);
         }
         return kept.map(|kept| kept.value.clone());

@@ -40,7 +40,9 @@ pub(super) fn read(
             None
         }
     };
-    let delivery_attributes = read_attributes(&mut members, kind, context.existing, problems);
+    let stays = |old: &Endpoint| arn.as_ref().is_none_or(|arn| old.is_resource(arn));
+    let stored = attributes::kept(context.existing, stays);
+    let delivery_attributes = read_attributes(&mut members, kind, stored, problems);
     let message_group_id = if kind.rules().has_groups {
         read_key(&mut members, GROUP, GROUP_CHARS_MAX, problems)
     } else {
@@ -142,11 +144,11 @@ fn refuse(members: &mut Object<'_>, name: &'static str, rule: &str, problems: &m
 fn read_attributes(
     members: &mut Object<'_>,
     kind: ResourceKind,
-    existing: Option<&EventSubscription>,
+    stored: &[DeliveryAttribute],
     problems: &mut Problems,
 ) -> Vec<DeliveryAttribute> {
     let path = members.path_of(ATTRIBUTES);
-    let read = attributes::read(members, existing, problems);
+    let read = attributes::read(members, stored, problems);
     let (name, most) = (kind.name(), kind.rules().attributes_max);
     if most == 0 && !read.is_empty() {
         let rule = format!("has no place in a {name}: its records carry the event alone");
