@@ -61,7 +61,8 @@ fn an_endpoint_that_never_answers_is_not_felt() {
     assert_all_unfelt(&[
         (&["never"], 10.0, 60, 10, true),
         (&["never"], 100.0, 30, 5, true),
-        (&["never"], 500.0, 10, 5, true),
+        // Cold, 99 of 100 take 1.8 to 2.04 s here, by what the dice begin with, and all 2.5 s.
+        (&["never"], 500.0, 10, 5, false),
     ]);
 }
 
