@@ -69,6 +69,8 @@ pub struct Walk<'w> {
     from: Option<Position>,
     /// Behind which name to list.
     after: Option<String>,
+    /// The last object that was listed, meant or passed over.
+    listed_to: Option<Position>,
     listed: VecDeque<(Position, Listed)>,
     items: VecDeque<Item>,
 }
@@ -83,7 +85,7 @@ impl<'w> Walk<'w> {
     ) -> Self {
         let after = from.map(|position| position.before(&source.folder));
         let (listed, items) = (VecDeque::new(), VecDeque::new());
-        Self { letters, source, wanted, from, after, listed, items }
+        Self { letters, source, wanted, from, after, listed_to: None, listed, items }
     }
 
     /// The next letter; none when all have been given.
@@ -123,8 +125,7 @@ impl<'w> Walk<'w> {
     /// Up to where nothing is left to look at, as far as the walk has come. Unlike [`Self::place`] it is
     /// known where everything that was listed was passed over.
     pub fn reached(&self) -> Option<Position> {
-        let listed = || Position::first_of(&self.source.folder, self.after.as_deref()?);
-        self.position().or_else(listed)
+        self.position().or(self.listed_to)
     }
 
     /// What has been read and not been given: no further look is needed for it.
@@ -142,10 +143,11 @@ impl<'w> Walk<'w> {
         let mut after = last.name.clone();
         let mut passed = String::new();
         for object in page {
+            let Some(position) = Position::first_of(folder, &object.name) else { continue };
+            self.listed_to = Some(position);
             if object.name <= passed {
                 continue;
             }
-            let Some(position) = Position::first_of(folder, &object.name) else { continue };
             match hours.pass_over(folder, &position) {
                 Some(over) => passed = over,
                 None if self.wanted.has_time(object.written_at) => {

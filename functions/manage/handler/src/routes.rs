@@ -231,7 +231,9 @@ async fn route_dead_letters(
         }
         ("GET", Resource::Redrive(key, id)) => redrives::get(context, key, id).await,
         ("POST", Resource::CancelRedrive(key, id)) => redrives::cancel(context, key, id).await,
-        ("POST", Resource::ResumeRedrive(key, id)) => redrives::resume(context, key, id).await,
+        ("POST", Resource::ResumeRedrive(key, id)) => {
+            redrives::resume(context, key, id, &document(request)?).await
+        }
         _ => Err(Reply::not_allowed(&request.method, allowed(resource))),
     }
 }

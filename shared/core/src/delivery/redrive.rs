@@ -258,6 +258,13 @@ impl Job {
             && job.verdict(found, &[]) == Verdict::Send
     }
 
+    /// Whether it has sent that letter of a folder of that bucket, wherever it went.
+    pub fn has_sent(&self, found: &Found, bucket: &str, folder: &str) -> bool {
+        (self.bucket.as_str(), self.folder.as_str()) == (bucket, folder)
+            && self.has_passed(&found.position)
+            && self.verdict(found, &[]) == Verdict::Send
+    }
+
     /// Whether it has sent what it was to send up to that place, that letter included.
     fn has_passed(&self, position: &Position) -> bool {
         let is_before = |next: &Position| position.is_before(next);

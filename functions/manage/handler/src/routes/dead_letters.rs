@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_core::{
     delivery::{
-        dead_letter::{folder_path, position::Position, stored::Letter},
-        redrive::{RedriveFilter, Status},
+        dead_letter::{folder_path, position::Position},
+        redrive::{Found, Job, RedriveFilter, Status},
     },
     document::{Code, Object, Problems, quoted},
     subscription::SubscriptionKey,
@@ -32,10 +32,11 @@ const TO: &str = "to";
 const REASON: &str = "reason";
 const EVENT_TYPE: &str = "eventType";
 const EVENT_ID: &str = "eventId";
+const REDRIVEN: &str = "redriven";
 
 /// What the query of a list or a count may have.
 pub(super) const LIST: Form = Form {
-    filters: &[FROM, TO, REASON, EVENT_TYPE, EVENT_ID],
+    filters: &[FROM, TO, REASON, EVENT_TYPE, EVENT_ID, REDRIVEN],
     is_token: Some(|text| Position::parse(text).is_some()),
 };
 
@@ -57,62 +58,110 @@ fn position_of(page: &Page) -> Option<Position> {
     page.after.as_deref().and_then(Position::parse)
 }
 
+/// Which dead letters are meant, and what is known of them beside themselves.
+struct Choice {
+    wanted: RedriveFilter,
+    /// Only those that a redrive has sent, or only those that none has.
+    redriven: Option<bool>,
+    source: Source,
+    jobs: Vec<Job>,
+}
+
+impl Choice {
+    async fn of(
+        context: &Context,
+        key: &SubscriptionKey,
+        wanted: RedriveFilter,
+        redriven: Option<bool>,
+    ) -> Result<Self, Reply> {
+        let source = source(context, key).await?;
+        let jobs = context.redrives.jobs(key).await?;
+        Ok(Self { wanted, redriven, source, jobs })
+    }
+
+    fn has(&self, found: &Found) -> bool {
+        self.wanted.has(&found.letter)
+            && self.redriven.is_none_or(|wanted| wanted == self.is_redriven(found))
+    }
+
+    /// Whether a letter that can't be read is meant: nothing chooses by what it says.
+    fn has_unreadable(&self) -> bool {
+        self.wanted.has_unreadable() && self.redriven.is_none()
+    }
+
+    /// Whether a redrive has sent it again.
+    fn is_redriven(&self, found: &Found) -> bool {
+        let Source { bucket, folder, .. } = &self.source;
+        self.jobs.iter().any(|job| job.has_sent(found, bucket, folder))
+    }
+}
+
 /// A look through dead letters that ends in time.
 struct Look<'l> {
     context: &'l Context,
     walk: Walk<'l>,
     until: Timestamp,
+    /// The letter that was given last.
+    given: Option<Position>,
 }
 
 impl<'l> Look<'l> {
-    fn new(
-        context: &'l Context,
-        source: &'l Source,
-        wanted: &'l RedriveFilter,
-        from: Option<Position>,
-    ) -> Self {
-        let walk = Walk::from(&*context.dead_letters, source, wanted, from);
-        Self { context, walk, until: context.clock.now() + LOOK_MAX }
+    fn new(context: &'l Context, choice: &'l Choice, from: Option<Position>) -> Self {
+        let walk = Walk::from(&*context.dead_letters, &choice.source, &choice.wanted, from);
+        Self { context, walk, until: context.clock.now() + LOOK_MAX, given: None }
     }
 
     /// The next letter; none at the end of them, or of the time.
     async fn next(&mut self) -> Result<Option<Item>, BucketError> {
         loop {
             if let Some(item) = self.walk.at_hand() {
+                self.given = Some(item.position);
                 return Ok(Some(item));
             }
-            let is_late = self.context.clock.now() >= self.until;
-            if (is_late && self.walk.position().is_some()) || !self.walk.look().await? {
+            if self.is_late() || !self.walk.look().await? {
                 return Ok(None);
             }
         }
     }
 
+    /// Whether the time is over, and it is known where another request goes on.
+    fn is_late(&self) -> bool {
+        self.context.clock.now() >= self.until && self.place().is_some()
+    }
+
+    /// Where another request goes on, as far as that is known: at what has not been given, or behind
+    /// objects that were passed over. The object of the letter given last would be given twice.
+    fn place(&self) -> Option<Position> {
+        let passed_over = || {
+            let given = self.given.map(|given| given.at(0));
+            self.walk.reached().filter(|place| given.is_none_or(|given| given.is_before(place)))
+        };
+        self.walk.position().or_else(passed_over)
+    }
+
     /// Where the next request goes on; none at the end.
     async fn position(&mut self) -> Result<Option<Position>, BucketError> {
-        while self.walk.position().is_none() {
+        while self.walk.position().is_none() && !self.is_late() {
             if !self.walk.look().await? {
                 return Ok(None);
             }
         }
-        Ok(self.walk.position())
+        Ok(self.place())
     }
 }
 
 /// A page of dead letters, without their events, in the order of their objects' names.
 pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
-    let wanted = wanted_by(page)?;
-    let source = source(context, key).await?;
-    let mut look = Look::new(context, &source, &wanted, position_of(page));
+    let (wanted, redriven) = wanted_by(page)?;
+    let choice = Choice::of(context, key, wanted, redriven).await?;
+    let mut look = Look::new(context, &choice, position_of(page));
     let mut found = Vec::new();
     while found.len() < page.most() {
         let Some(item) = look.next().await? else { break };
         match &item.found {
-            Ok(one) if wanted.has(&one.letter) => {
-                found.push(document(&source, &item.position, one.written_at, &one.letter));
-            }
+            Ok(one) if choice.has(one) => found.push(document(&choice, one)),
             Ok(_) => {}
-            Err(problem) => found.push(unreadable(&source, &item.position, problem)),
+            Err(problem) => found.push(unreadable(&choice.source, &item.position, problem)),
         }
     }
     // The one that the next page begins with need not be one that is meant.
@@ -122,16 +171,17 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
 
 /// How many there are, by reason and event type, of those that one request gets through.
 pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
-    let wanted = wanted_by(page)?;
-    let source = source(context, key).await?;
-    let mut look = Look::new(context, &source, &wanted, position_of(page));
-    let (mut events, mut unreadable) = (0_u64, 0_u64);
+    let (wanted, redriven) = wanted_by(page)?;
+    let choice = Choice::of(context, key, wanted, redriven).await?;
+    let mut look = Look::new(context, &choice, position_of(page));
+    let (mut events, mut redriven, mut unreadable) = (0_u64, 0_u64, 0_u64);
     let mut by_reason: BTreeMap<String, u64> = BTreeMap::new();
     let mut by_type: BTreeMap<String, u64> = BTreeMap::new();
     while let Some(item) = look.next().await? {
         match item.found {
-            Ok(one) if wanted.has(&one.letter) => {
+            Ok(one) if choice.has(&one) => {
                 events += 1;
+                redriven += u64::from(choice.is_redriven(&one));
                 add_one(&mut by_reason, &one.letter.reason);
                 add_one(&mut by_type, &one.letter.event_type);
             }
@@ -140,9 +190,11 @@ pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page)
         }
     }
     let body = json!({
-        "events": events, "byReason": by_reason, "byEventType": by_type, "unreadable": unreadable,
+        "events": events, "redrivenEvents": redriven, "byReason": by_reason,
+        "byEventType": by_type, "unreadable": unreadable,
     });
-    Ok(answer(context, key, "deadLetters:count", page, body, look.walk.position()))
+    let next = look.position().await?;
+    Ok(answer(context, key, "deadLetters:count", page, body, next))
 }
 
 /// Most kinds that a count tells apart. The rest are counted together.
@@ -174,9 +226,9 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> 
         problems.add(Code::InvalidValue, "id", rule);
         problems
     })?;
-    let source = source(context, key).await?;
-    let everything = RedriveFilter::default();
-    let mut walk = Walk::from(&*context.dead_letters, &source, &everything, Some(position));
+    let choice = Choice::of(context, key, RedriveFilter::default(), None).await?;
+    let Choice { wanted, source, .. } = &choice;
+    let mut walk = Walk::from(&*context.dead_letters, source, wanted, Some(position));
     // Where it is not there, or somebody else's, what comes next is none of ours.
     let item = if walk.look().await? { walk.at_hand() } else { None };
     let item = item.filter(|item| item.position == position);
@@ -186,14 +238,14 @@ pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> 
     };
     Ok(Reply::ok(match &item.found {
         Ok(one) => {
-            let mut shown = document(&source, &position, one.written_at, &one.letter);
+            let mut shown = document(&choice, one);
             let event: String = one.letter.event.chars().take(EVENT_CHARS_MAX).collect();
             shown["isEventCut"] = json!(event.len() < one.letter.event.len());
             // As text: a JSON value would change its numbers.
             shown["event"] = json!(event);
             shown
         }
-        Err(problem) => unreadable(&source, &position, problem),
+        Err(problem) => unreadable(source, &position, problem),
     }))
 }
 
@@ -215,39 +267,39 @@ pub(super) async fn purge(
     let mut problems = Problems::default();
     let read = Object::root(input, &mut problems).map(|mut root| {
         let wanted = wanted_of(&mut root, &mut problems);
+        let is_redriven = root.flag(REDRIVEN, &mut problems);
         let is_all = root.flag("all", &mut problems);
-        if is_all != wanted.is_all() {
-            let rule =
-                "must be true where neither from, to, reason, eventType nor eventId choose, and only there";
+        if is_all != (wanted.is_all() && !is_redriven) {
+            let rule = "must be true where neither from, to, reason, eventType, eventId nor redriven choose, \
+                        and only there";
             problems.add(Code::InvalidValue, "all", rule);
         }
         root.finish(&mut problems);
-        wanted
+        (wanted, is_redriven.then_some(true))
     });
-    let wanted = problems.or(read)?;
-    let source = source(context, key).await?;
-    let jobs = context.redrives.jobs(key).await?;
-    if let Some(job) = jobs.iter().find(|job| job.status == Status::Running) {
+    let (wanted, redriven) = problems.or(read)?;
+    let choice = Choice::of(context, key, wanted, redriven).await?;
+    if let Some(job) = choice.jobs.iter().find(|job| job.status == Status::Running) {
         let message = format!("The redrive {} of '{key}' is running. Cancel it or wait.", job.id);
         return Err(Reply::conflict("redrive", message));
     }
     // It begins with a whole object: the position may be one within, where a list ended.
     let from = position_of(page).map(|position| position.at(0));
-    let mut look = Look::new(context, &source, &wanted, from);
+    let mut look = Look::new(context, &choice, from);
     let mut purged = Purged::default();
     let (mut meant, mut others) = (0, 0);
     while let Some(item) = look.next().await? {
         let is_meant = match &item.found {
-            Ok(one) => wanted.has(&one.letter),
-            Err(_) => wanted.has_unreadable(),
+            Ok(one) => choice.has(one),
+            Err(_) => choice.has_unreadable(),
         };
         *(if is_meant { &mut meant } else { &mut others }) += 1;
         if !item.is_last {
             continue;
         }
         if others == 0 {
-            let name = item.position.name(&source.folder);
-            context.dead_letters.delete(&source.bucket, &name).await?;
+            let name = item.position.name(&choice.source.folder);
+            context.dead_letters.delete(&choice.source.bucket, &name).await?;
             purged.events += meant;
             purged.objects += 1;
         } else {
@@ -258,7 +310,8 @@ pub(super) async fn purge(
     let Purged { events, objects, left } = purged;
     tracing::info!(subscription = %key, events, objects, left, "dead letters purged");
     let body = json!({"purgedEvents": events, "purgedObjects": objects, "leftEvents": left});
-    Ok(answer(context, key, "deadLetters:purge", page, body, look.walk.position()))
+    let next = look.position().await?;
+    Ok(answer(context, key, "deadLetters:purge", page, body, next))
 }
 
 /// Where the event subscription's dead letters lie.
@@ -267,8 +320,7 @@ pub(super) async fn source(context: &Context, key: &SubscriptionKey) -> Result<S
     let Some(destination) = &subscription.dead_letter else {
         let message = format!(
             "'{key}' has no dead-letter destination, so what ended was dropped. Give it one \
-             (properties.deadLetterDestination); dead letters of before are found again where they \
-             were stored."
+             (properties.deadLetterDestination). Earlier dead letters stay where they are."
         );
         return Err(Reply::conflict("properties.deadLetterDestination", message));
     };
@@ -280,14 +332,22 @@ pub(super) async fn source(context: &Context, key: &SubscriptionKey) -> Result<S
     })
 }
 
-fn wanted_by(page: &Page) -> Result<RedriveFilter, Reply> {
+fn wanted_by(page: &Page) -> Result<(RedriveFilter, Option<bool>), Reply> {
     let mut problems = Problems::default();
     let mut time = |name| page.filter(name).and_then(|text| time_of(text, name, &mut problems));
     let (from, to) = (time(FROM), time(TO));
     let text = |name| page.filter(name).map(str::to_owned);
     let (reason, event_type, event_id) = (text(REASON), text(EVENT_TYPE), text(EVENT_ID));
     let wanted = RedriveFilter { from, to, reason, event_type, event_id };
-    problems.or(Some(wanted)).map_err(Reply::from_query)
+    let redriven = page.filter(REDRIVEN).and_then(|text| match text {
+        "true" | "false" => Some(text == "true"),
+        _ => {
+            let rule = format!("must be true or false, but is {}", quoted(text));
+            problems.add(Code::InvalidValue, REDRIVEN, rule);
+            None
+        }
+    });
+    problems.or(Some((wanted, redriven))).map_err(Reply::from_query)
 }
 
 /// The same, of a document.
@@ -312,11 +372,13 @@ fn time_of(text: &str, name: &str, problems: &mut Problems) -> Option<Timestamp>
     time
 }
 
-fn document(source: &Source, position: &Position, written_at: Timestamp, letter: &Letter) -> Value {
+fn document(choice: &Choice, found: &Found) -> Value {
+    let Found { position, written_at, letter, .. } = found;
     let mut document = json!({
         "id": position.to_string(),
-        "objectName": position.name(&source.folder),
+        "objectName": position.name(&choice.source.folder),
         "writtenTime": written_at.to_iso_8601(),
+        "isRedriven": choice.is_redriven(found),
         "eventId": cut(&letter.event_id),
         "eventType": cut(&letter.event_type),
         "deadLetterReason": cut(&letter.reason),

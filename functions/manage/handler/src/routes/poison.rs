@@ -383,7 +383,11 @@ async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortE
     let has_ended = state.as_ref().is_some_and(|state| {
         matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered)
     });
-    let dropped = if has_ended { 0 } else { count_dropped(context, &content) };
+    let dropped = match has_ended {
+        true => 0,
+        // The message does not know which of its events were done with since it was sent.
+        false => count_dropped(context, &content, state.as_ref().map(|state| state.events)),
+    };
     tracing::warn!(
         message.id = %message.id,
         delivery.id = content.delivery_id().map(tracing::field::display),
@@ -401,13 +405,14 @@ async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortE
     Ok(json!({"result": "Purged", "isRemoved": true, "droppedEvents": dropped}))
 }
 
-/// Counts a message's events as dropped, for good; answers how many they are.
-fn count_dropped(context: &Context, content: &Content) -> u64 {
+/// Counts a message's events as dropped, for good; answers how many they are. `left` are those that are
+/// not done with, where its state says.
+fn count_dropped(context: &Context, content: &Content, left: Option<u32>) -> u64 {
     let (metric, reason) = (metric::DROPPED_EVENT_COUNT, (DROP_REASON, PURGED));
     let events = match content.delivery() {
         Some(delivery) => {
             let ([topic, name], at) = (of(&delivery.subscription), delivery.publish_time);
-            let events = delivery.event_count() as u64;
+            let events = left.map_or(delivery.event_count() as u64, u64::from);
             context.meter.count_events(metric, &[reason, topic, name], at, events);
             events
         }

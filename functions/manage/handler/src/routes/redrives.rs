@@ -208,8 +208,15 @@ pub(super) async fn cancel(context: &Context, key: &SubscriptionKey, id: &str) -
     Ok(Reply::ok(document(&canceled.await?)))
 }
 
-/// Has a job go on where it is.
-pub(super) async fn resume(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
+/// Has a job go on where it is, at another pace if that is asked for. All else of it stays: what it has
+/// passed counts as sent by what it was to send then.
+pub(super) async fn resume(
+    context: &Context,
+    key: &SubscriptionKey,
+    id: &str,
+    input: &Value,
+) -> Answer {
+    let pace = pace(input)?;
     let jobs = context.redrives.jobs(key).await?;
     let resumed = change(context, key, id, |job| {
         if job.status == Status::Completed {
@@ -220,12 +227,25 @@ pub(super) async fn resume(context: &Context, key: &SubscriptionKey, id: &str) -
             return Err(refusal(running));
         }
         (job.status, job.problem) = (Status::Running, None);
+        job.events_per_second = pace.unwrap_or(job.events_per_second);
         Ok(())
     });
     let job = resumed.await?;
     give_way(context, &job).await?;
     tick(context, &job).await?;
     Ok(Reply::ok(document(&job)))
+}
+
+/// The pace that a request to go on asks for.
+fn pace(input: &Value) -> Result<Option<u32>, Problems> {
+    let mut problems = Problems::default();
+    let read = Object::root(input, &mut problems).map(|mut root| {
+        let range = 1..=EVENTS_PER_SECOND_MAX;
+        let given = root.whole("eventsPerSecond", range, 0, &mut problems);
+        root.finish(&mut problems);
+        (given > 0).then_some(given)
+    });
+    problems.or(read)
 }
 
 /// Changes a job, whoever else writes it meanwhile.

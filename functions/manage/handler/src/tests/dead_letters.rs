@@ -1,10 +1,11 @@
 //! Dead letters: listed, counted, shown, purged.
 
+use gridpost_core::delivery::redrive::{Phase, Status};
 use serde_json::{Value, json};
 
 use super::{
     S1, World, body, code,
-    fakes::dead_letters::{BUCKET, id, record, store},
+    fakes::dead_letters::{BUCKET, id, record, store, store_at},
     webhook,
 };
 
@@ -133,6 +134,70 @@ async fn what_is_purged_is_gone_and_nothing_else() {
     }
     all(&world, &purge, Some(&json!({"all": true}))).await;
     assert_eq!(events(&world, "").await.len(), 0);
+}
+
+/// Has a redrive send every dead letter written an hour ago or earlier, and come to its end.
+async fn redriven(world: &World) {
+    let before = super::fakes::NOW.as_millis() - 3_600_000;
+    let to = gridpost_core::time::Timestamp::from_millis(before).to_iso_8601();
+    let redrive = format!("POST {LETTERS}:redrive");
+    assert_eq!(world.send(&redrive, json!({"to": to})).await.status, 201);
+    world.letters.tables.with_redrives(|jobs| {
+        for job in jobs.values_mut() {
+            (job.status, job.phase) = (Status::Completed, Phase::Sending);
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_redriven_is_told_from_what_is_still_open() {
+    let world = filled().await;
+    redriven(&world).await;
+    let counted = all(&world, &format!("GET {LETTERS}:count"), None).await;
+    let sum = |member: &str| counted.iter().filter_map(|page| page[member].as_u64()).sum::<u64>();
+    assert_eq!((sum("events"), sum("redrivenEvents")), (14, 12));
+    let table = [("true", (2..14).collect::<Vec<u64>>()), ("false", vec![0, 1])];
+    for (redriven, want) in table {
+        assert_eq!(events(&world, &format!("?redriven={redriven}&$top=5")).await, want);
+    }
+    let open = world.call(&format!("GET {LETTERS}?redriven=false")).await;
+    assert_eq!(body(&open)["value"][0]["isRedriven"], false);
+    assert_eq!(world.call(&format!("GET {LETTERS}?redriven=x")).await.status, 400);
+    // What is open stays when the rest is purged.
+    let input = json!({"redriven": true});
+    let purged = all(&world, &format!("POST {LETTERS}:purge"), Some(&input)).await;
+    let purged: u64 = purged.iter().filter_map(|page| page["purgedEvents"].as_u64()).sum();
+    assert_eq!((purged, events(&world, "").await), (12, vec![0, 1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_ends_in_time_though_pages_are_passed_over_whole() {
+    for (method, action) in [("GET", ""), ("GET", ":count"), ("POST", ":purge")] {
+        let mut world = World::with_subscription().await;
+        assert_eq!(world.prepare(S1, with_destination()).await.status, 200);
+        // The first object takes longer than a request may look; behind it are four pages of others.
+        let from = super::fakes::NOW.as_millis() - 3_600_000 + 60_000;
+        let from = gridpost_core::time::Timestamp::from_millis(from).to_iso_8601();
+        for number in 0..12 {
+            let minutes = if number == 0 { 2 } else { 0 };
+            store_at(&world.letters, number, (1, minutes), &[record(1, "A", "R")]);
+        }
+        world.letters.buckets.settings().read_time = std::time::Duration::from_secs(20);
+        let answers = match method {
+            "GET" => all(&world, &format!("GET {LETTERS}{action}?from={from}"), None).await,
+            _ => {
+                let input = json!({"from": from});
+                all(&world, &format!("POST {LETTERS}{action}"), Some(&input)).await
+            }
+        };
+        assert!(answers[0]["nextLink"].is_string(), "{action}: {answers:?}");
+        let found = |page: &Value| {
+            let listed = page["value"].as_array().map(|list| list.len() as u64);
+            listed.or(page["events"].as_u64()).or(page["purgedEvents"].as_u64())
+        };
+        let found: u64 = answers.iter().filter_map(found).sum();
+        assert_eq!(found, 1, "{action}: {answers:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

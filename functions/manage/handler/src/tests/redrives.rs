@@ -134,9 +134,14 @@ async fn a_job_is_stopped_and_goes_on() {
     let resumed = world.call(&format!("{one}/resume")).await;
     assert_eq!((resumed.status, &body(&resumed)["status"]), (200, &json!("Running")));
     // One that seems to run, but whose message got lost, gets another.
-    assert_eq!(world.call(&format!("{one}/resume")).await.status, 200);
+    let faster = world.send(&format!("{one}/resume"), json!({"eventsPerSecond": 7})).await;
+    assert_eq!((faster.status, &body(&faster)["eventsPerSecond"]), (200, &json!(7)));
     assert_eq!(ticks(&world).len(), 3);
+    for refused in [json!({"eventsPerSecond": 1_001}), json!({"maxRedrives": 5})] {
+        assert_eq!(world.send(&format!("{one}/resume"), refused).await.status, 400);
+    }
     let job = only_job(&world);
+    assert_eq!(job.events_per_second, 7);
     let over = Job { status: Status::Completed, phase: Phase::Sending, total: Some(5), ..job };
     world.letters.tables.with_redrives(|jobs| jobs.insert(over.id, over));
     let resumed = world.call(&format!("{one}/resume")).await;
