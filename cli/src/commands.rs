@@ -28,7 +28,9 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
 
-use crate::failure::Misuse;
+use crate::failure::{Misuse, Refusal};
+use crate::manage_api::ManageApi;
+use crate::output::text_at;
 
 /// An event subscription.
 #[derive(Args, Debug)]
@@ -75,6 +77,44 @@ fn no_such<N: AsRef<str>>(what: &str, name: &str, known: impl IntoIterator<Item 
         }
     };
     Misuse(format!("there is no {what} `{name}`: {hint}"))
+}
+
+/// Refuses a topic that does not exist, or an event subscription of it; one without a topic is looked for
+/// in all of them.
+///
+/// # Errors
+///
+/// [`Misuse`], which says what there is; or a refusal by the server.
+async fn check_exists(
+    api: &ManageApi,
+    topic: Option<&str>,
+    subscription: Option<&str>,
+) -> anyhow::Result<()> {
+    let topics = api.topics().await?;
+    let topics: Vec<_> = topics.iter().map(|topic| text_at(topic, "/name")).collect();
+    if let Some(topic) = topic.filter(|topic| !topics.contains(topic)) {
+        return Err(no_such("topic", topic, topics).into());
+    }
+    let Some(subscription) = subscription else { return Ok(()) };
+    let mut known = Vec::new();
+    for topic in topics.into_iter().filter(|name| topic.is_none_or(|wanted| wanted == *name)) {
+        let found = api.subscriptions(topic).await?;
+        known.extend(found.iter().map(|one| text_at(one, "/name").to_owned()));
+    }
+    match known.iter().any(|name| name == subscription) {
+        true => Ok(()),
+        false => Err(no_such("event subscription", subscription, known).into()),
+    }
+}
+
+/// What was answered; `None` where it does not exist.
+fn if_there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    match answer {
+        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 404) => {
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
 }
 
 /// Whether one name is the other one with two letters changed, added or left out at most.

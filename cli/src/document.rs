@@ -92,6 +92,14 @@ pub struct SubscriptionFlags {
     #[arg(long, value_name = "SCHEMA", conflicts_with = "file")]
     pub delivery_schema: Option<String>,
 
+    /// What can be changed later, too.
+    #[command(flatten)]
+    pub settings: SettingFlags,
+}
+
+/// Flags for what can be changed of an event subscription later, too.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SettingFlags {
     /// Only events of these types
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', conflicts_with = "file")]
     pub included_event_types: Vec<String>,
@@ -150,13 +158,14 @@ pub struct SubscriptionFlags {
     pub preferred_batch_kb: Option<u32>,
 }
 
-impl SubscriptionFlags {
+impl SettingFlags {
     /// Whether they set a limit of the retry policy, whose names depend on the topic.
     pub fn have_limits(&self) -> bool {
         self.max_attempts.is_some() || self.ttl.is_some()
     }
 
-    fn attributes(&self) -> Option<Value> {
+    /// The headers, as delivery attributes.
+    pub fn attributes(&self) -> Vec<Value> {
         let fixed = |pairs: &[(String, String)], is_secret: bool| -> Vec<Value> {
             let one = |(name, value): &(String, String)| {
                 json!({"name": name, "type": "Static",
@@ -170,9 +179,39 @@ impl SubscriptionFlags {
         let mut all = fixed(&self.headers, false);
         all.extend(fixed(&self.secret_headers, true));
         all.extend(dynamic);
-        (!all.is_empty()).then(|| json!(all))
+        all
     }
 
+    /// The members of a filter that are given.
+    pub fn filter(&self) -> Map<String, Value> {
+        let (types, advanced) = (&self.included_event_types, &self.advanced_filters);
+        members([
+            ("includedEventTypes", (!types.is_empty()).then(|| json!(types))),
+            ("subjectBeginsWith", self.subject_begins_with.as_ref().map(|text| json!(text))),
+            ("subjectEndsWith", self.subject_ends_with.as_ref().map(|text| json!(text))),
+            ("advancedFilters", (!advanced.is_empty()).then(|| json!(advanced))),
+        ])
+    }
+
+    /// The settings of batches that are given.
+    pub fn batching(&self) -> Map<String, Value> {
+        members([
+            ("maxEventsPerBatch", self.max_events_per_batch.map(|count| json!(count))),
+            ("preferredBatchSizeInKilobytes", self.preferred_batch_kb.map(|size| json!(size))),
+        ])
+    }
+
+    /// The dead-letter destination, where one is given.
+    pub fn dead_letter_destination(&self) -> Option<Value> {
+        let bucket = members([
+            ("bucketName", Some(json!(self.dead_letter_bucket.as_ref()?))),
+            ("prefix", self.dead_letter_prefix.as_ref().map(|text| json!(text))),
+        ]);
+        Some(json!({"endpointType": "S3Bucket", "properties": bucket}))
+    }
+}
+
+impl SubscriptionFlags {
     /// The document that these flags describe, for a topic with that delivery profile.
     pub fn to_document(&self, profile: ProfileName) -> Value {
         let mut properties = Map::new();
@@ -185,15 +224,16 @@ impl SubscriptionFlags {
             })
         };
         let resource = self.resource.as_ref();
-        let destination = members([
+        let settings = &self.settings;
+        let attributes = settings.attributes();
+        let mut destination = members([
             ("resourceId", resource.map(|resource| json!(resource.arn.to_string()))),
             ("messageGroupId", key(&self.message_group_id, &self.message_group_path)),
             ("partitionKey", key(&self.partition_key, &self.partition_key_path)),
             ("endpointUrl", self.endpoint.as_ref().map(|url| json!(url))),
-            ("maxEventsPerBatch", self.max_events_per_batch.map(|count| json!(count))),
-            ("preferredBatchSizeInKilobytes", self.preferred_batch_kb.map(|size| json!(size))),
-            ("deliveryAttributeMappings", self.attributes()),
+            ("deliveryAttributeMappings", (!attributes.is_empty()).then(|| json!(attributes))),
         ]);
+        destination.append(&mut settings.batching());
         properties.insert(
             "destination".to_owned(),
             json!({
@@ -201,14 +241,8 @@ impl SubscriptionFlags {
                 "properties": destination,
             }),
         );
-        let (types, advanced) = (&self.included_event_types, &self.advanced_filters);
-        let filter = members([
-            ("includedEventTypes", (!types.is_empty()).then(|| json!(types))),
-            ("subjectBeginsWith", self.subject_begins_with.as_ref().map(|text| json!(text))),
-            ("subjectEndsWith", self.subject_ends_with.as_ref().map(|text| json!(text))),
-            ("advancedFilters", (!advanced.is_empty()).then(|| json!(advanced))),
-        ]);
-        let retry_policy = retry_limits(profile, self.max_attempts, self.ttl);
+        let filter = settings.filter();
+        let retry_policy = retry_limits(profile, settings.max_attempts, settings.ttl);
         for (name, group) in [("filter", filter), ("retryPolicy", retry_policy)] {
             if !group.is_empty() {
                 properties.insert(name.to_owned(), Value::Object(group));
@@ -217,18 +251,11 @@ impl SubscriptionFlags {
         if let Some(schema) = &self.delivery_schema {
             properties.insert("eventDeliverySchema".to_owned(), json!(schema));
         }
-        if self.sign {
+        if settings.sign {
             properties.insert("signing".to_owned(), json!({"scheme": "StandardWebhooks"}));
         }
-        if let Some(bucket) = &self.dead_letter_bucket {
-            let bucket = members([
-                ("bucketName", Some(json!(bucket))),
-                ("prefix", self.dead_letter_prefix.as_ref().map(|text| json!(text))),
-            ]);
-            properties.insert(
-                "deadLetterDestination".to_owned(),
-                json!({"endpointType": "S3Bucket", "properties": bucket}),
-            );
+        if let Some(bucket) = settings.dead_letter_destination() {
+            properties.insert("deadLetterDestination".to_owned(), bucket);
         }
         json!({ "properties": properties })
     }
@@ -327,20 +354,22 @@ mod tests {
         let flags = SubscriptionFlags {
             endpoint: Some("https://e/h".into()),
             delivery_schema: Some("CloudEventSchemaV1_0".into()),
-            included_event_types: vec!["a".into(), "b".into()],
-            subject_begins_with: Some("/x".into()),
-            subject_ends_with: Some(".jpg".into()),
-            max_attempts: Some(5),
-            ttl: Some(TimeToLive { minutes: 30 }),
-            dead_letter_bucket: Some("bucket".into()),
-            dead_letter_prefix: Some("dead/".into()),
-            max_events_per_batch: Some(10),
-            preferred_batch_kb: Some(64),
-            advanced_filters: vec![json!({"operatorType": "IsNotNull", "key": "data"})],
-            headers: vec![("X-A".into(), "a=b".into())],
-            secret_headers: vec![("X-S".into(), "s".into())],
-            dynamic_headers: vec![("X-D".into(), "data.k".into())],
-            sign: true,
+            settings: SettingFlags {
+                included_event_types: vec!["a".into(), "b".into()],
+                subject_begins_with: Some("/x".into()),
+                subject_ends_with: Some(".jpg".into()),
+                max_attempts: Some(5),
+                ttl: Some(TimeToLive { minutes: 30 }),
+                dead_letter_bucket: Some("bucket".into()),
+                dead_letter_prefix: Some("dead/".into()),
+                max_events_per_batch: Some(10),
+                preferred_batch_kb: Some(64),
+                advanced_filters: vec![json!({"operatorType": "IsNotNull", "key": "data"})],
+                headers: vec![("X-A".into(), "a=b".into())],
+                secret_headers: vec![("X-S".into(), "s".into())],
+                dynamic_headers: vec![("X-D".into(), "data.k".into())],
+                sign: true,
+            },
             ..SubscriptionFlags::default()
         };
         let want = json!({"properties": {

@@ -46,7 +46,7 @@ pub struct AuditArguments {
     topic: Option<String>,
 
     /// Only this event subscription of the topic
-    #[arg(long, value_name = "NAME", requires = "topic")]
+    #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
     subscription: Option<String>,
 
     /// Events published since so long, from the beginning of that hour on: 90m, 24h, 7d

@@ -1,5 +1,6 @@
 //! `gridpost dead-letter`: dead letters seen, sent again or removed.
 
+mod purge;
 mod redrive;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::commands::Whose;
 use crate::document::TimeToLive;
-use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{self, Output, text_at};
@@ -26,12 +26,24 @@ pub enum DeadLetterCommand {
         #[command(flatten)]
         filter: Filter,
 
+        /// Which of them
+        #[command(flatten)]
+        sent: Sent,
+
         /// At most so many
         #[arg(long, value_name = "COUNT", default_value_t = 100)]
         top: usize,
     },
-    /// Count dead letters by reason and event type
-    Count(Filter),
+    /// Count dead letters by reason and event type, and those that no redrive has sent
+    Count {
+        /// Which ones
+        #[command(flatten)]
+        filter: Filter,
+
+        /// Which of them
+        #[command(flatten)]
+        sent: Sent,
+    },
     /// Show one dead letter with its event
     Show {
         /// Its id (`dead-letter list` prints it)
@@ -55,15 +67,25 @@ pub enum DeadLetterCommand {
         whose: Whose,
     },
     /// Delete dead letters for good, object by object
-    Purge {
-        /// Which ones
-        #[command(flatten)]
-        filter: Filter,
+    Purge(Box<purge::PurgeArguments>),
+}
 
-        /// Confirm that they are given up
-        #[arg(long)]
-        yes: bool,
-    },
+/// Dead letters by whether a redrive has sent them again.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Sent {
+    /// Only those that a redrive has sent again
+    #[arg(long)]
+    redriven: bool,
+
+    /// Only those that no redrive has sent
+    #[arg(long, conflicts_with = "redriven")]
+    open: bool,
+}
+
+impl Sent {
+    fn wanted(self) -> Option<bool> {
+        (self.redriven || self.open).then_some(self.redriven)
+    }
 }
 
 /// Which dead letters.
@@ -74,7 +96,7 @@ pub struct Filter {
     topic: Option<String>,
 
     /// Only those of this event subscription of the topic
-    #[arg(long, value_name = "NAME", requires = "topic")]
+    #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
     subscription: Option<String>,
 
     /// Which of them
@@ -122,6 +144,7 @@ impl Chosen {
             reason: self.reason.clone(),
             event_type: self.event_type.clone(),
             event_id: self.event_id.clone(),
+            redriven: None,
         }
     }
 }
@@ -136,18 +159,14 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    if let DeadLetterCommand::Purge { yes: false, .. } = &command {
-        let message = "purging deletes these dead letters for good; say --yes if that is meant";
-        return Err(Misuse(message.to_owned()).into());
-    }
     let api = target.resolve()?.manage_api().await?;
     match command {
-        DeadLetterCommand::List { filter, top } => {
-            let found = found(&api, &filter, top).await?;
+        DeadLetterCommand::List { filter, sent, top } => {
+            let found = found(&api, &filter, sent, top).await?;
             output.print(&json!({ "value": found }), |_| list(&found));
         }
-        DeadLetterCommand::Count(filter) => {
-            let counted = count(&api, &filter).await?;
+        DeadLetterCommand::Count { filter, sent } => {
+            let counted = count(&api, &filter, sent).await?;
             output.print(&counted, count_text);
         }
         DeadLetterCommand::Show { id, whose: Whose { topic, subscription } } => {
@@ -159,12 +178,10 @@ pub async fn run(
             output.print(&json!({ "value": jobs }), |_| redrive::list(&jobs));
         }
         DeadLetterCommand::Cancel { id, whose: Whose { topic, subscription } } => {
-            let job = api.change_redrive(&topic, &subscription, &id, "cancel").await?;
+            let job = api.change_redrive(&topic, &subscription, &id, "cancel", None).await?;
             output.print(&job, redrive::summary);
         }
-        DeadLetterCommand::Purge { filter, .. } => {
-            output.print(&purge(&api, &filter).await?, purged_text);
-        }
+        DeadLetterCommand::Purge(arguments) => purge::run(&arguments, &api, output).await?,
     }
     Ok(())
 }
@@ -200,8 +217,13 @@ async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<Whose>> {
     whose(api, filter.topic.as_deref(), filter.subscription.as_deref()).await
 }
 
-async fn found(api: &ManageApi, filter: &Filter, top: usize) -> anyhow::Result<Vec<Value>> {
-    let choice = filter.chosen.choice();
+async fn found(
+    api: &ManageApi,
+    filter: &Filter,
+    sent: Sent,
+    top: usize,
+) -> anyhow::Result<Vec<Value>> {
+    let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice() };
     let mut found = Vec::new();
     for Whose { topic, subscription } in of(api, filter).await? {
         let most = top.saturating_sub(found.len());
@@ -214,14 +236,15 @@ async fn found(api: &ManageApi, filter: &Filter, top: usize) -> anyhow::Result<V
     Ok(found)
 }
 
-async fn count(api: &ManageApi, filter: &Filter) -> anyhow::Result<Value> {
-    let choice = filter.chosen.choice();
-    let (mut events, mut unreadable) = (0, 0);
+async fn count(api: &ManageApi, filter: &Filter, sent: Sent) -> anyhow::Result<Value> {
+    let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice() };
+    let (mut events, mut redriven, mut unreadable) = (0_u64, 0_u64, 0);
     let mut sums: [BTreeMap<String, u64>; 3] = Default::default();
     for Whose { topic, subscription } in of(api, filter).await? {
         let take = |answer: &Value| {
             let of_this = answer["events"].as_u64().unwrap_or(0);
             events += of_this;
+            redriven += answer["redrivenEvents"].as_u64().unwrap_or(0);
             unreadable += answer["unreadable"].as_u64().unwrap_or(0);
             *sums[0].entry(format!("{topic}/{subscription}")).or_default() += of_this;
             for (sum, member) in sums[1..].iter_mut().zip(["byReason", "byEventType"]) {
@@ -234,41 +257,17 @@ async fn count(api: &ManageApi, filter: &Filter) -> anyhow::Result<Value> {
     }
     let [by_subscription, by_reason, by_type] = sums;
     Ok(json!({
-        "events": events, "byEventSubscription": by_subscription, "byReason": by_reason,
+        "events": events, "redrivenEvents": redriven,
+        "openEvents": events.saturating_sub(redriven), "byEventSubscription": by_subscription, "byReason": by_reason,
         "byEventType": by_type, "unreadable": unreadable,
     }))
 }
 
-async fn purge(api: &ManageApi, filter: &Filter) -> anyhow::Result<Value> {
-    let choice = filter.chosen.choice();
-    let members = ["purgedEvents", "purgedObjects", "leftEvents"];
-    let mut sums = members.map(|_| 0);
-    for Whose { topic, subscription } in of(api, filter).await? {
-        let take = |answer: &Value| {
-            for (sum, member) in sums.iter_mut().zip(members) {
-                *sum += answer[member].as_u64().unwrap_or(0);
-            }
-        };
-        api.purge_dead_letters(&topic, &subscription, &choice, take).await?;
-    }
-    Ok(members.into_iter().zip(sums).map(|(name, sum)| (name.to_owned(), json!(sum))).collect())
-}
-
-fn purged_text(purged: &Value) -> String {
-    let [events, objects, left] =
-        ["purgedEvents", "purgedObjects", "leftEvents"].map(|name| purged[name].as_u64());
-    let mut text =
-        format!("{} dead letters in {} objects deleted", events.unwrap_or(0), objects.unwrap_or(0));
-    if let Some(left) = left.filter(|left| *left > 0) {
-        text.push_str(&format!(
-            "\n{left} stay: their objects hold dead letters too that were not chosen"
-        ));
-    }
-    text
-}
-
 fn count_text(counted: &Value) -> String {
-    let mut text = format!("{} dead letters", counted["events"].as_u64().unwrap_or(0));
+    let number = |member: &str| counted[member].as_u64().unwrap_or(0);
+    let letters = output::count(number("events"), "dead letter");
+    let (redriven, open) = (number("redrivenEvents"), number("openEvents"));
+    let mut text = format!("{letters}: {redriven} sent again by a redrive, {open} open");
     for member in ["byEventSubscription", "byReason", "byEventType"] {
         let counts = counted[member].as_object().into_iter().flatten();
         let rows: Vec<_> = counts.map(|(name, count)| [name.clone(), count.to_string()]).collect();
@@ -284,9 +283,10 @@ fn count_text(counted: &Value) -> String {
 
 fn list(found: &[Value]) -> String {
     if found.is_empty() {
-        return "no such dead letter".to_owned();
+        return "There is no such dead letter.".to_owned();
     }
-    let head = ["ID", "WHOSE", "WRITTEN", "EVENT", "TYPE", "ATTEMPTS", "REDRIVES", "REASON"];
+    let head =
+        ["ID", "WHOSE", "WRITTEN", "EVENT", "TYPE", "ATTEMPTS", "REDRIVES", "SENT AGAIN", "REASON"];
     let row = |one: &Value| {
         let at = |pointer| text_at(one, pointer).to_owned();
         let number = |member: &str| {
@@ -297,7 +297,13 @@ fn list(found: &[Value]) -> String {
         let reason = reason.unwrap_or_else(|| at("/deadLetterReason"));
         let (attempts, redrives) = (number("deliveryAttempts"), number("redriveCount"));
         let (written, id) = (at("/writtenTime"), at("/id"));
-        [id, whose, written, at("/eventId"), at("/eventType"), attempts, redrives, reason]
+        let sent = match one["isRedriven"].as_bool() {
+            None => "-",
+            Some(true) => "yes",
+            Some(false) => "no",
+        };
+        let (event, kind) = (at("/eventId"), at("/eventType"));
+        [id, whose, written, event, kind, attempts, redrives, sent.to_owned(), reason]
     };
     let rows = std::iter::once(head.map(str::to_owned)).chain(found.iter().map(row));
     output::columns(&rows.collect::<Vec<_>>())
@@ -319,28 +325,18 @@ mod tests {
     fn lists_and_counts_read_well() {
         let letter = json!({"id": "2026-1-1-0-u-0", "topic": "t", "eventSubscription": "s",
             "writtenTime": "W", "eventId": "7", "eventType": "T", "deliveryAttempts": 3,
-            "redriveCount": 1, "deadLetterReason": "R"});
+            "redriveCount": 1, "isRedriven": true, "deadLetterReason": "R"});
         let problem =
             json!({"id": "i", "topic": "t", "eventSubscription": "s", "problem": "no JSON"});
         let text = list(&[letter, problem]);
         let rows: Vec<Vec<_>> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[0], ["2026-1-1-0-u-0", "t/s", "W", "7", "T", "3", "1", "R"]);
-        assert_eq!(rows[1], ["i", "t/s", "-", "-", "-", "-", "-", "no", "JSON"]);
-        let counted =
-            json!({"events": 5, "byReason": {"R": 5}, "byEventType": {}, "unreadable": 2});
-        let want = "5 dead letters\n\nR  5\n\n2 more objects or records can't be read";
+        assert_eq!(rows[0], ["2026-1-1-0-u-0", "t/s", "W", "7", "T", "3", "1", "yes", "R"]);
+        assert_eq!(rows[1], ["i", "t/s", "-", "-", "-", "-", "-", "-", "no", "JSON"]);
+        let counted = json!({"events": 5, "redrivenEvents": 3, "openEvents": 2, "byReason": {"R": 5},
+                "byEventType": {}, "unreadable": 2});
+        let want = "5 dead letters: 3 sent again by a redrive, 2 open\n\nR  5\n\n2 more objects or \
+                    records can't be read";
         assert_eq!(count_text(&counted), want);
-    }
-
-    #[test]
-    fn a_purge_says_what_it_left() {
-        let purged = json!({"purgedEvents": 4, "purgedObjects": 2, "leftEvents": 0});
-        assert_eq!(purged_text(&purged), "4 dead letters in 2 objects deleted");
-        let left = json!({"purgedEvents": 4, "purgedObjects": 2, "leftEvents": 1});
-        assert!(
-            purged_text(&left)
-                .ends_with("1 stay: their objects hold dead letters too that were not chosen")
-        );
     }
 }

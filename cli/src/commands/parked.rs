@@ -3,8 +3,10 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::manage_api::waiting::ParkedChoice;
-use crate::output::{self, Output, text_at};
+use crate::commands::check_exists;
+use crate::failure::Misuse;
+use crate::manage_api::{ManageApi, waiting::ParkedChoice};
+use crate::output::{self, Output, count, text_at};
 use crate::target::TargetArguments;
 
 /// What to do with parked deliveries.
@@ -26,7 +28,7 @@ pub struct Filter {
     topic: Option<String>,
 
     /// Only those of the event subscription of this name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 }
 
@@ -44,6 +46,10 @@ pub struct Change {
     /// All parked deliveries of the deployment
     #[arg(long, conflicts_with_all = ["ids", "topic", "subscription"])]
     all: bool,
+
+    /// Confirm that all of them are meant, where no ids say which
+    #[arg(long)]
+    yes: bool,
 }
 
 impl Change {
@@ -71,7 +77,9 @@ pub async fn run(
     let api = target.resolve()?.manage_api().await?;
     match command {
         ParkedCommand::List(filter) => {
-            let found = api.parked(&filter.choice()).await?;
+            let choice = filter.choice();
+            let found = api.parked(&choice).await?;
+            check_names(&api, &choice, &found).await?;
             output.print(&json!({ "value": found }), |_| list(&found));
             Ok(())
         }
@@ -80,10 +88,39 @@ pub async fn run(
             report(output, &choice, api.release_parked(&choice).await?, "Released")
         }
         ParkedCommand::Cancel(change) => {
+            let is_confirmed = change.yes || !change.ids.is_empty();
             let choice = change.choice();
+            if !is_confirmed {
+                let found = api.parked(&choice).await?;
+                check_names(&api, &choice, &found).await?;
+                return Err(Misuse(consent(&found)).into());
+            }
             report(output, &choice, api.cancel_parked(&choice).await?, "Canceled")
         }
     }
+}
+
+/// What ends where they are canceled.
+fn consent(found: &[Value]) -> String {
+    let events = found.iter().filter_map(|one| one["events"].as_u64()).sum();
+    format!(
+        "This ends {} with {}: they become dead letters, or are lost where there is no dead-letter \
+         destination. Repeat with --yes.",
+        count(found.len() as u64, "parked delivery").replace("deliverys", "deliveries"),
+        count(events, "event")
+    )
+}
+
+/// Refuses a topic that does not exist, or an event subscription, where nothing was found of it.
+async fn check_names(
+    api: &ManageApi,
+    choice: &ParkedChoice,
+    found: &[Value],
+) -> anyhow::Result<()> {
+    if !found.is_empty() {
+        return Ok(());
+    }
+    check_exists(api, choice.topic.as_deref(), choice.subscription.as_deref()).await
 }
 
 /// Prints what became of each; one that was not handled, or not found, makes the command fail.
@@ -159,6 +196,14 @@ mod tests {
                 "2026-01-02  late  t/s    1       2         Busy",
             ]
         );
+    }
+
+    #[test]
+    fn many_are_not_ended_without_a_count() {
+        let found = [json!({"events": 2}), json!({"events": 3})];
+        let told = consent(&found);
+        assert!(told.starts_with("This ends 2 parked deliveries with 5 events"), "{told}");
+        assert!(told.ends_with("Repeat with --yes."), "{told}");
     }
 
     #[test]

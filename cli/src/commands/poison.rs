@@ -73,12 +73,14 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    if let PoisonCommand::Purge { yes: false, .. } = &command {
-        let message =
-            "purging gives the events of these messages up for good; say --yes if that is meant";
-        return Err(Misuse(message.to_owned()).into());
-    }
     let api = target.resolve()?.manage_api().await?;
+    if let PoisonCommand::Purge { chosen, yes: false } = &command {
+        let count = match chosen.all {
+            true => api.poison(1).await?["approximateCount"].as_u64().unwrap_or(0),
+            false => chosen.ids.len() as u64,
+        };
+        return Err(Misuse(consent(count)).into());
+    }
     match command {
         PoisonCommand::List { top } => output.print(&api.poison(top).await?, list),
         PoisonCommand::Show { id } => output.print(&api.poison_message(&id).await?, describe),
@@ -93,6 +95,14 @@ pub async fn run(
         }
     }
     Ok(())
+}
+
+/// What is given up where messages are purged.
+fn consent(messages: u64) -> String {
+    format!(
+        "This permanently deletes {} with the events in them. Repeat with --yes.",
+        output::count(messages, "message")
+    )
 }
 
 /// Asks as long as there is more and the last request got something out of the queue.
@@ -127,7 +137,7 @@ fn report(output: Output, done: Vec<Value>, good: &str) -> anyhow::Result<()> {
 
 fn results(done: &[Value]) -> String {
     if done.is_empty() {
-        return "the poison queue is empty".to_owned();
+        return "The poison queue is empty.".to_owned();
     }
     let row = |one: &Value| {
         let more =
@@ -136,7 +146,7 @@ fn results(done: &[Value]) -> String {
                     format!("to {queue}, and not removed here: it may come twice")
                 }
                 (Some(queue), ..) => format!("to {queue}"),
-                (_, Some(events), _) => format!("{events} events dropped"),
+                (_, Some(events), _) => format!("{} dropped", output::count(events, "event")),
                 (.., message) => message.unwrap_or_default().to_owned(),
             };
         [text_at(one, "/id").to_owned(), text_at(one, "/result").to_owned(), more]
@@ -147,7 +157,10 @@ fn results(done: &[Value]) -> String {
 fn list(document: &Value) -> String {
     let messages = document["value"].as_array().cloned().unwrap_or_default();
     let mut text = match messages.is_empty() {
-        true => "no message that is not hidden in the poison queue".to_owned(),
+        true if document["approximateCount"].as_u64().unwrap_or(0) > 0 => {
+            "No message of the poison queue can be seen now.".to_owned()
+        }
+        true => "The poison queue is empty.".to_owned(),
         false => {
             let head = ["ID", "KIND", "FROM", "SENT", "EVENTS", "WHOSE"].map(str::to_owned);
             let rows = std::iter::once(head).chain(messages.iter().map(row));
@@ -205,13 +218,18 @@ mod tests {
             (json!({"value": [message], "approximateCount": 1, "isComplete": true}), "t/s", false),
             (json!({"value": [message], "approximateCount": 9, "isComplete": true}), "t/s", true),
             (json!({"value": [message], "approximateCount": 1, "isComplete": false}), "t/s", true),
-            (json!({"value": [], "approximateCount": 0, "isComplete": true}), "no message", false),
-            (json!({"value": [], "approximateCount": 2, "isComplete": true}), "no message", true),
+            (json!({"value": [], "approximateCount": 0, "isComplete": true}), "is empty.", false),
+            (json!({"value": [], "approximateCount": 2, "isComplete": true}), "No message", true),
         ];
         for (document, has, misses) in table {
             let text = list(&document);
             assert_eq!((text.contains(has), text.contains(missed)), (true, misses), "{text}");
         }
+    }
+
+    #[test]
+    fn a_purge_says_how_many_it_would_delete() {
+        assert!(consent(1).starts_with("This permanently deletes 1 message with"));
     }
 
     #[test]

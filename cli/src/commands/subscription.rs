@@ -1,7 +1,9 @@
 //! `gridpost subscription`: create, update, show, list, delete; health, secrets, tests of filters.
 
 mod health;
+mod show;
 mod test;
+mod update;
 
 use std::path::PathBuf;
 
@@ -9,11 +11,13 @@ use clap::{Args, Subcommand};
 use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
-use crate::commands::read_document;
+use crate::commands::{if_there, read_document};
 use crate::document::SubscriptionFlags;
+use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
+use show::describe;
 
 /// What to do with event subscriptions.
 #[derive(Subcommand, Debug)]
@@ -21,7 +25,7 @@ pub enum SubscriptionCommand {
     /// Create an event subscription, or replace the one of that name
     Create(Box<CreateArguments>),
     /// Change some settings of an event subscription
-    Update(UpdateArguments),
+    Update(Box<update::UpdateArguments>),
     /// Show one event subscription
     Show(NamedArguments),
     /// List the event subscriptions of a topic
@@ -38,6 +42,9 @@ pub enum SubscriptionCommand {
         /// Only if the event subscription still has this ETag (`subscription show` prints it)
         #[arg(long, value_name = "ETAG")]
         if_match: Option<String>,
+        /// Confirm that it is given up
+        #[arg(long)]
+        yes: bool,
     },
     /// Show the secrets with which requests are signed, or make a new one
     Secrets {
@@ -53,14 +60,18 @@ pub enum SubscriptionCommand {
         #[arg(long, value_name = "SECONDS", requires = "rotate")]
         overlap: Option<u32>,
     },
-    /// Say whether the endpoint is asked at all, why not, and until when
+    /// Show endpoint health, cause and next probe: of one, of all of a topic, or of all
     Health {
-        /// Whose
-        #[command(flatten)]
-        named: NamedArguments,
+        /// The topic [default: all topics]
+        #[arg(long)]
+        topic: Option<String>,
+
+        /// The event subscription [default: all]
+        #[arg(long, alias = "subscription", requires = "topic")]
+        name: Option<String>,
 
         /// End its probation or delayed delivery, and its row of failures
-        #[arg(long)]
+        #[arg(long, requires = "name")]
         reset: bool,
     },
     /// Say whether a filter wants sample events, and which part of it refuses them
@@ -75,7 +86,7 @@ pub struct NamedArguments {
     topic: String,
 
     /// The event subscription: 2 to 64 letters, digits and hyphens
-    #[arg(long)]
+    #[arg(long, alias = "subscription")]
     name: String,
 }
 
@@ -93,56 +104,10 @@ pub struct CreateArguments {
     flags: SubscriptionFlags,
 }
 
-/// What to change of an event subscription.
-#[derive(Args, Debug)]
-pub struct UpdateArguments {
-    #[command(flatten)]
-    named: NamedArguments,
-
-    /// URL that receives the events; it is asked for its consent
-    #[arg(long, value_name = "URL", required_unless_present_any = ["labels", "expires", "file"])]
-    endpoint: Option<String>,
-
-    /// All labels
-    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
-    labels: Vec<String>,
-
-    /// From then on it matches nothing: 2030-01-01T00:00:00Z
-    #[arg(long, value_name = "TIME")]
-    expires: Option<String>,
-
-    /// The patch as a JSON document: members that it names change, null is the default (`-`: standard input)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "labels", "expires"])]
-    file: Option<PathBuf>,
-
-    /// Only if the event subscription still has this ETag (`subscription show` prints it)
-    #[arg(long, value_name = "ETAG")]
-    if_match: Option<String>,
-}
-
-impl UpdateArguments {
-    fn patch(&self) -> anyhow::Result<Value> {
-        if let Some(file) = &self.file {
-            return read_document(file);
-        }
-        let mut patch = json!({});
-        if let Some(url) = &self.endpoint {
-            patch["destination"] = json!({"properties": {"endpointUrl": url}});
-        }
-        if !self.labels.is_empty() {
-            patch["labels"] = json!(self.labels);
-        }
-        if let Some(at) = &self.expires {
-            patch["expirationTimeUtc"] = json!(at);
-        }
-        Ok(patch)
-    }
-}
-
 impl CreateArguments {
     async fn document(&self, api: &ManageApi) -> anyhow::Result<Value> {
         let Some(file) = &self.file else {
-            let profile = match self.flags.have_limits() {
+            let profile = match self.flags.settings.have_limits() {
                 true => delivery_profile(&api.topic(&self.named.topic).await?),
                 false => ProfileName::Basic,
             };
@@ -174,7 +139,12 @@ pub async fn run(
     let api = target.resolve()?.manage_api().await?;
     match command {
         SubscriptionCommand::Test(_) => {}
-        SubscriptionCommand::Health { named: NamedArguments { topic, name }, reset } => {
+        SubscriptionCommand::Health { topic, name: None, .. } => {
+            let all = health::of_all(&api, topic.as_deref()).await?;
+            output.print(&health::document(&all), |_| health::table(&all));
+        }
+        SubscriptionCommand::Health { topic, name: Some(name), reset } => {
+            let topic = topic.unwrap_or_default();
             let health = match reset {
                 true => api.reset_health(&topic, &name).await?,
                 false => api.health(&topic, &name).await?,
@@ -196,18 +166,22 @@ pub async fn run(
         }
         SubscriptionCommand::Update(update) => {
             let NamedArguments { topic, name } = &update.named;
-            let api = api.only_if(update.if_match.clone());
-            let reply = api.patch_subscription(topic, name, &update.patch()?).await?;
+            let update::Patch { document, etag } = update.patch(&api).await?;
+            let reply = api.only_if(etag).patch_subscription(topic, name, &document).await?;
             output.print_tagged(&reply, |document| format!("updated\n{}", describe(document)));
         }
         SubscriptionCommand::Show(NamedArguments { topic, name }) => {
             output.print_tagged(&api.read_subscription(&topic, &name).await?, describe);
         }
         SubscriptionCommand::List { topic } => {
-            let subscriptions = api.subscriptions(&topic).await?;
-            output.print(&json!({ "value": subscriptions }), |_| list(&topic, &subscriptions));
+            let all = health::of_topic(&api, &topic).await?;
+            let subscriptions: Vec<_> = all.iter().map(|(subscription, _)| subscription).collect();
+            output.print(&json!({ "value": subscriptions }), |_| show::list(&topic, &all));
         }
-        SubscriptionCommand::Delete { named: NamedArguments { topic, name }, if_match } => {
+        SubscriptionCommand::Delete { named: NamedArguments { topic, name }, if_match, yes } => {
+            if !yes && let Some(health) = if_there(api.health(&topic, &name).await)? {
+                return Err(Misuse(consent(&topic, &name, &health)).into());
+            }
             let reply = api.only_if(if_match).delete_subscription(&topic, &name).await?;
             let done = if reply.status == 204 { "was not there" } else { "deleted" };
             let document = json!({"topic": topic, "name": name, "status": reply.status});
@@ -218,70 +192,16 @@ pub async fn run(
     Ok(())
 }
 
-/// The destination as a user knows it; a webhook's URL is shown without its query, which is a secret.
-fn destination(subscription: &Value) -> String {
-    let at = |member: &str| {
-        let pointer = format!("/properties/destination/properties/{member}");
-        subscription.pointer(&pointer).and_then(Value::as_str)
-    };
-    at("endpointBaseUrl").or(at("endpointUrl")).or(at("resourceId")).unwrap_or("-").to_owned()
-}
-
-/// A number of a document by its pointer.
-fn number_at(document: &Value, pointer: &str) -> String {
-    document.pointer(pointer).map_or_else(|| "-".to_owned(), Value::to_string)
-}
-
-fn describe(subscription: &Value) -> String {
-    let at = |pointer| text_at(subscription, pointer).to_owned();
-    let types =
-        subscription.pointer("/properties/filter/includedEventTypes").and_then(Value::as_array);
-    let types =
-        types.map(|types| types.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "));
-    let dead_letter = match at("/properties/deadLetterDestination/properties/bucketName") {
-        none if none == "-" => "none: undeliverable events are dropped".to_owned(),
-        bucket => format!(
-            "s3://{bucket}/{}",
-            match at("/properties/deadLetterDestination/properties/prefix") {
-                none if none == "-" => String::new(),
-                prefix => prefix,
-            }
-        ),
-    };
-    let policy = format!(
-        "{} attempts, {} minutes",
-        number_at(subscription, "/properties/retryPolicy/maxDeliveryAttempts"),
-        number_at(subscription, "/properties/retryPolicy/eventTimeToLiveInMinutes"),
-    );
-    let row = |name: &str, value: String| [name.to_owned(), value];
-    output::columns(&[
-        row("event subscription", at("/name")),
-        row("etag", at("/etag")),
-        row("state", state(&at("/properties/provisioningState"))),
-        row("endpoint", destination(subscription)),
-        row(
-            "event types",
-            types.filter(|types| !types.is_empty()).unwrap_or_else(|| "all".to_owned()),
-        ),
-        row("delivery schema", at("/properties/eventDeliverySchema")),
-        row("retry policy", policy),
-        row("dead letters", dead_letter),
-    ])
-}
-
-/// What a state asks for.
-fn state(name: &str) -> String {
-    match name {
-        "AwaitingManualAction" => {
-            "AwaitingManualAction: no events flow until the validation URL that the endpoint was sent has been \
-             opened, within 10 minutes"
-                .to_owned()
-        }
-        "Failed" => {
-            "Failed: the endpoint was not validated within 10 minutes; create it again".to_owned()
-        }
-        other => other.to_owned(),
-    }
+/// What goes with an event subscription.
+fn consent(topic: &str, name: &str, health: &Value) -> String {
+    let waiting = &health["waitingDeliveries"];
+    let more = if waiting["isComplete"] == Value::Bool(false) { "more than " } else { "" };
+    let deliveries = waiting["count"].as_u64().unwrap_or(0);
+    format!(
+        "This permanently deletes the event subscription {name} of topic {topic}; the events of {more}{} \
+         that wait are lost. Repeat with --yes.",
+        if deliveries == 1 { "1 delivery".to_owned() } else { format!("{deliveries} deliveries") }
+    )
 }
 
 fn describe_secrets(secrets: &Value) -> String {
@@ -293,16 +213,19 @@ fn describe_secrets(secrets: &Value) -> String {
     ])
 }
 
-fn list(topic: &str, subscriptions: &[Value]) -> String {
-    if subscriptions.is_empty() {
-        return format!(
-            "no event subscriptions; create one: gridpost subscription create --topic {topic} --name <name> --endpoint <url>"
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deletion_says_what_is_lost_with_it() {
+        let health = json!({"waitingDeliveries": {"count": 20_000, "isComplete": false}});
+        let told = consent("orders", "billing", &health);
+        assert!(told.contains("event subscription billing of topic orders"), "{told}");
+        assert!(
+            told.contains("the events of more than 20000 deliveries that wait are lost"),
+            "{told}"
         );
+        assert!(told.ends_with("Repeat with --yes."), "{told}");
     }
-    let row = |subscription: &Value| {
-        let at = |pointer| text_at(subscription, pointer).to_owned();
-        [at("/name"), at("/properties/provisioningState"), destination(subscription)]
-    };
-    let head = ["EVENT SUBSCRIPTION", "STATE", "ENDPOINT"].map(str::to_owned);
-    output::columns(&std::iter::once(head).chain(subscriptions.iter().map(row)).collect::<Vec<_>>())
 }

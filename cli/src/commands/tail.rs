@@ -28,7 +28,7 @@ pub struct TailArguments {
     topic: Option<String>,
 
     /// Only those of this event subscription of the topic
-    #[arg(long, value_name = "NAME", requires = "topic")]
+    #[arg(long, alias = "subscription", value_name = "NAME", requires = "topic")]
     name: Option<String>,
 
     /// Only attempts that met this, such as Busy; may be given several times

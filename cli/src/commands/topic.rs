@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::commands::read_document;
+use crate::failure::Misuse;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
 
@@ -30,6 +31,9 @@ pub enum TopicCommand {
         /// Only if the topic still has this ETag (`topic show` prints it)
         #[arg(long, value_name = "ETAG")]
         if_match: Option<String>,
+        /// Confirm that it is given up
+        #[arg(long)]
+        yes: bool,
     },
     /// Replace one key by a new one; the other stays valid
     RegenerateKey {
@@ -165,7 +169,10 @@ pub async fn run(
         TopicCommand::Show { topic } => {
             output.print_tagged(&api.read_topic(&topic).await?, describe);
         }
-        TopicCommand::Delete { topic, if_match } => {
+        TopicCommand::Delete { topic, if_match, yes } => {
+            if !yes && api.find_topic(&topic).await?.is_some() {
+                return Err(Misuse(consent(&topic, &api.subscriptions(&topic).await?)).into());
+            }
             let reply = api.only_if(if_match).delete_topic(&topic).await?;
             let done = if reply.status == 204 { "was not there" } else { "deleted" };
             let document = json!({"topic": topic, "status": reply.status});
@@ -183,6 +190,20 @@ pub async fn run(
         }
     }
     Ok(())
+}
+
+/// What goes with a topic.
+fn consent(topic: &str, subscriptions: &[Value]) -> String {
+    let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name")).collect();
+    let names = match names.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", names.join(", ")),
+    };
+    format!(
+        "This permanently deletes the topic {topic} with its keys and {}{names}; deliveries under way are \
+         lost. Repeat with --yes.",
+        output::count(subscriptions.len() as u64, "event subscription")
+    )
 }
 
 fn write_keys(keys: &Value) -> String {
@@ -211,4 +232,19 @@ fn list(topics: &[Value]) -> String {
     };
     let head = ["TOPIC", "KIND", "INPUT SCHEMA", "ENDPOINT"].map(str::to_owned);
     output::columns(&std::iter::once(head).chain(topics.iter().map(row)).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deletion_says_what_goes_with_it() {
+        let told = consent("orders", &[json!({"name": "a"}), json!({"name": "b"})]);
+        assert!(
+            told.contains("topic orders with its keys and 2 event subscriptions (a, b)"),
+            "{told}"
+        );
+        assert!(told.ends_with("Repeat with --yes."), "{told}");
+    }
 }

@@ -18,11 +18,13 @@ pub struct LetterChoice {
     pub event_type: Option<String>,
     /// Of the event with this id.
     pub event_id: Option<String>,
+    /// Those that a redrive has sent again, or those that none has.
+    pub redriven: Option<bool>,
 }
 
 impl LetterChoice {
     fn parts(&self) -> impl Iterator<Item = (&'static str, &String)> {
-        let Self { from, to, reason, event_type, event_id } = self;
+        let Self { from, to, reason, event_type, event_id, redriven: _ } = self;
         let times = [("from", from), ("to", to)];
         let texts = [("reason", reason), ("eventType", event_type), ("eventId", event_id)];
         times.into_iter().chain(texts).filter_map(|(name, value)| Some((name, value.as_ref()?)))
@@ -30,13 +32,28 @@ impl LetterChoice {
 
     /// The members of a request's document.
     pub fn document(&self) -> Value {
-        self.parts().map(|(name, value)| (name.to_owned(), json!(value))).collect()
+        let mut document: Value =
+            self.parts().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        if let Some(redriven) = self.redriven {
+            document["redriven"] = json!(redriven);
+        }
+        document
+    }
+
+    /// Whether it chooses by what a dead letter says, and not by when it was written alone.
+    pub fn chooses_by_content(&self) -> bool {
+        let Self { from: _, to: _, reason, event_type, event_id, redriven } = self;
+        let texts = [reason, event_type, event_id];
+        redriven.is_some() || texts.into_iter().any(Option::is_some)
     }
 
     /// The query of a list.
     fn query(&self) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.parts());
+        if let Some(redriven) = self.redriven {
+            query.append_pair("redriven", if redriven { "true" } else { "false" });
+        }
         match query.finish() {
             none if none.is_empty() => none,
             query => format!("?{query}"),
@@ -165,7 +182,8 @@ impl ManageApi {
         Ok(self.call(Method::GET, &path, None).await?.document)
     }
 
-    /// Stops a redrive (`cancel`), or has it go on (`resume`).
+    /// Stops a redrive (`cancel`), or has it go on (`resume`, at another pace where the document says
+    /// so).
     ///
     /// # Errors
     ///
@@ -176,10 +194,11 @@ impl ManageApi {
         name: &str,
         id: &str,
         action: &str,
+        document: Option<&Value>,
     ) -> anyhow::Result<Value> {
         let path = subscription_path(topic, name)?;
         let path = format!("{path}/redrives/{}/{action}", path_segment(id)?);
-        Ok(self.call(Method::POST, &path, None).await?.document)
+        Ok(self.call(Method::POST, &path, document).await?.document)
     }
 }
 
@@ -193,7 +212,10 @@ mod tests {
         let one = LetterChoice { reason: text("a b"), ..LetterChoice::default() };
         let two = LetterChoice { from: text("T:1"), event_type: text("x"), ..one.clone() };
         let all = json!({"from": "T:1", "reason": "a b", "eventType": "x"});
+        let three = LetterChoice { redriven: Some(false), ..LetterChoice::default() };
+        assert!(three.chooses_by_content() && !LetterChoice::default().chooses_by_content());
         let table = [
+            (three, json!({"redriven": false}), "?redriven=false"),
             (LetterChoice::default(), json!({}), ""),
             (one, json!({"reason": "a b"}), "?reason=a+b"),
             (two, all, "?from=T%3A1&reason=a+b&eventType=x"),

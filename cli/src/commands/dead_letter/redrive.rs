@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -20,6 +21,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail: a connection may be gone for a while, and the job does not mind.
 const FAILED_LOOKS_MAX: u32 = 30;
 
+/// A job leaves to the next one what was written so shortly before it began.
+const SETTLED_MS: i64 = 2_000;
+
+/// Events in a second, by default.
+const RATE: u32 = 100;
+
 /// Which dead letters, where to, and how fast.
 #[derive(Args, Debug)]
 pub struct RedriveArguments {
@@ -28,7 +35,7 @@ pub struct RedriveArguments {
     topic: String,
 
     /// Event subscription of the topic [default: each that has dead letters stored]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 
     #[command(flatten)]
@@ -42,12 +49,12 @@ pub struct RedriveArguments {
     #[arg(long, value_name = "NAME", requires = "to_subscription")]
     to_topic: Option<String>,
 
-    /// At most so many events in a second, 1 to 1000
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    rate: u32,
+    /// At most so many events in a second, 1 to 1000 [default: 100; with --resume as before]
+    #[arg(long, value_name = "COUNT")]
+    rate: Option<u32>,
 
-    /// Leave out what was sent again so often, 1 to 100: the loop guard
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    /// Skip events redriven so many times or more, 1 to 100: the loop guard
+    #[arg(long, value_name = "COUNT", default_value_t = 3, conflicts_with_all = ["resume", "follow"])]
     max_redrives: u32,
 
     /// Send also what an earlier job has sent
@@ -69,14 +76,14 @@ pub struct RedriveArguments {
 
     /// Follow this job, which runs already
     #[arg(long, value_name = "ID", requires = "subscription",
-        conflicts_with_all = ["from", "to", "since", "reason", "event_type", "event_id", "to_subscription", "again", "dry_run", "detach", "resume"])]
+        conflicts_with_all = ["from", "to", "since", "reason", "event_type", "event_id", "to_subscription", "again", "dry_run", "detach", "resume", "rate"])]
     follow: Option<String>,
 }
 
 impl RedriveArguments {
     fn document(&self) -> Value {
         let mut document = self.chosen.choice().document();
-        document["eventsPerSecond"] = json!(self.rate);
+        document["eventsPerSecond"] = json!(self.rate.unwrap_or(RATE));
         document["maxRedrives"] = json!(self.max_redrives);
         document["sendAgain"] = json!(self.again);
         document["dryRun"] = json!(self.dry_run);
@@ -133,24 +140,60 @@ async fn begin(
 ) -> anyhow::Result<Value> {
     let Whose { topic, subscription } = of;
     if let Some(id) = &arguments.resume {
-        return api.change_redrive(topic, subscription, id, "resume").await;
+        let pace = arguments.rate.map(|rate| json!({"eventsPerSecond": rate}));
+        return api.change_redrive(topic, subscription, id, "resume", pace.as_ref()).await;
     }
     if let Some(id) = &arguments.follow {
         return api.redrive_job(topic, subscription, id).await;
     }
-    match api.redrive(topic, subscription, &arguments.document()).await {
+    let asked = arguments.document();
+    match api.redrive(topic, subscription, &asked).await {
         Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 409) => {
             let jobs = api.redrives(topic, subscription).await?;
             let runs = |job: &Value| job["status"] == "Running" && job["dryRun"] == false;
             let Some(job) = jobs.into_iter().find(runs) else { return Err(error) };
+            let id = text_at(&job, "/id");
+            let other = differences(&job, &asked, of);
+            anyhow::ensure!(
+                other.is_empty(),
+                "{topic}/{subscription}: the redrive {id} runs already, and it is another one ({}). Wait for \
+                 it, `gridpost dead-letter redrive --topic {topic} --subscription {subscription} --follow \
+                 {id}`, or cancel it.",
+                other.join(", ")
+            );
             progress.line(&format!(
-                "! {topic}/{subscription}: the redrive {} runs already, as it was begun: following that one",
-                text_at(&job, "/id")
+                "! {topic}/{subscription}: the redrive {id} runs already, with the same settings: following it"
             ));
             Ok(job)
         }
         begun => begun,
     }
+}
+
+/// In what a job differs from what was asked for, by the members' names. The end of its time is its own
+/// beginning where none was asked for, and never later than that.
+fn differences(job: &Value, asked: &Value, of: &Whose) -> Vec<&'static str> {
+    let texts = ["reason", "eventType", "eventId"];
+    let values = ["eventsPerSecond", "maxRedrives", "sendAgain"];
+    let time =
+        |document: &Value, name: &str| document[name].as_str().and_then(Timestamp::parse_rfc_3339);
+    let other = |name: &&'static str| job[*name] != asked[*name];
+    let mut found: Vec<_> = texts.into_iter().chain(values).filter(other).collect();
+    if time(job, "from") != time(asked, "from") {
+        found.push("from");
+    }
+    let own_end =
+        time(job, "createdTime").map(|at| Timestamp::from_millis(at.as_millis() - SETTLED_MS));
+    let end = time(asked, "to").map_or(own_end, |to| own_end.map(|own| own.min(to)));
+    if time(job, "to") != end {
+        found.push("to");
+    }
+    let name = asked["target"]["eventSubscription"].as_str().unwrap_or(&of.subscription);
+    let topic = asked["target"]["topic"].as_str().unwrap_or(&of.topic);
+    if (text_at(job, "/target/topic"), text_at(job, "/target/eventSubscription")) != (topic, name) {
+        found.push("target");
+    }
+    found
 }
 
 /// Shows a job's progress until it is over.
@@ -218,7 +261,7 @@ pub(super) fn summary(job: &Value) -> String {
         ("redrivenTooOften", "sent again too often before (--max-redrives)"),
         ("sentBefore", "sent by an earlier redrive (--again)"),
         ("otherSchema", "delivered in another schema than that event subscription's"),
-        ("unreadable", "that nobody can read"),
+        ("unreadable", "that can't be read"),
     ] {
         let count = number(&format!("/leftOut/{member}"));
         if count > 0 {
@@ -260,6 +303,35 @@ pub(super) fn list(jobs: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_job_with_the_same_settings_is_followed() {
+        let of = Whose { topic: "t".to_owned(), subscription: "s".to_owned() };
+        let job = json!({"target": {"topic": "t", "eventSubscription": "s"}, "sendAgain": false,
+            "eventsPerSecond": 100, "maxRedrives": 3, "reason": "R",
+            "createdTime": "2026-01-01T00:00:02.000Z", "to": "2026-01-01T00:00:00.000Z"});
+        let asked = json!({"reason": "R", "eventsPerSecond": 100, "maxRedrives": 3,
+            "sendAgain": false, "dryRun": false});
+        assert!(differences(&job, &asked, &of).is_empty());
+        let table = [
+            (json!({"reason": null}), "reason"),
+            (json!({"eventType": "T"}), "eventType"),
+            (json!({"from": "2026-01-01T00:00:00Z"}), "from"),
+            (json!({"to": "2025-01-01T00:00:00Z"}), "to"),
+            (json!({"eventsPerSecond": 7}), "eventsPerSecond"),
+            (json!({"target": {"eventSubscription": "u", "topic": null}}), "target"),
+        ];
+        for (change, want) in table {
+            let mut other = asked.clone();
+            for (name, value) in change.as_object().expect("members") {
+                other[name] = value.clone();
+            }
+            assert_eq!(differences(&job, &other, &of), [want], "{change}");
+        }
+        let same_end = json!({"reason": "R", "eventsPerSecond": 100, "maxRedrives": 3,
+            "sendAgain": false, "to": "2027-01-01T00:00:00Z"});
+        assert!(differences(&job, &same_end, &of).is_empty());
+    }
 
     #[test]
     fn a_summary_says_what_was_left_out_and_what_to_do() {

@@ -33,7 +33,7 @@ pub struct TestArguments {
     schema: Option<String>,
 
     /// The event subscription whose filter is tested
-    #[arg(long)]
+    #[arg(long, alias = "subscription")]
     name: Option<String>,
 
     /// A document whose filter is tested instead, saved or not (`-`: standard input)

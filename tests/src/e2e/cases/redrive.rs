@@ -111,12 +111,12 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
     let killed = inside::kill(world.ground.home(), "gridpost-dead-letter");
     ensure!(killed > 0, "no process of dead-letter was there");
     wait_for(world, &topic, &id, |job| job["redriven"].as_u64() >= Some(800)).await?;
-    let canceled = world.api.change_redrive(&topic.name, NAME, &id, "cancel").await?;
+    let canceled = world.api.change_redrive(&topic.name, NAME, &id, "cancel", None).await?;
     ensure!(canceled["status"] == "Canceled", "{canceled:#}");
     sleep(Duration::from_secs(5)).await;
     let still = world.api.redrive_job(&topic.name, NAME, &id).await?;
     ensure!(still["redriven"].as_u64() < Some(MANY as u64), "it did not stop: {still:#}");
-    world.api.change_redrive(&topic.name, NAME, &id, "resume").await?;
+    world.api.change_redrive(&topic.name, NAME, &id, "resume", None).await?;
     let done = wait_for(world, &topic, &id, |job| job["status"] == "Completed").await?;
     ensure!(done["redriven"] == MANY && done["counted"] == MANY, "{done:#}");
 

@@ -1,0 +1,251 @@
+//! `gridpost subscription update`: a patch out of flags. What has several parts, headers and filters, is
+//! read first, so that the parts that no flag names stay.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use serde_json::{Map, Value, json};
+
+use super::{NamedArguments, delivery_profile};
+use crate::commands::read_document;
+use crate::document::{SettingFlags, retry_limits};
+use crate::manage_api::ManageApi;
+
+/// The flags of which one must be given.
+const CHANGES: [&str; 21] = [
+    "endpoint",
+    "labels",
+    "expires",
+    "file",
+    "included_event_types",
+    "subject_begins_with",
+    "subject_ends_with",
+    "advanced_filters",
+    "headers",
+    "secret_headers",
+    "dynamic_headers",
+    "remove_headers",
+    "sign",
+    "max_attempts",
+    "ttl",
+    "dead_letter_bucket",
+    "no_dead_letter",
+    "max_events_per_batch",
+    "preferred_batch_kb",
+    "dead_letter_prefix",
+    "no_labels",
+];
+
+/// What to change of an event subscription.
+#[derive(Args, Debug)]
+#[command(group(ArgGroup::new("change").required(true).multiple(true).args(CHANGES)))]
+pub struct UpdateArguments {
+    #[command(flatten)]
+    pub(super) named: NamedArguments,
+
+    /// URL that receives the events; it is asked for its consent
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+
+    /// All labels
+    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
+    labels: Vec<String>,
+
+    /// Take all labels away
+    #[arg(long, conflicts_with_all = ["labels", "file"])]
+    no_labels: bool,
+
+    /// From then on it matches nothing: 2030-01-01T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+
+    #[command(flatten)]
+    settings: SettingFlags,
+
+    /// Take this header away; may be given several times. Headers that no flag names stay
+    #[arg(long = "remove-header", value_name = "NAME", conflicts_with = "file")]
+    remove_headers: Vec<String>,
+
+    /// Store no dead letters from now on: what ends undelivered is lost
+    #[arg(long, conflicts_with_all = ["dead_letter_bucket", "file"])]
+    no_dead_letter: bool,
+
+    /// The patch as a JSON document: members that it names change, null is the default (`-`: standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "labels", "expires"])]
+    file: Option<PathBuf>,
+
+    /// Only if the event subscription still has this ETag (`subscription show` prints it)
+    #[arg(long, value_name = "ETAG")]
+    pub(super) if_match: Option<String>,
+}
+
+/// A patch, and the `ETag` of what it was made for.
+pub(super) struct Patch {
+    pub(super) document: Value,
+    pub(super) etag: Option<String>,
+}
+
+impl UpdateArguments {
+    /// The patch.
+    ///
+    /// # Errors
+    ///
+    /// A refusal by the server, or a document that can't be read.
+    pub(super) async fn patch(&self, api: &ManageApi) -> anyhow::Result<Patch> {
+        if let Some(file) = &self.file {
+            return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });
+        }
+        let NamedArguments { topic, name } = &self.named;
+        let (mut current, mut etag, mut topic_document) =
+            (json!({}), self.if_match.clone(), json!({}));
+        if self.has_parts() {
+            let read = api.read_subscription(topic, name).await?;
+            (current, etag) = (read.document, etag.or(read.etag));
+        }
+        if self.settings.have_limits() {
+            topic_document = api.topic(topic).await?;
+        }
+        Ok(Patch { document: self.patch_of(&current, &topic_document), etag })
+    }
+
+    /// Whether what is there now must be known.
+    fn has_parts(&self) -> bool {
+        let headers = !self.settings.attributes().is_empty() || !self.remove_headers.is_empty();
+        headers || !self.settings.filter().is_empty()
+    }
+
+    fn patch_of(&self, current: &Value, topic: &Value) -> Value {
+        let settings = &self.settings;
+        let mut destination = settings.batching();
+        if let Some(url) = &self.endpoint {
+            destination.insert("endpointUrl".to_owned(), json!(url));
+        }
+        let is_changed = !settings.attributes().is_empty() || !self.remove_headers.is_empty();
+        if is_changed {
+            let headers = self.headers(current);
+            destination.insert("deliveryAttributeMappings".to_owned(), json!(headers));
+        }
+        let mut filter = settings.filter();
+        if !filter.is_empty() {
+            let before = current.pointer("/properties/filter").and_then(Value::as_object);
+            let mut whole = before.cloned().unwrap_or_default();
+            whole.append(&mut filter);
+            filter = whole;
+        }
+        let limits = match settings.have_limits() {
+            true => retry_limits(delivery_profile(topic), settings.max_attempts, settings.ttl),
+            false => Map::new(),
+        };
+        let mut patch = json!({});
+        if !destination.is_empty() {
+            patch["destination"] = json!({"properties": destination});
+        }
+        for (name, group) in [("filter", filter), ("retryPolicy", limits)] {
+            if !group.is_empty() {
+                patch[name] = Value::Object(group);
+            }
+        }
+        if let Some(bucket) = settings.dead_letter_destination() {
+            patch["deadLetterDestination"] = bucket;
+        }
+        if self.no_dead_letter {
+            patch["deadLetterDestination"] = Value::Null;
+        }
+        if settings.sign {
+            patch["signing"] = json!({"scheme": "StandardWebhooks"});
+        }
+        if !self.labels.is_empty() || self.no_labels {
+            patch["labels"] = json!(self.labels);
+        }
+        if let Some(at) = &self.expires {
+            patch["expirationTimeUtc"] = json!(at);
+        }
+        patch
+    }
+
+    /// All headers that it will have: those that no flag names as they are, secrets without their value.
+    fn headers(&self, current: &Value) -> Vec<Value> {
+        let place = "/properties/destination/properties/deliveryAttributeMappings";
+        let given = self.settings.attributes();
+        let named = |one: &Value, name: &str| {
+            one["name"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(name))
+        };
+        let is_replaced = |one: &Value| {
+            let replaced = given.iter().filter_map(|new| new["name"].as_str());
+            let removed = self.remove_headers.iter().map(String::as_str);
+            replaced.chain(removed).any(|name| named(one, name))
+        };
+        let before = current.pointer(place).and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut all: Vec<_> = before.into_iter().filter(|one| !is_replaced(one)).collect();
+        all.extend(given.iter().cloned());
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: UpdateArguments,
+    }
+
+    fn patch(line: &str, current: &Value) -> Value {
+        let words = format!("update --topic t --name s {line}");
+        let parsed = Line::try_parse_from(words.split_whitespace());
+        let arguments = parsed.unwrap_or_else(|error| panic!("{line}: {error}")).arguments;
+        arguments.patch_of(current, &json!({"properties": {"deliveryProfile": "namespace"}}))
+    }
+
+    #[test]
+    fn what_create_sets_update_changes_and_the_rest_stays() {
+        let secret = json!({"name": "X-Key", "type": "Static", "properties": {"isSecret": true}});
+        let plain = json!({"name": "X-A", "type": "Static", "properties": {"value": "1", "isSecret": false}});
+        let current = json!({"properties": {
+            "filter": {"subjectBeginsWith": "/a", "includedEventTypes": ["T"]},
+            "destination": {"properties": {"deliveryAttributeMappings": [secret, plain]}},
+        }});
+        let new = json!({"name": "x-a", "type": "Static", "properties": {"value": "2", "isSecret": true}});
+        let headers = |list: Value| json!({"destination": {"properties": {"deliveryAttributeMappings": list}}});
+        let table = [
+            ("--secret-header x-a=2", headers(json!([secret, new]))),
+            ("--remove-header x-key", headers(json!([plain]))),
+            (
+                "--subject-ends-with z",
+                json!({"filter": {
+                "subjectBeginsWith": "/a", "includedEventTypes": ["T"], "subjectEndsWith": "z"}}),
+            ),
+            (
+                "--dead-letter-bucket b --dead-letter-prefix p",
+                json!({"deadLetterDestination":
+                {"endpointType": "S3Bucket", "properties": {"bucketName": "b", "prefix": "p"}}}),
+            ),
+            ("--no-dead-letter", json!({"deadLetterDestination": null})),
+            ("--max-attempts 3", json!({"retryPolicy": {"maxDeliveryCount": 3}})),
+            (
+                "--max-events-per-batch 9 --endpoint https://e",
+                json!({"destination": {"properties":
+                {"maxEventsPerBatch": 9, "endpointUrl": "https://e"}}}),
+            ),
+            ("--labels a,b --expires T", json!({"labels": ["a", "b"], "expirationTimeUtc": "T"})),
+            (
+                "--no-labels --sign",
+                json!({"labels": [], "signing": {"scheme": "StandardWebhooks"}}),
+            ),
+        ];
+        for (line, want) in table {
+            assert_eq!(patch(line, &current), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_update_of_nothing_is_refused() {
+        for line in ["update --topic t --name s", "update --topic t --name s --if-match e"] {
+            assert!(Line::try_parse_from(line.split_whitespace()).is_err(), "{line}");
+        }
+    }
+}
