@@ -13,6 +13,7 @@ pub mod batch;
 pub mod claim;
 pub mod dead_letter;
 pub mod event_set;
+pub mod form;
 pub mod listeners;
 pub mod parking;
 pub mod partial;
@@ -34,11 +35,16 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{
-    delivery::queue::Queue, retry::attempts::Attempts, subscription::SubscriptionKey,
-    time::Timestamp, topic::Revision, trace::TraceParent,
+    delivery::queue::Queue,
+    retry::attempts::Attempts,
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::Revision,
+    trace::TraceParent,
 };
 use claim::Claim;
 use event_set::EventSet;
+use form::Form;
 
 /// The version of the queue form that carries its events.
 const VERSION: u8 = 1;
@@ -87,6 +93,10 @@ pub struct Delivery {
     /// CloudEvents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_version: String,
+    /// What its events were packed as; `None` where that is what its event subscription asks for,
+    /// as for those that are sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    form: Option<Form>,
     /// The publisher's trace, where it named one: requests carry it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceParent>,
@@ -155,6 +165,7 @@ impl Delivery {
             redriven: None,
             attempts: Attempts::default(),
             data_version,
+            form: None,
             traceparent: None,
             done: EventSet::default(),
             resent: 0,
@@ -168,6 +179,17 @@ impl Delivery {
     #[must_use]
     pub fn matched_under(self, revision: Revision) -> Self {
         Self { revision, ..self }
+    }
+
+    /// The same delivery, its events packed as that.
+    #[must_use]
+    pub fn packed_as(self, form: Form) -> Self {
+        Self { form: Some(form), ..self }
+    }
+
+    /// What its events were packed as.
+    pub fn form(&self, subscription: &EventSubscription) -> Form {
+        self.form.unwrap_or_else(|| Form::of(subscription))
     }
 
     /// The same delivery as part of a trace.

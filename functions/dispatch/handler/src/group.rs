@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, FutureExt, join_all};
 use gridpost_core::{
     delivery::{
         batch::{self, Load},
+        form::Form,
         plan::{Facts, Plan, plan},
     },
     retry::{
@@ -341,11 +342,13 @@ async fn with_events(
     ready
 }
 
-/// Puts deliveries together that may share a request: those that have had equally many attempts.
+/// Puts deliveries together that may share a request: those of one form that have had equally many
+/// attempts.
 fn requests(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
-    let mut groups: BTreeMap<u32, Vec<DeliveryInHand>> = BTreeMap::new();
+    let mut groups: BTreeMap<(u32, Form), Vec<DeliveryInHand>> = BTreeMap::new();
     for hand in hands {
-        groups.entry(hand.delivery.attempts.made).or_default().push(hand);
+        let form = hand.delivery.form(hand.subscription());
+        groups.entry((hand.delivery.attempts.made, form)).or_default().push(hand);
     }
     groups.into_values().flat_map(join).collect()
 }
@@ -357,7 +360,8 @@ fn join(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
     };
     let loads: Vec<_> = hands.iter().map(load).collect();
     let Some(first) = hands.first() else { return Vec::new() };
-    let joined = batch::join(&loads, first.subscription().batching());
+    let subscription = first.subscription();
+    let joined = batch::join(&loads, first.delivery.form(subscription).batching(subscription));
     let mut hands = hands.into_iter();
     joined.into_iter().map(|positions| hands.by_ref().take(positions.len()).collect()).collect()
 }

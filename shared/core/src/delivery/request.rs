@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::Delivery;
+use super::{Delivery, form::Form};
 use crate::{
     event::DeliverySchema,
     secret::Secret,
@@ -27,8 +27,8 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// Builds the request for deliveries that go out together. They have had the same number of
-/// attempts, so one `aeg-delivery-count` speaks for all. `origin` is what CloudEvents receivers were
+/// Builds the request for deliveries that go out together. They are of one form and have had the same
+/// number of attempts, so one `aeg-delivery-count` speaks for all. `origin` is what CloudEvents receivers were
 /// asked to consent to, `url` the subscription's endpoint.
 pub fn build(
     subscription: &EventSubscription,
@@ -38,9 +38,11 @@ pub fn build(
     origin: &str,
     now: Timestamp,
 ) -> Request {
-    let schema = subscription.delivery_schema;
-    // Batching decides the form, not the number of events: a receiver gets one form for ever.
-    let array = schema != DeliverySchema::CloudEventSchemaV1_0 || subscription.batching.is_some();
+    // Of one form, too. The event subscription may ask for another one meanwhile.
+    let form = deliveries.first().map(|delivery| delivery.form(subscription));
+    let form = form.unwrap_or_else(|| Form::of(subscription));
+    let array = form.is_array(deliveries.iter().map(|delivery| delivery.event_count()).sum());
+    let schema = form.schema;
     let data_version = deliveries.first().map_or("", |delivery| delivery.data_version.as_str());
     let mut headers = vec![
         ("content-type", content_type(schema, array).to_owned()),
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::subscription,
-        subscription::{DeliveryAttribute, Signing, attributes::AttributeValue},
+        subscription::{Batching, DeliveryAttribute, Signing, attributes::AttributeValue},
     };
 
     fn delivery(id: u128, event: &str) -> Delivery {
@@ -237,5 +239,65 @@ mod tests {
         let own = DeliveryAttribute { name: "TraceParent".to_owned(), value };
         subscription.delivery_attributes = vec![own];
         assert_eq!(built(&subscription, &[&one]), None);
+    }
+
+    const CLOUD: DeliverySchema = DeliverySchema::CloudEventSchemaV1_0;
+
+    fn wanting(schema: DeliverySchema, batching: Option<Batching>) -> EventSubscription {
+        EventSubscription { delivery_schema: schema, batching, ..subscription("s") }
+    }
+
+    /// Every change of an event subscription under deliveries that are under way.
+    #[test]
+    fn a_delivery_is_sent_as_what_it_was_packed_as() {
+        const GRID: DeliverySchema = DeliverySchema::EventGridSchema;
+        const JSON: &str = "application/json; charset=utf-8";
+        const ONE: &str = "application/cloudevents+json; charset=utf-8";
+        const BATCH: &str = "application/cloudevents-batch+json; charset=utf-8";
+        let ten = Some(Batching { max_events: 10, preferred_kilobytes: 64 });
+        let table = [
+            ("as it is, one by one", CLOUD, None, 1, CLOUD, None, ONE),
+            ("as it is, in batches", CLOUD, ten, 1, CLOUD, ten, BATCH),
+            ("batching turned off", CLOUD, ten, 3, CLOUD, None, BATCH),
+            ("batching turned off, one event", CLOUD, ten, 1, CLOUD, None, BATCH),
+            ("batching turned on", CLOUD, None, 1, CLOUD, ten, ONE),
+            ("a queue's ten to a webhook", CLOUD, None, 3, CLOUD, None, BATCH),
+            ("another schema", GRID, None, 1, CLOUD, None, JSON),
+            ("another schema, in batches", GRID, ten, 3, CLOUD, ten, JSON),
+            ("another schema back", CLOUD, None, 1, GRID, None, ONE),
+            ("another schema back, in batches", CLOUD, ten, 3, GRID, None, BATCH),
+        ];
+        for (row, was, batching, events, is, batching_now, want) in table {
+            let form = Form::of(&wanting(was, batching));
+            let key = subscription("s").key;
+            let all = (0..events).map(|_| RawValue::from_string("{}".to_owned()).expect("JSON"));
+            let at = Timestamp::from_millis(1);
+            let delivery =
+                Delivery::new(Uuid::nil(), key, Uuid::nil(), at, String::new(), all.collect());
+            // What it was packed as travels in the queue.
+            let delivery = Delivery::decode(&delivery.packed_as(form).encode()).expect("read");
+            let now = wanting(is, batching_now);
+            let request = build(&now, &url(), &[&delivery], 0, "o", at);
+            assert_eq!(header(&request, "content-type"), Some(want), "{row}");
+            assert_eq!(header(&request, "origin").is_some(), was == CLOUD, "{row}");
+            let body: serde_json::Value = serde_json::from_slice(&request.body).expect(row);
+            let sent = body.as_array().map_or(1, Vec::len);
+            assert_eq!((body.is_object(), sent), (want == ONE, events), "{row}");
+        }
+    }
+
+    #[test]
+    fn what_was_packed_to_go_alone_goes_alone() {
+        let ten = Batching { max_events: 10, preferred_kilobytes: 64 };
+        let table = [
+            ("packed alone, batching on now", CLOUD, false, Some(ten), 1),
+            ("packed for batches", CLOUD, true, Some(ten), 10),
+            ("packed for batches, batching off now", CLOUD, true, None, 1),
+            ("always an array", DeliverySchema::EventGridSchema, false, Some(ten), 10),
+        ];
+        for (row, schema, batched, now, want) in table {
+            let batching = Form { schema, batched }.batching(&wanting(schema, now));
+            assert_eq!(batching.max_events, want, "{row}");
+        }
     }
 }

@@ -173,7 +173,9 @@ fn invocation(
         *name != "origin" && !value.is_empty()
     });
     let headers = headers.map(|(name, value)| (name.to_owned(), Secret::new(value)));
-    let schema = Secret::new(schema_name(subscription.delivery_schema));
+    let form = deliveries.first().map(|delivery| delivery.form(subscription));
+    let schema = form.map_or(subscription.delivery_schema, |form| form.schema);
+    let schema = Secret::new(schema_name(schema));
     let attributes = headers.chain([(SCHEMA.to_owned(), schema)]).chain(request.attributes);
     Entry {
         id: deliveries.first().map(|delivery| delivery.id.to_string()).unwrap_or_default(),
@@ -199,7 +201,7 @@ fn shared_attributes(
     delivery: &Delivery,
     attempts_made: u32,
 ) -> Vec<(String, Secret)> {
-    let schema = subscription.delivery_schema;
+    let schema = delivery.form(subscription).schema;
     let trace_parent = delivery.traceparent.map(|trace| trace.to_string()).unwrap_or_default();
     let all = [
         ("content-type", request::content_type(schema, false).to_owned()),

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::pack::{Acceptance, Body, Packed, Parcel, Recipient, Start};
 use crate::{
+    delivery::form::Form,
     event::DeliverySchema,
     subscription::{Batching, SubscriptionKey},
     time::Timestamp,
@@ -155,7 +156,8 @@ struct StoredRecipient {
     subscription: SubscriptionKey,
     uid: Uuid,
     batching: Batching,
-    schema: DeliverySchema,
+    #[serde(flatten)]
+    form: Form,
     /// A bit for each event of the request, in base64: 834 bytes for 5,000 of them, whichever they
     /// are.
     events: String,
@@ -186,7 +188,7 @@ pub fn encode(packed: &Packed<'_>) -> Vec<u8> {
         subscription: recipient.key.clone().into_owned(),
         uid: recipient.uid,
         batching: recipient.batching,
-        schema: recipient.schema,
+        form: recipient.form,
         events: STANDARD.encode(bits(&recipient.events)),
     };
     let stored = Stored {
@@ -225,15 +227,15 @@ pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>
     };
     let recipient = |found: &StoredRecipient| {
         let StoredRecipient { subscription, events, .. } = found;
-        let (uid, batching, schema) = (found.uid, found.batching, found.schema);
+        let (uid, batching, form) = (found.uid, found.batching, found.form);
         let positions = positions(events).filter(|positions| {
-            positions.last().is_some_and(|last| *last < of_schema(schema).len())
+            positions.last().is_some_and(|last| *last < of_schema(form.schema).len())
         });
         let Some(events) = positions else {
             return Err(DecodeError::Events(subscription.clone()));
         };
         let (key, events) = (Cow::Owned(subscription.clone()), Cow::Owned(events));
-        Ok(Recipient { key, uid, batching, schema, events })
+        Ok(Recipient { key, uid, batching, form, events })
     };
     let recipients = stored.recipients.iter().map(recipient).collect::<Result<_, _>>()?;
     let body = |event: &StoredEvent<'_>| {

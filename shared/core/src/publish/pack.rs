@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::matching::Match;
 use crate::{
-    delivery::{Delivery, escaped_in_queue_text, queue_text},
+    delivery::{Delivery, escaped_in_queue_text, form::Form, queue_text},
     event::{DeliverySchema, ParsedEvent},
     subscription::{Batching, SubscriptionKey},
     time::Timestamp,
@@ -46,8 +46,8 @@ pub struct Recipient<'m> {
     pub uid: Uuid,
     /// How many events one request may carry.
     pub batching: Batching,
-    /// How its events are written.
-    pub schema: DeliverySchema,
+    /// What its deliveries are packed as.
+    pub form: Form,
     /// The positions in the request of the events that it wants, rising, at least one.
     pub events: Cow<'m, [usize]>,
 }
@@ -59,7 +59,7 @@ impl<'m> Recipient<'m> {
             key: Cow::Borrowed(&subscription.key),
             uid: subscription.uid,
             batching: subscription.batching(),
-            schema: subscription.delivery_schema,
+            form: Form::of(subscription),
             events: Cow::Borrowed(&found.events),
         }
     }
@@ -160,7 +160,7 @@ impl<'m> Packed<'m> {
             Parcels {
                 packed: self,
                 recipient,
-                bodies: self.bodies(recipient.schema),
+                bodies: self.bodies(recipient.form.schema),
                 envelope_bytes: envelope_bytes(recipient, self.acceptance),
                 next: Start { recipient: number, event: first },
             }
@@ -184,7 +184,7 @@ impl<'m> Packed<'m> {
 
     /// The delivery of a parcel: the same at every call.
     pub fn delivery(&self, parcel: &Parcel<'_>) -> Delivery {
-        let bodies = self.bodies(parcel.recipient.schema);
+        let bodies = self.bodies(parcel.recipient.form.schema);
         let event = |position: &usize| {
             let text = bodies[*position].text.clone();
             RawValue::from_string(text).expect("made of texts that were read as JSON")
@@ -198,14 +198,14 @@ impl<'m> Packed<'m> {
         if parcel.claimed {
             return self.delivery(parcel).encode();
         }
-        let bodies = self.bodies(parcel.recipient.schema);
+        let bodies = self.bodies(parcel.recipient.form.schema);
         let events = parcel.events.iter().map(|position| bodies[*position].text.as_str());
         self.with_events(parcel, Vec::new()).encode_with(events, parcel.encoded_bytes)
     }
 
     fn with_events(&self, parcel: &Parcel<'_>, events: Vec<Box<RawValue>>) -> Delivery {
         let recipient = parcel.recipient;
-        let bodies = self.bodies(recipient.schema);
+        let bodies = self.bodies(recipient.form.schema);
         let first = parcel.events.first().map(|position| bodies[*position].data_version.clone());
         Delivery::new(
             parcel.id(),
@@ -216,13 +216,14 @@ impl<'m> Packed<'m> {
             events,
         )
         .matched_under(self.acceptance.revision)
+        .packed_as(recipient.form)
         .traced(self.trace_parent(parcel))
     }
 
     /// The trace of a delivery: the request's or, where that names none, the one that all of its
     /// events name.
     fn trace_parent(&self, parcel: &Parcel<'_>) -> Option<TraceParent> {
-        let bodies = self.bodies(parcel.recipient.schema);
+        let bodies = self.bodies(parcel.recipient.form.schema);
         let mut named = parcel.events.iter().map(|position| bodies[*position].trace_parent);
         self.acceptance.trace_parent.or_else(|| {
             let first = named.next()??;
@@ -310,7 +311,8 @@ fn encoded_bytes(json: &str) -> usize {
 fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     let (key, uid) = (recipient.key.clone().into_owned(), recipient.uid);
     let empty = Delivery::new(Uuid::nil(), key, uid, acceptance.time, String::new(), Vec::new());
-    empty.matched_under(acceptance.revision).encode().len() + r#","events":[]"#.len()
+    let empty = empty.matched_under(acceptance.revision).packed_as(recipient.form);
+    empty.encode().len() + r#","events":[]"#.len()
 }
 
 /// What a data version takes in a delivery's queue form.

@@ -5,14 +5,16 @@ use gridpost_core::{
 
 use std::time::Duration;
 
-use crate::world::{NOW, World, delivery};
+use crate::world::{NOW, World, deliveries, delivery};
 use gridpost_core::{
     delivery::{
         Delivery,
+        form::Form,
         queue::Queue,
         state::{DeliveryState, DeliveryStatus},
     },
     retry::{attempts::Attempts, outcome::Outcome},
+    subscription::{Batching, DeadLetterDestination},
 };
 
 /// The state of a delivery that has failed once and is due; asked for, where it is.
@@ -49,4 +51,41 @@ async fn what_is_asked_for_is_attempted_on_probation() {
             (usize::from(resend_requested), resend_requested)
         );
     }
+}
+
+/// Its endpoint wanted Event Grid's schema, or CloudEvents one by one, when these were accepted.
+#[tokio::test(start_paused = true)]
+async fn deliveries_of_other_forms_share_no_request() {
+    use gridpost_core::event::DeliverySchema::{CloudEventSchemaV1_0, EventGridSchema};
+    let forms = [
+        (CloudEventSchemaV1_0, true),
+        (CloudEventSchemaV1_0, true),
+        (CloudEventSchemaV1_0, false),
+        (CloudEventSchemaV1_0, false),
+        (EventGridSchema, true),
+        (EventGridSchema, true),
+    ];
+    let packed = deliveries(6).into_iter().zip(forms);
+    let packed: Vec<_> = packed
+        .map(|(delivery, (schema, batched))| delivery.packed_as(Form { schema, batched }))
+        .collect();
+    let mut world = World::new(None);
+    world.subscription.batching = Some(Batching { max_events: 10, preferred_kilobytes: 64 });
+    assert!(world.receive(Queue::Dispatch, &packed).await.is_empty());
+    assert_eq!(world.requests(), 4, "one batch, two alone, and one of the other schema");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_says_what_its_events_are() {
+    use gridpost_core::event::DeliverySchema::EventGridSchema;
+    let form = Form { schema: EventGridSchema, batched: false };
+    let mut world = World::new(None);
+    world.status = 400;
+    world.subscription.dead_letter =
+        Some(DeadLetterDestination { bucket: "b".to_owned(), prefix: String::new() });
+    world.receive(Queue::Dispatch, &[delivery(1).packed_as(form)]).await;
+    let sent = world.deployment.queues.sent();
+    let [(Queue::DeadLetter, message)] = &sent[..] else { panic!("{sent:?}") };
+    let message: serde_json::Value = serde_json::from_str(&message.body).expect("JSON");
+    assert_eq!(message["schema"], "EventGridSchema");
 }

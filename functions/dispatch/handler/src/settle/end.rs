@@ -100,7 +100,7 @@ async fn dead_letter_or_drop(
         reason,
         at,
         destination: destination.clone(),
-        schema: hand.subscription().delivery_schema,
+        schema: delivery.form(hand.subscription()).schema,
         mapping: mapping(hand),
         profile: topic.delivery_profile,
         attributes: shown_attributes(delivery, hand.subscription(), topic.delivery_profile),
@@ -130,7 +130,8 @@ async fn dead_letter_or_drop(
 /// What explains events of the publisher's own schema: their dead letters are in Event Grid's.
 fn mapping(hand: &DeliveryInHand) -> Option<InputSchemaMapping> {
     let mapping = hand.owner.topic.topic.input_schema_mapping.as_ref()?;
-    let own = hand.subscription().delivery_schema == DeliverySchema::CustomInputSchema;
+    let schema = hand.delivery.form(hand.subscription()).schema;
+    let own = schema == DeliverySchema::CustomInputSchema;
     own.then(|| mapping.clone())
 }
 

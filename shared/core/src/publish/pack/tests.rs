@@ -205,8 +205,8 @@ fn an_event_too_large_for_a_queue_message_goes_apart_and_alone() {
     let claimed = |packed: &Packed<'_>| -> Vec<bool> {
         packed.parcels().map(|parcel| parcel.claimed).collect()
     };
-    let alone =
-        pack_all(&body, vec![EventSubscription { batching: None, ..subscription.clone() }], ROOMY);
+    let one_by_one = EventSubscription { batching: batched(1, 64), ..subscription.clone() };
+    let alone = pack_all(&body, vec![one_by_one], ROOMY);
     let needed = parcels(&alone)[1].encoded_bytes + HEADROOM_BYTES;
     assert_eq!(claimed(&packed(needed)), [false, false, false]);
 

@@ -1,0 +1,48 @@
+//! What a delivery was packed as. An event subscription can change while its deliveries are under way;
+//! what they carry can't, so how it is labelled goes with them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::DeliverySchema,
+    subscription::{Batching, Endpoint, EventSubscription},
+};
+
+/// The schema of a delivery's events, and the form of the request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Form {
+    /// How its events are written.
+    pub schema: DeliverySchema,
+    /// Whether the event subscription asked for batches: then one CloudEvent is a batch, too.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub batched: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_not(flag: &bool) -> bool {
+    !*flag
+}
+
+impl Form {
+    /// What deliveries of an event subscription are packed as now.
+    pub fn of(subscription: &EventSubscription) -> Self {
+        Self { schema: subscription.delivery_schema, batched: subscription.batching.is_some() }
+    }
+
+    /// Whether a body with so many events is an array. Several are one in any case: there is no
+    /// other way to send them together.
+    pub fn is_array(self, events: usize) -> bool {
+        self.schema != DeliverySchema::CloudEventSchemaV1_0 || self.batched || events > 1
+    }
+
+    /// How many events of this form may share a request. CloudEvents that were packed to go one by
+    /// one do, but to a resource that takes each as a message of its own.
+    pub fn batching(self, subscription: &EventSubscription) -> Batching {
+        let each_apart = match &subscription.endpoint {
+            Endpoint::WebHook { .. } => false,
+            Endpoint::Resource(resource) => resource.own_batching().is_some(),
+        };
+        if self.is_array(1) || each_apart { subscription.batching() } else { Batching::OFF }
+    }
+}
