@@ -49,6 +49,17 @@ enum Change<'a> {
     Patch(&'a Value),
 }
 
+/// What is stored, if the write `own` stored it, although it seemed to meet another: a call that is
+/// repeated because its answer was lost meets itself. `own` says whether it was a creation, too.
+fn stored_by<'s, T>(
+    own: &Option<(bool, Uuid)>,
+    stored: Option<&'s T>,
+    tag: impl Fn(&T) -> Uuid,
+) -> Option<(bool, &'s T)> {
+    let (is_new, etag) = (*own)?;
+    stored.filter(|stored| tag(stored) == etag).map(|stored| (is_new, stored))
+}
+
 /// Something that a path names.
 enum Resource<'a> {
     Topics,

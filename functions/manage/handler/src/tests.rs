@@ -12,6 +12,7 @@ mod parked;
 mod poison;
 mod redrives;
 mod refusals;
+mod repeated;
 mod resources;
 mod terraform;
 mod validation;

@@ -26,7 +26,7 @@ use gridpost_webhook::handshake::{self, Handshake, Question, WAIT_MAX, ask};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Answer, Change, topics};
+use super::{Answer, Change, stored_by, topics};
 use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
 
 /// Event subscriptions that a topic may have. Source: Event Grid, "Quotas and limits".
@@ -159,10 +159,14 @@ pub(super) async fn write(
     precondition: &Precondition,
 ) -> Answer {
     let mut asked: Option<(Settings, Consent)> = None;
+    let mut own = None;
     for _ in 0..TRIES_MAX {
         // The topic first: its revision then covers what is read after it.
         let topic = topics::existing(context, &key.topic).await?;
         let existing = context.subscriptions.subscription(key).await?;
+        if let Some((is_new, stored)) = stored_by(&own, existing.as_ref(), |one| one.etag) {
+            return Ok(written(context, &topic, stored, is_new).await);
+        }
         let mut settings = read(context, &topic, key, existing.as_ref(), change)?;
         precondition.check(existing.as_ref().map(|existing| existing.etag))?;
         if existing.is_none() {
@@ -199,22 +203,30 @@ pub(super) async fn write(
                 Reply::ok(document(context, &topic, &subscription)).tagged(subscription.etag)
             );
         }
+        let is_new = existing.is_none();
         let subscription = EventSubscription { etag: context.dice.id(), ..subscription };
         if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
+            own = Some((is_new, subscription.etag));
             context.back_off().await;
             continue;
         }
-        let verb = if existing.is_none() { "created" } else { "replaced" };
-        log(key, verb);
-        context.until_seen().await;
-        let document = document(context, &topic, &subscription);
-        let reply = match existing {
-            None => Reply::created(document),
-            Some(_) => Reply::ok(document),
-        };
-        return Ok(reply.tagged(subscription.etag));
+        return Ok(written(context, &topic, &subscription, is_new).await);
     }
     Err(Reply::too_many_changes())
+}
+
+/// Answers for an event subscription that was written.
+async fn written(
+    context: &Context,
+    topic: &Topic,
+    subscription: &EventSubscription,
+    is_new: bool,
+) -> Reply {
+    log(&subscription.key, if is_new { "created" } else { "replaced" });
+    context.until_seen().await;
+    let document = document(context, topic, subscription);
+    let reply = if is_new { Reply::created(document) } else { Reply::ok(document) };
+    reply.tagged(subscription.etag)
 }
 
 /// What stays of an event subscription that is changed. Another destination is another endpoint,

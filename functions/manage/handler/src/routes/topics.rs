@@ -4,6 +4,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost_core::{
     secret::Secret,
     subscription::EventSubscription,
+    time::Timestamp,
     topic::{
         AccessKeys, Changes, Topic,
         resource::{self, Settings},
@@ -12,7 +13,7 @@ use gridpost_core::{
 use gridpost_ports::{DELETED_AT_ONCE_MAX, Dice, Saved};
 use serde_json::Value;
 
-use super::{Answer, Change};
+use super::{Answer, Change, stored_by};
 use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
 
 /// A page of the topics, by name.
@@ -36,8 +37,12 @@ pub(super) async fn write(
     change: Change<'_>,
     precondition: &Precondition,
 ) -> Answer {
+    let mut own = None;
     for _ in 0..TRIES_MAX {
         let existing = context.configuration.topic(name).await?;
+        if let Some((is_new, stored)) = stored_by(&own, existing.as_ref(), |topic| topic.etag) {
+            return Ok(written(context, stored, is_new).await);
+        }
         let settings = match (change, &existing) {
             (Change::Put(document), _) => resource::read(document)?,
             (Change::Patch(patch), Some(existing)) => resource::read_patch(patch, existing)?,
@@ -54,20 +59,26 @@ pub(super) async fn write(
             return Ok(Reply::ok(document(context, &topic)).tagged(topic.etag));
         }
         let topic = Topic { etag: context.dice.id(), ..topic };
-        let keys = existing.is_none().then(|| new_keys(&*context.dice));
+        let is_new = existing.is_none();
+        let keys = is_new.then(|| new_keys(&*context.dice));
         if context.topics.save(&topic, keys.as_ref()).await? == Saved::Conflict {
+            own = Some((is_new, topic.etag));
             context.back_off().await;
             continue;
         }
-        let is_new = existing.is_none();
-        let verb = if is_new { "created" } else { "replaced" };
-        tracing::info!(topic.name = %name, "topic {name} {verb}");
-        context.until_seen().await;
-        let document = document(context, &topic);
-        let reply = if is_new { Reply::created(document) } else { Reply::ok(document) };
-        return Ok(reply.tagged(topic.etag));
+        return Ok(written(context, &topic, is_new).await);
     }
     Err(Reply::too_many_changes())
+}
+
+/// Answers for a topic that was written.
+async fn written(context: &Context, topic: &Topic, is_new: bool) -> Reply {
+    let (name, verb) = (&topic.name, if is_new { "created" } else { "replaced" });
+    tracing::info!(topic.name = %name, "topic {name} {verb}");
+    context.until_seen().await;
+    let document = document(context, topic);
+    let reply = if is_new { Reply::created(document) } else { Reply::ok(document) };
+    reply.tagged(topic.etag)
 }
 
 /// Deletes a topic with its event subscriptions.
@@ -75,22 +86,25 @@ pub(super) async fn write(
 /// The event subscriptions go first, and the topic only if it has none at the revision read: after a
 /// crash in between, the topic is still there, and the same request goes on.
 pub(super) async fn delete(context: &Context, name: &str, precondition: &Precondition) -> Answer {
-    let mut found = false;
+    let mut asked_for: Option<Timestamp> = None;
     let mut conflicts = 0;
     while conflicts < TRIES_MAX {
-        let Some(topic) = context.configuration.topic(name).await? else {
-            if found {
-                // Somebody else has deleted the rest.
+        let topic = context.configuration.topic(name).await?;
+        // One that was created since is another topic, whatever its name.
+        let is_other = |topic: &Topic| asked_for.is_some_and(|it| topic.created_at != it);
+        let Some(topic) = topic.filter(|topic| !is_other(topic)) else {
+            if asked_for.is_some() {
+                // Another caller has deleted the rest.
                 context.until_seen().await;
                 return Ok(Reply::deleted());
             }
             return Ok(Reply::nothing());
         };
         // What hangs on it may be gone already: only the first look decides.
-        if !found {
+        if asked_for.is_none() {
             precondition.check(Some(topic.etag))?;
         }
-        found = true;
+        asked_for = Some(topic.created_at);
         let subscriptions = context.configuration.subscriptions(name).await?;
         let names: Vec<_> = subscriptions
             .into_iter()

@@ -1,0 +1,108 @@
+//! Writes that the SDK repeats because their answer was lost, and topics that come again meanwhile.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gridpost_core::{
+    subscription::{EventSubscription, SubscriptionKey},
+    topic::{AccessKeys, Topic},
+};
+use gridpost_ports::{PortError, Saved, SubscriptionStore, TopicStore};
+use serde_json::json;
+
+use super::{S1, S1_DELETE, body, webhook, world::World};
+use crate::Reply;
+
+/// A store whose every write is made twice; only the second answer arrives.
+struct Twice<S: ?Sized>(Arc<S>);
+
+#[async_trait]
+impl TopicStore for Twice<dyn TopicStore> {
+    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
+        self.0.topics(after, most).await
+    }
+
+    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
+        self.0.save(topic, keys).await?;
+        self.0.save(topic, keys).await
+    }
+
+    async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
+        self.0.delete(topic).await?;
+        self.0.delete(topic).await
+    }
+}
+
+#[async_trait]
+impl SubscriptionStore for Twice<dyn SubscriptionStore> {
+    async fn subscription(
+        &self,
+        key: &SubscriptionKey,
+    ) -> Result<Option<EventSubscription>, PortError> {
+        self.0.subscription(key).await
+    }
+
+    async fn save(&self, topic: &Topic, one: &EventSubscription) -> Result<Saved, PortError> {
+        self.0.save(topic, one).await?;
+        self.0.save(topic, one).await
+    }
+
+    async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
+        self.0.delete(topic, names).await?;
+        self.0.delete(topic, names).await
+    }
+}
+
+fn tag(reply: &Reply) -> String {
+    let tag = reply.headers.iter().find(|(name, _)| *name == "etag");
+    tag.map(|(_, value)| value.clone()).expect("an ETag")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_repeated_does_not_meet_itself() {
+    let mut world = World::new();
+    world.context.topics = Arc::new(Twice(Arc::clone(&world.context.topics)));
+    world.context.subscriptions = Arc::new(Twice(Arc::clone(&world.context.subscriptions)));
+    let guarded = |line: &'static str, header: (&'static str, String), document| {
+        let world = &world;
+        async move {
+            let headers = [(header.0, header.1.as_str())];
+            world.send_with(line, &headers, json!(document).to_string().into_bytes()).await
+        }
+    };
+    let any = || ("if-none-match", "*".to_owned());
+    let topic = guarded("PUT /topics/demo", any(), json!({})).await;
+    assert_eq!(topic.status, 201, "{topic:?}");
+    let local = json!({"properties": {"disableLocalAuth": true}});
+    let topic = guarded("PUT /topics/demo", ("if-match", tag(&topic)), local).await;
+    assert_eq!(
+        (topic.status, &body(&topic)["properties"]["disableLocalAuth"]),
+        (200, &json!(true))
+    );
+    let created = guarded(S1, any(), webhook("https://e.example/1")).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    let changed = guarded(S1, ("if-match", tag(&created)), webhook("https://e.example/2")).await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    assert_eq!(world.asked(), 2, "each URL is asked once");
+    let deleted = guarded(S1_DELETE, ("if-match", tag(&changed)), json!(null)).await;
+    assert!(matches!(deleted.status, 200 | 204), "{deleted:?}");
+    let deleted = guarded("DELETE /topics/demo", ("if-match", tag(&topic)), json!(null)).await;
+    assert_eq!(deleted.status, 200, "{deleted:?}");
+}
+
+/// Behind the first round, which deletes the event subscriptions, others delete the topic and create
+/// one of the same name.
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_was_created_meanwhile_is_not_deleted() {
+    let world = World::with_subscription().await;
+    let old = world.topic("demo").expect("demo");
+    let created_at = old.created_at + std::time::Duration::from_secs(1);
+    let new = Topic { created_at, revision: 1, ..old.clone() };
+    let again = new.clone();
+    // The topic, its event subscriptions, their deletion; then the topic again.
+    world.interfere(4, move |tables| tables.configure(again, Vec::new()));
+    let deleted = world.call("DELETE /topics/demo").await;
+    assert_eq!(deleted.status, 200, "the one that was asked for is gone");
+    let stays = world.topic("demo").expect("the new one stays");
+    assert_eq!(stays.created_at, created_at);
+}
