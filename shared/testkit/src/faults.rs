@@ -3,11 +3,13 @@
 mod dead_letters;
 mod listeners;
 mod parked;
+mod partitions;
 mod plan;
 mod stores;
+mod tables;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -19,21 +21,22 @@ use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
         dead_letter::Labels, queue::Queue, request::Request, resource_check::Finding,
-        resource_request::Entry, state::DeliveryState,
+        resource_request::Entry,
     },
-    retry::{health::Health, outcome::Answer},
-    subscription::{EventSubscription, Resource, SubscriptionKey},
-    topic::{AccessKeys, Topic},
+    retry::outcome::Answer,
+    subscription::Resource,
 };
 use gridpost_ports::{
-    Attempted, Bucket, BucketError, Clock, Configuration, DeliveryStates, EndpointClient,
-    EndpointHealths, Outgoing, Payloads, PortError, QueueReceiver, QueueSender, RequestRates,
-    ResourceClient, Saved, TopicKeys,
+    Attempted, Bucket, BucketError, Clock, EndpointClient, Outgoing, Payloads, PortError,
+    QueueReceiver, QueueSender, ResourceClient,
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-pub use self::plan::{Fault, Plan};
+pub use self::{
+    partitions::{Limits, Partitions, Units},
+    plan::{Fault, Plan},
+};
 use crate::{
     bucket::Buckets,
     clock::VirtualClock,
@@ -42,8 +45,10 @@ use crate::{
     history::History,
     payloads::{self, PayloadBucket},
     queue::{Carried, Queues},
-    table::Tables,
 };
+
+/// The longest that a call of SQS or DynamoDB takes with all its tries: then the client gives it up.
+const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// A running copy of a function. When it dies, all of its calls stop where they are.
 #[derive(Debug, Default)]
@@ -96,6 +101,7 @@ pub struct Injector {
     /// How many calls were made.
     made: AtomicU64,
     interferences: Mutex<BTreeMap<u64, Interference>>,
+    partitions: Mutex<Partitions>,
 }
 
 /// What a call is about.
@@ -116,7 +122,8 @@ impl Injector {
         history: Arc<Mutex<History>>,
     ) -> Self {
         let (made, interferences) = (AtomicU64::default(), Mutex::default());
-        Self { plan: Mutex::new(plan), dice, clock, history, made, interferences }
+        let partitions = Mutex::default();
+        Self { plan: Mutex::new(plan), dice, clock, history, made, interferences, partitions }
     }
 
     /// What is planned now.
@@ -156,8 +163,8 @@ impl Injector {
         if plan.calls_max.is_some_and(|most| number > most) {
             return Fault::FailsBefore;
         }
-        let Plan { fails_before, fails_after, dies, .. } = *plan;
-        if fails_before + fails_after + dies == 0.0 {
+        let Plan { fails_before, fails_after, dies, hangs, .. } = *plan;
+        if fails_before + fails_after + dies + hangs == 0.0 {
             return Fault::None;
         }
         let draw = self.dice.with(fastrand::Rng::f64);
@@ -169,14 +176,28 @@ impl Injector {
             Fault::DiesBefore
         } else if draw < fails_before + fails_after + dies {
             Fault::DiesAfter
+        } else if draw < fails_before + fails_after + dies + hangs / 2.0 {
+            Fault::HangsBefore
+        } else if draw < fails_before + fails_after + dies + hangs {
+            Fault::HangsAfter
         } else {
             Fault::None
         }
     }
 
-    fn is_throttled(&self) -> bool {
-        let now = self.clock.now();
-        self.plan().throttled.iter().any(|window| window.contains(&now))
+    /// Why DynamoDB refuses such a call now, if it does.
+    fn throttles(&self, units: &[(String, Units)]) -> Option<&'static str> {
+        let (now, plan) = (self.clock.now(), self.plan());
+        if plan.throttled.iter().any(|window| window.contains(&now)) {
+            return Some("DynamoDB throttled");
+        }
+        let full = plan.partition.is_some_and(|most| self.partitions().is_full(units, most, now));
+        full.then_some("a partition was full")
+    }
+
+    /// What was used of each partition.
+    pub fn partitions(&self) -> MutexGuard<'_, Partitions> {
+        self.partitions.lock().expect("no panic while held")
     }
 
     /// Notes a fault. One before the effect of a call repeats nothing by itself, but a caller that
@@ -185,6 +206,7 @@ impl Injector {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
         history.faults += 1;
+        history.fault_kinds.insert(what);
         match about {
             About::Deliveries(deliveries) => {
                 deliveries.iter().for_each(|delivery| history.disturb(*delivery, what));
@@ -255,6 +277,17 @@ impl<T: ?Sized> Faulty<T> {
                 let _ = effect.await;
                 self.die(&about).await
             }
+            Fault::HangsBefore => {
+                injector.note(&self.instance, &about, "a call hung");
+                tokio::time::sleep(CALL_TIMEOUT).await;
+                Err(PortError::new("a call", "it hung by plan"))
+            }
+            Fault::HangsAfter => {
+                injector.note(&self.instance, &about, "a call took effect but hung");
+                effect.await?;
+                tokio::time::sleep(CALL_TIMEOUT).await;
+                Err(PortError::new("a call", "it took effect but hung by plan"))
+            }
         }
     }
 
@@ -264,14 +297,16 @@ impl<T: ?Sized> Faulty<T> {
         std::future::pending().await
     }
 
+    /// A call of DynamoDB that uses these units of partitions.
     async fn table<R>(
         &self,
         about: About,
+        units: &[(String, Units)],
         effect: impl Future<Output = Result<R, PortError>>,
     ) -> Result<R, PortError> {
-        if self.injector.is_throttled() {
+        if let Some(what) = self.injector.throttles(units) {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            self.injector.note(&self.instance, &about, "DynamoDB throttled");
+            self.injector.note(&self.instance, &about, what);
             return Err(PortError::new("dynamodb", "ThrottlingException"));
         }
         self.call(about, effect).await
@@ -318,63 +353,6 @@ impl QueueReceiver for Faulty<Queues> {
 
     async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
         self.call(About::Other, self.inner.visible(queue)).await
-    }
-}
-
-#[async_trait]
-impl DeliveryStates for Faulty<Tables> {
-    async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
-        self.table(About::Deliveries(vec![id]), DeliveryStates::load(&*self.inner, id)).await
-    }
-
-    async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
-        let about = About::Deliveries(vec![state.id]);
-        self.table(about, DeliveryStates::save(&*self.inner, state)).await
-    }
-}
-
-#[async_trait]
-impl EndpointHealths for Faulty<Tables> {
-    async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
-        self.table(About::Health(uid), EndpointHealths::load(&*self.inner, key, uid)).await
-    }
-
-    async fn save(
-        &self,
-        key: &SubscriptionKey,
-        uid: Uuid,
-        health: &Health,
-    ) -> Result<Saved, PortError> {
-        self.table(About::Health(uid), EndpointHealths::save(&*self.inner, key, uid, health)).await
-    }
-}
-
-#[async_trait]
-impl RequestRates for Faulty<Tables> {
-    async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
-        self.table(About::Other, self.inner.count(uid, minute, requests)).await
-    }
-}
-
-#[async_trait]
-impl Configuration for Faulty<Tables> {
-    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
-        self.table(About::Other, self.inner.topic(name)).await
-    }
-
-    async fn written(
-        &self,
-        topic: &str,
-        names: Option<&BTreeSet<&str>>,
-    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
-        self.table(About::Other, self.inner.written(topic, names)).await
-    }
-}
-
-#[async_trait]
-impl TopicKeys for Faulty<Tables> {
-    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
-        self.table(About::Other, self.inner.keys(topic)).await
     }
 }
 

@@ -48,6 +48,8 @@ pub struct History {
     pub disturbed: BTreeMap<Uuid, &'static str>,
     /// Deliveries that were sent to the dispatch queue more than once.
     pub resent: BTreeSet<Uuid>,
+    /// What kinds of faults there were.
+    pub fault_kinds: BTreeSet<&'static str>,
     /// Calls about a subscription's health that failed, or whose caller died.
     pub health_faults: BTreeMap<Uuid, Vec<Timestamp>>,
     /// How often an endpoint's health was written.

@@ -29,7 +29,8 @@ pub use self::seeds::mixed;
 use crate::lambda::Readings;
 
 use gridpost_testkit::{
-    clock::BEGINNING, dice::SeededDice, endpoint::Script, faults::Plan, queue::QueueSettings,
+    clock::BEGINNING, dice::SeededDice, endpoint::Script, faults::Limits, faults::Plan,
+    queue::QueueSettings,
 };
 
 /// A world to be.
@@ -122,7 +123,11 @@ impl Default for Scenario {
             consents: Vec::new(),
             missing_buckets: BTreeSet::new(),
             bucket_refuses: Vec::new(),
-            plan: Plan { latency_max: Duration::from_millis(20), ..Plan::default() },
+            plan: Plan {
+                latency_max: Duration::from_millis(20),
+                partition: Some(Limits::DYNAMODB),
+                ..Plan::default()
+            },
             queues: QueueSettings {
                 retry_shards: 4,
                 visibility: DISPATCH_TIMEOUT + Duration::from_secs(30),

@@ -38,7 +38,7 @@ use gridpost_testkit::{
     clock::VirtualClock,
     dice::{SeededDice, StillDice},
     endpoint::Endpoints,
-    faults::{Injector, Instance},
+    faults::{Injector, Instance, Limits},
     history::History,
     payloads::PayloadBucket,
     queue::Queues,
@@ -101,6 +101,11 @@ pub struct Remains {
     pub consents: Vec<Consent>,
     /// Whether nothing went wrong by plan.
     pub calm: bool,
+    /// The key of a table that was written most in one second, and how often.
+    pub busiest_key: Option<(String, u32)>,
+    /// Calls that were refused because a key had all that DynamoDB gives it in a second; none where the
+    /// scenario gave keys less.
+    pub hot_key_refusals: u64,
     /// The longest that one call took.
     pub latency_max: Duration,
     /// How long it lasted.
@@ -310,6 +315,11 @@ impl World {
         let queues = self.mappings().into_iter().map(|mapping| mapping.queue);
         let in_queues = queues
             .flat_map(|queue| self.queues.bodies(queue).into_iter().map(move |body| (queue, body)));
+        let partitions = self.injector.partitions();
+        let busiest_key = partitions.busiest().map(|(key, most)| (key.to_owned(), most));
+        let as_dynamodb = self.scenario.plan.partition == Some(Limits::DYNAMODB);
+        let hot_key_refusals = if as_dynamodb { partitions.refused() } else { 0 };
+        drop(partitions);
         Remains {
             in_queues: in_queues.collect(),
             parked: self.tables.parked_ids(),
@@ -317,7 +327,14 @@ impl World {
             topics: self.topics(),
             consents: self.scenario.consents.clone(),
             calm: self.scenario.plan.is_calm() && self.scenario.queues.duplicates == 0.0,
-            latency_max: self.scenario.plan.latency_max,
+            busiest_key,
+            hot_key_refusals,
+            latency_max: if self.scenario.plan.hangs > 0.0 {
+                // Two calls that hang, a second each of the slack's fifteen.
+                self.scenario.plan.latency_max.max(Duration::from_secs(1))
+            } else {
+                self.scenario.plan.latency_max
+            },
             lasted: self.clock.elapsed(),
             usage: self.usage.take(),
             first_attempt_within: self.scenario.first_attempt_within,

@@ -152,6 +152,11 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "a disturbed delivery",
         "a fault in an endpoint's health",
         "a calm world",
+        "fault a partition was full",
+        "fault a call hung",
+        "fault a call took effect but hung",
+        "fault DynamoDB throttled",
+        "fault the caller died",
     ];
     let missing: Vec<_> = wanted.into_iter().filter(|what| !seen.contains(*what)).collect();
     assert!(
@@ -167,6 +172,7 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
         note(format!("dead letter {}", reason(dead_letter)));
     }
     history.drops.iter().for_each(|drop| note(format!("drop {}", drop.reason)));
+    history.fault_kinds.iter().for_each(|kind| note(format!("fault {kind}")));
     let mut began: BTreeMap<_, Timestamp> = BTreeMap::new();
     for request in &history.requests {
         if let Some((_, answer)) = request.heard {

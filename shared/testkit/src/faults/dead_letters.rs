@@ -47,14 +47,14 @@ impl DeadLetters for Faulty<Buckets> {
 #[async_trait]
 impl Redrives for Faulty<Tables> {
     async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
-        self.table(About::Other, self.inner.jobs(of)).await
+        self.table(About::Other, &[], self.inner.jobs(of)).await
     }
 
     async fn job(&self, of: &SubscriptionKey, id: Uuid) -> Result<Option<Job>, PortError> {
-        self.table(About::Other, self.inner.job(of, id)).await
+        self.table(About::Other, &[], self.inner.job(of, id)).await
     }
 
     async fn save(&self, job: &Job) -> Result<Saved, PortError> {
-        self.table(About::Other, Redrives::save(&*self.inner, job)).await
+        self.table(About::Other, &[], Redrives::save(&*self.inner, job)).await
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use gridpost_core::time::Timestamp;
 use gridpost_ports::{LateListeners, Listener, PortError};
 
-use super::{About, Faulty};
+use super::{About, Faulty, Units};
 use crate::table::Tables;
 
 #[async_trait]
@@ -15,10 +15,12 @@ impl LateListeners for Faulty<Tables> {
         most: usize,
         now: Timestamp,
     ) -> Result<bool, PortError> {
-        self.table(About::Other, self.inner.join(listener, most, now)).await
+        let units = [(format!("listeners {}", listener.queue), Units::Write(1))];
+        self.table(About::Other, &units, self.inner.join(listener, most, now)).await
     }
 
     async fn leave(&self, listener: Listener) -> Result<(), PortError> {
-        self.table(About::Other, self.inner.leave(listener)).await
+        let units = [(format!("listeners {}", listener.queue), Units::Write(1))];
+        self.table(About::Other, &units, self.inner.leave(listener)).await
     }
 }

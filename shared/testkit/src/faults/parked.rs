@@ -3,22 +3,32 @@
 use async_trait::async_trait;
 use gridpost_core::delivery::parking::Parked;
 use gridpost_ports::{
-    DueDeliveries, DuePage, ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot, PortError,
-    WakeCursor,
+    DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
+    ParkingLot, PortError, WakeCursor,
 };
 use uuid::Uuid;
 
-use super::{About, Faulty};
+use super::{About, Faulty, Units};
 use crate::table::Tables;
+
+/// The partition of the table that a parked delivery lies in.
+fn partition_of(parked: &Parked) -> String {
+    let number = parked.id.as_u128() % u128::from(PARKED_PARTITIONS);
+    format!("parked {}#{number}", parked.due.as_minutes())
+}
 
 #[async_trait]
 impl ParkingLot for Faulty<Tables> {
     async fn park(&self, parked: &Parked) -> Result<(), PortError> {
-        self.table(About::Deliveries(vec![parked.id]), self.inner.park(parked)).await
+        let units = [(partition_of(parked), Units::Write(1))];
+        let about = About::Deliveries(vec![parked.id]);
+        self.table(about, &units, self.inner.park(parked)).await
     }
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-        self.table(About::Deliveries(vec![parked.id]), self.inner.remove(parked)).await
+        let units = [(partition_of(parked), Units::Write(1))];
+        let about = About::Deliveries(vec![parked.id]);
+        self.table(about, &units, self.inner.remove(parked)).await
     }
 }
 
@@ -30,33 +40,36 @@ impl DueDeliveries for Faulty<Tables> {
         partition: u32,
         after: Option<String>,
     ) -> Result<DuePage, PortError> {
-        self.table(About::Other, self.inner.due_in(minute, partition, after)).await
+        let units = [(format!("parked {minute}#{partition}"), Units::Read(1))];
+        self.table(About::Other, &units, self.inner.due_in(minute, partition, after)).await
     }
 
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
         let about = About::Deliveries(parked.iter().map(|parked| parked.id).collect());
-        self.table(about, self.inner.remove_all(parked)).await
+        let units: Vec<_> =
+            parked.iter().map(|parked| (partition_of(parked), Units::Write(1))).collect();
+        self.table(about, &units, self.inner.remove_all(parked)).await
     }
 }
 
 #[async_trait]
 impl WakeCursor for Faulty<Tables> {
     async fn load(&self) -> Result<Option<i64>, PortError> {
-        self.table(About::Other, WakeCursor::load(&*self.inner)).await
+        self.table(About::Other, &[], WakeCursor::load(&*self.inner)).await
     }
 
     async fn save(&self, minute: i64) -> Result<(), PortError> {
-        self.table(About::Other, WakeCursor::save(&*self.inner, minute)).await
+        self.table(About::Other, &[], WakeCursor::save(&*self.inner, minute)).await
     }
 }
 
 #[async_trait]
 impl ParkedDeliveries for Faulty<Tables> {
     async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
-        self.table(About::Other, self.inner.list_after(place)).await
+        self.table(About::Other, &[], self.inner.list_after(place)).await
     }
 
     async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
-        self.table(About::Deliveries(vec![id]), self.inner.find(id, minute)).await
+        self.table(About::Deliveries(vec![id]), &[], self.inner.find(id, minute)).await
     }
 }

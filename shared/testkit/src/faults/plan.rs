@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use gridpost_core::time::Timestamp;
 
+use super::Limits;
+
 /// What is planned to go wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -13,6 +15,10 @@ pub struct Plan {
     pub fails_after: f64,
     /// How often the caller dies, before or after the effect.
     pub dies: f64,
+    /// How often a call hangs until it is given up, before or after it takes effect.
+    pub hangs: f64,
+    /// What each partition of a table takes; `None`: everything.
+    pub partition: Option<Limits>,
     /// When DynamoDB refuses every call.
     pub throttled: Vec<Range<Timestamp>>,
     /// The longest that a call takes; zero: none takes any time.
@@ -32,7 +38,8 @@ impl Plan {
 
     /// Whether nothing goes wrong.
     pub fn is_calm(&self) -> bool {
-        self.fails_before + self.fails_after + self.dies == 0.0
+        self.fails_before + self.fails_after + self.dies + self.hangs == 0.0
+            && self.partition.is_none_or(|limits| limits == Limits::DYNAMODB)
             && self.throttled.is_empty()
             && self.calls.is_empty()
             && self.calls_max.is_none()
@@ -52,6 +59,10 @@ pub enum Fault {
     DiesBefore,
     /// It takes effect, and its caller never hears of it.
     DiesAfter,
+    /// It is given up after a long time, before it takes effect.
+    HangsBefore,
+    /// It takes effect, and is given up after a long time.
+    HangsAfter,
     /// It succeeds after so long; of an attempt, its endpoint alone decides how long it takes.
     Slow(Duration),
 }

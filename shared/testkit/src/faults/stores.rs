@@ -19,15 +19,15 @@ use crate::{consent::Consents, queue::Queues, table::Tables};
 #[async_trait]
 impl TopicStore for Faulty<Tables> {
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
-        self.table(About::Other, self.inner.topics(after, most)).await
+        self.table(About::Other, &[], self.inner.topics(after, most)).await
     }
 
     async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
-        self.table(About::Other, TopicStore::save(&*self.inner, topic, keys)).await
+        self.table(About::Other, &[], TopicStore::save(&*self.inner, topic, keys)).await
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
-        self.table(About::Other, TopicStore::delete(&*self.inner, topic)).await
+        self.table(About::Other, &[], TopicStore::delete(&*self.inner, topic)).await
     }
 }
 
@@ -37,7 +37,7 @@ impl SubscriptionStore for Faulty<Tables> {
         &self,
         key: &SubscriptionKey,
     ) -> Result<Option<EventSubscription>, PortError> {
-        self.table(About::Other, self.inner.subscription(key)).await
+        self.table(About::Other, &[], self.inner.subscription(key)).await
     }
 
     async fn save(
@@ -46,11 +46,11 @@ impl SubscriptionStore for Faulty<Tables> {
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
         let save = SubscriptionStore::save(&*self.inner, topic, subscription);
-        self.table(About::Other, save).await
+        self.table(About::Other, &[], save).await
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
-        self.table(About::Other, SubscriptionStore::delete(&*self.inner, topic, names)).await
+        self.table(About::Other, &[], SubscriptionStore::delete(&*self.inner, topic, names)).await
     }
 }
 
@@ -62,11 +62,11 @@ impl WaitingDeliveries for Faulty<Tables> {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError> {
-        self.table(About::Other, self.inner.waiting(uid, after, most)).await
+        self.table(About::Other, &[], self.inner.waiting(uid, after, most)).await
     }
 
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
-        self.table(About::Other, WaitingDeliveries::count(&*self.inner, uid, most)).await
+        self.table(About::Other, &[], WaitingDeliveries::count(&*self.inner, uid, most)).await
     }
 }
 

@@ -18,8 +18,20 @@ const COPIES: u64 = 4;
 
 pub(super) fn check(check: &mut Check<'_>) {
     memory(check);
+    keys(check);
     if let Some(most) = check.remains.first_attempt_within {
         first_attempts(check, most);
+    }
+}
+
+/// No key of a table gets more calls than DynamoDB takes for one.
+fn keys(check: &mut Check<'_>) {
+    let refused = check.remains.hot_key_refusals;
+    if refused > 0 {
+        let busiest = check.remains.busiest_key.clone();
+        check.fail(format!(
+            "{refused} calls were refused for a hot key; the busiest was {busiest:?}"
+        ));
     }
 }
 

@@ -18,6 +18,7 @@ use gridpost_testkit::{
     clock::BEGINNING,
     dice::SeededDice,
     endpoint::{Reaction, Script},
+    faults::Limits,
 };
 
 use super::{Publish, Scenario, changes, key, resources};
@@ -230,6 +231,13 @@ fn set_world(dice: &SeededDice, scenario: &mut Scenario) {
         plan.dies /= 4.0;
         if dice.chance(0.15) {
             plan.throttled.push(window(hour_ms));
+        }
+        if dice.chance(0.15) {
+            plan.hangs = rate(dice);
+        }
+        if dice.chance(0.15) {
+            let writes = dice.number(1..10) as u32;
+            plan.partition = Some(Limits { writes, reads: 3 * writes });
         }
         if dice.chance(0.1) {
             plan.latency_max = Duration::from_millis(500);
