@@ -66,6 +66,9 @@ pub enum Command {
     /// List, count, show, send again or remove dead letters
     #[command(subcommand)]
     DeadLetter(dead_letter::DeadLetterCommand),
+    /// `dead-letter redrive`, where people look for it first
+    #[command(hide = true)]
+    Redrive(Box<dead_letter::redrive::RedriveArguments>),
     /// Show, send back or remove what Gridpost's own code could not settle
     #[command(subcommand)]
     Poison(poison::PoisonCommand),
@@ -186,6 +189,7 @@ mod tests {
             "dead-letter purge --all --redriven --dry-run",
             "dead-letter count --topic demo --open",
             "dead-letter redrive --topic demo --subscription s1 --resume 3f2504e0 --rate 7",
+            "redrive --topic demo --subscription s1 --dry-run",
             "topic delete orders --yes",
             "subscription delete --topic demo --name s1 --yes",
             "parked cancel --all --yes",
@@ -228,7 +232,8 @@ mod tests {
 
     #[test]
     fn every_command_has_examples_that_parse() {
-        for command in Arguments::command().get_subcommands() {
+        let commands = Arguments::command();
+        for command in commands.get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
             let of_it = EXAMPLES.iter().find(|(found, _)| *found == name);
             let (_, lines) = of_it.unwrap_or_else(|| panic!("{name} has no examples"));

@@ -13,6 +13,9 @@ const OF_A_DELIVERY: &str = "\"delivery.id\"";
 /// What the messages of lines about an attempt begin with.
 const ATTEMPT: &str = "attempt ";
 
+/// What the messages of lines about events that are given up begin with.
+const DROPPED: &str = "events dropped";
+
 /// The log of a deployment's dispatch.
 #[derive(Clone, Debug)]
 pub struct AttemptLog {
@@ -122,6 +125,11 @@ impl AttemptLine {
         ids.iter().any(|one| one == id)
     }
 
+    /// Whether it says that events are lost: no dead letter has them.
+    pub fn is_loss(&self) -> bool {
+        self.text("message").is_some_and(|message| message.starts_with(DROPPED))
+    }
+
     /// Its event subscription: the topic and the name.
     pub fn subscription(&self) -> Option<(&str, &str)> {
         self.text("subscription")?.split_once('/')
@@ -129,6 +137,9 @@ impl AttemptLine {
 
     /// What was met, what follows and when, in words.
     pub fn told(&self) -> String {
+        if self.is_end() {
+            return self.end_told();
+        }
         let number = |name: &str| self.line[name].as_u64();
         let mut text = self.text("outcome").unwrap_or("-").to_owned();
         if let Some(status) = number("status") {
@@ -148,6 +159,22 @@ impl AttemptLine {
             _ => {}
         }
         text
+    }
+}
+
+impl AttemptLine {
+    /// How a delivery ended undelivered: a loss looks like nothing else.
+    fn end_told(&self) -> String {
+        let reason = self.text("reason").unwrap_or("-");
+        let last = match (self.text("outcome"), self.line["status"].as_u64()) {
+            (Some(outcome), Some(status)) => format!(" (last attempt: {outcome}, {status})"),
+            (Some(outcome), None) => format!(" (last attempt: {outcome})"),
+            (None, _) => String::new(),
+        };
+        match self.is_loss() {
+            true => format!("LOST FOR GOOD, dropped for {reason}{last}"),
+            false => format!("to its dead-letter destination for {reason}{last}"),
+        }
     }
 }
 
@@ -191,8 +218,17 @@ mod tests {
             "reason": "UndeliverableDueToHttpBadRequest",
         });
         let read = line(&dropped).expect("a line");
-        assert_eq!(read.told(), "BadRequest; ends: UndeliverableDueToHttpBadRequest");
-        assert!(read.is_end() && !read.has_event("e-1"));
+        let lost = "LOST FOR GOOD, dropped for UndeliverableDueToHttpBadRequest (last attempt: BadRequest)";
+        assert_eq!(read.told(), lost);
+        assert!(read.is_end() && read.is_loss() && !read.has_event("e-1"));
+        let stored = json!({
+            "message": "ended undelivered, goes to its dead-letter destination", "delivery.id": "d",
+            "outcome": "Busy", "status": 503, "reason": "TimeToLiveExceeded",
+        });
+        let read = line(&stored).expect("a line");
+        let kept =
+            "to its dead-letter destination for TimeToLiveExceeded (last attempt: Busy, 503)";
+        assert_eq!((read.told().as_str(), read.is_loss()), (kept, false));
         assert!(line(&json!({"message": "dead letters written"})).is_none());
         assert!(AttemptLine::of(&json!({"message": "START RequestId: 1"})).is_none());
     }

@@ -52,6 +52,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             commands::subscription::run(subscription, &target, output).await
         }
         Command::DeadLetter(letters) => commands::dead_letter::run(letters, &target, output).await,
+        Command::Redrive(redrive) => {
+            let command = commands::dead_letter::DeadLetterCommand::Redrive(redrive);
+            commands::dead_letter::run(command, &target, output).await
+        }
         Command::Poison(poison) => commands::poison::run(poison, &target, output).await,
         Command::Parked(parked) => commands::parked::run(parked, &target, output).await,
         Command::Delivery(delivery) => commands::delivery::run(delivery, &target, output).await,

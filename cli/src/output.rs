@@ -41,9 +41,21 @@ impl Output {
 
 /// Prints one line, or several, to standard output. A reader that went away (`| head`) ends it quietly.
 pub fn line(text: &str) {
-    if writeln!(io::stdout(), "{text}").is_err() {
+    if !is_written(&mut io::stdout(), &format!("{text}\n")) {
         std::process::exit(0);
     }
+}
+
+/// Prints a text as it is, in the same way.
+pub fn text(text: &str) {
+    if !is_written(&mut io::stdout(), text) {
+        std::process::exit(0);
+    }
+}
+
+/// Whether somebody was there to read it all.
+fn is_written(to: &mut impl Write, text: &str) -> bool {
+    to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
 }
 
 /// JSON with two-space indents.
@@ -148,6 +160,14 @@ mod tests {
             assert_eq!(indented(json).as_deref(), Some(want), "{json}");
         }
         assert_eq!(indented("{\"a\":"), None);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_panic() {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        assert!(is_written(&mut writer, "a line\n"));
+        drop(reader);
+        assert!(!is_written(&mut writer, &"x".repeat(100_000)));
     }
 
     #[test]

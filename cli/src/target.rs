@@ -109,7 +109,12 @@ impl Target {
     /// [`Misuse`] when only a publish URL was given.
     pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
         let url = self.manage_url.as_deref().ok_or_else(|| {
-            Misuse("this needs the manage API: give --manage-url (GRIDPOST_MANAGE_URL)".to_owned())
+            Misuse(
+                "this needs the manage API, and --publish-url (or the variable GRIDPOST_PUBLISH_URL) alone \
+                 chooses a deployment without one: give --manage-url (GRIDPOST_MANAGE_URL) too, or unset \
+                 GRIDPOST_PUBLISH_URL to use the local stack"
+                    .to_owned(),
+            )
         })?;
         ManageApi::connect_as(url, self.aws_profile()).await
     }
@@ -144,5 +149,20 @@ impl Target {
         let base = self.publish_url.as_deref()?.trim_end_matches('/');
         let path = if is_namespace { ":publish" } else { "/api/events" };
         Some(format!("{base}/topics/{topic}{path}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_publish_url_alone_is_named_as_what_turned_the_command_away() {
+        let publish_url = Some("https://p.example".to_owned());
+        let target = TargetArguments { publish_url, ..TargetArguments::default() };
+        let refused = target.resolve().expect("a deployment").manage_api().await.expect_err("none");
+        let told = refused.to_string();
+        assert!(told.contains("GRIDPOST_PUBLISH_URL") && told.contains("local stack"), "{told}");
+        assert!(refused.is::<Misuse>());
     }
 }

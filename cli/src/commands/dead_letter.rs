@@ -1,7 +1,7 @@
 //! `gridpost dead-letter`: dead letters seen, sent again or removed.
 
 mod purge;
-mod redrive;
+pub mod redrive;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

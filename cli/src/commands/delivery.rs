@@ -79,7 +79,7 @@ pub async fn run(
 
 fn list(found: &[Value]) -> String {
     if found.is_empty() {
-        return "no such delivery has failed and not ended".to_owned();
+        return "No failing deliveries are waiting.".to_owned();
     }
     let head = ["PUBLISHED", "ID", "EVENTS", "ATTEMPTS", "LAST OUTCOME", "DUE"].map(str::to_owned);
     let row = |one: &Value| {
@@ -107,10 +107,10 @@ fn outcome(delivery: &Value) -> String {
 pub fn describe(delivery: &Value) -> String {
     let at = |pointer| text_at(delivery, pointer);
     let mut text = format!(
-        "delivery {}: {}, {} events published at {}\n",
+        "delivery {}: {}, {} published at {}\n",
         at("/id"),
         standing(delivery),
-        delivery["events"],
+        output::count(delivery["events"].as_u64().unwrap_or(0), "event"),
         at("/publishTime"),
     );
     let row = |attempt: &Value| {

@@ -65,6 +65,18 @@ impl Found {
         text
     }
 
+    /// When it was sent again by a redrive; where its state does not say, whether another delivery of
+    /// the same event subscription had ended before.
+    fn redriven(&self, before: Option<&Self>) -> Option<String> {
+        let said = self.state.as_ref().and_then(|state| state["redrivenTime"].as_str());
+        let follows = before.is_some_and(|it| it.name == self.name && it.has_ended());
+        match (said, follows) {
+            (Some(at), _) => Some(format!("sent again by a redrive at {at}: ")),
+            (None, true) => Some("sent again after that end, by a redrive: ".to_owned()),
+            (None, false) => None,
+        }
+    }
+
     /// Whether it ended undelivered, as far as is known.
     fn has_ended(&self) -> bool {
         self.lines.iter().any(AttemptLine::is_end)
@@ -95,9 +107,28 @@ pub async fn run(
     let subscriptions = api.subscriptions(&arguments.topic).await?;
     let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name").to_owned()).collect();
     let holding = holding_back(&api, &arguments.topic, &names, &deliveries).await?;
-    let told = Told { arguments, verdicts, deliveries, names, holding };
+    let filters = filters(&subscriptions);
+    let told = Told { arguments, verdicts, deliveries, names, filters, holding };
     output.print(&told.document(), |_| told.text());
-    Ok(())
+    told.outcome()
+}
+
+/// What each event subscription wants, as far as it chooses.
+fn filters(subscriptions: &[Value]) -> BTreeMap<String, String> {
+    let chosen = |subscription: &Value| {
+        let filter = subscription.pointer("/properties/filter").and_then(Value::as_object);
+        let is_set = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(elements) => !elements.is_empty() && *value != json!(["All"]),
+            _ => true,
+        };
+        let parts = filter.into_iter().flatten().filter(|(_, value)| is_set(value));
+        let parts: Vec<_> = parts.map(|(name, value)| format!("{name} {value}")).collect();
+        if parts.is_empty() { "wants every event".to_owned() } else { parts.join(", ") }
+    };
+    let one = |it: &Value| (text_at(it, "/name").to_owned(), chosen(it));
+    subscriptions.iter().map(one).collect()
 }
 
 /// All that is to be told.
@@ -107,6 +138,8 @@ struct Told {
     deliveries: Vec<Found>,
     /// All event subscriptions of the topic.
     names: Vec<String>,
+    /// What they want now.
+    filters: BTreeMap<String, String>,
     /// Event subscriptions of which no delivery is known and whose endpoints get nothing at present, with
     /// these endpoints' healths.
     holding: Vec<(String, Value)>,
@@ -149,6 +182,8 @@ async fn deliveries(
         let state = unless(404, api.delivery(&arguments.topic, &name, &id).await)?;
         found.push(Found { id, name, state, lines });
     }
+    // A redrive is a delivery of its own: it stands behind the one whose dead letter it sends.
+    found.sort_by_key(|one| (one.name.clone(), one.lines.first().map(|line| line.at_ms)));
     Ok(found)
 }
 
@@ -214,6 +249,17 @@ fn by_delivery(
 }
 
 impl Told {
+    /// An event of which nothing at all is known may be a misspelt one.
+    fn outcome(&self) -> anyhow::Result<()> {
+        let Self { arguments: ExplainArguments { id, topic, .. }, verdicts, deliveries, .. } = self;
+        anyhow::ensure!(
+            verdicts.is_some() || !deliveries.is_empty(),
+            "nothing is known of an event `{id}` of topic {topic}: check the id, or look further back \
+             (--since 7d), or give the event (--event FILE)"
+        );
+        Ok(())
+    }
+
     fn document(&self) -> Value {
         let delivery = |found: &Found| {
             let lines: Vec<_> = found.lines.iter().map(|line| &line.line).collect();
@@ -233,14 +279,16 @@ impl Told {
     }
 
     fn text(&self) -> String {
-        let Self { arguments, verdicts, deliveries, names, holding } = self;
+        let Self { arguments, verdicts, deliveries, names, filters, holding } = self;
         let mut text = format!("event {} of topic {}\n\n", arguments.id, arguments.topic);
         match verdicts {
             Some(verdicts) => text.push_str(&verdict_table(verdicts)),
-            None => text.push_str(&without_verdicts(arguments, deliveries, names)),
+            None => text.push_str(&without_verdicts(arguments, deliveries, names, filters)),
         }
-        for found in deliveries {
-            text.push_str(&format!("\n\n{}: {}", found.name, found.told()));
+        for (index, found) in deliveries.iter().enumerate() {
+            let before = index.checked_sub(1).map(|index| &deliveries[index]);
+            let again = found.redriven(before).unwrap_or_default();
+            text.push_str(&format!("\n\n{}: {again}{}", found.name, found.told()));
         }
         for (name, health) in holding {
             let at = |pointer| text_at(health, pointer);
@@ -281,13 +329,8 @@ fn verdict_table(verdicts: &Value) -> String {
             "Active" => Vec::new(),
             state => vec![format!("it is {state}")],
         };
-        let part = |part: &Value| {
-            let found = match part["isThere"] == json!(false) {
-                true => "nothing".to_owned(),
-                false => part["found"].to_string(),
-            };
-            format!("{}: {} (found {found})", text_at(part, "/path"), text_at(part, "/message"))
-        };
+        let part =
+            |part: &Value| format!("{}: {}", text_at(part, "/path"), text_at(part, "/message"));
         why.extend(verdict["refusedBy"].as_array().into_iter().flatten().map(part));
         let mut why = why.into_iter();
         let name = text_at(verdict, "/eventSubscription").to_owned();
@@ -302,19 +345,23 @@ fn without_verdicts(
     arguments: &ExplainArguments,
     deliveries: &[Found],
     names: &[String],
+    filters: &BTreeMap<String, String>,
 ) -> String {
     let matched: BTreeSet<_> = deliveries.iter().map(|found| found.name.as_str()).collect();
     let others: Vec<_> =
         names.iter().map(String::as_str).filter(|name| !matched.contains(name)).collect();
     let list = |names: Vec<&str>| match names.is_empty() {
-        true => "none".to_owned(),
+        true => "(none)".to_owned(),
         false => names.join(", "),
     };
+    let wants = |name: &&str| Some(format!("\n  {name}: {}", filters.get(*name)?));
+    let wants: String = others.iter().filter_map(wants).collect();
     format!(
-        "matched, by what was logged:  {}\nnothing was logged of:        {}\n(no dead letter has \
-         the event: give it by --event FILE to see which event subscriptions of {} do not want it, and why)",
+        "matched, by what was logged:  {}\nNo log entries for:           {}{wants}\n(what they want is as \
+         their filters are now. No dead letter has the event: give it by --event FILE to see which event \
+         subscriptions of {} do not want it, and why)",
         list(matched.into_iter().collect()),
-        list(others),
+        list(others.clone()),
         arguments.topic
     )
 }
@@ -366,6 +413,8 @@ mod tests {
             verdicts: None,
             deliveries: vec![found],
             names: names.into(),
+            filters: filters(&[json!({"name": "audit", "properties": {"filter": {
+                "subjectBeginsWith": "bank/", "subjectEndsWith": "", "includedEventTypes": ["All"]}}})]),
             holding: vec![(
                 "audit".to_owned(),
                 json!({"state": "Probation", "until": "U", "cause": {"outcome": "Busy"}}),
@@ -374,7 +423,7 @@ mod tests {
         let text = told.text();
         for part in [
             "logged:  billing",
-            "of:        audit",
+            "No log entries for:           audit\n  audit: subjectBeginsWith \"bank/\"\n",
             "delivery d-1\n  T  Busy (503)",
             "audit: attempts nothing until U (Probation, Busy)",
         ] {
@@ -386,7 +435,23 @@ mod tests {
         let lines = &mut told.deliveries[0].lines;
         lines.push(AttemptLine { id: "2".to_owned(), at_ms: 2, line: end });
         let text = told.text();
-        assert!(text.contains("events published at P\n  E  -; ends: R"), "{text}");
+        assert!(
+            text.contains("1 event published at P\n  E  LOST FOR GOOD, dropped for R"),
+            "{text}"
+        );
+        assert!(told.outcome().is_ok());
+        let mut again = told.deliveries[0].clone();
+        (again.id, again.lines) = ("d-2".to_owned(), Vec::new());
+        told.deliveries.push(again);
+        let text = told.text();
+        assert!(
+            text.contains("billing: sent again after that end, by a redrive: delivery"),
+            "{text}"
+        );
+        if let Some(state) = &mut told.deliveries[1].state {
+            state["redrivenTime"] = json!("AGAIN");
+        }
+        assert!(told.text().contains("sent again by a redrive at AGAIN: "));
         told.verdicts = Some(json!({"value": [
             {"eventSubscription": "audit", "matches": false, "state": "Expired", "refusedBy": [
                 {"path": "filter.subjectBeginsWith", "message": "no", "found": "s"},
@@ -394,11 +459,19 @@ mod tests {
             {"eventSubscription": "billing", "matches": true, "state": "Active", "refusedBy": []},
         ]}));
         (told.deliveries, told.holding) = (Vec::new(), Vec::new());
+        assert!(told.outcome().is_ok(), "the filters say enough");
+        let verdicts = told.verdicts.take();
+        let nothing = told.outcome().expect_err("nothing is known").to_string();
+        assert!(
+            nothing.contains("nothing is known of an event `e-1` of topic orders"),
+            "{nothing}"
+        );
+        told.verdicts = verdicts;
         let text = told.text();
         for part in [
             "audit               no       it is Expired",
-            "filter.subjectBeginsWith: no (found \"s\")",
-            "filter.advancedFilters[0]: M (found nothing)",
+            "filter.subjectBeginsWith: no",
+            "filter.advancedFilters[0]: M",
             "billing             yes",
             "the last 24 hours",
         ] {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::attempt_lines::{AttemptLine, AttemptLog};
+use crate::commands::check_exists;
 use crate::document::TimeToLive;
 use crate::output::{self, Output};
 use crate::target::TargetArguments;
@@ -67,6 +68,10 @@ pub async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let target = target.resolve()?;
+    if arguments.topic.is_some() && target.has_manage_url() {
+        let api = target.manage_api().await?;
+        check_exists(&api, arguments.topic.as_deref(), arguments.name.as_deref()).await?;
+    }
     let log = AttemptLog::connect(&target).await?;
     let back_ms = arguments.since.map_or(0, |since| i64::from(since.minutes) * 60_000);
     let began_ms = wall_clock::now_ms() - back_ms;

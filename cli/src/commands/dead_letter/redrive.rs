@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::{Chosen, whose};
 use crate::commands::Whose;
 use crate::failure::{Misuse, Refusal};
+use crate::http_client::is_loopback;
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
 use crate::progress::{Progress, Step};
@@ -206,7 +207,8 @@ async fn follow(
     let Whose { topic, subscription } = of;
     let id = text_at(job, "/id");
     let step = progress.step(&format!(
-        "redrive {id} of {topic}/{subscription} runs on AWS, whatever becomes of this command"
+        "redrive {id} of {topic}/{subscription} runs {}, whatever becomes of this command",
+        if is_loopback(api.base_url()) { "in the local stack" } else { "on AWS" }
     ));
     let (mut job, mut failed, mut has_total) = (job.clone(), 0, false);
     while job["status"] == "Running" {

@@ -8,7 +8,7 @@ use super::{PublishError, read};
 use crate::{
     document::quoted,
     event::{ParsedEvent, custom::Stamps},
-    subscription::filter::{Filter, Filters, compiled::Refusal},
+    subscription::filter::{Filter, Filters, advanced::Operator, compiled::Refusal},
     time::Timestamp,
     topic::Topic,
 };
@@ -77,8 +77,8 @@ pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Ref
                 Some(json) => serde_json::from_str(json).unwrap_or_else(|_| json!(json)),
             };
             let message = match found {
-                None => format!("{} is not there, which {operator} does not want", filter.key),
-                Some(_) => format!("{} has a value that {operator} does not want", filter.key),
+                None => format!("{} is missing; {operator} needs it", filter.key),
+                Some(_) => format!("{} is {value}; {}", filter.key, wanted(&filter.operator)),
             };
             json!({
                 "path": format!("filter.advancedFilters[{index}]"),
@@ -92,10 +92,77 @@ pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Ref
     }
 }
 
+/// Most values of an operator that a message lists.
+const VALUES_TOLD_MAX: usize = 10;
+
+/// What an operator wants, in words.
+fn wanted(operator: &Operator) -> String {
+    let name = operator.name();
+    let document = serde_json::to_value(operator).unwrap_or_default();
+    let values = match &document["values"] {
+        Value::Array(values) => values.clone(),
+        Value::Null => Vec::new(),
+        one => vec![one.clone()],
+    };
+    let more = if values.len() > VALUES_TOLD_MAX { ", …" } else { "" };
+    let told: Vec<_> = values.iter().take(VALUES_TOLD_MAX).map(told).collect();
+    let verb = match name {
+        "StringIn" | "NumberIn" => "allowed",
+        "StringNotIn" | "NumberNotIn" => "not allowed",
+        other => other,
+    };
+    match told.is_empty() {
+        true => format!("{verb} does not want it"),
+        false => format!("{verb}: {}{more}", told.join(", ")),
+    }
+}
+
+/// A value as people write it; a text that could be taken for several keeps its quotation marks.
+fn told(value: &Value) -> String {
+    match value.as_str() {
+        Some(text) if !text.is_empty() && !text.contains([',', ' ', '"']) => text.to_owned(),
+        _ => value.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{fixtures::topic, subscription::resource::read_filter};
+
+    #[test]
+    fn what_an_operator_wants_is_told() {
+        let told_of = |operator: Value| {
+            let filter = read_filter(&json!({"filter": {"advancedFilters": [operator]}}));
+            wanted(&filter.expect("valid").advanced[0].operator)
+        };
+        let many: Vec<_> = (0..12).map(|number| format!("v{number}")).collect();
+        let table = [
+            (
+                json!({"operatorType": "StringIn", "key": "k", "values": ["SE", "NO"]}),
+                "allowed: SE, NO",
+            ),
+            (
+                json!({"operatorType": "StringNotIn", "key": "k", "values": ["a, b", ""]}),
+                r#"not allowed: "a, b", """#,
+            ),
+            (
+                json!({"operatorType": "StringBeginsWith", "key": "k", "values": ["x"]}),
+                "StringBeginsWith: x",
+            ),
+            (
+                json!({"operatorType": "IsNullOrUndefined", "key": "k"}),
+                "IsNullOrUndefined does not want it",
+            ),
+            (
+                json!({"operatorType": "StringIn", "key": "k", "values": many}),
+                "allowed: v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, …",
+            ),
+        ];
+        for (operator, want) in table {
+            assert_eq!(told_of(operator), want);
+        }
+    }
 
     #[test]
     fn each_event_has_a_verdict_that_names_the_part() {
@@ -131,7 +198,9 @@ mod tests {
         assert_eq!(verdict(1)["refusedBy"][2]["found"], json!(5));
         let missing = &verdict(2)["refusedBy"][0];
         assert_eq!((&missing["found"], &missing["isThere"]), (&Value::Null, &json!(false)));
-        assert_eq!(missing["message"], "data.colour is not there, which StringIn does not want");
+        assert_eq!(missing["message"], "data.colour is missing; StringIn needs it");
+        let number = &verdict(1)["refusedBy"][2]["message"];
+        assert_eq!(number, "data.n is 5; NumberGreaterThan: 5");
         // One event by itself, and one that no publish would take.
         let one = test(&topic(), &filter, &events[0]).expect("tested");
         assert_eq!(one["value"].as_array().map(Vec::len), Some(1));

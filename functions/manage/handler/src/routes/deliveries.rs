@@ -116,6 +116,9 @@ fn document(state: &DeliveryState) -> Value {
         "deliveryAttempts": attempts.made,
     });
     let mut set = |name: &str, value: Value| document[name] = value;
+    if let Some(at) = state.redriven_at {
+        set("redrivenTime", json!(at.to_iso_8601()));
+    }
     if let Some(at) = attempts.last_at {
         set("lastDeliveryAttemptTime", json!(at.to_iso_8601()));
     }

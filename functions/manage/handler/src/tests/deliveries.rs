@@ -86,6 +86,7 @@ async fn waiting_deliveries_say_what_is_known_of_them() {
     let reason = EndReason::UndeliverableDueToProbationCausedByClientError;
     let mut ending = state(&world, 2, 4, DeliveryStatus::Ending { reason, at: NOW });
     ending.attempts.last_outcome = Some(Outcome::Probation);
+    ending.redriven_at = Some(NOW);
     let mut of_another = state(&world, 3, 4, DeliveryStatus::Waiting { due });
     of_another.subscription_uid = Uuid::from_u128(4_711);
     store(&world, [of_another, ending, failed]);
@@ -104,6 +105,7 @@ async fn waiting_deliveries_say_what_is_known_of_them() {
         {
             "id": "00000000-0000-0000-0000-000000000002",
             "publishTime": "2026-11-21T07:59:56.000Z",
+            "redrivenTime": "2026-11-21T08:00:00.000Z",
             "events": 3,
             "deliveryAttempts": 0,
             "lastDeliveryOutcome": "Probation",
