@@ -112,7 +112,19 @@ resource "aws_apigatewayv2_stage" "manage" {
     throttling_burst_limit = 100
   }
 
-  depends_on = [aws_dynamodb_table.config, aws_dynamodb_table.state]
+  # Open to the internet, and an endpoint's owner needs it once: whoever guesses gets no further, and takes nothing from operators.
+  dynamic "route_settings" {
+    for_each = local.validation_routes
+
+    content {
+      route_key              = route_settings.value
+      throttling_rate_limit  = 5
+      throttling_burst_limit = 10
+    }
+  }
+
+  # A stage takes settings of routes that are there.
+  depends_on = [aws_dynamodb_table.config, aws_dynamodb_table.state, aws_apigatewayv2_route.validation]
 }
 
 resource "aws_lambda_permission" "manage" {

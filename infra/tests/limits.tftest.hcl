@@ -25,6 +25,17 @@ run "defaults" {
   }
 
   assert {
+    condition = (
+      aws_apigatewayv2_stage.manage.default_route_settings[0].throttling_rate_limit == 50
+      && tomap({ for route in aws_apigatewayv2_stage.manage.route_settings : route.route_key => route.throttling_rate_limit }) == tomap({
+        "GET /topics/{topic}/eventSubscriptions/{name}/validate"  = 5
+        "POST /topics/{topic}/eventSubscriptions/{name}/validate" = 5
+      })
+    )
+    error_message = "the open validation routes must have a small rate of their own"
+  }
+
+  assert {
     condition     = aws_sqs_queue.dead_letter.visibility_timeout_seconds == 360
     error_message = "the dead-letter queue hides for ${aws_sqs_queue.dead_letter.visibility_timeout_seconds} s"
   }

@@ -476,3 +476,38 @@ async fn secrets_have_routes_of_their_own() {
     assert_ne!(rotated["secret"], first["secret"]);
     assert_eq!(world.call(&route("getSigningSecrets")).await.body, Some(rotated));
 }
+
+/// Every copy of ingest and dispatch keeps all of it in memory.
+#[tokio::test(start_paused = true)]
+async fn the_configuration_of_a_topic_is_bounded() {
+    const BYTES_MAX: usize = 8 * 1_024 * 1_024;
+    let mut world = World::with_subscription().await;
+    let types: Vec<_> = (0..250).map(|number| format!("{number:03}{}", "x".repeat(500))).collect();
+    let mut large = webhook("https://e.example/hook?code=hush");
+    large["properties"]["filter"] = json!({"includedEventTypes": types});
+    assert_eq!(world.prepare(S1, large.clone()).await.status, 200);
+    let bytes = |world: &World| -> Vec<usize> {
+        let all = world.deployment.tables.stored_subscriptions();
+        all.iter().map(|one| serde_json::to_vec(one).expect("JSON").len()).collect()
+    };
+    let one = bytes(&world)[0];
+    world.fill((2..BYTES_MAX / one).map(|number| format!("large-{number}")));
+    let put = |name: &str| format!("PUT /topics/demo/eventSubscriptions/{name}");
+    let mut refused = None;
+    for number in 0..4 {
+        let reply = world.prepare(&put(&format!("more-{number}")), large.clone()).await;
+        if reply.status != 201 {
+            refused = Some(reply);
+            break;
+        }
+    }
+    let refused = refused.expect("one of them is too much");
+    assert_eq!((refused.status, code(&refused)), (409, "Conflict"), "{refused:?}");
+    assert!(message(&refused).contains("more than the 8388608"), "{refused:?}");
+    let sum = bytes(&world).iter().sum::<usize>();
+    assert!((BYTES_MAX - 2 * one..=BYTES_MAX).contains(&sum), "{sum}");
+    // A small one always fits, and so does a smaller one in the place of a large one.
+    let small = webhook("https://e.example/small");
+    assert_eq!(world.prepare(&put("small"), small.clone()).await.status, 201);
+    assert_eq!(world.prepare(&put("large-2"), small).await.status, 200);
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
@@ -29,6 +30,16 @@ pub struct Validation {
 }
 
 impl Validation {
+    /// A token of 32 random bytes.
+    pub fn token_of(random: [u8; 32]) -> Secret {
+        Secret::new(BASE64_URL_SAFE_NO_PAD.encode(random))
+    }
+
+    /// Whether a text could be a token at all: what could not is asked of no store.
+    pub fn is_token(given: &str) -> bool {
+        BASE64_URL_SAFE_NO_PAD.decode(given).is_ok_and(|random| random.len() == 32)
+    }
+
     /// Whether this is the token, found out in constant time.
     pub fn has_token(&self, given: &str) -> bool {
         bool::from(self.token.expose().as_bytes().ct_eq(given.as_bytes()))
@@ -58,6 +69,26 @@ impl EventSubscription {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn tokens_have_one_form() {
+        let token = super::Validation::token_of([0xff; 32]);
+        let token = token.expose();
+        let longer = format!("{token}a");
+        let table = [
+            (token, true),
+            ("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", true),
+            (&token[1..], false),
+            (&longer, false),
+            ("//////////////////////////////////////////8", false),
+            ("abc", false),
+            ("", false),
+            ("é", false),
+        ];
+        for (text, want) in table {
+            assert_eq!(super::Validation::is_token(text), want, "{text}");
+        }
+    }
+
     use super::*;
     use crate::fixtures::subscription;
 

@@ -2,7 +2,6 @@
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost_core::{
     delivery::resource_check::{self, Obstacle},
     document::{Object, Problems},
@@ -31,6 +30,13 @@ use crate::{Context, Reply, TRIES_MAX, page::Page, precondition::Precondition};
 
 /// Event subscriptions that a topic may have. Source: Event Grid, "Quotas and limits".
 const SUBSCRIPTIONS_MAX: usize = 500;
+
+/// Bytes that the event subscriptions of a topic may take together, as they are stored. Every copy of
+/// ingest and dispatch reads all of them.
+const CONFIGURATION_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+
+/// An event subscription of no more bytes fits beside as many others of its size as there may be.
+const ALWAYS_FITS_BYTES: usize = CONFIGURATION_BYTES_MAX / SUBSCRIPTIONS_MAX;
 
 /// What API Gateway's 30 s leave for the handshake and the wait until the data plane has seen the
 /// change; the rest is for the function's start and the table.
@@ -196,6 +202,7 @@ pub(super) async fn write(
             None => context.new_identity(),
         };
         let subscription = settings.into_subscription(key.clone(), identity, consent);
+        refuse_too_large(context, &topic, &subscription).await?;
         if existing.as_ref() == Some(&subscription) {
             // Whoever has written it may not have waited for the data plane.
             context.until_seen().await;
@@ -310,6 +317,36 @@ async fn refuse_too_many(context: &Context, topic: &Topic) -> Result<(), Reply> 
     Err(Reply::conflict("name", message))
 }
 
+/// Refuses an event subscription that would make its topic's configuration larger than functions can
+/// keep in memory.
+async fn refuse_too_large(
+    context: &Context,
+    topic: &Topic,
+    subscription: &EventSubscription,
+) -> Result<(), Reply> {
+    let bytes = stored_bytes(subscription);
+    if bytes <= ALWAYS_FITS_BYTES {
+        return Ok(());
+    }
+    let all = context.configuration.subscriptions(&topic.name).await?;
+    let others = all.iter().filter(|other| other.key != subscription.key);
+    let others_bytes: usize = others.map(stored_bytes).sum();
+    if others_bytes + bytes <= CONFIGURATION_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "This event subscription takes {bytes} bytes and the others of the topic '{}' take \
+         {others_bytes}, together more than the {CONFIGURATION_BYTES_MAX} that a topic's may take. \
+         Shorten filters and lists, or spread event subscriptions over several topics.",
+        topic.name
+    );
+    Err(Reply::conflict("properties", message))
+}
+
+fn stored_bytes(subscription: &EventSubscription) -> usize {
+    serde_json::to_vec(subscription).map_or(0, |json| json.len())
+}
+
 /// Whether one consent does not stand for the other.
 fn differs(before: &Settings, settings: &Settings) -> bool {
     before.endpoint != settings.endpoint || before.delivery_schema != settings.delivery_schema
@@ -354,7 +391,7 @@ async fn ask_for_consent(
     let (code, now) = (context.dice.id(), context.clock.now());
     // Source: Event Grid, "Webhook" of namespace topics: consent is given at once, or not at all.
     let validation = (kind == Kind::Custom).then(|| Validation {
-        token: Secret::new(BASE64_URL_SAFE_NO_PAD.encode(context.dice.key())),
+        token: Validation::token_of(context.dice.key()),
         until: now + VALID_FOR,
     });
     let validation_url = validation.as_ref().map(|it| validation_url(context, key, code, it));

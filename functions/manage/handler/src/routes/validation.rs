@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use gridpost_core::subscription::{EventSubscription, ProvisioningState, SubscriptionKey};
+use gridpost_core::subscription::{
+    EventSubscription, ProvisioningState, SubscriptionKey, Validation,
+};
 use gridpost_ports::Saved;
 use gridpost_webhook::handshake::allowed_rate;
 use serde_json::json;
@@ -31,16 +33,21 @@ pub(super) async fn complete(
     let token = form_urlencoded::parse(request.query.as_bytes())
         .find_map(|(name, value)| (name == "token").then(|| value.into_owned()))
         .unwrap_or_default();
+    if !Validation::is_token(&token) {
+        return Err(Reply::no_validation());
+    }
     let mut looks = 0;
     for _ in 0..TRIES_MAX {
+        // The route is open: what no topic waits for costs one read.
         let topic = context.configuration.topic(&key.topic).await?;
+        let topic = topic.ok_or_else(Reply::no_validation)?;
         let found = context.subscriptions.subscription(key).await?;
         let is_it = |one: &EventSubscription| {
             one.validation.as_ref().is_some_and(|validation| validation.has_token(&token))
         };
-        let (Some(topic), Some(found)) = (topic, found.filter(is_it)) else {
+        let Some(found) = found.filter(is_it) else {
             looks += 1;
-            if looks >= LOOKS || token.is_empty() {
+            if looks >= LOOKS {
                 return Err(Reply::no_validation());
             }
             sleep(LOOK_AGAIN).await;

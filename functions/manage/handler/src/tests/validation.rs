@@ -128,6 +128,29 @@ async fn a_validation_url_that_is_none_says_nothing() {
     assert_eq!(world.call(&format!("GET {url}")).await.status, 403);
 }
 
+/// The route is open to all: what opens nothing costs next to nothing.
+#[tokio::test(start_paused = true)]
+async fn a_validation_url_that_is_none_costs_little() {
+    let (world, url) = waiting("EventGridSchema").await;
+    let path = url.split('?').next().expect("a path");
+    let guess = "A".repeat(43);
+    let elsewhere = path.replace("/demo/", "/none/");
+    let rows = [
+        (format!("GET {path}?token=abc"), 0, 0),
+        (format!("GET {path}"), 0, 0),
+        (format!("GET {elsewhere}?token={guess}"), 1, 0),
+        (format!("POST {elsewhere}?token={guess}"), 1, 0),
+        // The owner may be faster than the answer to the handshake.
+        (format!("GET {path}?token={guess}"), 6, 800),
+    ];
+    for (line, calls, millis) in rows {
+        let (made, began) = (world.made(), tokio::time::Instant::now());
+        assert_eq!(world.call(&line).await.status, 403, "{line}");
+        let took = began.elapsed().as_millis();
+        assert_eq!((world.made() - made, took), (calls, millis), "{line}");
+    }
+}
+
 /// A change of the URL stops the events until the new endpoint has consented.
 #[tokio::test(start_paused = true)]
 async fn a_new_endpoint_waits_for_its_own_consent() {

@@ -15,6 +15,12 @@ const ALL: &str = "All";
 /// Characters that a subject's beginning or end may have.
 const SUBJECT_CHARS_MAX: usize = 1_024;
 
+/// Event types that a filter may name: all of them stand in the memory of every function.
+const TYPES_MAX: usize = 250;
+
+/// Characters that each of them may have.
+const TYPE_CHARS_MAX: usize = 512;
+
 /// Reads `filter`, or `filtersConfiguration` of a namespace topic's document.
 pub(super) fn read(properties: &mut Object<'_>, kind: Kind, problems: &mut Problems) -> Filter {
     let (name, advanced) = match kind == Kind::Namespace && properties.has(namespace::FILTERS) {
@@ -48,18 +54,29 @@ fn subject(filter: &mut Object<'_>, name: &'static str, problems: &mut Problems)
     given.to_owned()
 }
 
-/// The exact event types; `null`, absent and `["All"]` mean all.
+/// The exact event types, each once; `null`, absent and `["All"]` mean all.
 fn included_event_types(filter: &mut Object<'_>, problems: &mut Problems) -> Option<Vec<String>> {
     const NAME: &str = "includedEventTypes";
     let path = filter.path_of(NAME);
     let given = filter.list(NAME, problems)?;
-    let mut types = Vec::with_capacity(given.len());
+    if given.len() > TYPES_MAX {
+        let rule = format!("must have at most {TYPES_MAX} event types, but has {}", given.len());
+        problems.add(Code::OutOfRange, path, rule);
+        return None;
+    }
+    let mut types: Vec<String> = Vec::with_capacity(given.len());
     for (path, value) in &given {
         let Some(name) = text(value, path, problems) else { continue };
+        let chars = name.chars().count();
         if name.is_empty() {
             problems.add(Code::InvalidValue, path, "must not be empty: it is an exact event type");
+        } else if chars > TYPE_CHARS_MAX {
+            let rule = format!("must have at most {TYPE_CHARS_MAX} characters, but has {chars}");
+            problems.add(Code::OutOfRange, path, rule);
         }
-        types.push(name.to_owned());
+        if !types.iter().any(|known| known == name) {
+            types.push(name.to_owned());
+        }
     }
     if given.is_empty() {
         let rule = "must name at least one event type; leave it out, or write [\"All\"], for all";

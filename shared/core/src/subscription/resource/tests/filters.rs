@@ -236,3 +236,29 @@ fn stored_filters_read_again() {
     let old: Filter = serde_json::from_str(old).expect("a filter");
     assert!(old.advanced.is_empty() && !old.enable_advanced_filtering_on_arrays);
 }
+
+#[test]
+fn included_event_types_are_bounded_and_each_there_once() {
+    const PATH: &str = "properties.filter.includedEventTypes";
+    let types = |types: Vec<String>| with("filter", json!({"includedEventTypes": types}));
+    let numbered = |count: usize| (0..count).map(|number| format!("T{number}")).collect();
+    let table = [
+        (types(numbered(251)), PATH.to_owned(), "at most 250 event types, but has 251"),
+        (types(vec!["a".to_owned(); 65_000]), PATH.to_owned(), "at most 250 event types"),
+        (types(vec!["é".repeat(513)]), format!("{PATH}[0]"), "at most 512 characters"),
+    ];
+    for (document, path, rule) in table {
+        let problems = read_for(Kind::Custom, &document).expect_err(&path);
+        let listed: Vec<_> = problems.iter().collect();
+        assert_eq!((listed.len(), &listed[0].path), (1, &path), "{listed:?}");
+        assert!(listed[0].rule.contains(rule), "{}", listed[0]);
+    }
+    let read = |given: Vec<String>| {
+        read_for(Kind::Custom, &types(given)).expect("valid").filter.included_event_types
+    };
+    assert_eq!(read(numbered(250)).map(|types| types.len()), Some(250));
+    assert_eq!(read(vec!["é".repeat(512)]).map(|types| types.len()), Some(1));
+    let twice = ["B", "A", "B", "B"].map(str::to_owned);
+    assert_eq!(read(twice.to_vec()), Some(vec!["B".to_owned(), "A".to_owned()]));
+    assert_eq!(read(vec!["All".to_owned(); 2]), None);
+}
