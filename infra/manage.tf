@@ -27,6 +27,8 @@ module "manage" {
     GRIDPOST_RESOURCE_DESTINATIONS     = join(",", var.resource_destinations)
     GRIDPOST_DISPATCH_ARN              = local.dispatch_arn
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
+    GRIDPOST_PAYLOAD_BUCKET            = local.payload_bucket_name
+    GRIDPOST_QUEUE_MESSAGE_BYTES_MAX   = tostring(var.queue_message_bytes_max)
     GRIDPOST_PUBLISH_URL               = local.publish_url
     GRIDPOST_MANAGE_URL                = local.manage_url
     GRIDPOST_MANAGE_AUTHORIZATION      = var.manage_authorization
@@ -84,6 +86,18 @@ module "manage" {
       sid       = "FindDeadLetters"
       actions   = ["s3:ListBucket"]
       resources = local.dead_letter_bucket_arns
+    },
+    # To count the events of a piece of a large publish that is purged from the poison queue.
+    {
+      sid       = "CountPublishes"
+      actions   = ["s3:GetObject"]
+      resources = ["${local.payload_bucket_arn}/publishes/*"]
+    },
+    # Without it S3 answers 403 for a publish that is not there, which is no proof that it is gone.
+    {
+      sid       = "SeeThatPublishesAreGone"
+      actions   = ["s3:ListBucket"]
+      resources = [local.payload_bucket_arn]
     },
     ], [
     for arn in [local.dispatch_arn] : {

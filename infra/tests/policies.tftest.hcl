@@ -335,6 +335,16 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Resource = ["arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1"]
         },
         {
+          Sid      = "CountPublishes", Effect = "Allow"
+          Action   = ["s3:GetObject"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/publishes/*"]
+        },
+        {
+          Sid      = "SeeThatPublishesAreGone", Effect = "Allow"
+          Action   = ["s3:ListBucket"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1"]
+        },
+        {
           Sid      = "WriteOwnLogs", Effect = "Allow"
           Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
           Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage:*"]

@@ -13,6 +13,7 @@ use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
     parking::ParkingTable,
+    payloads::PayloadBucket,
     redrives::RedriveTable,
     s3::S3Bucket,
     sqs::{QueueUrls, SqsQueues},
@@ -66,6 +67,7 @@ async fn main() -> Result<(), Error> {
         healths: Arc::clone(&states) as _,
         states,
         dead_letters: Arc::new(S3Bucket::new(clients.s3())),
+        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
         redrives,
         meter: Arc::clone(&meter) as _,
         clock,
@@ -104,6 +106,7 @@ fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::Set
         configuration_kept_for: config::configuration_kept_for()?,
         account: dispatch.account.clone(),
         retry_shards,
+        queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,
         authorization: config::parsed_or("GRIDPOST_MANAGE_AUTHORIZATION", Authorization::Iam)?,
     })
 }

@@ -22,8 +22,8 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointHealths, HandshakeClient,
-    Meter, ParkedDeliveries, ParkingLot, PoisonQueue, QueueReceiver, QueueSender, Redrives,
-    ResourceChecker, SubscriptionStore, TopicKeys, TopicStore, WaitingDeliveries,
+    Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue, QueueReceiver, QueueSender,
+    Redrives, ResourceChecker, SubscriptionStore, TopicKeys, TopicStore, WaitingDeliveries,
 };
 use http::{HeaderMap, Method};
 use serde_json::Value;
@@ -64,6 +64,8 @@ pub struct Context {
     pub healths: Arc<dyn EndpointHealths>,
     /// Looks through dead letters, and removes them.
     pub dead_letters: Arc<dyn DeadLetters>,
+    /// Reads publishes whose deliveries are still to be made.
+    pub payloads: Arc<dyn Payloads>,
     /// Jobs that send them again.
     pub redrives: Arc<dyn Redrives>,
     /// Counts what is purged.
@@ -93,6 +95,8 @@ pub struct Settings {
     pub account: String,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
+    /// Bytes of a queue message at most, as ingest packs them.
+    pub queue_message_bytes_max: usize,
     /// Who may call this API.
     pub authorization: Authorization,
 }

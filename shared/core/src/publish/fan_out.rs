@@ -6,7 +6,7 @@
 //! event subscriptions in the meantime changes nothing; those that were deleted are dispatch's to
 //! drop. No endpoint and no secret is stored.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,15 @@ impl Piece {
     /// Its deliveries.
     pub fn parcels<'p>(&self, packed: &'p Packed<'_>) -> Vec<Parcel<'p>> {
         packed.parcels_from(self.from).take_while(|parcel| parcel.place < self.to).collect()
+    }
+
+    /// How many events its deliveries have, by event subscription.
+    pub fn events<'p>(&self, packed: &'p Packed<'_>) -> BTreeMap<&'p SubscriptionKey, u64> {
+        let mut events = BTreeMap::new();
+        for parcel in self.parcels(packed) {
+            *events.entry(&*parcel.recipient.key).or_default() += parcel.events.len() as u64;
+        }
+        events
     }
 
     /// What is left of it from that place on.

@@ -17,6 +17,7 @@ use gridpost_core::{
     error::chain,
     metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
     poison::{Content, Origin, Poisoned, WAYS, Way, way_back},
+    publish::fan_out::{self, Piece},
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
@@ -383,10 +384,11 @@ async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortE
     let has_ended = state.as_ref().is_some_and(|state| {
         matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered)
     });
-    let dropped = match has_ended {
-        true => 0,
+    let dropped = match (&content, has_ended) {
+        (_, true) => 0,
+        (Content::FanOut(piece), _) => count_piece(context, piece).await?,
         // The message does not know which of its events were done with since it was sent.
-        false => count_dropped(context, &content, state.as_ref().map(|state| state.events)),
+        _ => count_dropped(context, &content, state.as_ref().map(|state| state.events)),
     };
     tracing::warn!(
         message.id = %message.id,
@@ -417,14 +419,39 @@ fn count_dropped(context: &Context, content: &Content, left: Option<u32>) -> u64
             events
         }
         // Nobody can say here how many there were, nor whose.
-        None => {
-            let whose = [(TOPIC, UNKNOWN), (EVENT_SUBSCRIPTION_NAME, UNKNOWN)];
-            context.meter.count(metric, &[reason, whose[0], whose[1]], 1);
-            1
-        }
+        None => count_unknown(context),
     };
     context.meter.flush(context.clock.now());
     events
+}
+
+/// Counts one event of which nobody knows whose it is.
+fn count_unknown(context: &Context) -> u64 {
+    let whose = [(DROP_REASON, PURGED), (TOPIC, UNKNOWN), (EVENT_SUBSCRIPTION_NAME, UNKNOWN)];
+    context.meter.count(metric::DROPPED_EVENT_COUNT, &whose, 1);
+    1
+}
+
+/// Counts the events of a piece's deliveries, by event subscription, as its publish has them; answers
+/// how many they are. Where that is gone, or can't be read, nothing is known of them.
+async fn count_piece(context: &Context, piece: &Piece) -> Result<u64, PortError> {
+    let object = context.payloads.get(&fan_out::key(piece.publish)).await?;
+    let most = context.settings.queue_message_bytes_max;
+    let packed = object.and_then(|object| fan_out::decode(&object, most).ok());
+    let mut sum = 0;
+    if let Some(packed) = &packed {
+        let at = packed.acceptance().time;
+        for (key, events) in piece.events(packed) {
+            let ([topic, name], metric) = (of(key), metric::DROPPED_EVENT_COUNT);
+            context.meter.count_events(metric, &[(DROP_REASON, PURGED), topic, name], at, events);
+            sum += events;
+        }
+    }
+    if sum == 0 {
+        sum = count_unknown(context);
+    }
+    context.meter.flush(context.clock.now());
+    Ok(sum)
 }
 
 /// Lets copies of the message that are elsewhere delete themselves. Best effort: without it they go

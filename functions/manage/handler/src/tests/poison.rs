@@ -9,10 +9,18 @@ use gridpost_core::{
         queue::Queue,
         state::{DeliveryState, DeliveryStatus},
     },
-    event::DeliverySchema,
+    event::{DeliverySchema, event_grid},
+    fixtures::subscription,
+    publish::{
+        fan_out,
+        matching::Match,
+        pack::{Acceptance, pack},
+    },
     retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
     subscription::DeadLetterDestination,
+    topic::Revision,
 };
+use gridpost_ports::Payloads;
 use gridpost_testkit::meter::Count;
 use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
@@ -265,6 +273,45 @@ async fn what_is_purged_is_counted() {
     assert_eq!(of(5), Some((DeliveryStatus::Delivered, 2)));
     assert_eq!(of(2), None, "a dead letter's state is its delivery's");
     assert!(world.sent().is_empty());
+}
+
+/// What a piece of a large publish drops is counted where it was matched.
+#[tokio::test(start_paused = true)]
+async fn a_purged_piece_counts_the_events_of_its_deliveries() {
+    let body = json!([
+        {"id": "1", "eventType": "T", "subject": "s", "data": {}, "eventTime": "2026-01-02T03:04:05Z"},
+        {"id": "2", "eventType": "T", "subject": "s", "data": {}, "eventTime": "2026-01-02T03:04:05Z"},
+    ]);
+    let body = body.to_string();
+    let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
+    let wants = |name: &str, events: &[usize]| Match {
+        subscription: Arc::new(subscription(name)),
+        events: events.to_vec(),
+    };
+    let matches = [wants("s-1", &[0, 1]), wants("s-2", &[1])];
+    let revision = Revision { created_at: NOW, number: 1 };
+    let acceptance = Acceptance { id: Uuid::from_u128(7), time: NOW, revision, trace_parent: None };
+    let packed = pack(&matches, &events, acceptance, 262_144);
+    let world = World::new();
+    let pieces = fan_out::cut(&packed, 5_000);
+    world.lay("m-1", &pieces[0].encode(), None, None);
+    let purge = || world.send("POST /poison:purge", json!({"all": true}));
+    let key = fan_out::key(acceptance.id);
+    world.deployment.payloads.put(&key, fan_out::encode(&packed)).await.expect("stored");
+    assert_eq!(body_of(&purge().await), 3);
+    // Where the publish is gone, nothing is known of it.
+    let other = pieces[0].encode().replace(&acceptance.id.to_string(), &Uuid::nil().to_string());
+    world.lay("m-2", &other, None, None);
+    assert_eq!(body_of(&purge().await), 1);
+    let counts = world.deployment.meter.counts();
+    let counted: Vec<_> = counts.iter().map(|count| (count.values(" "), count.by)).collect();
+    let want = [("t s-1", 2), ("t s-2", 1), ("? ?", 1)]
+        .map(|(whose, events)| (format!("PurgedByOperator {whose}"), events));
+    assert_eq!(counted, want);
+}
+
+fn body_of(reply: &super::Reply) -> u64 {
+    body(reply)["value"][0]["droppedEvents"].as_u64().expect("a number")
 }
 
 /// A message in the poison queue may be older than what became of some of its events.

@@ -60,6 +60,7 @@ impl World {
             states: Arc::clone(&tables) as _,
             healths: tables,
             dead_letters: Arc::clone(&letters.buckets) as _,
+            payloads: Arc::clone(&deployment.payloads) as _,
             redrives: letters.of(&letters.tables),
             meter: Arc::clone(&deployment.meter) as _,
             clock: Arc::clone(&deployment.clock) as _,
@@ -79,6 +80,7 @@ impl World {
                 configuration_kept_for: KEPT_FOR,
                 account: "123456789012".to_owned(),
                 retry_shards: 4,
+                queue_message_bytes_max: 262_144,
                 authorization: Authorization::None,
             },
         };
