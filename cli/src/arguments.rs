@@ -159,6 +159,7 @@ mod tests {
             "publish --topic demo --type T --subject S --data @event.json",
             "publish --topic demo --file body.json --key K",
             "schedule --profile basic --ttl 30m --max-attempts 10 --responses 500,408,200 --json",
+            "schedule --topic demo --name s1 --responses 500,200",
             "schedule --endpoint resource --schedule 1,2,3 --status-rule 404=60 --jitter",
             "delivery list --topic demo --name s1 --outcome Busy --json",
             "delivery show 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic demo --name s1",

@@ -64,7 +64,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Publish(publish) => commands::publish::run(publish, &target, output).await,
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
-        Command::Schedule(schedule) => commands::schedule::run(&schedule, output),
+        Command::Schedule(schedule) => commands::schedule::run(&schedule, &target, output).await,
         Command::Audit(audit) => commands::audit::run(&audit, &target, output).await,
         Command::Listen(listen) => commands::listen::run(listen, output).await,
         Command::Prober(prober) => commands::prober::run(prober, &target, output).await,

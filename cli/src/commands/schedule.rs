@@ -1,5 +1,5 @@
-//! `gridpost schedule`: the timeline of a retry policy, before it is saved. Works offline, by the
-//! same decisions that deliver.
+//! `gridpost schedule`: the timeline of a retry policy, before it is saved, or of one that is. Works
+//! offline, by the same decisions that deliver.
 
 use std::time::Duration;
 
@@ -19,9 +19,11 @@ use gridpost_ports::Dice;
 use gridpost_runtime::system::SystemDice;
 use serde_json::{Value, json};
 
+use crate::attempt_lines::because_of;
 use crate::document::{TimeToLive, retry_limits};
 use crate::failure::Misuse;
 use crate::output::{self, Output};
+use crate::target::TargetArguments;
 
 /// The policy, and what the endpoint would answer.
 #[derive(Args, Debug)]
@@ -63,6 +65,24 @@ pub struct ScheduleArguments {
     /// Draw jitter as a delivery would: up to a tenth of each wait, at most 5 minutes
     #[arg(long)]
     jitter: bool,
+
+    /// The timeline of a saved event subscription of this topic
+    #[arg(long, requires = "name",
+        conflicts_with_all = ["profile", "endpoint", "ttl", "max_attempts", "schedule", "status_rules", "delay_on_probation"])]
+    topic: Option<String>,
+
+    /// That event subscription
+    #[arg(long, alias = "subscription", requires = "topic")]
+    name: Option<String>,
+}
+
+/// Whose timeline it is.
+struct Subject {
+    profile: ProfileName,
+    kind: EndpointKind,
+    /// The policy as a document.
+    policy: Value,
+    delays_on_probation: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -128,29 +148,66 @@ impl std::str::FromStr for Response {
 /// # Errors
 ///
 /// A setting is outside its range: all of them are named with their ranges.
-pub fn run(arguments: &ScheduleArguments, output: Output) -> anyhow::Result<()> {
+pub async fn run(
+    arguments: &ScheduleArguments,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let subject = match arguments.topic.as_deref().zip(arguments.name.as_deref()) {
+        Some((topic, name)) => {
+            let api = target.resolve()?.manage_api().await?;
+            saved(&api.topic(topic).await?, &api.subscription(topic, name).await?)
+        }
+        None => given(arguments),
+    };
+    let Subject { profile, kind, policy, delays_on_probation } = subject;
+    let policy = resource::read_retry_policy(policy, profile).map_err(|problems| {
+        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Misuse(lines.join("\n"))
+    })?;
+    let rules = Rules { profile, kind, policy: &policy };
+    let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
+    let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
+    let timeline = timeline(rules, delays_on_probation, &answers, dice);
+    // Limits that nobody has set need no blame.
+    let warnings = match arguments.max_attempts.is_some() || arguments.topic.is_some() {
+        true => warnings(rules, &timeline),
+        false => Vec::new(),
+    };
+    let document = result(&timeline, &policy, &arguments.responses, &warnings);
+    output.print(&document, text);
+    Ok(())
+}
+
+/// What the flags say.
+fn given(arguments: &ScheduleArguments) -> Subject {
     let profile = match arguments.profile {
         ProfileArgument::Basic => ProfileName::Basic,
         ProfileArgument::Basic2021 => ProfileName::Basic2021,
         ProfileArgument::Namespace => ProfileName::Namespace,
     };
-    let policy =
-        resource::read_retry_policy(document(arguments, profile), profile).map_err(|problems| {
-            let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-            Misuse(lines.join("\n"))
-        })?;
     let kind = match arguments.endpoint {
         EndpointArgument::Webhook => EndpointKind::Webhook,
         EndpointArgument::Resource => EndpointKind::Resource,
     };
-    let rules = Rules { profile, kind, policy: &policy };
-    let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
-    let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
-    let timeline = timeline(rules, arguments.delay_on_probation, &answers, dice);
-    let warnings = warnings(rules);
-    let document = result(&timeline, &arguments.responses, &warnings);
-    output.print(&document, text);
-    Ok(())
+    let policy = document(arguments, profile);
+    Subject { profile, kind, policy, delays_on_probation: arguments.delay_on_probation }
+}
+
+/// What a saved event subscription says, and its topic.
+fn saved(topic: &Value, subscription: &Value) -> Subject {
+    let properties = &subscription["properties"];
+    let profile = serde_json::from_value(topic["properties"]["deliveryProfile"].clone());
+    let kind = match output::text_at(subscription, "/properties/destination/endpointType") {
+        "WebHook" => EndpointKind::Webhook,
+        _ => EndpointKind::Resource,
+    };
+    Subject {
+        profile: profile.unwrap_or(ProfileName::Basic),
+        kind,
+        policy: properties["retryPolicy"].clone(),
+        delays_on_probation: properties["probationPolicy"] == "Delay",
+    }
 }
 
 /// The policy as the document in which it would be saved, so that the same rules check it.
@@ -174,7 +231,7 @@ fn timeline(rules: Rules<'_>, delay: bool, answers: &[Answer], dice: f64) -> Tim
 
 /// Says which limits can never be reached: even an endpoint that always fails with the shortest
 /// waits ends by the other limit.
-fn warnings(rules: Rules<'_>) -> Vec<String> {
+fn warnings(rules: Rules<'_>, shown: &Timeline) -> Vec<String> {
     let RetryPolicy { max_attempts, time_to_live_minutes, .. } = rules.policy;
     let always_fails = [Answer::of_status(500, None)];
     let fastest = timeline(rules, true, &always_fails, 0.0);
@@ -182,14 +239,23 @@ fn warnings(rules: Rules<'_>) -> Vec<String> {
     if made >= *max_attempts as usize {
         return Vec::new();
     }
+    let these = match shown.attempts.len() {
+        count if count == made => String::new(),
+        count => format!(" ({count} with these answers)"),
+    };
     vec![format!(
-        "{max_attempts} attempts can never be made: the schedule has room for {made} within a \
+        "{max_attempts} attempts can never be made: the schedule has room for {made}{these} within a \
          time-to-live of {}. Lower the attempts, or give an own schedule.",
         hours(Duration::from_secs(u64::from(*time_to_live_minutes) * 60)),
     )]
 }
 
-fn result(timeline: &Timeline, responses: &[Response], warnings: &[String]) -> Value {
+fn result(
+    timeline: &Timeline,
+    policy: &RetryPolicy,
+    responses: &[Response],
+    warnings: &[String],
+) -> Value {
     let text_of = |position: usize| {
         responses.get(position).or(responses.last()).map_or("200", |response| &response.text)
     };
@@ -198,6 +264,7 @@ fn result(timeline: &Timeline, responses: &[Response], warnings: &[String]) -> V
             "number": attempt.number,
             "atSeconds": seconds(attempt.at),
             "response": text_of(position),
+            "waitBecause": attempt.because,
         })
     });
     let reason = match timeline.end {
@@ -207,6 +274,7 @@ fn result(timeline: &Timeline, responses: &[Response], warnings: &[String]) -> V
     let mut document = json!({
         "attempts": attempts.collect::<Vec<_>>(),
         "end": {"atSeconds": seconds(timeline.ends_at), "reason": reason},
+        "timeToLiveSeconds": u64::from(policy.time_to_live_minutes) * 60,
     });
     if !warnings.is_empty() {
         document["warnings"] = json!(warnings);
@@ -220,36 +288,44 @@ fn seconds(offset: Duration) -> Value {
 }
 
 fn text(document: &Value) -> String {
-    let mut rows = vec![["attempt", "at", "answer"].map(str::to_owned)];
+    let mut rows = vec![["attempt", "at", "answer", "waited for"].map(str::to_owned)];
     let attempts = document["attempts"].as_array();
     for attempt in attempts.into_iter().flatten() {
         rows.push([
             attempt["number"].to_string(),
             at(&attempt["atSeconds"]),
             output::text_at(attempt, "/response").to_owned(),
+            attempt["waitBecause"].as_str().map(because_of).unwrap_or_default().to_owned(),
         ]);
     }
-    let end = format!(
-        "ends at {}: {}",
-        at(&document["end"]["atSeconds"]),
-        output::text_at(document, "/end/reason"),
-    );
+    let (ends, lives) = (&document["end"]["atSeconds"], &document["timeToLiveSeconds"]);
+    let late = match ends.as_f64() > lives.as_f64() && document["end"]["reason"] == EXPIRED {
+        true => {
+            format!(" (its time-to-live ended at {}; this attempt was due after it)", at(lives))
+        }
+        false => String::new(),
+    };
+    let end = format!("ends at {}: {}{late}", at(ends), output::text_at(document, "/end/reason"));
     let warnings = document["warnings"].as_array().into_iter().flatten();
     let warnings = warnings.filter_map(Value::as_str).map(|text| format!("\nwarning: {text}"));
     format!("{}\n{end}{}", output::columns(&rows), warnings.collect::<String>())
 }
 
+/// The reason that a time-to-live ends by.
+const EXPIRED: &str = "TimeToLiveExceeded";
+
 fn at(seconds: &Value) -> String {
     hours(Duration::from_secs_f64(seconds.as_f64().unwrap_or(0.0)))
 }
 
-/// An offset as people write it: `0 s`, `90 s`, `5 min`, `1 h 30 min`.
+/// An offset as people write it: `0 s`, `12.8 s`, `1 min 30 s`, `1 h 30 min`. Parts of a second are told of
+/// less than a minute alone.
 fn hours(offset: Duration) -> String {
-    let whole = offset.as_secs();
-    let (h, min, s) = (whole / 3_600, whole / 60 % 60, whole % 60);
-    if offset.subsec_millis() != 0 && h == 0 {
+    if offset.subsec_millis() != 0 && offset.as_secs() < 60 {
         return format!("{:.1} s", offset.as_secs_f64());
     }
+    let whole = offset.as_secs();
+    let (h, min, s) = (whole / 3_600, whole / 60 % 60, whole % 60);
     let parts = [(h, "h"), (min, "min"), (s, "s")];
     let parts: Vec<_> = parts
         .iter()
@@ -279,8 +355,8 @@ mod tests {
         let policy = policy.expect("in range");
         let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
         let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
-        let timeline = timeline(rules, false, &answers, 0.0);
-        result(&timeline, &arguments.responses, &warnings(rules))
+        let timeline = timeline(rules, arguments.delay_on_probation, &answers, 0.0);
+        result(&timeline, &policy, &arguments.responses, &warnings(rules, &timeline))
     }
 
     #[test]
@@ -303,6 +379,60 @@ mod tests {
         let warning = document["warnings"][0].as_str().expect("a warning");
         assert!(warning.contains("30 attempts") && warning.contains("room for 11"), "{warning}");
         assert!(played("--schedule 1,2,3 --max-attempts 9").get("warnings").is_none());
+        let fewer = played("--max-attempts 9 --ttl 2h --responses 404");
+        let warning = fewer["warnings"][0].as_str().expect("a warning");
+        let shown = fewer["attempts"].as_array().expect("attempts").len();
+        assert!(warning.contains(&format!("({shown} with these answers)")), "{warning}");
+    }
+
+    #[test]
+    fn every_wait_says_what_for_and_an_end_after_its_time_says_so() {
+        let document = played("--ttl 24h --responses 500 --delay-on-probation");
+        let told = text(&document);
+        assert!(told.contains("the next step of its schedule"), "{told}");
+        let delayed =
+            played("--schedule 1,2,3,4,5,6,7,8,9,10,11 --max-attempts 12 --delay-on-probation");
+        assert!(
+            text(&delayed).contains("probation or delayed delivery ends"),
+            "{}",
+            text(&delayed)
+        );
+        let late = json!({"attempts": [], "timeToLiveSeconds": 7_200,
+            "end": {"atSeconds": 10_800, "reason": "TimeToLiveExceeded"}});
+        let told = text(&late);
+        assert!(
+            told.contains("ends at 3 h: TimeToLiveExceeded (its time-to-live ended at 2 h"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn offsets_are_written_in_one_way() {
+        let table = [
+            (0, "0 s"),
+            (12_800, "12.8 s"),
+            (90_000, "1 min 30 s"),
+            (1_912_800, "31 min 52 s"),
+            (3_720_500, "1 h 2 min"),
+        ];
+        for (ms, want) in table {
+            assert_eq!(hours(Duration::from_millis(ms)), want);
+        }
+    }
+
+    #[test]
+    fn a_saved_event_subscription_has_its_own_rules() {
+        let topic = json!({"properties": {"deliveryProfile": "namespace"}});
+        let subscription = json!({"properties": {
+            "destination": {"endpointType": "SqsQueue"}, "probationPolicy": "Delay",
+            "retryPolicy": {"maxDeliveryCount": 3}}});
+        let subject = saved(&topic, &subscription);
+        assert_eq!(
+            (subject.profile, subject.kind),
+            (ProfileName::Namespace, EndpointKind::Resource)
+        );
+        assert!(subject.delays_on_probation);
+        assert_eq!(subject.policy, json!({"maxDeliveryCount": 3}));
     }
 
     #[test]

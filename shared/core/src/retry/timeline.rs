@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     retry::{
-        self, Decision, EndReason, Failure, Rules, attempts::Attempts, outcome::RESPONSE_WAIT,
+        self, Decision, DelayReason, EndReason, Failure, Rules, attempts::Attempts,
+        outcome::RESPONSE_WAIT,
     },
     time::Timestamp,
 };
@@ -41,6 +42,8 @@ pub struct Attempt {
     pub at: Duration,
     /// What the endpoint answers.
     pub answer: Answer,
+    /// What made it wait until then; none for the first one.
+    pub because: Option<DelayReason>,
 }
 
 /// How the delivery ends.
@@ -71,6 +74,7 @@ pub fn play(question: &Question<'_>) -> Timeline {
     let mut attempts = Attempts::default();
     let mut made = Vec::new();
     let mut now = start;
+    let mut because = None;
     let end = loop {
         if retry::is_expired(question.rules.policy, start, now) {
             break End::Undelivered(EndReason::TimeToLiveExceeded);
@@ -81,6 +85,7 @@ pub fn play(question: &Question<'_>) -> Timeline {
             Admission::Probe(claimed) => health = *claimed,
             Admission::Wait { until } => {
                 now = until.min(retry::expires_at(question.rules.policy, start));
+                because = Some(DelayReason::Probation);
                 continue;
             }
             Admission::End => {
@@ -91,7 +96,8 @@ pub fn play(question: &Question<'_>) -> Timeline {
         let answer = answer(question.answers, made.len());
         let began_at = now;
         attempts = attempts.with(began_at, answer.outcome, answer.status);
-        made.push(Attempt { number: attempts.made, at: began_at.since(start), answer });
+        let at = began_at.since(start);
+        made.push(Attempt { number: attempts.made, at, answer, because });
         if answer.outcome == Outcome::Delivered {
             break End::Delivered;
         }
@@ -109,7 +115,7 @@ pub fn play(question: &Question<'_>) -> Timeline {
             expires_at: retry::expires_at(question.rules.policy, start),
         };
         match retry::decide(question.rules, failure, question.dice) {
-            Decision::Retry { due, .. } => now = due,
+            Decision::Retry { due, because: reason } => (now, because) = (due, Some(reason)),
             Decision::End(reason) => break End::Undelivered(reason),
         }
     };
