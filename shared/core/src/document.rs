@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Map, Value, json};
 
 pub use merge::merge;
-pub use parse::{NotJson, parse};
+pub use parse::{NotJson, parse, parse_around};
 
 /// What kind of rule a member breaks. Its name is the `code` of an error's detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Finds the route of a request.
 
+mod body;
 mod dead_letters;
 mod deliveries;
 mod gate;
@@ -22,23 +23,20 @@ use gridpost_core::{
         queue::Queue,
         state::{DeliveryState, DeliveryStatus},
     },
-    document::{Code, Object, Problems, parse, text},
+    document::{Code, Object, Problems, text},
     subscription::{SubscriptionKey, resource as subscription_resource},
     topic::resource as topic_resource,
 };
 use gridpost_ports::{Outgoing, PortError};
-use http::{Method, header::CONTENT_TYPE};
+use http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use self::body::{document, document_around};
 use crate::{Context, Reply, Request, page::Page, precondition::Precondition};
 
 /// What a route answers: a refusal is a reply too, so that `?` can leave with it.
 type Answer = Result<Reply, Reply>;
-
-/// Bytes of a document. An item of DynamoDB has 400 KiB at most, and the largest honest document
-/// has a few.
-const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 
 /// What a resource is to become.
 #[derive(Clone, Copy, Debug)]
@@ -148,10 +146,12 @@ async fn route(context: &Context, request: &Request) -> Answer {
             subscriptions::list(context, topic, &Page::of(&request.query)?).await
         }
         ("POST", Resource::TestSubscription(topic)) => {
-            subscriptions::test(context, topic, &document(request)?).await
+            let (document, events) = document_around(request, "events")?;
+            subscriptions::test(context, topic, &document, events).await
         }
         ("POST", Resource::Explain(topic)) => {
-            subscriptions::explain(context, topic, &document(request)?).await
+            let (document, event) = document_around(request, "event")?;
+            subscriptions::explain(context, topic, &document, event).await
         }
         ("PUT", Resource::Subscription(key)) => {
             let document = document(request)?;
@@ -361,38 +361,6 @@ fn allowed(resource: &Resource<'_>) -> &'static [Method] {
         | Resource::ReleaseParked
         | Resource::CancelParked => &[Method::POST],
     }
-}
-
-/// The request's document; one without a body is an empty object, for defaults exist.
-fn document(request: &Request) -> Result<Value, Reply> {
-    let bytes = request.body.len();
-    if bytes > DOCUMENT_BYTES_MAX {
-        let message = format!(
-            "The document is {bytes} bytes, over the limit of {DOCUMENT_BYTES_MAX} bytes (256 KiB)."
-        );
-        return Err(Reply::error(413, "RequestEntityTooLarge", message));
-    }
-    if request.body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(json!({}));
-    }
-    if let Some(given) = request.headers.get(CONTENT_TYPE) {
-        let given = String::from_utf8_lossy(given.as_bytes());
-        if !is_json(&given) {
-            return Err(Reply::not_json(&given));
-        }
-    }
-    Ok(parse(&request.body)?)
-}
-
-/// Whether a content type is JSON in UTF-8: `application/json`, `text/json`, or any `+json`, such as
-/// a patch's `application/merge-patch+json`.
-fn is_json(content_type: &str) -> bool {
-    let content_type = content_type.to_ascii_lowercase();
-    let mut parts = content_type.split(';').map(str::trim);
-    let essence = parts.next().unwrap_or_default();
-    let of_json = matches!(essence, "application/json" | "text/json") || essence.ends_with("+json");
-    let charset = parts.find_map(|parameter| parameter.strip_prefix("charset="));
-    of_json && charset.is_none_or(|charset| matches!(charset.trim_matches('"'), "utf-8" | "utf8"))
 }
 
 /// What a document's `ids` choose, if it has them.

@@ -511,3 +511,48 @@ async fn the_configuration_of_a_topic_is_bounded() {
     assert_eq!(world.prepare(&put("small"), small.clone()).await.status, 201);
     assert_eq!(world.prepare(&put("large-2"), small).await.status, 200);
 }
+
+/// Whatever a publish takes or refuses, so do a test of a filter and an explanation.
+#[tokio::test(start_paused = true)]
+async fn samples_are_read_as_a_publish_reads_them() {
+    let world = World::with_subscription().await;
+    let event = |more: &str| {
+        format!(
+            r#"{{"id":"1","subject":"s","eventType":"T","eventTime":"2026-01-02T03:04:05Z"{more}}}"#
+        )
+    };
+    let deep = format!(r#","data":{}{}"#, "[".repeat(500), "]".repeat(500));
+    let large = format!(r#","data":"{}""#, "x".repeat(400_000));
+    let too_large = format!(r#","data":"{}""#, "x".repeat(1_048_576));
+    let table = [
+        ("plain", event(""), 200),
+        ("a member of data twice", event(r#","data":{"a":1,"a":2}"#), 200),
+        ("deep data", event(&deep), 200),
+        ("a number that no float has", event(r#","data":{"n":1e400}"#), 200),
+        ("over 256 KiB", event(&large), 200),
+        ("over 1 MiB", event(&too_large), 413),
+        ("a member of the event twice", event(r#","id":"2""#), 400),
+        ("an unknown member", event(r#","nope":1"#), 400),
+        ("half of a surrogate pair", event(r#","dataVersion":"\ud800""#), 400),
+        ("no event", "5".to_owned(), 400),
+    ];
+    for (row, event, status) in table {
+        let tests = [
+            ("eventSubscriptions:test", format!(r#"{{"name":"s-1","events":{event}}}"#)),
+            ("eventSubscriptions:test", format!(r#"{{"name":"s-1","events":[{event}]}}"#)),
+            ("explain", format!(r#"{{"event":{event}}}"#)),
+        ];
+        for (route, document) in tests {
+            let line = format!("POST /topics/demo/{route}");
+            let reply = world.send_bytes(&line, document.into_bytes()).await;
+            assert_eq!(reply.status, status, "{row}, {route}: {:?}", reply.body);
+        }
+    }
+    for document in [r#"{"name":"s-1","events":null}"#, r#"{"name":"s-1"}"#, "", "[]", "{"] {
+        let line = "POST /topics/demo/eventSubscriptions:test";
+        let reply = world.send_bytes(line, document.as_bytes().to_vec()).await;
+        assert_eq!(reply.status, 400, "{document}");
+    }
+    let reply = world.call("POST /topics/demo/explain").await;
+    assert_eq!(reply.status, 400, "{reply:?}");
+}

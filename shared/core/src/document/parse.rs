@@ -7,7 +7,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, value::RawValue};
 
 use super::quoted;
 
@@ -23,6 +23,62 @@ pub struct NotJson(#[source] serde_json::Error);
 /// [`NotJson`], whose source names line and column.
 pub fn parse(text: &[u8]) -> Result<Value, NotJson> {
     serde_json::from_slice::<Strict>(text).map(|Strict(value)| value).map_err(NotJson)
+}
+
+/// Reads a JSON document of which one member is somebody else's JSON: that one stays the text that it
+/// is, and no rule of documents holds within. The value has it as an empty array, or as null where it
+/// is null.
+///
+/// # Errors
+///
+/// [`NotJson`], as for [`parse`].
+pub fn parse_around<'t>(
+    text: &'t [u8],
+    member: &str,
+) -> Result<(Value, Option<&'t RawValue>), NotJson> {
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return parse(text).map(|value| (value, None));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let read = deserializer.deserialize_map(Around { member });
+    let read = read.and_then(|read| deserializer.end().map(|()| read));
+    read.map_err(NotJson)
+}
+
+struct Around<'m> {
+    member: &'m str,
+}
+
+impl<'de> Visitor<'de> for Around<'_> {
+    type Value = (Value, Option<&'de RawValue>);
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let (mut members, mut raw) = (Map::new(), None);
+        while let Some(name) = entries.next_key::<String>()? {
+            refuse_twice(&members, &name)?;
+            let value = if name == self.member {
+                let text: &RawValue = entries.next_value()?;
+                raw = Some(text);
+                if text.get() == "null" { Value::Null } else { Value::Array(Vec::new()) }
+            } else {
+                let Strict(value) = entries.next_value()?;
+                value
+            };
+            members.insert(name, value);
+        }
+        Ok((Value::Object(members), raw))
+    }
+}
+
+fn refuse_twice<E: Error>(members: &Map<String, Value>, name: &str) -> Result<(), E> {
+    if members.contains_key(name) {
+        return Err(E::custom(format!("member {} stands twice", quoted(name))));
+    }
+    Ok(())
 }
 
 /// A value whose objects name each member once.
@@ -78,9 +134,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
         while let Some((name, Strict(value))) = entries.next_entry::<String, _>()? {
-            if members.contains_key(&name) {
-                return Err(A::Error::custom(format!("member {} stands twice", quoted(&name))));
-            }
+            refuse_twice(&members, &name)?;
             members.insert(name, value);
         }
         Ok(Value::Object(members))
@@ -97,6 +151,31 @@ mod tests {
         for text in ["null", "[1,-2,0.5,true,\"é\"]", "{\"a\":{\"b\":[]},\"c\":null}", " 1 "] {
             let want: Value = serde_json::from_str(text).expect("JSON");
             assert_eq!(parse(text.as_bytes()).expect("JSON"), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_member_may_stay_as_it_is() {
+        let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
+        for raw in ["[{\"a\":1,\"a\":2}]", "1e400", " {} ", "null", &deep] {
+            let text = format!(r#"{{"name":"s","events":{raw},"x":[1]}}"#);
+            let (value, found) = parse_around(text.as_bytes(), "events").expect("JSON");
+            assert_eq!(found.map(RawValue::get), Some(raw.trim()));
+            assert_eq!((&value["name"], &value["x"][0]), (&"s".into(), &1.into()));
+            assert_eq!(value["events"].is_null(), raw == "null");
+        }
+        let (value, found) = parse_around(b" [5] ", "events").expect("JSON");
+        assert!(found.is_none() && value[0] == 5);
+        let table: [&[u8]; 6] = [
+            b"{\"events\":[],\"events\":[]}",
+            b"{\"a\":1,\"a\":[]}",
+            b"{\"a\":{\"b\":1,\"b\":1}}",
+            b"{\"events\":[}",
+            b"{} {}",
+            b"{\"events\":\"\xff\"}",
+        ];
+        for text in table {
+            assert!(parse_around(text, "events").is_err(), "{}", String::from_utf8_lossy(text));
         }
     }
 

@@ -96,9 +96,53 @@ fn check_extension(name: &str, value: &RawValue) -> Result<(), Violation> {
     }
     match value.get().as_bytes().first() {
         Some(b'{' | b'[') => {
-            Err(Violation::new(name, "must be a string, a number, a boolean or null"))
+            Err(Violation::new(name, "must be a string, a whole number, a boolean or null"))
+        }
+        Some(b'"') => check_characters(name, &string(value, name)?),
+        // An integer of CloudEvents is written without fraction and exponent.
+        Some(b'-' | b'0'..=b'9') if value.get().parse::<i32>().is_err() => {
+            let rule = "must be a whole number from -2147483648 to 2147483647, or a string";
+            Err(Violation::new(name, rule))
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether attributes may have a character.
+pub(super) fn is_for_attributes(character: char) -> bool {
+    let code = u32::from(character);
+    let is_none = matches!(code, 0xfdd0..=0xfdef) || code & 0xfffe == 0xfffe;
+    !character.is_control() && !is_none
+}
+
+/// Refuses the characters that no attribute may have.
+fn check_characters(name: &str, text: &str) -> Result<(), Violation> {
+    if !text.chars().all(is_for_attributes) {
+        let rule = "must not have control characters or code points that are no characters";
+        return Err(Violation::new(name, rule));
+    }
+    Ok(())
+}
+
+/// The text of an attribute: it has something in it.
+fn attribute<'a>(value: &'a RawValue, name: &str) -> Result<Cow<'a, str>, Violation> {
+    let text = filled_string(value, name)?;
+    check_characters(name, &text).map(|()| text)
+}
+
+/// Source: RFC 2046, section 5.1 of RFC 2045: a type and a subtype, both tokens. What parameters say
+/// is their receiver's.
+fn check_media_type(value: Option<&RawValue>) -> Result<(), Violation> {
+    const NAME: &str = "datacontenttype";
+    let Some(text) = optional(value, NAME)? else { return Ok(()) };
+    let token = |text: &str| {
+        let legal = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
+        !text.is_empty() && text.bytes().all(legal)
+    };
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    match essence.split_once('/') {
+        Some((kind, subtype)) if token(kind) && token(subtype) => Ok(()),
+        _ => Err(Violation::new(NAME, "must be a media type such as application/json")),
     }
 }
 
@@ -119,12 +163,12 @@ fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
     }
     check_time(given.time)?;
     check_data(given.data, given.data_base64)?;
-    optional(given.data_content_type, "datacontenttype")?;
+    check_media_type(given.data_content_type)?;
     optional(given.data_schema, "dataschema")?;
     Ok(ParsedEvent {
-        id: filled_string(id, "id")?,
-        source: filled_string(source, "source")?,
-        event_type: filled_string(event_type, "type")?,
+        id: attribute(id, "id")?,
+        source: attribute(source, "source")?,
+        event_type: attribute(event_type, "type")?,
         subject: optional(given.subject, "subject")?.unwrap_or_default(),
         data_version: Cow::Borrowed(""),
         text,
@@ -141,7 +185,7 @@ fn optional<'a>(
     value: Option<&'a RawValue>,
     name: &str,
 ) -> Result<Option<Cow<'a, str>>, Violation> {
-    unless_null(value).map(|value| filled_string(value, name)).transpose()
+    unless_null(value).map(|value| attribute(value, name)).transpose()
 }
 
 fn check_time(value: Option<&RawValue>) -> Result<(), Violation> {

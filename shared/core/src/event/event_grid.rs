@@ -23,6 +23,8 @@ pub(super) struct Envelope<'a> {
     /// As RFC 3339 writes it.
     event_time: Cow<'a, str>,
     data: Option<&'a RawValue>,
+    /// Whether a member that may be left out is null: it is left out of what is delivered.
+    nulls_given: bool,
     topic_given: bool,
     metadata_version_given: bool,
     data_version_given: bool,
@@ -71,6 +73,29 @@ impl<'a> Members<'a> {
         }
         Ok(sorted)
     }
+
+    /// Takes members that may be left out, and are null, for left out, as serializers mean them; says
+    /// whether there are any.
+    fn leave_out_nulls(&mut self) -> bool {
+        let mut any = false;
+        for place in [&mut self.topic, &mut self.data_version, &mut self.metadata_version] {
+            any |= place.take_if(|value| value.get() == "null").is_some();
+        }
+        any
+    }
+}
+
+/// The members that may be left out by a null.
+const NULLABLE: [&str; 3] = ["topic", "dataVersion", "metadataVersion"];
+
+/// An event's text without the nulls that leave a member out.
+fn without_nulls(text: &str) -> String {
+    let members = reader::members(text).unwrap_or_default();
+    let is_left_out =
+        |name: &str, value: &RawValue| NULLABLE.contains(&name) && value.get() == "null";
+    let members = members.iter().filter(|(name, value)| !is_left_out(name, value));
+    let members = members.map(|(name, value)| format!("{}:{value}", json_string(name)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 const UNKNOWN: &str = "is unknown; EventGridSchema has id, subject, eventType, eventTime, data, \
@@ -78,7 +103,8 @@ const UNKNOWN: &str = "is unknown; EventGridSchema has id, subject, eventType, e
 
 fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, Violation> {
     let text = object.text;
-    let given = Members::sort(object.members)?;
+    let mut given = Members::sort(object.members)?;
+    let nulls_given = given.leave_out_nulls();
     let id = required(given.id, "id")?;
     let subject = required(given.subject, "subject")?;
     let event_type = required(given.event_type, "eventType")?;
@@ -99,6 +125,7 @@ fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, V
             subject,
             event_time: time(event_time)?,
             data: given.data,
+            nulls_given,
             topic_given: given.topic.is_some(),
             metadata_version_given: given.metadata_version.is_some(),
             data_version_given: given.data_version.is_some(),
@@ -132,9 +159,12 @@ fn time(value: &RawValue) -> Result<Cow<'_, str>, Violation> {
 
 /// The publisher's text with the stamps that it lacks at its end.
 pub(super) fn stamped(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> String {
-    let open = event.text.strip_suffix('}').expect("an object ends with a brace");
-    // It has members, so what follows begins with a comma.
-    let mut text = open.to_owned();
+    // It has members, so what follows its brace begins with a comma.
+    let mut text = match envelope.nulls_given {
+        true => without_nulls(event.text),
+        false => event.text.to_owned(),
+    };
+    assert_eq!(text.pop(), Some('}'), "an object ends with a brace");
     if !envelope.topic_given {
         text.push_str(&format!(r#","topic":{}"#, json_string(&event.source)));
     }

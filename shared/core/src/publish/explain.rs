@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{PublishError, read, sample::refused_by};
+use super::{
+    PublishError, read,
+    sample::{refuse_too_large, refused_by},
+};
 use crate::{
     event::custom::Stamps,
     subscription::{EventSubscription, ProvisioningState, filter::Filters},
@@ -13,7 +16,8 @@ use crate::{
     topic::Topic,
 };
 
-/// A verdict of every event subscription on an event that is published at `now`, in their order.
+/// A verdict of every event subscription on an event that is published at `now`, in their order. The
+/// event is the text that would be published.
 ///
 /// # Errors
 ///
@@ -21,9 +25,10 @@ use crate::{
 pub fn explain(
     topic: &Topic,
     subscriptions: &[Arc<EventSubscription>],
-    event: &Value,
+    event: &str,
     now: Timestamp,
 ) -> Result<Value, PublishError> {
+    refuse_too_large(event)?;
     let body = format!("[{event}]");
     let topic_id = topic.id();
     // What a mapping would stamp is not looked at: filters have the event as it was published.
@@ -95,7 +100,8 @@ mod tests {
         all[3].expires_at = Some(NOW);
         all[4].provisioning_state = ProvisioningState::Failed;
         let all = all.map(Arc::new);
-        let answer = explain(&topic(), &all, &event("T", "s", Some(5)), NOW).expect("explained");
+        let answer =
+            explain(&topic(), &all, &event("T", "s", Some(5)).to_string(), NOW).expect("explained");
         let table = [
             ("wants", true, "Active", None),
             ("type", false, "Active", Some("filter.includedEventTypes")),
@@ -110,7 +116,7 @@ mod tests {
             assert_eq!(verdict["refusedBy"][0]["path"].as_str(), path, "{name}");
         }
         assert_eq!(answer["value"][2]["refusedBy"][0]["found"], 5);
-        let refused = explain(&topic(), &all, &json!({"id": "1"}), NOW).expect_err("no event");
+        let refused = explain(&topic(), &all, r#"{"id":"1"}"#, NOW).expect_err("no event");
         assert_eq!(refused.status(), 400);
     }
 
@@ -160,7 +166,7 @@ mod tests {
                 .match_events(&events, NOW);
             let want: Vec<_> =
                 matched.matches.iter().map(|it| it.subscription.key.name.clone()).collect();
-            let answer = explain(&topic(), &subscriptions, &event, NOW).expect("explained");
+            let answer = explain(&topic(), &subscriptions, &event.to_string(), NOW).expect("explained");
             let verdicts = answer["value"].as_array().expect("a list");
             prop_assert_eq!(verdicts.len(), subscriptions.len());
             let wants = verdicts.iter().filter(|verdict| verdict["matches"] == true);

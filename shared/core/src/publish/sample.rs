@@ -1,10 +1,12 @@
 //! Sample events against a filter: does it want them, and if not, which part of it refuses them.
 //! Nothing is published.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{PublishError, read};
+use super::{BODY_BYTES_MAX, PublishError, read};
 use crate::{
     document::quoted,
     event::{ParsedEvent, custom::Stamps},
@@ -23,10 +25,21 @@ const FOUND_CHARS_MAX: usize = 256;
 ///
 /// [`PublishError`] for events that a publish would refuse too.
 pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<Value, PublishError> {
-    let body = match events {
-        Value::Array(_) => events.to_string(),
-        one => format!("[{one}]"),
+    test_text(topic, filter, &events.to_string())
+}
+
+/// The same for events in the text that they would be published as: a value would have lost what
+/// makes a publish refuse them, or take them.
+///
+/// # Errors
+///
+/// [`PublishError`] for events that a publish would refuse too.
+pub fn test_text(topic: &Topic, filter: &Filter, events: &str) -> Result<Value, PublishError> {
+    let body = match events.starts_with('[') {
+        true => Cow::Borrowed(events),
+        false => Cow::Owned(format!("[{events}]")),
     };
+    refuse_too_large(events)?;
     let topic_id = topic.id();
     // What a mapping would stamp is not looked at: filters have the event as it was published.
     let stamps = Stamps { now: Timestamp::from_millis(0), id: &mut Uuid::nil };
@@ -44,6 +57,14 @@ pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<Value, Pub
     };
     let verdicts: Value = events.iter().enumerate().map(verdict).collect();
     Ok(json!({ "value": verdicts }))
+}
+
+pub(super) fn refuse_too_large(events: &str) -> Result<(), PublishError> {
+    let size_bytes = events.len();
+    match size_bytes > BODY_BYTES_MAX {
+        true => Err(PublishError::BodyTooLarge { size_bytes }),
+        false => Ok(()),
+    }
 }
 
 /// One part of the filter, what it found, and why that is not wanted.

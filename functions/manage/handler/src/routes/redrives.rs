@@ -34,7 +34,7 @@ const MAX_REDRIVES_MAX: u32 = 100;
 
 /// What the query of the list may have.
 pub(super) const LIST: Form =
-    Form { filters: &[], is_token: Some(|text| text.parse::<Uuid>().is_ok()) };
+    Form { filters: &[], is_token: Some(|text| place_of(text).is_some()) };
 
 /// What was written so shortly before a job began is left to the next one: S3 tells times in whole
 /// seconds, and may show an object only some time after it.
@@ -181,15 +181,25 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     subscriptions::existing(context, key).await?;
     let mut jobs = context.redrives.jobs(key).await?;
     jobs.sort_by_key(|job| std::cmp::Reverse((job.created_at, job.id)));
-    let jobs: Vec<_> = jobs.into_iter().map(|job| (job.id.to_string(), job)).collect();
-    let before = |(id, _): &&(String, Job)| page.after.as_ref().is_some_and(|after| after != id);
-    let passed = jobs.iter().take_while(before).count() + usize::from(page.after.is_some());
-    let rest = jobs.iter().skip(passed).take(page.most() + 1);
-    let found = rest.map(|(id, job)| (id.as_str(), document(job))).collect();
+    // The job that a page ended with may be forgotten by the next one: its place is known all the same.
+    let after = page.after.as_deref().and_then(place_of);
+    let rest = jobs.iter().filter(|job| after.is_none_or(|after| (job.created_at, job.id) < after));
+    let rest: Vec<_> = rest.take(page.most() + 1).map(|job| (token_of(job), job)).collect();
+    let found = rest.iter().map(|(token, job)| (token.as_str(), document(job))).collect();
     let SubscriptionKey { topic, name } = key;
     let base = &context.settings.manage_url;
     let url = format!("{base}/topics/{topic}/eventSubscriptions/{name}/redrives");
     Ok(Reply::ok(page.write(&url, found)))
+}
+
+/// Where a job is in the list, for the token of a page.
+fn token_of(job: &Job) -> String {
+    format!("{}.{}", job.created_at.as_millis(), job.id)
+}
+
+fn place_of(token: &str) -> Option<(Timestamp, Uuid)> {
+    let (millis, id) = token.split_once('.')?;
+    Some((Timestamp::from_millis(millis.parse().ok()?), id.parse().ok()?))
 }
 
 /// One job.

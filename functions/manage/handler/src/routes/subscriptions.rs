@@ -22,7 +22,7 @@ use gridpost_core::{
 };
 use gridpost_ports::Saved;
 use gridpost_webhook::handshake::{self, Handshake, Question, WAIT_MAX, ask};
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
 use super::{Answer, Change, stored_by, topics};
@@ -71,7 +71,12 @@ pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer
 }
 
 /// Says of sample events whether a filter wants them, and which part of it refuses them.
-pub(super) async fn test(context: &Context, topic: &str, document: &Value) -> Answer {
+pub(super) async fn test(
+    context: &Context,
+    topic: &str,
+    document: &Value,
+    events: Option<&RawValue>,
+) -> Answer {
     let sample = sample::read(document)?;
     let (topic, filter) = match sample.of {
         Of::Document(filter) => (topics::existing(context, topic).await?, filter),
@@ -81,21 +86,27 @@ pub(super) async fn test(context: &Context, topic: &str, document: &Value) -> An
             (topic, subscription.filter)
         }
     };
-    let tested = publish::sample::test(&topic, &filter, sample.events);
+    let events = events.map_or("[]", RawValue::get);
+    let tested = publish::sample::test_text(&topic, &filter, events);
     tested.map(Reply::ok).map_err(|refused| {
         Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
     })
 }
 
 /// Says of an event which event subscriptions of the topic want it, and why the others do not.
-pub(super) async fn explain(context: &Context, topic: &str, input: &Value) -> Answer {
+pub(super) async fn explain(
+    context: &Context,
+    topic: &str,
+    input: &Value,
+    event: Option<&RawValue>,
+) -> Answer {
     let mut problems = Problems::default();
-    let event = Object::root(input, &mut problems).and_then(|mut root| {
-        let event = root.required("event", "an event as it would be published", &mut problems);
+    let given = Object::root(input, &mut problems).and_then(|mut root| {
+        let given = root.required("event", "an event as it would be published", &mut problems);
         root.finish(&mut problems);
-        event
+        given.and(event)
     });
-    let event = problems.or(event)?;
+    let event = problems.or(given)?.get();
     let topic = topics::existing(context, topic).await?;
     let mut all = context.configuration.subscriptions(&topic.name).await?;
     all.sort_by(|one, other| one.key.name.cmp(&other.key.name));

@@ -13,6 +13,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{World, body, code, dead_letters::filled, fakes::NOW, key, message, webhook};
+use crate::Reply;
 
 const S: &str = "/topics/demo/eventSubscriptions/s-1";
 
@@ -181,6 +182,33 @@ async fn jobs_are_listed_in_pages_the_newest_first() {
     }
     let want: Vec<_> = jobs(&world).keys().rev().map(|id| json!(id).to_string()).collect();
     assert_eq!(found, want);
+}
+
+/// Jobs go 400 days after their last change: the one that a page ended with, too.
+#[tokio::test(start_paused = true)]
+async fn a_page_goes_on_behind_a_job_that_is_gone() {
+    let world = filled().await;
+    for _ in 0..5 {
+        let dry = json!({"dryRun": true});
+        assert_eq!(world.send(&format!("POST {S}/deadLetters:redrive"), dry).await.status, 201);
+    }
+    let ids = |page: &Reply| -> Vec<String> {
+        let all = body(page)["value"].as_array().expect("a list").iter();
+        all.map(|job| job["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let first = world.call(&format!("GET {S}/redrives?$top=2")).await;
+    let link = body(&first)["nextLink"].as_str().expect("more").to_owned();
+    let last: Uuid = ids(&first)[1].parse().expect("an id");
+    world.letters.tables.with_redrives(|jobs| jobs.remove(&last)).expect("it was there");
+    let link = link.replace("https://manage.example", "").replace("top=2", "top=10");
+    let rest = world.call(&format!("GET {link}")).await;
+    let mut found = ids(&first);
+    found.remove(1);
+    found.extend(ids(&rest));
+    let want: Vec<_> = jobs(&world).keys().rev().map(Uuid::to_string).collect();
+    assert_eq!((rest.status, found), (200, want));
+    let no_place = world.call(&format!("GET {S}/redrives?$skiptoken=MTph")).await;
+    assert_eq!(no_place.status, 400);
 }
 
 #[tokio::test(start_paused = true)]

@@ -238,6 +238,22 @@ mod tests {
         assert!(text.contains(r#""myext":"7""#) && !text.contains("other"), "{text}");
     }
 
+    /// Attributes by header have the rules of all attributes.
+    #[test]
+    fn what_no_attribute_may_have_is_refused_by_header_too() {
+        for (header, want) in [
+            (("ce-subject", "a%0Ab"), "'subject' must not have control characters"),
+            (("ce-subject", "%00"), "'subject' must not have control characters"),
+            (("ce-ext", "%C2%85"), "'ext' must not have control characters"),
+            (("ce-ext", "%EF%BF%BE"), "'ext' must not have control characters"),
+            (("content-type", "json"), "'datacontenttype' must be a media type"),
+        ] {
+            let text = to_structured(&headers(&[header]), b"").expect("a structured event");
+            let error = parse(text.as_bytes()).expect_err(want).to_string();
+            assert!(error.contains(want), "{header:?}: {error}");
+        }
+    }
+
     #[test]
     fn refused_headers_and_data() {
         let json = ("content-type", "application/json");

@@ -73,8 +73,8 @@ fn members_that_are_refused() {
         (with(r#""é":1"#), "'é' is no name of an extension attribute"),
         (with(r#""":1"#), "'' is no name of an extension attribute"),
         (with(r#""abcdefghijklmnopqrstu":1"#), "'abcdefghijklmnopqrstu' is no name"),
-        (with(r#""ext":{}"#), "'ext' must be a string, a number, a boolean or null"),
-        (with(r#""ext":[1]"#), "'ext' must be a string, a number, a boolean or null"),
+        (with(r#""ext":{}"#), "'ext' must be a string, a whole number, a boolean or null"),
+        (with(r#""ext":[1]"#), "'ext' must be a string, a whole number, a boolean or null"),
         (with(r#""ext":1,"ext":1"#), "'ext' is given twice"),
         (with(r#""id":"2""#), "'id' is given twice"),
         (with(r#""data":1,"data":2"#), "'data' is given twice"),
@@ -99,12 +99,73 @@ fn members_that_are_accepted() {
         r#","data":{"a":[1,2]},"data_base64":null"#,
         r#","data_base64":"""#,
         r#","datacontenttype":"application/cloudevents+json; charset=utf-8","data":"x""#,
-        r#","abcdefghijklmnopqrst":"v","0":5,"flag":true,"none":null,"real":-1.5e3"#,
+        r#","abcdefghijklmnopqrst":"v","0":5,"flag":true,"none":null,"least":-2147483648"#,
     ];
     for members in table {
         let body = format!("{{{LEAST}{members}}}");
         let events = parse(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"));
         assert_eq!(events.len(), 1, "{body}");
+    }
+}
+
+/// Source: CloudEvents 1.0.2, "Type system" and `datacontenttype`.
+#[test]
+fn attributes_have_the_types_of_cloud_events() {
+    let accepted = [
+        r#""ext":5"#,
+        r#""ext":-2147483648"#,
+        r#""ext":2147483647"#,
+        r#""ext":true"#,
+        r#""ext":null"#,
+        r#""ext":"""#,
+        r#""ext":"1.5""#,
+        r#""ext":"\ud83d\ude80 é""#,
+        r#""datacontenttype":"application/json""#,
+        r#""datacontenttype":"application/vnd.example+json; charset=utf-8""#,
+        r#""datacontenttype":"text/plain;charset=\"utf-8\"""#,
+        r#""datacontenttype":"application/json;""#,
+        r#""datacontenttype":null"#,
+    ];
+    for member in accepted {
+        let body = format!("{{{LEAST},{member}}}");
+        assert!(parse(body.as_bytes()).is_ok(), "{member}: {}", refusal(body.as_bytes()));
+    }
+    let number = "must be a whole number from -2147483648 to 2147483647";
+    let media_type = "must be a media type";
+    let characters = "must not have control characters";
+    let refused = [
+        (r#""ext":1.5"#, "'ext'", number),
+        (r#""ext":2147483648"#, "'ext'", number),
+        (r#""ext":-2147483649"#, "'ext'", number),
+        (r#""ext":1e2"#, "'ext'", number),
+        (r#""ext":1.0"#, "'ext'", number),
+        (r#""ext":"a\u0001b""#, "'ext'", characters),
+        (r#""ext":"\n""#, "'ext'", characters),
+        (r#""ext":"\u0085""#, "'ext'", characters),
+        (r#""ext":"\ufffe""#, "'ext'", characters),
+        (r#""ext":"\ufdd0""#, "'ext'", characters),
+        (r#""ext":"\ud800""#, "'ext'", "half of a surrogate pair"),
+        (r#""ext":"a\udc00b""#, "'ext'", "half of a surrogate pair"),
+        (r#""subject":"\u007f""#, "'subject'", characters),
+        (r#""dataschema":"a\tb""#, "'dataschema'", characters),
+        (r#""datacontenttype":"json""#, "'datacontenttype'", media_type),
+        (r#""datacontenttype":"a b/c""#, "'datacontenttype'", media_type),
+        (r#""datacontenttype":"/json""#, "'datacontenttype'", media_type),
+        (r#""datacontenttype":"a/b/c""#, "'datacontenttype'", media_type),
+        (r#""datacontenttype":"é/é""#, "'datacontenttype'", media_type),
+        (r#""datacontenttype":"a/b;\u0000""#, "'datacontenttype'", characters),
+    ];
+    for (member, name, rule) in refused {
+        let found = refusal(format!("{{{LEAST},{member}}}").as_bytes());
+        assert!(found.contains(name) && found.contains(rule), "{member}: {found}");
+    }
+    for name in ["id", "source", "type"] {
+        let found = refusal(
+            format!("{{{LEAST}}}")
+                .replace(&format!(r#""{name}":""#), &format!(r#""{name}":"\u0001"#))
+                .as_bytes(),
+        );
+        assert!(found.contains(characters), "{name}: {found}");
     }
 }
 
@@ -151,7 +212,7 @@ proptest! {
         byte in any::<u8>(),
         cut in 0..150_usize,
     ) {
-        let mut body = format!(r#"[{{{LEAST},"data_base64":"AP8=","ext":1.5}},{{{LEAST}}}]"#)
+        let mut body = format!(r#"[{{{LEAST},"data_base64":"AP8=","ext":15}},{{{LEAST}}}]"#)
             .into_bytes();
         let at = at % body.len();
         body[at] = byte;

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::event::cloud_events::is_for_attributes;
 use crate::{event::DeliverySchema, publish::PublishError};
 
 const TOPIC_ID: &str = "/topics/orders";
@@ -167,7 +168,11 @@ proptest! {
             prop_assert!(forms[0].contains(&text));
             if schema == DeliverySchema::CloudEventSchemaV1_0 {
                 let again = crate::event::cloud_events::parse(forms[0].as_bytes());
-                prop_assert!(again.is_ok(), "{:?}", again);
+                // Event Grid's own envelope may have what no CloudEvent has.
+                let texts = [&key, &kind, &path, &area];
+                if texts.iter().all(|text| text.chars().all(is_for_attributes)) {
+                    prop_assert!(again.is_ok(), "{:?}", again);
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::event::cloud_events::is_for_attributes;
 use crate::{
     event::{DeliverySchema, EVENTS_MAX},
     publish::PublishError,
@@ -95,7 +96,8 @@ fn members_that_are_refused() {
         (&LEAST.replace("2026-01-02", "2026-02-30"), "'eventTime' must be a date-time"),
         (&LEAST.replace(r#""2026-01-02T03:04:05Z""#, "1767323045"), "'eventTime' must be a string"),
         (&format!(r#"{LEAST},"dataVersion":1"#), "'dataVersion' must be a string"),
-        (&format!(r#"{LEAST},"dataVersion":null"#), "'dataVersion' must be a string"),
+        (&format!(r#"{LEAST},"dataVersion":5"#), "'dataVersion' must be a string"),
+        (&format!(r#"{LEAST},"topic":null,"topic":null"#), "'topic' is given twice"),
         (&format!(r#"{LEAST},"metadataVersion":1"#), "'metadataVersion' must be a string"),
         (&format!(r#"{LEAST},"metadataVersion":"2""#), r#"'metadataVersion' must be "1" or left"#),
         (&format!(r#"{LEAST},"topic":"""#), r#"'topic' must be "/topics/orders" or left out"#),
@@ -200,6 +202,34 @@ fn an_event_becomes_a_cloud_event() {
     }
 }
 
+/// A serializer that writes absent members as null means that they are left out.
+#[test]
+fn nulls_leave_members_out() {
+    let stamps = r#""topic":"/topics/orders","dataVersion":"","metadataVersion":"1""#;
+    let table = [
+        (format!(r#"{LEAST},"topic":null"#), format!("{{{LEAST},{stamps}}}")),
+        (format!(r#""dataVersion":null,{LEAST}"#), format!("{{{LEAST},{stamps}}}")),
+        (
+            format!(r#""metadataVersion":null,{LEAST},"topic":null,"dataVersion":null"#),
+            format!("{{{LEAST},{stamps}}}"),
+        ),
+        (
+            format!(r#"{LEAST},"topic":null,"data":{{"topic":null, "a":1.0}},"dataVersion":"2""#),
+            format!(
+                r#"{{{LEAST},"data":{{"topic":null, "a":1.0}},"dataVersion":"2","topic":"/topics/orders","metadataVersion":"1"}}"#
+            ),
+        ),
+    ];
+    for (members, want) in table {
+        let body = format!("[{{{members}}}]");
+        let events = parse(body.as_bytes(), TOPIC_ID).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(events[0].in_schema(DeliverySchema::EventGridSchema), want, "{members}");
+        let cloud = events[0].in_schema(DeliverySchema::CloudEventSchemaV1_0);
+        let cloud: Value = serde_json::from_str(&cloud).expect("JSON");
+        assert_eq!(cloud["source"], "/topics/orders");
+    }
+}
+
 /// What the Azure SDK for Python sends.
 #[test]
 fn a_request_of_the_python_sdk_is_accepted() {
@@ -282,6 +312,10 @@ proptest! {
         prop_assert_eq!(&read["type"], &json!(event_type));
         prop_assert_eq!(read.get("data"), data.as_ref());
         let again = crate::event::cloud_events::parse(converted.as_bytes());
-        prop_assert!(again.is_ok(), "{again:?}");
+        // Event Grid's own schema may have what no CloudEvent has.
+        let texts = [Some(&id), Some(&subject), Some(&event_type), data_version.as_ref()];
+        if texts.into_iter().flatten().all(|text| text.chars().all(is_for_attributes)) {
+            prop_assert!(again.is_ok(), "{again:?}");
+        }
     }
 }

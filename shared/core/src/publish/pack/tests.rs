@@ -232,6 +232,30 @@ fn a_long_data_version_stays_out_of_the_header() {
     assert!(delivery(&longer).events()[0].get().contains(&longer));
 }
 
+/// SQS and SNS would refuse the message for its attribute, and the event would end undelivered.
+#[test]
+fn a_data_version_that_no_header_takes_stays_in_the_event() {
+    for (text, want) in [
+        ("1.0", "1.0"),
+        ("é 2", "é 2"),
+        ("a\nb", ""),
+        ("a\u{0}", ""),
+        ("\u{1b}[0m", ""),
+        ("\u{7f}", ""),
+        ("\u{85}", ""),
+        ("a\u{ffff}", ""),
+    ] {
+        let body = serde_json::json!([{"id": "1", "subject": "s", "eventType": "T", "data": {},
+            "eventTime": "2026-01-02T03:04:05Z", "dataVersion": text}]);
+        let packed = pack_all(&body.to_string(), vec![subscription("s")], ROOMY);
+        let delivery = packed.delivery(&parcels(&packed)[0]);
+        assert_eq!(delivery.data_version, want, "{text:?}");
+        let event: serde_json::Value =
+            serde_json::from_str(delivery.events()[0].get()).expect("JSON");
+        assert_eq!(event["dataVersion"], text);
+    }
+}
+
 /// Text that takes more bytes in JSON, and more still in a queue message.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![

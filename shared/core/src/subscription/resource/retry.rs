@@ -112,7 +112,8 @@ fn duration(
     }
 }
 
-/// Reads an ISO 8601 duration of days, hours and minutes: `P1DT2H30M`. In minutes.
+/// Reads an ISO 8601 duration of days, hours and minutes, and of no seconds: `P1DT2H30M`,
+/// `P1DT0H0M0S`. In minutes.
 pub fn parse_duration(text: &str) -> Option<u32> {
     let text = text.strip_prefix('P')?;
     let (days, time) = match text.split_once('T') {
@@ -123,7 +124,7 @@ pub fn parse_duration(text: &str) -> Option<u32> {
     };
     let mut minutes: u32 = 0;
     let mut rest = days;
-    for (unit, unit_minutes) in [('D', 24 * 60), ('T', 0), ('H', 60), ('M', 1)] {
+    for (unit, unit_minutes) in [('D', 24 * 60), ('T', 0), ('H', 60), ('M', 1), ('S', 0)] {
         if unit == 'T' {
             // The days must be used up before the time begins.
             if !rest.is_empty() {
@@ -135,6 +136,9 @@ pub fn parse_duration(text: &str) -> Option<u32> {
         if let Some((count, after)) = rest.split_once(unit) {
             let of_digits = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
             let count: u32 = count.parse().ok().filter(|_| of_digits)?;
+            if unit == 'S' && count > 0 {
+                return None;
+            }
             minutes = minutes.checked_add(count.checked_mul(unit_minutes)?)?;
             rest = after;
         }

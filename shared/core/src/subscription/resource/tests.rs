@@ -701,6 +701,13 @@ fn durations_are_read_and_written() {
     }
     assert_eq!(retry::parse_duration("PT90M"), Some(90));
     assert_eq!(retry::parse_duration("P0DT5M"), Some(5));
+    // As Azure's clients write them.
+    for (text, minutes) in [("P1DT0H0M0S", 1_440), ("PT5M0S", 5), ("PT1H00S", 60)] {
+        assert_eq!(retry::parse_duration(text), Some(minutes), "{text}");
+    }
+    for text in ["P1DT0H0M1S", "PT0S1M", "P1S", "PT0.0S", "PTS"] {
+        assert_eq!(retry::parse_duration(text), None, "{text}");
+    }
     for text in
         ["", "P", "PT", "P1", "PT1", "PTM", "PT-1M", "PT+1M", "PT1.5M", "P1H", "PT1D", "T1M"]
     {
