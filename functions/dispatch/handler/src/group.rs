@@ -264,14 +264,16 @@ async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>) ->
         let hands = with_events(context, vec![hand], report).await;
         request(context, hands, Permit::Claim(claim), report).await
     });
-    let plain = async {
-        let requests = requests(with_events(context, plain, report).await);
+    // What has its events in its message does not wait for those that are fetched.
+    let (fetched, ready) = plain.into_iter().partition(|hand| hand.delivery.is_claimed());
+    let plain = [ready, fetched].map(|hands: Vec<_>| async {
+        let requests = requests(with_events(context, hands, report).await);
         let made = requests.into_iter().map(|hands| request(context, hands, Permit::Free, report));
         join_all(made).await
-    };
+    });
     let leased = leased_requests(context, leased, report);
-    let (probed, made, leased) = futures::join!(join_all(probes), plain, leased);
-    probed.into_iter().chain(made).chain(leased).flatten().collect()
+    let (probed, made, leased) = futures::join!(join_all(probes), join_all(plain), leased);
+    probed.into_iter().chain(made.into_iter().flatten()).chain(leased).flatten().collect()
 }
 
 /// Makes those requests to a slow endpoint that may be under way; the others come back.

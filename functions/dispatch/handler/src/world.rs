@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) measures_latency: bool,
     /// What goes wrong with calls for states, numbered from 1.
     pub(crate) state_faults: Plan,
+    /// The same for the payload bucket.
+    pub(crate) payload_faults: Plan,
     /// What goes wrong with calls that hide or delete.
     pub(crate) receiver_faults: Plan,
 }
@@ -81,6 +83,7 @@ impl World {
             logs_successful_attempts: false,
             measures_latency: false,
             state_faults: Plan::default(),
+            payload_faults: Plan::default(),
             receiver_faults: Plan::default(),
         }
     }
@@ -189,7 +192,7 @@ impl World {
             in_flight: InFlight::new(Arc::clone(queues) as _),
             states: self.deployment.apart(tables, self.state_faults.clone()),
             parking: Arc::clone(tables) as _,
-            payloads: Arc::clone(payloads) as _,
+            payloads: self.deployment.apart(payloads, self.payload_faults.clone()),
             healths: HealthCache::new(Arc::clone(tables) as _, Arc::clone(dice) as _),
             rates: Rates::new(self.deployment.of(tables)),
             listeners: Arc::clone(tables) as _,

@@ -5,6 +5,8 @@ use gridpost_core::{
 
 use std::time::Duration;
 
+use gridpost_testkit::faults::{Fault, Plan};
+
 use crate::world::{NOW, World, deliveries, delivery};
 use gridpost_core::{
     delivery::{
@@ -88,4 +90,19 @@ async fn a_dead_letter_says_what_its_events_are() {
     let [(Queue::DeadLetter, message)] = &sent[..] else { panic!("{sent:?}") };
     let message: serde_json::Value = serde_json::from_str(&message.body).expect("JSON");
     assert_eq!(message["schema"], "EventGridSchema");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_its_message_does_not_wait_for_what_is_fetched() {
+    let mut world = World::new(None);
+    world.payload_faults =
+        Plan { calls: [(1, Fault::Slow(Duration::from_secs(9)))].into(), ..Plan::default() };
+    let large = world.claimed(delivery(2)).await;
+    assert!(world.receive(Queue::Dispatch, &[large, delivery(1)]).await.is_empty());
+    let history = world.deployment.history.lock().expect("no panic while held");
+    let began = |id: u128| {
+        let request = history.requests.iter().find(|it| it.deliveries[0].as_u128() == id);
+        request.expect("attempted").began_at.since(NOW).as_secs()
+    };
+    assert_eq!((began(1), began(2)), (0, 9));
 }
