@@ -19,6 +19,8 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "subscription create --topic orders --name billing --endpoint https://billing.example/hook",
             "subscription create --topic orders --name billing --file billing.json",
+            "subscription update --topic orders --name billing --secret-header X-Key=secret",
+            "subscription health",
             "subscription health --topic orders --name billing",
             "subscription list --topic orders --json",
         ],
@@ -43,6 +45,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         "dead-letter",
         &[
             "dead-letter list --topic orders --since 2h --reason TimeToLiveExceeded",
+            "dead-letter export --topic orders --open --to-file letters.jsonl",
             "dead-letter redrive --topic orders --subscription billing --dry-run",
             "dead-letter redrive --topic orders --subscription billing --rate 50",
             "dead-letter purge --topic orders --to 2026-01-01T00:00:00Z --yes",
@@ -108,6 +111,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "schedule --ttl 30m --max-attempts 10",
             "schedule --profile namespace --responses 500,408,200",
+            "schedule --topic orders --name billing",
         ],
     ),
     ("cost", &["cost", "cost --front-door function-url --events-per-publish 10"]),

@@ -1,5 +1,6 @@
 //! `gridpost dead-letter`: dead letters seen, sent again or removed.
 
+mod export;
 mod purge;
 pub mod redrive;
 
@@ -44,6 +45,8 @@ pub enum DeadLetterCommand {
         #[command(flatten)]
         sent: Sent,
     },
+    /// Write dead letters with their events to a file, one JSON document in each line
+    Export(Box<export::ExportArguments>),
     /// Show one dead letter with its event
     Show {
         /// Its id (`dead-letter list` prints it)
@@ -181,6 +184,7 @@ pub async fn run(
             let job = api.change_redrive(&topic, &subscription, &id, "cancel", None).await?;
             output.print(&job, redrive::summary);
         }
+        DeadLetterCommand::Export(arguments) => export::run(&arguments, &api, output).await?,
         DeadLetterCommand::Purge(arguments) => purge::run(&arguments, &api, output).await?,
     }
     Ok(())
