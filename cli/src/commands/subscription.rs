@@ -174,7 +174,13 @@ pub async fn run(
             output.print_tagged(&api.read_subscription(&topic, &name).await?, describe);
         }
         SubscriptionCommand::List { topic } => {
-            let all = health::of_topic(&api, &topic).await?;
+            // Programs ask for healths by themselves: each is a request of its own.
+            let all = match output.is_json() {
+                true => {
+                    api.subscriptions(&topic).await?.into_iter().map(|one| (one, None)).collect()
+                }
+                false => health::of_topic(&api, &topic).await?,
+            };
             let subscriptions: Vec<_> = all.iter().map(|(subscription, _)| subscription).collect();
             output.print(&json!({ "value": subscriptions }), |_| show::list(&topic, &all));
         }
