@@ -8,7 +8,7 @@ locals {
   publish_routes = local.publish_by_api ? toset([
     "POST /topics/{topic}/api/events",
     # The namespace form, /topics/<topic>:publish. A route cannot match part of a segment, so ingest takes it apart.
-    "POST /topics/{topicPublish}",
+    "POST /topics/{topic}",
   ]) : toset([])
 
   publish_url = local.publish_by_api ? local.publish_api_url : local.publish_function_url

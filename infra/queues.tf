@@ -12,9 +12,9 @@ locals {
   # Every receive counts, waits and console peeks included, so the highest value that SQS takes. It is no attempt limit.
   receives_max = 1000
 
-  # The function may run until its timeout; 30 s later its unsettled records are due again. Lambda refuses a mapping whose
+  # A record may wait for its batch first, and the function may run until its timeout; 30 s later its unsettled records are due again. Lambda refuses a mapping whose
   # queue has less than the function's timeout. AWS's advice of six times would only delay records that a crash left behind.
-  delivery_visibility_seconds = local.timeout_seconds["dispatch"] + 30
+  delivery_visibility_seconds = local.timeout_seconds["dispatch"] + var.retry_window_seconds + 30
 
   # Here a crash may be waited out: six times the function's timeout, as AWS advises for throttled functions.
   dead_letter_visibility_seconds = local.timeout_seconds["dead-letter"] * 6

@@ -19,9 +19,9 @@ run "defaults" {
 
   assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 240
+      for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 241
     ])
-    error_message = "dispatch runs for 210 s; its queues must hide a record for 240 s"
+    error_message = "dispatch runs for 210 s; its queues must hide a record for 241 s"
   }
 
   assert {
@@ -168,7 +168,7 @@ run "visibility_follows_the_timeout" {
 
   assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 930
+      for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 931
     ])
     error_message = "Lambda would refuse a queue that hides for ${aws_sqs_queue.dispatch.visibility_timeout_seconds} s"
   }

@@ -221,7 +221,7 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
       { for route in aws_apigatewayv2_route.publish : route.route_key => "${route.api_id} ${route.target}" } ==
       {
         "POST /topics/{topic}/api/events" = "publish1 integrations/${aws_apigatewayv2_integration.publish[0].id}"
-        "POST /topics/{topicPublish}"     = "publish1 integrations/${aws_apigatewayv2_integration.publish[0].id}"
+        "POST /topics/{topic}"            = "publish1 integrations/${aws_apigatewayv2_integration.publish[0].id}"
       }
     )
     error_message = "publish routes are ${jsonencode(values(aws_apigatewayv2_route.publish)[*].route_key)}"

@@ -373,9 +373,20 @@ async fn bounded(
     timeout(LATE_RESPONSE_WAIT, exchange).await.ok()
 }
 
-/// Waits for the rest of the three minutes.
+/// Waits for the rest of the three minutes, or until it is dropped: a request that is listened to no
+/// more must not hold its connection and its body.
 fn late(exchange: JoinHandle<Option<Answer>>) -> BoxFuture<'static, Option<Answer>> {
-    Box::pin(async move { exchange.await.ok()? })
+    let mut exchange = Abandoned(exchange);
+    Box::pin(async move { (&mut exchange.0).await.ok()? })
+}
+
+/// An exchange that ends when it is dropped.
+struct Abandoned(JoinHandle<Option<Answer>>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 #[async_trait]

@@ -30,6 +30,9 @@ use crate::{
 /// Source: Event Grid, "Dead lettering for event subscriptions to namespace topics".
 const REFUSED_WAITS_S: [u32; 3] = [10, 60, 300];
 
+/// A record is not given up before it was received so often, however old its events are.
+const RECEIVES_MIN: u32 = 4;
+
 /// Waits before somebody who could not be told is told again.
 const TELL_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
@@ -89,11 +92,8 @@ async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> V
         Err(error) => {
             tracing::warn!(delivery.id = %id, error = %chain(&error), "a payload could not be read");
             let now = context.clock.now();
-            let kept = refused(context, (record, ended), now).await;
-            if kept.is_none() {
-                release(context, id).await;
-            }
-            kept.into_iter().collect()
+            // Where it is given up its payload stays until the bucket's age limit: it was not read.
+            refused(context, (record, ended), now).await.into_iter().collect()
         }
     }
 }
@@ -184,7 +184,8 @@ async fn refused(
     (record, ended): (Record, Ended),
     now: Timestamp,
 ) -> Option<String> {
-    if is_given_up(context, &ended, now) {
+    // What comes late, after an outage of this function, is tried as well, and more than once.
+    if record.receive_count >= RECEIVES_MIN && is_given_up(context, &ended, now) {
         drop_events(context, &ended, "DeadLetterDestinationUnavailable");
         return None;
     }
@@ -207,7 +208,8 @@ async fn hide_all(context: &Context, ended: Vec<(Record, Ended)>, now: Timestamp
 /// Hides a record for a while, longer each time.
 async fn hide(context: &Context, record: &Record, ended: &Ended, now: Timestamp) {
     let left = context.give_up_after.saturating_sub(now.since(ended.at));
-    let wait = refused_wait(record.receive_count, context.give_up_after).min(left);
+    let wait = refused_wait(record.receive_count, context.give_up_after);
+    let wait = if left.is_zero() { wait } else { wait.min(left) };
     let seconds = u32::try_from(wait.as_secs()).unwrap_or(0).max(1);
     if let Err(error) = context.receiver.hide(Queue::DeadLetter, &record.receipt, seconds).await {
         tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");

@@ -282,10 +282,11 @@ async fn leased_requests(
     hands: Vec<DeliveryInHand>,
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
-    let mut granted = requests(with_events(context, hands, report).await);
+    // The lease first: what is not granted fetches nothing and takes no slot of a rate.
+    let mut granted = requests(hands);
     let Some(first) = granted.first().and_then(|hands| hands.first()) else { return Vec::new() };
     let subscription = first.subscription().clone();
-    let (lease, requests) = match Lease::take(context, &subscription, granted.len()).await {
+    let (lease, most) = match Lease::take(context, &subscription, granted.len()).await {
         Ok(taken) => taken,
         Err(error) => {
             let all = records(granted.iter().flatten().map(|hand| &hand.record));
@@ -293,7 +294,7 @@ async fn leased_requests(
             return Vec::new();
         }
     };
-    let beyond = granted.split_off(requests.min(granted.len()));
+    let beyond = granted.split_off(most.min(granted.len()));
     let beyond = async {
         let mut held = Vec::new();
         for hand in beyond.into_iter().flatten() {
@@ -303,12 +304,16 @@ async fn leased_requests(
         report.all(settle::hold_all(context, held).await).await;
     };
     let made = granted.into_iter().map(|hands| async {
-        let late = request(context, hands, Permit::Lease(&lease), report).await;
+        let mut late = Vec::new();
+        // What was fetched may be too large for one request; then one follows the other.
+        for hands in requests(with_events(context, hands, report).await) {
+            late.push(request(context, hands, Permit::Lease(&lease), report).await);
+        }
         lease.end_one();
         late
     });
     let (made, ()) = futures::join!(lease.kept_up(join_all(made)), beyond);
-    made
+    made.into_iter().flatten().collect()
 }
 
 /// What lets a request begin.

@@ -46,6 +46,8 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
     let (late, mut gone) = join(work, collect(context, settled)).await;
     if let Some(queue) = queue.filter(|_| !late.is_empty()) {
         gone.delete(context).await;
+        // What was only counted as failed is written as well: listening takes long.
+        context.meter.flush(context.clock.now());
         let now = context.clock.now();
         let deadline = now + deadline.since(now).saturating_sub(END_WAIT);
         late_response::listen_all(context, queue, late, deadline).await;

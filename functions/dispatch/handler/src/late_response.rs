@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{
-    future::{join_all, select},
+    future::{Either, join_all, select},
     pin_mut,
 };
 use gridpost_core::{
@@ -15,6 +15,7 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::{Listener, PortError};
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::{Context, attempt::LateAnswer, attempt_log::duration_ms, guard::guarded, settle};
@@ -72,10 +73,16 @@ pub async fn listen_all(context: &Context, queue: Queue, late: Vec<Late>, deadli
     if !joins(context, listener, now).await {
         return;
     }
-    let all = join_all(late.into_iter().map(|late| guarded(listen(context, late))));
+    let (stop, stopped) = watch::channel(false);
+    let listening = late.into_iter().map(|late| guarded(listen(context, late, stopped.clone())));
+    let all = join_all(listening);
     let over = fills(context, listener);
     pin_mut!(all, over);
-    select(all, over).await;
+    if let Either::Right(((), all)) = select(all, over).await {
+        // What has come is noted to its end: a half-noted success would be counted twice.
+        let _ = stop.send(true);
+        all.await;
+    }
     if let Err(error) = context.listeners.leave(listener).await {
         tracing::warn!(error = %chain(&error), "a listener's place is free only when its time is over");
     }
@@ -115,9 +122,14 @@ async fn fills(context: &Context, listener: Listener) {
 
 /// Listens for a late response. A success marks the deliveries, so that their retries delete
 /// themselves; a failure changes nothing.
-async fn listen(context: &Context, late: Late) {
+async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool>) {
     let left = late.until.since(context.clock.now());
-    let Ok(Some(answer)) = tokio::time::timeout(left, late.answer).await else { return };
+    let answer = tokio::select! {
+        biased;
+        answer = tokio::time::timeout(left, late.answer) => answer,
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+    };
+    let Ok(Some(answer)) = answer else { return };
     if answer.outcome != Outcome::Delivered {
         return;
     }

@@ -1,6 +1,7 @@
 //! Who of a batch is settled already, told as it happens: what may go is deleted early where others
 //! take long.
 
+use futures::future::join_all;
 use gridpost_core::{error::chain, time::Timestamp};
 use gridpost_ports::PortError;
 use tokio::sync::mpsc::UnboundedSender;
@@ -34,16 +35,12 @@ impl Report<'_> {
 
     /// Tells what became of several.
     pub async fn all(&self, settled: Vec<(Record, Settled)>) {
-        for (record, settled) in settled {
-            self.one(record, settled).await;
-        }
+        join_all(settled.into_iter().map(|(record, settled)| self.one(record, settled))).await;
     }
 
     /// Tells that none of them was settled.
     pub async fn all_failed(&self, records: Vec<Record>, error: &PortError) {
-        for record in &records {
-            self.failed(record, error).await;
-        }
+        join_all(records.iter().map(|record| self.failed(record, error))).await;
     }
 
     async fn failed(&self, record: &Record, error: &PortError) {

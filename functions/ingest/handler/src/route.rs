@@ -38,7 +38,7 @@ impl Route {
     pub fn is_matched_by(&self, route: Option<&str>) -> bool {
         let own = match self {
             Self::Custom { .. } => "POST /topics/{topic}/api/events",
-            Self::Namespace { .. } => "POST /topics/{topicPublish}",
+            Self::Namespace { .. } => "POST /topics/{topic}",
         };
         route.is_none_or(|route| route == own)
     }
@@ -115,8 +115,7 @@ mod tests {
 
     #[test]
     fn the_route_is_the_one_that_was_matched() {
-        let (custom, namespace) =
-            ("POST /topics/{topic}/api/events", "POST /topics/{topicPublish}");
+        let (custom, namespace) = ("POST /topics/{topic}/api/events", "POST /topics/{topic}");
         let table = [
             ("/topics/orders/api/events", None, true),
             ("/topics/orders/api/events", Some(custom), true),

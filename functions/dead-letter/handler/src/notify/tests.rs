@@ -8,7 +8,12 @@ use gridpost_core::{
     topic::Topic,
 };
 use gridpost_ports::{Configuration, configuration::Limits};
-use gridpost_testkit::{bucket::PUT, deployment::Deployment, faults::Fault, fixtures};
+use gridpost_testkit::{
+    bucket::PUT,
+    deployment::Deployment,
+    faults::{Fault, Plan},
+    fixtures,
+};
 use serde_json::value::RawValue;
 
 use super::*;
@@ -235,5 +240,21 @@ async fn a_topic_that_can_t_be_told_holds_up_nothing() {
         let notifier = context.notifier.expect("there");
         assert!(notifier.has_complained.load(Ordering::Relaxed), "it is said once");
         assert_eq!((stored(&world).len(), sent(&world).len()), (2, 0));
+    }
+}
+
+/// What comes hours late, after an outage of this function, is not dropped at the first error.
+#[tokio::test(start_paused = true)]
+async fn what_is_old_already_is_tried_more_than_once() {
+    for (receive_count, kept, dropped) in [(1, 3, 0), (3, 3, 0), (4, 0, 4)] {
+        let world = told_world();
+        let context = Context {
+            bucket: world.apart(&world.buckets, Plan::failing(1..100)),
+            give_up_after: Duration::ZERO,
+            ..context(&world)
+        };
+        let records = three().into_iter().map(|record| Record { receive_count, ..record });
+        assert_eq!(gather(&context, records.collect()).await.len(), kept, "{receive_count}");
+        assert_eq!(counted(&world, metric::DROPPED_EVENT_COUNT), dropped, "{receive_count}");
     }
 }

@@ -68,7 +68,8 @@ pub(super) async fn in_message(
     mut hand: DeliveryInHand,
     due: Timestamp,
 ) -> Settled {
-    let left = parking::held(due.since(context.clock.now()));
+    let now = context.clock.now();
+    let left = parking::held(due.since(now));
     if hand.delivery.resent < RESENT_MAX {
         hand.delivery.resent += 1;
         let queue = hand.delivery.retry_queue(context.settings.retry_shards);
@@ -81,7 +82,7 @@ pub(super) async fn in_message(
             }
         }
     }
-    let seconds = parking::hidden_s(left, Duration::ZERO);
+    let seconds = parking::hidden_s(left, now.since(hand.record.received_at));
     context.receiver.hide(hand.record.queue, &hand.record.receipt, seconds).await?;
     Ok(Fate::Keep)
 }

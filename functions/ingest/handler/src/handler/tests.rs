@@ -339,7 +339,7 @@ async fn an_authorizer_of_api_gateway_stands_for_keys() {
             let request = with(to(path, request(&events(1, 1))), "aeg-sas-key", "no");
             let request = Request { authorizer: passed, ..request };
             assert_eq!(world.publish(&request).await.status_code, want, "{asked:?} {passed:?}");
-            let route = Some("POST /topics/{topicPublish}".to_owned());
+            let route = Some("POST /topics/{topic}".to_owned());
             let other = Request { route, ..request };
             assert_eq!(world.publish(&other).await.status_code, 404, "matched as another route");
         }

@@ -42,7 +42,11 @@ fn route_keys(terraform: &str) -> BTreeSet<String> {
             .is_some_and(|(method, _)| METHODS.contains(&method.to_ascii_lowercase().as_str()))
     });
     // A route can't match part of a segment.
-    keys.map(|key| key.replace("{topicPublish}", "{topic}:publish")).collect()
+    let whole = |key: &str| match key {
+        "POST /topics/{topic}" => "POST /topics/{topic}:publish".to_owned(),
+        key => key.to_owned(),
+    };
+    keys.map(whole).collect()
 }
 
 /// A schema of the document, with the others in reach.

@@ -114,7 +114,7 @@ async fn a_released_delivery_is_due_at_once() {
     assert_eq!(world.sent().len(), 2);
     for (queue, message) in world.sent() {
         let sent = Delivery::decode(&message.body).expect("a delivery");
-        assert_eq!((queue, message.delay_s, sent.due), (Queue::Retry(2), 0, Some(NOW)));
+        assert_eq!((queue, message.delay_s, sent.due), (Queue::Retry(2), 10, Some(NOW)));
     }
 }
 

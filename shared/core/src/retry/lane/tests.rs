@@ -7,7 +7,7 @@ const SETTINGS: LaneSettings = LaneSettings {
     mark: Duration::from_secs(10),
     window: Duration::from_secs(10),
     first_budget: 2,
-    budget_max: 64,
+    budget_max: 16,
     first_bound: 50,
     bound_min: 20,
     bound_max: 1_000,
