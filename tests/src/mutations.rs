@@ -378,6 +378,18 @@ pub const ALL: &[Mutation] = &[
         new: "        self.spread.min(SPREAD_MIN).mul_f64(",
     },
     Mutation {
+        name: "a success of a stale copy ends a wait",
+        file: "shared/core/src/retry/health/change.rs",
+        old: "    let ends = health.until().is_some_and(|until| began_at >= until);\n",
+        new: "    let ends = health.until().is_some();\n",
+    },
+    Mutation {
+        name: "numbers of a rate given twice",
+        file: "functions/dispatch/handler/src/rate.rs",
+        old: "given: last.saturating_sub(asking), last }",
+        new: "given: 0, last }",
+    },
+    Mutation {
         name: "rate not honoured",
         file: "shared/core/src/delivery/rate.rs",
         old: "    if count <= rate {",
