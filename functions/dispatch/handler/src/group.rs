@@ -283,7 +283,11 @@ async fn leased_requests(
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
     // The lease first: what is not granted fetches nothing and takes no slot of a rate.
-    let mut granted = requests(hands);
+    // What is fetched goes alone: how much it is shows only then.
+    let (fetched, ready): (Vec<_>, _) =
+        hands.into_iter().partition(|hand| hand.delivery.is_claimed());
+    let mut granted = requests(ready);
+    granted.extend(fetched.into_iter().map(|hand| vec![hand]));
     let Some(first) = granted.first().and_then(|hands| hands.first()) else { return Vec::new() };
     let subscription = first.subscription().clone();
     let (lease, most) = match Lease::take(context, &subscription, granted.len()).await {
@@ -304,16 +308,13 @@ async fn leased_requests(
         report.all(settle::hold_all(context, held).await).await;
     };
     let made = granted.into_iter().map(|hands| async {
-        let mut late = Vec::new();
-        // What was fetched may be too large for one request; then one follows the other.
-        for hands in requests(with_events(context, hands, report).await) {
-            late.push(request(context, hands, Permit::Lease(&lease), report).await);
-        }
+        let hands = with_events(context, hands, report).await;
+        let late = request(context, hands, Permit::Lease(&lease), report).await;
         lease.end_one();
         late
     });
     let (made, ()) = futures::join!(lease.kept_up(join_all(made)), beyond);
-    made.into_iter().flatten().collect()
+    made
 }
 
 /// What lets a request begin.

@@ -258,9 +258,11 @@ impl Job {
             && job.verdict(found, &[]) == Verdict::Send
     }
 
-    /// Whether it has sent that letter of a folder of that bucket, wherever it went.
+    /// Whether it has sent that letter of a folder of that bucket to its own event subscription: what went
+    /// elsewhere, to be looked at, is still open.
     pub fn has_sent(&self, found: &Found, bucket: &str, folder: &str) -> bool {
         (self.bucket.as_str(), self.folder.as_str()) == (bucket, folder)
+            && self.to == self.subscription
             && self.has_passed(&found.position)
             && self.verdict(found, &[]) == Verdict::Send
     }
@@ -328,6 +330,8 @@ impl Job {
         let is_own = holder(stored) == holder(self);
         self.revision = stored.revision;
         self.status = stored.status;
+        // An operator may have given it another pace meanwhile.
+        self.events_per_second = stored.events_per_second;
         is_own
     }
 

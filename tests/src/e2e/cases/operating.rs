@@ -137,7 +137,7 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
     sleep(Duration::from_secs(2)).await;
     let done = world.api.resend(&topic.name, "all", &id).await?;
     ensure!(done["result"] == "Sent", "{done}");
-    let attempts = endpoint.wait_for(3, SOON).await?;
+    let attempts = endpoint.wait_for(3, 2 * SOON).await?;
     ensure!(attempts[2].header("aeg-delivery-count") == "2", "{}", describe(&attempts));
     let deadline = Instant::now() + SOON;
     loop {

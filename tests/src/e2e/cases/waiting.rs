@@ -161,7 +161,7 @@ pub async fn parked_deliveries_are_released_and_canceled(world: &World) -> anyho
     );
     let done = world.api.release_parked(&of(Some("released"))).await?;
     ensure!(done.len() == 1 && done[0]["result"] == "Released", "{done:?}");
-    let attempts = released.wait_for(3, SOON).await?;
+    let attempts = released.wait_for(3, 2 * SOON).await?;
     ensure!(attempts[2].header("aeg-delivery-count") == "2", "{}", describe(&attempts));
 
     let left = wait_for_parked(world, &of(None), 1).await?;

@@ -28,12 +28,12 @@ use crate::{
 const TOPIC: &str = "topic";
 const SUBSCRIPTION: &str = "eventSubscription";
 
-/// What the query of the list may have.
 /// What is sent back comes after so many seconds: surely after it was removed from the parking lot, which
 /// takes six seconds at most. dispatch may park it again, under the same key where it is due in the same
 /// minute, and that must not be what is removed.
 pub(super) const REMOVED_WITHIN_S: u32 = 10;
 
+/// What the query of the list may have.
 pub(super) const LIST: Form =
     Form { filters: &[TOPIC, SUBSCRIPTION], is_token: Some(|text| place_of(text).is_some()) };
 
