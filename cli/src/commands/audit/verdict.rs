@@ -158,8 +158,7 @@ impl Audit {
         let ended_after = u64::try_from(ended_after).unwrap_or(0);
         let difference = account.difference();
         let (size, explained) = match difference > 0 {
-            // What waited when the states were read, and has ended since, is among the waiting already.
-            true => (difference.unsigned_abs(), ended_after.saturating_sub(account.waiting)),
+            true => (difference.unsigned_abs(), ended_after),
             false => (difference.unsigned_abs(), begun_after),
         };
         match size.saturating_sub(explained) {
