@@ -1,7 +1,10 @@
 //! What was published is balanced against what became of it.
 
+use std::time::Duration;
+
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use crate::e2e::{
     receiver::Reply,
@@ -10,6 +13,9 @@ use crate::e2e::{
 
 /// Events published at once.
 const EVENTS: usize = 6;
+
+/// How long it may take until all of them have ended or wait.
+const SETTLED_WITHIN: Duration = Duration::from_secs(90);
 
 /// Events are delivered, dead-lettered, dropped and wait; all of them are found again.
 ///
@@ -39,8 +45,7 @@ pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::
         (0..EVENTS).map(|index| topic.plain_event(&format!("e-{index}"))).collect();
     topic.publish(&events).await?;
     endpoints[0].wait_for(EVENTS, SOON).await?;
-    // Dead letters take their time; the audit looks until they are there.
-    let audit = world.audit(&topic.name, 90).await?;
+    let audit = settled(world, &topic.name).await?;
     ensure!(audit["verdict"] == "balances" && audit["endsTooMany"] == 0, "{audit:#}");
     ensure!(audit["topics"][0]["accepted"] == EVENTS, "{audit:#}");
     let all = json!({"matched": EVENTS, "total": EVENTS});
@@ -57,6 +62,25 @@ pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::
     }
     ensure!(account(&audit, "filters").is_none(), "nothing was for it: {audit:#}");
     waiting_deliveries_are_listed(world, &topic.name).await
+}
+
+/// The audit once nothing ends behind its cut-off any more. Dead letters take their time.
+///
+/// # Errors
+///
+/// When none can be made.
+pub(super) async fn settled(world: &World, topic: &str) -> anyhow::Result<Value> {
+    let deadline = Instant::now() + SETTLED_WITHIN;
+    loop {
+        let audit = world.audit(topic, SETTLED_WITHIN.as_secs()).await?;
+        let accounts = audit["eventSubscriptions"].as_array();
+        let is_settled =
+            accounts.is_some_and(|all| all.iter().all(|account| account["difference"] == 0));
+        if is_settled || Instant::now() >= deadline {
+            return Ok(audit);
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
 }
 
 /// Each waiting delivery says what is known of it.

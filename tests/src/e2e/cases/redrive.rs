@@ -64,7 +64,7 @@ pub async fn dead_letters_are_seen_sent_again_and_purged(world: &World) -> anyho
     all_arrive(&endpoint, arrived, FEW).await?;
     let again = redrive_jobs(world, &topic, &["--rate", "50"]).await?;
     ensure!(again["leftOut"]["sentBefore"] == FEW && again["redriven"] == 0, "{again:#}");
-    let audit = world.audit(&topic.name, 90).await?;
+    let audit = super::audit::settled(world, &topic.name).await?;
     ensure!(audit["verdict"] == "balances", "{audit:#}");
     let account = &audit["eventSubscriptions"][0];
     ensure!(account["redriven"] == FEW && account["delivered"] == FEW, "{account:#}");
