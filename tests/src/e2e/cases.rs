@@ -2,7 +2,6 @@
 
 pub mod audit;
 pub mod aws_resources;
-pub mod changing;
 pub mod chaos;
 pub mod clients;
 pub mod crash;
@@ -75,7 +74,6 @@ pub fn all() -> Vec<Case> {
         case!(Together, receivers::a_receiver_is_validated_by_hand),
         case!(Together, resources::azures_management_models_round_trip_documents),
         case!(Together, resources::a_patch_is_guarded_by_its_etag),
-        case!(Alone, changing::nothing_is_lost_while_event_subscriptions_come_and_go),
         case!(Together, resources::lists_come_in_pages),
         case!(Together, resources::a_sample_event_is_tested_against_a_filter),
         case!(Together, publishing::azures_sdk_sends_event_grid_events),
