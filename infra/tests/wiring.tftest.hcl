@@ -398,6 +398,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_LOG                       = "info"
       GRIDPOST_CONFIG_TABLE              = "gridpost-config"
       GRIDPOST_STATE_TABLE               = "gridpost-state"
+      GRIDPOST_PAYLOAD_BUCKET            = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
       GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_FAN_OUT_QUEUE_URL         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
