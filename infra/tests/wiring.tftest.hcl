@@ -410,6 +410,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_RESOURCE_DESTINATIONS     = ""
       GRIDPOST_DISPATCH_ARN              = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-dispatch"
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
+      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX   = "262144"
       GRIDPOST_PUBLISH_URL               = "https://publish1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_URL                = "https://manage1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_AUTHORIZATION      = "AWS_IAM"
