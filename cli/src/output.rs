@@ -53,7 +53,7 @@ pub fn text(text: &str) {
     }
 }
 
-/// Whether somebody was there to read it all.
+/// Whether its reader read it all.
 fn is_written(to: &mut impl Write, text: &str) -> bool {
     to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
 }

@@ -182,7 +182,7 @@ async fn deliveries(
         let state = unless(404, api.delivery(&arguments.topic, &name, &id).await)?;
         found.push(Found { id, name, state, lines });
     }
-    // A redrive is a delivery of its own: it stands behind the one whose dead letter it sends.
+    // A redrive is a delivery of its own: it comes after the one whose dead letter it sends.
     found.sort_by_key(|one| (one.name.clone(), one.lines.first().map(|line| line.at_ms)));
     Ok(found)
 }

@@ -169,7 +169,7 @@ pub async fn run(
     let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
     let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
     let timeline = timeline(rules, delays_on_probation, &answers, dice);
-    // Limits that nobody has set need no blame.
+    // Defaults are not to blame.
     let warnings = match arguments.max_attempts.is_some() || arguments.topic.is_some() {
         true => warnings(rules, &timeline),
         false => Vec::new(),
