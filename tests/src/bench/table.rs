@@ -91,18 +91,26 @@ fn key_of(item: &Item) -> (String, String) {
 /// One partition in the order of its sort keys, page by page.
 fn query(table: &BTreeMap<(String, String), Item>, call: &Call) -> Result<Value, Refusal> {
     let condition = call.key_condition_expression.as_deref().unwrap_or_default();
-    let Some(("pk", value)) = condition.split_once(" = ") else {
-        return Err(invalid(&format!("the stand-in can't query by '{condition}'")));
+    let unknown = || invalid(&format!("the stand-in can't query by '{condition}'"));
+    let text_of = |name: &str| {
+        let value = call.expression_attribute_values.get(name);
+        value.and_then(|value| value["S"].as_str()).ok_or_else(unknown)
     };
-    let value = call.expression_attribute_values.get(value);
-    let pk = value.and_then(|value| value["S"].as_str()).unwrap_or_default();
+    let (of, begins) = match condition.split_once(" AND begins_with(sk, ") {
+        Some((of, name)) => (of, text_of(name.strip_suffix(')').unwrap_or_default())?),
+        None => (condition, ""),
+    };
+    let Some(("pk", name)) = of.split_once(" = ") else { return Err(unknown()) };
+    let pk = text_of(name)?;
     let after = call.exclusive_start_key.as_ref().map(key_of);
     let first = (pk.to_owned(), String::new());
     let mut bytes = 0;
     let mut found: Vec<&Item> = Vec::new();
     let mut last = None;
     let partition = table.range(first..).take_while(|((partition, _), _)| partition == pk);
-    let rest = partition.filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after));
+    let rest = partition
+        .filter(|((_, sk), _)| sk.starts_with(begins))
+        .filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after));
     for ((_, sk), item) in rest {
         if bytes >= PAGE_BYTES_MAX {
             break;
