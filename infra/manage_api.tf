@@ -112,7 +112,7 @@ resource "aws_apigatewayv2_stage" "manage" {
     throttling_burst_limit = 100
   }
 
-  # Open to the internet, and an endpoint's owner needs it once: whoever guesses gets no further, and takes nothing from operators.
+  # Open to the internet, and an endpoint's owner needs it once: a guesser gets no further, and takes nothing from operators.
   dynamic "route_settings" {
     for_each = local.validation_routes
 

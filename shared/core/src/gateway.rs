@@ -134,7 +134,7 @@ impl<R> Event<R> {
     ///
     /// # Errors
     ///
-    /// [`EventError`] when there is none, or its body can't be decoded: not the client's doing.
+    /// [`EventError`] when it is missing, or its body can't be decoded: not the client's doing.
     pub fn into_request(self) -> Result<Request, EventError> {
         let context = self.request_context.ok_or(EventError::Unknown)?;
         let body = if self.is_base64_encoded {
@@ -142,7 +142,7 @@ impl<R> Event<R> {
         } else {
             self.body.into_bytes()
         };
-        // A header that is none to HTTP is none to us.
+        // What HTTP takes for no header, we take for no header.
         let header = |(name, value): (String, Option<String>)| {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
             Some((name, HeaderValue::from_bytes(value?.as_bytes()).ok()?))

@@ -106,7 +106,7 @@ pub async fn answer(context: &Context, request: &Request) -> Reply {
     }
 }
 
-/// Answers a request, whoever makes it.
+/// Answers a request of any caller.
 pub(crate) async fn carry_out(context: &Context, request: &Request) -> Reply {
     route(context, request).await.unwrap_or_else(|refusal| refusal)
 }

@@ -25,7 +25,7 @@ pub fn parse(text: &[u8]) -> Result<Value, NotJson> {
     serde_json::from_slice::<Strict>(text).map(|Strict(value)| value).map_err(NotJson)
 }
 
-/// Reads a JSON document of which one member is somebody else's JSON: that one stays the text that it
+/// Reads a JSON document of which one member is another party's JSON: that one stays the text that it
 /// is, and no rule of documents holds within. The value has it as an empty array, or as null where it
 /// is null.
 ///

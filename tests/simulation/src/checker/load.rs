@@ -1,4 +1,4 @@
-//! What must hold however much there is to do: healthy endpoints wait for nobody, and no copy of a function has more
+//! What must hold however much there is to do: healthy endpoints wait for no other, and no copy of a function has more
 //! in hand than its memory can take.
 
 use std::{collections::BTreeSet, time::Duration};

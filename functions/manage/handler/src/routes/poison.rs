@@ -425,7 +425,7 @@ fn count_dropped(context: &Context, content: &Content, left: Option<u32>) -> u64
     events
 }
 
-/// Counts one event of which nobody knows whose it is.
+/// Counts one event of an unknown owner.
 fn count_unknown(context: &Context) -> u64 {
     let whose = [(DROP_REASON, PURGED), (TOPIC, UNKNOWN), (EVENT_SUBSCRIPTION_NAME, UNKNOWN)];
     context.meter.count(metric::DROPPED_EVENT_COUNT, &whose, 1);

@@ -51,7 +51,7 @@ async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
         ("DELETE", s1, &get, iam(), 403),
         ("GET", "/topics", "$default", iam(), 403),
         ("GET", "/topics", "", iam(), 403),
-        // What is no name is none, however it is matched.
+        // A text that can't be a name is refused, however it is matched.
         (
             "POST",
             "/topics/demo%2FlistKeys%3F/eventSubscriptions/s-1/validate",

@@ -186,7 +186,7 @@ fn fixed(
         if kept.is_none() {
             let rule = "is required: the header's value (left out or 'Hidden', it keeps the stored \
                         value of a secret of that name while scheme, host and port of the endpoint \
-                        stay as they are, and there is none)";
+                        stay as they are, and nothing is stored)";
             problems.add(Code::MissingMember, path, rule);
         }
         return kept.map(|kept| kept.value.clone());
