@@ -6,6 +6,7 @@ pub mod cost;
 pub mod dead_letter;
 pub mod delivery;
 pub mod deployment;
+pub mod dev;
 pub mod down;
 pub mod explain;
 pub mod listen;

@@ -2,10 +2,10 @@
 //! Terraform onto an AWS emulator that listens on loopback only.
 //!
 //! [`stack`] brings it up and takes it down, in steps that each own a file: [`prerequisites`],
-//! [`python`] (a private environment with the emulator and cargo-lambda), [`build`], [`emulator`],
-//! [`terraform`]. What may be kept from an earlier run is one pure decision ([`plan`]) over the
+//! [`python`] (a private environment with the emulator and cargo-lambda), [`providers`], [`build`],
+//! [`emulator`], [`terraform`]. What may be kept from an earlier run is one pure decision ([`plan`]) over the
 //! recorded [`state`] and a [`fingerprint`] of everything that was deployed. [`demonstration`] shows
-//! that it works. Everything is kept in one folder ([`home`]); other programs connect by the file in it
+//! that it works; [`samples`] are payloads for each function, for `cargo lambda invoke`. Everything is kept in one folder ([`home`]); other programs connect by the file in it
 //! that [`connection`] describes.
 
 pub mod build;
@@ -18,7 +18,11 @@ pub mod home;
 pub mod plan;
 pub mod prerequisites;
 pub mod processes;
+pub mod providers;
 pub mod python;
+pub mod quotas;
+pub mod samples;
 pub mod stack;
 pub mod state;
 pub mod terraform;
+pub mod watched;

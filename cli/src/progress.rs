@@ -84,13 +84,13 @@ impl Step {
         self.detail(detail);
     }
 
-    /// So many parts are done; without a terminal each further tenth is a line. `detail` names what is
-    /// under way.
+    /// So many parts are done; without a terminal each further tenth is a line, with `detail`, which
+    /// names what is under way.
     pub fn reach(&self, count: u64, detail: &str) {
         let length = self.bar.length().unwrap_or(0);
         let tenth = |count: u64| (count * 10).checked_div(length).unwrap_or(0);
         if self.progress.display == Display::Lines && tenth(count) > tenth(self.bar.position()) {
-            eprintln!("· {count}/{length}");
+            eprintln!("{}", format!("· {count}/{length} {detail}").trim_end());
         }
         self.bar.set_position(count);
         self.bar.set_message(detail.to_owned());

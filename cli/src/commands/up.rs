@@ -5,6 +5,7 @@ use std::env;
 use clap::Args;
 use serde_json::json;
 
+use crate::local::build::Profile;
 use crate::local::connection::Connection;
 use crate::local::demonstration::{self, Shown};
 use crate::local::stack::{self, Settings};
@@ -18,6 +19,10 @@ pub struct UpArguments {
     /// Leave the demonstration out
     #[arg(long)]
     no_demo: bool,
+
+    /// Build the functions as they are deployed on AWS; that takes several times as long
+    #[arg(long)]
+    release: bool,
 }
 
 /// Runs `gridpost up`. The stack stays up, also when its demonstration fails.
@@ -30,7 +35,10 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    let settings = Settings::find(target.home.as_deref())?;
+    let mut settings = Settings::find(target.home.as_deref())?;
+    if arguments.release {
+        settings.profile = Profile::Release;
+    }
     let progress = Progress::on_stderr();
     let stack = stack::up(&settings, &progress).await?;
     let shown = match arguments.no_demo {

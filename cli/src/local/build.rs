@@ -23,6 +23,26 @@ pub struct Functions {
     pub zips: Vec<PathBuf>,
 }
 
+/// How the functions are compiled: a profile of the workspace's `Cargo.toml`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Little optimised: built in a fraction of the time, by the profile `local`.
+    #[default]
+    Local,
+    /// As they are deployed on AWS.
+    Release,
+}
+
+impl Profile {
+    /// Its name, as Cargo knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Release => "release",
+        }
+    }
+}
+
 /// What Cargo says of the workspace.
 #[derive(Debug, PartialEq, Eq)]
 struct Workspace {
@@ -35,20 +55,20 @@ struct Workspace {
     compiled: usize,
 }
 
-/// Builds the functions of the workspace at `root`, in its target folder. What is up to date is not
-/// built again, and its zip file stays the same to the byte.
+/// Builds the functions of the workspace at `root` by `profile`, in its target folder. What is up to
+/// date is not built again, and its zip file stays the same to the byte.
 ///
 /// # Errors
 ///
 /// When they do not compile; the compiler's last lines are in the message.
 pub async fn build(
-    root: &Path,
+    (root, profile): (&Path, Profile),
     home: &Home,
     tools: &Tools,
     environment: &Environment,
     progress: &Progress,
 ) -> anyhow::Result<Functions> {
-    let step = progress.step("Building the functions");
+    let step = progress.step(&format!("Building the functions (profile {})", profile.name()));
     let workspace = metadata(root, tools).await?;
     step.total(workspace.compiled as u64);
     // Not where a build for AWS puts its own: that may be of another architecture.
@@ -56,14 +76,17 @@ pub async fn build(
     let mut build = child::command(&environment.program("cargo-lambda"));
     build.current_dir(root).env("PATH", path_with(&tools.cargo, environment)?);
     // Cargo's own linker: the emulator runs programs of this machine's architecture.
-    build.args(["lambda", "build", "--release", "--output-format", "zip", "--compiler", "cargo"]);
+    build.args(["lambda", "build", "--profile", profile.name()]);
+    build.args(["--output-format", "zip", "--compiler", "cargo"]);
     build.arg(architecture_flag()?).arg("--lambda-dir").arg(&folder);
     for package in &workspace.packages {
         build.args(["--package", package]);
     }
+    let mut compiled = 0;
     child::run("cargo lambda build", build, &home.logs().join("build.log"), |line| {
         if let Some(package) = line.trim_start().strip_prefix("Compiling ") {
-            step.advance(package.split(" (").next().unwrap_or(package));
+            compiled += 1;
+            step.reach(compiled, package.split(" (").next().unwrap_or(package));
         }
     })
     .await?;
@@ -155,7 +178,7 @@ fn target_triple() -> anyhow::Result<String> {
 }
 
 /// `PATH` with the environment's programs and Cargo's own folder first.
-fn path_with(cargo: &Path, environment: &Environment) -> anyhow::Result<OsString> {
+pub(super) fn path_with(cargo: &Path, environment: &Environment) -> anyhow::Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     let own = [Some(environment.programs()), cargo.parent().map(Path::to_owned)];
     let own = own.into_iter().flatten().filter(|folder| !folder.as_os_str().is_empty());

@@ -16,7 +16,7 @@ use crate::local::fingerprint::Fingerprint;
 use crate::local::home::{Home, remove_folder};
 use crate::local::python::Environment;
 use crate::local::state::EmulatorRecord;
-use crate::local::{child, processes};
+use crate::local::{child, processes, quotas};
 
 /// The first port tried. Below the range that systems give out for outgoing connections, so that the
 /// same port is free again after a restart.
@@ -46,7 +46,8 @@ impl Emulator {
 
     /// What identifies launcher and packages.
     pub fn version() -> String {
-        Fingerprint::default().text(LAUNCHER).text(&Environment::version()).value()
+        let programs = Fingerprint::default().text(LAUNCHER).text(quotas::CHECKS);
+        programs.text(quotas::FRONT).text(&Environment::version()).value()
     }
 
     /// Its URL on `port`.
@@ -81,6 +82,8 @@ impl Emulator {
             fs::create_dir_all(folder.join(name))?;
         }
         fs::write(self.launcher(), LAUNCHER)?;
+        fs::write(folder.join("quotas.py"), quotas::CHECKS)?;
+        fs::write(folder.join("strict.py"), quotas::FRONT)?;
         let log = OpenOptions::new().create(true).append(true).open(self.log())?;
         let log_start = log.metadata()?.len();
         let mut command = child::command(&environment.python());

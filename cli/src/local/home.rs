@@ -58,6 +58,11 @@ impl Home {
         self.root.join("emulator")
     }
 
+    /// What broke AWS's limits on this emulator; not there as long as nothing did.
+    pub fn quota_log(&self) -> PathBuf {
+        self.emulator().join("quotas.log")
+    }
+
     /// Logs of every tool, one file each.
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
@@ -71,6 +76,21 @@ impl Home {
     /// How other programs connect.
     pub fn connection_file(&self) -> PathBuf {
         self.root.join("local.json")
+    }
+
+    /// For `cargo lambda watch`: what the functions read from their environment.
+    pub fn environment_file(&self) -> PathBuf {
+        self.root.join("local.env")
+    }
+
+    /// The same for `gridpost dev`.
+    pub fn watched_environment_file(&self) -> PathBuf {
+        self.root.join("watched.env")
+    }
+
+    /// Sample payloads that fit the stack, a folder for each function.
+    pub fn samples(&self) -> PathBuf {
+        self.root.join("samples")
     }
 
     /// Held by the one command that may change the stack.

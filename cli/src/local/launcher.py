@@ -1,8 +1,9 @@
 """Runs the AWS emulator in a session of its own, so that it outlives the terminal.
 
 It enforces the policies of the functions' roles, of queues and of buckets. Some of the emulator's
-private settings are turned to what suits that, and a busy local stack; when a later version no longer
-has them, it runs as it is, only slower, or without permissions.
+private settings are turned to what suits that, and a busy local stack, and AWS's limits are held in front of its
+services (`strict.py`); when a later version no longer has them, it runs as it is, only slower, without
+permissions, or without limits.
 """
 
 import contextlib
@@ -149,6 +150,11 @@ try:
     os.environ["AUTH"] = "true"
 except (ImportError, AttributeError) as missing:
     print(f"emulator enforces no permissions: {missing!r}", file=sys.stderr)
+
+try:
+    import strict  # noqa: F401
+except (ImportError, AttributeError, KeyError) as missing:
+    print(f"emulator takes what AWS refuses: {missing!r}", file=sys.stderr)
 
 # Not `ministack.__main__`: importing that runs the server, and again after it was stopped.
 from ministack.app import main  # noqa: E402

@@ -1,4 +1,4 @@
-//! What must be installed on this machine: Cargo, Python and Terraform, and nothing else.
+//! What must be installed on this machine: Cargo, a C compiler, Python and Terraform, and nothing else.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -54,10 +54,14 @@ pub async fn find() -> anyhow::Result<Tools> {
     }
     let cargo = PathBuf::from(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let (python, terraform) = (Path::new("python3"), Path::new("terraform"));
-    let (cargo_found, python_found, terraform_found) =
-        tokio::join!(check_cargo(&cargo), check_python(python), check_terraform(terraform));
+    let found = tokio::join!(
+        check_cargo(&cargo),
+        check_compiler(),
+        check_python(python),
+        check_terraform(terraform)
+    );
     let missing: Vec<String> =
-        [cargo_found, python_found, terraform_found].into_iter().filter_map(Result::err).collect();
+        [found.0, found.1, found.2, found.3].into_iter().filter_map(Result::err).collect();
     if !missing.is_empty() {
         bail!("missing on this machine:\n{}", missing.join("\n"));
     }
@@ -71,6 +75,17 @@ async fn check_cargo(cargo: &Path) -> Result<(), String> {
             Err("  Cargo: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
                 .to_owned())
         }
+    }
+}
+
+/// AWS-LC is compiled from C, and Rust's linker is the compiler's.
+async fn check_compiler() -> Result<(), String> {
+    let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
+    match output_of(Path::new(&compiler), &["--version"]).await {
+        Some(_) => Ok(()),
+        None => Err("  a C compiler: sudo apt-get install build-essential (Debian, Ubuntu), \
+                     sudo dnf install gcc (Fedora)"
+            .to_owned()),
     }
 }
 

@@ -10,21 +10,26 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::local::build::{self, Functions};
+use crate::local::build::{self, Functions, Profile};
 use crate::local::connection::{Connection, TopicConnection};
 use crate::local::emulator::{self, Emulator};
 use crate::local::home::{FOLDER, Home, remove_file, remove_folder};
 use crate::local::plan::{self, Found, Plan};
 use crate::local::prerequisites::{self, Tools};
+use crate::local::providers;
 use crate::local::python::{self, Environment};
+use crate::local::samples;
 use crate::local::state::{Deployment, EmulatorRecord, Outputs, State};
 use crate::local::terraform::Terraform;
 use crate::manage_api::ManageApi;
 use crate::progress::Progress;
 
 /// The topics that every local stack has, and their input schemas.
-pub const TOPICS: [(&str, &str); 2] =
-    [("demo", "EventGridSchema"), ("demo-cloud", "CloudEventSchemaV1_0")];
+pub const TOPICS: [(&str, &str); 3] = [
+    ("demo", "EventGridSchema"),
+    ("demo-cloud", "CloudEventSchemaV1_0"),
+    (samples::TOPIC, "EventGridSchema"),
+];
 
 /// Time that a deployment may take to answer after its emulator was started again.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -37,6 +42,8 @@ pub struct Settings {
     pub workspace: PathBuf,
     /// The stack's folder.
     pub home: Home,
+    /// How its functions are compiled.
+    pub profile: Profile,
 }
 
 /// A stack that is up.
@@ -76,7 +83,8 @@ impl Settings {
             Some(home) => std::path::absolute(home)?,
             None => workspace.join(FOLDER),
         };
-        Ok(Self { workspace: workspace.to_owned(), home: Home::at(&home) })
+        let (workspace, home) = (workspace.to_owned(), Home::at(&home));
+        Ok(Self { workspace, home, profile: Profile::default() })
     }
 
     fn infra(&self) -> PathBuf {
@@ -84,7 +92,8 @@ impl Settings {
     }
 }
 
-/// Brings the stack up, whatever state an earlier run left it in.
+/// Brings the stack up, whatever state an earlier run left it in. All that may be missing on this
+/// machine, Terraform's providers included, is looked for before anything is compiled.
 ///
 /// # Errors
 ///
@@ -97,8 +106,9 @@ pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stac
     let lock = lock(home)?;
     let cache_lock = lock_caches(home).await?;
     let environment = python::install(home, &tools.python, progress).await?;
-    let functions = build::build(&settings.workspace, home, &tools, &environment, progress).await?;
-    Terraform::init(&tools, &settings.infra(), home, progress).await?;
+    providers::get(&tools, &settings.infra(), home, progress).await?;
+    let source = (settings.workspace.as_path(), settings.profile);
+    let functions = build::build(source, home, &tools, &environment, progress).await?;
     drop(cache_lock);
     let run = Run { settings, tools, environment, functions, progress };
     let (record, deployment) = run.reach_deployment().await?;
@@ -129,6 +139,10 @@ pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     emulator.wipe()?;
     Terraform::wipe(home)?;
     remove_folder(&home.logs())?;
+    remove_folder(&home.samples())?;
+    for file in [home.environment_file(), home.watched_environment_file()] {
+        remove_file(&file)?;
+    }
     if purge {
         remove_folder(home.cache())?;
         remove_folder(home.root())?;
@@ -304,6 +318,7 @@ impl Run<'_> {
             topics,
         };
         connection.write(self.home())?;
+        samples::write(&self.settings.workspace, self.home(), &api, &connection).await?;
         Ok(connection)
     }
 }

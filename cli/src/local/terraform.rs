@@ -71,36 +71,6 @@ impl Terraform {
         Ok(fingerprint.value())
     }
 
-    /// Gets the providers of `infra`, unless those that its lock file names are there.
-    ///
-    /// # Errors
-    ///
-    /// When Terraform fails; its last lines are in the message.
-    pub async fn init(
-        tools: &Tools,
-        infra: &Path,
-        home: &Home,
-        progress: &Progress,
-    ) -> anyhow::Result<()> {
-        let sources = Fingerprint::default().terraform_files(infra)?.value();
-        // Written last: an initialisation that was cut short has none.
-        let marker = home.terraform_data().join("complete");
-        if fs::read_to_string(&marker).is_ok_and(|found| found == sources) {
-            return Ok(());
-        }
-        let step = progress.step("Initialising Terraform");
-        let mut init = command(&tools.terraform, infra, &home.terraform_data(), "init");
-        // Where a backend was configured for AWS, it must not hear of the local stack.
-        init.args(["-input=false", "-backend=false", "-no-color"]);
-        let log = home.logs().join("terraform-init.log");
-        child::run("terraform init", init, &log, |line| step.detail(line)).await?;
-        // The lock file may have gained this platform's checksums.
-        let sources = Fingerprint::default().terraform_files(infra)?.value();
-        fs::write(&marker, sources)?;
-        step.done("Initialised Terraform");
-        Ok(())
-    }
-
     /// Works out what [`Self::apply`] will change. Nothing is changed yet: a configuration with a fault
     /// in it fails here, and leaves what is deployed as it is.
     ///
@@ -251,7 +221,7 @@ impl Terraform {
 }
 
 /// A Terraform command that reaches nothing but the emulator.
-fn command(program: &Path, folder: &Path, data: &Path, name: &str) -> Command {
+pub(super) fn command(program: &Path, folder: &Path, data: &Path, name: &str) -> Command {
     let mut command = child::command(program);
     for variable in
         ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "TF_WORKSPACE", "TF_CLI_ARGS"]
@@ -302,7 +272,8 @@ fn variables(emulator_url: &str, functions_folder: &Path) -> Value {
             let (service, resource) = resource;
             format!("arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}local-*")
         }),
-        "dispatch_timeout_seconds": 90,
+        // Enough for a late response; what a killed function was at is seen again 30 s after that.
+        "dispatch_timeout_seconds": 60,
         // An emulator takes seconds for what SQS takes at once.
         "inline_fan_out": 100,
         "dead_letter_delay_seconds": 5,

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod aws_resources;
+pub mod cargo_lambda;
 pub mod chaos;
 pub mod clients;
 pub mod crash;
@@ -12,6 +13,7 @@ pub mod neighbours;
 pub mod operating;
 pub mod probation;
 pub mod publishing;
+pub mod quotas;
 pub mod receivers;
 pub mod redrive;
 pub mod refusals;
@@ -58,7 +60,6 @@ pub fn all() -> Vec<Case> {
         case!(Together, dead_letters::without_a_destination_events_are_dropped_and_logged),
         case!(Together, redrive::dead_letters_are_seen_sent_again_and_purged),
         case!(Together, redrive::somebody_is_told_of_dead_letters),
-        case!(Together, terraform::a_subscription_of_the_module_lives_and_goes),
         case!(Together, waiting::poison_is_seen_sent_back_and_purged),
         case!(Together, waiting::parked_deliveries_are_released_and_canceled),
         case!(Together, operating::attempts_are_logged_with_their_trace),
@@ -84,10 +85,13 @@ pub fn all() -> Vec<Case> {
         case!(Together, refusals::nothing_of_a_refused_request_is_delivered),
         case!(Together, refusals::azures_sdk_raises_its_own_error_classes),
         case!(Together, refusals::an_unknown_subscription_member_is_named_by_its_path),
+        case!(Together, quotas::the_emulator_refuses_what_aws_refuses),
         case!(Together, handshakes::both_handshakes_are_made_before_any_event),
         case!(Together, handshakes::an_endpoint_that_gives_no_proof_is_refused),
-        case!(Disturbing, crash::killed_functions_lose_nothing),
         case!(Disturbing, redrive::an_outage_is_recovered_from),
+        case!(Disturbing, terraform::a_subscription_of_the_module_lives_and_goes),
+        case!(Disturbing, cargo_lambda::watch_serves_every_sample_and_publishers),
+        case!(Disturbing, crash::killed_functions_lose_nothing),
         case!(Disturbing, infrastructure::permissions_are_enforced),
         case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
         case!(Alone, aws_resources::throttled_calls_and_parts_of_batches_come_again),

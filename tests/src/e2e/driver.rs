@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    cases,
+    cases::{self, quotas},
     ground::{self, Ground},
     world::World,
 };
@@ -42,7 +42,7 @@ pub struct Case {
 pub enum Phase {
     /// It disturbs nobody.
     Together,
-    /// It kills functions, or busies the emulator: nothing that is timed may run beside it.
+    /// It kills functions, or busies the emulator, or bears both: nothing that is timed may run beside it.
     Disturbing,
     /// It restarts the emulator, or changes the deployment: one after the other.
     Alone,
@@ -181,6 +181,7 @@ async fn run(temporary: &Path, chosen: &[Case]) -> Failures {
             failed.extend(run_at_once(&world, cases).await);
         }
     }
+    failed.extend(quotas::kept(&world).err().map(|err| ("AWS's quotas", err)));
     if let Err(err) = world.ground.down().await {
         failed.push(("taking the stack down", err));
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use gridpost_cli::{
     local::{
+        build::Profile,
         connection::Connection,
         emulator::Emulator,
         home::{FOLDER, Home},
@@ -48,7 +49,8 @@ impl Ground {
             // What an earlier run was killed over.
             take_down(&home).await?;
         }
-        let settings = Settings { workspace: workspace.to_owned(), home: home.clone() };
+        let workspace = workspace.to_owned();
+        let settings = Settings { workspace, home: home.clone(), profile: Profile::Local };
         let stack = stack::up(&settings, &Progress::on_stderr()).await?;
         let (connection, environment) = (stack.connection.clone(), stack.environment.clone());
         // With the stack goes its lock, which taking it down wants too.

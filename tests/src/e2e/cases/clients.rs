@@ -255,7 +255,7 @@ pub async fn curl_publishes(world: &World) -> anyhow::Result<()> {
 }
 
 /// Posts with curl; the answer must be 200 with that body.
-async fn curl(arguments: &[&str], want: &str) -> anyhow::Result<()> {
+pub(super) async fn curl(arguments: &[&str], want: &str) -> anyhow::Result<()> {
     let mut curl = child::command(Path::new("curl"));
     curl.args(["-sS", "--noproxy", "*", "-w", "\n%{http_code}"]).args(arguments);
     let output = curl.output().await.context("curl cannot be started")?;

@@ -13,8 +13,8 @@ use crate::e2e::{
     world::{EVENT_GRID, SOON, World},
 };
 
-/// The dispatch queues hide what is being attempted for the function's 90 s and 30 s more.
-const VISIBLE_AGAIN: Duration = Duration::from_secs(120);
+/// The dispatch queues hide what is being attempted for the function's 60 s and 30 s more.
+const VISIBLE_AGAIN: Duration = Duration::from_secs(90);
 
 /// `kill -9` of every dispatch process while first attempts and retries are under way: all of it is
 /// delivered once the queues show it again, and the attempt that broke off was not counted.

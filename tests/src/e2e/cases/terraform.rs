@@ -1,13 +1,18 @@
 //! Event subscriptions made by the Terraform module.
 
+use std::time::Duration;
+
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::e2e::{
     configuration::Configuration,
     receiver::{Arrival, Endpoint, Reply},
-    world::{EVENT_GRID, SOON, Topic, World, refusal},
+    world::{self, EVENT_GRID, Topic, World, refusal},
 };
+
+/// Time for a delivery. Dispatch may be killed meanwhile, and is at it again after 90 s.
+const SOON: Duration = world::SOON.saturating_add(Duration::from_secs(90));
 
 /// Two event subscriptions of one topic, one for each schema.
 const CONFIGURATION: &str = r#"

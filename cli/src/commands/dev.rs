@@ -1,0 +1,52 @@
+//! `gridpost dev`: the functions from source beside the local stack, built again when a file changes.
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use tokio::signal;
+
+use crate::local::stack::{self, Settings};
+use crate::local::watched::{self, Relay};
+use crate::progress::Progress;
+use crate::target::TargetArguments;
+
+/// How the functions are watched.
+#[derive(Args, Debug)]
+pub struct DevArguments {
+    /// Port on 127.0.0.1 of `cargo lambda watch`
+    #[arg(long, default_value_t = watched::PORT)]
+    port: u16,
+}
+
+/// Brings the stack up and watches the functions until it is interrupted. The stack stays up.
+///
+/// # Errors
+///
+/// What is missing on this machine, the step that failed, or how cargo-lambda ended.
+pub async fn run(arguments: DevArguments, target: &TargetArguments) -> anyhow::Result<()> {
+    let settings = Settings::find(target.home.as_deref())?;
+    let port = arguments.port;
+    let stack = stack::up(&settings, &Progress::on_stderr()).await?;
+    let of_stack =
+        TargetArguments { home: Some(settings.home.root().to_owned()), ..Default::default() };
+    let relay = Relay::open(&of_stack.resolve()?, port).await?;
+    let file = relay.environment(&settings.home, port)?;
+    let mut watch =
+        watched::cargo_lambda(&settings.workspace, &stack.environment, ("watch", port))?;
+    watch.arg("--env-file").arg(file);
+    // With the stack goes its lock, which other commands want.
+    drop(stack);
+    eprintln!(
+        "publish to http://127.0.0.1:{port}/lambda-url/ingest/topics/sample/api/events; Ctrl-C ends it"
+    );
+    let mut watch = watch.spawn().context("cargo-lambda can't be started")?;
+    tokio::select! {
+        ended = watch.wait() => {
+            let status = ended?;
+            ensure!(status.success(), "cargo lambda watch ended ({status})");
+        }
+        () = relay.run() => {}
+        // cargo-lambda has been interrupted as well, and ends what it has started.
+        _ = signal::ctrl_c() => drop(watch.wait().await?),
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! AWS's limits on single requests: the emulator holds them, and no program of ours breaks one in a run.
+
+use anyhow::{bail, ensure};
+use gridpost_cli::local::{quotas, terraform::REGION};
+use serde_json::{Value, json};
+
+use crate::e2e::world::{ACCOUNT, World};
+
+/// A queue, table and bucket that are not there: what is asked of them breaks limits on purpose.
+const BEYOND: &str = "beyond-quotas";
+
+/// Nothing that ran on this stack broke a limit, but for what did so on purpose.
+///
+/// # Errors
+///
+/// What did.
+pub fn kept(world: &World) -> anyhow::Result<()> {
+    let broken = quotas::broken(world.ground.home())?;
+    let meant = |broken: &&quotas::Broken| !broken.resource.contains(BEYOND);
+    let lines: Vec<_> = broken.iter().filter(meant).map(ToString::to_string).collect();
+    if !lines.is_empty() {
+        bail!("AWS would have refused:\n{}", lines.join("\n"));
+    }
+    Ok(())
+}
+
+/// A request beyond a limit is answered with AWS's error for it, and noted.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn the_emulator_refuses_what_aws_refuses(world: &World) -> anyhow::Result<()> {
+    let queue = format!("{}/{ACCOUNT}/{BEYOND}", world.ground.connection.emulator_url);
+    let send = |more: Value| {
+        let mut message = json!({"QueueUrl": queue, "MessageBody": "x"});
+        more.as_object().into_iter().flatten().for_each(|(k, v)| message[k] = v.clone());
+        message
+    };
+    let hide = json!({"QueueUrl": queue, "ReceiptHandle": "r", "VisibilityTimeout": 43_201});
+    let put = json!({"TableName": BEYOND, "Item": {"pk": {"S": "x".repeat(410_000)}}});
+    let rows = [
+        ("sqs", "AmazonSQS.SendMessage", send(json!({"DelaySeconds": 901})), "DelaySeconds"),
+        ("sqs", "AmazonSQS.SendMessage", send(json!({"MessageGroupId": "a b"})), "MessageGroupId"),
+        ("sqs", "AmazonSQS.SendMessage", send(json!({"MessageBody": "\u{fffe}"})), "allowed set"),
+        ("sqs", "AmazonSQS.ChangeMessageVisibility", hide, "VisibilityTimeout"),
+        ("dynamodb", "DynamoDB_20120810.PutItem", put, "ValidationException"),
+    ];
+    for (service, target, body, want) in &rows {
+        let post = world.http.post(&world.ground.connection.emulator_url);
+        let post = post.header("x-amz-target", *target).body(body.to_string());
+        let answer = post.header("authorization", authorization(service)).send().await?;
+        let (status, text) = (answer.status().as_u16(), answer.text().await?);
+        ensure!(status == 400 && text.contains(want), "{target}: {status} {text}");
+    }
+    let key = "k".repeat(1_025);
+    let url = format!("{}/{BEYOND}/{key}", world.ground.connection.emulator_url);
+    let answer = world.http.put(url).header("authorization", authorization("s3")).send().await?;
+    let (status, text) = (answer.status().as_u16(), answer.text().await?);
+    ensure!(status == 400 && text.contains("KeyTooLongError"), "S3: {status} {text}");
+
+    let publish = world.http.post(&world.ground.connection.publish_url);
+    let answer = publish.header("x-long", "v".repeat(10_240)).send().await?;
+    ensure!(answer.status().as_u16() == 431, "API Gateway: {}", answer.status());
+
+    let broken = quotas::broken(world.ground.home())?;
+    let noted = broken.iter().filter(|broken| broken.resource.contains(BEYOND)).count();
+    ensure!(noted > rows.len(), "only {noted} of them were noted: {broken:?}");
+    Ok(())
+}
+
+/// The emulator takes any signature.
+fn authorization(service: &str) -> String {
+    format!(
+        "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/{service}/aws4_request, \
+         SignedHeaders=host, Signature=0"
+    )
+}
