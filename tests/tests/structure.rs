@@ -313,3 +313,16 @@ fn modules_are_found_in_every_form() {
     let code = "use crate::{\n    a::{b, c},\n    d,\n};\nuse crate::e::f;\nlet x = crate::g::h();";
     assert_eq!(modules_named(code).into_iter().collect::<Vec<_>>(), ["a", "d", "e", "g"]);
 }
+
+/// Otherwise `cargo run`, and `cargo lambda watch` below it, would compile most of what `cargo test` has
+/// compiled a second time.
+#[test]
+fn what_tests_have_compiled_is_what_cargo_run_compiles() {
+    let features = |edges: &str| -> BTreeSet<String> {
+        let text = cargo(&["tree", "-e", edges, "--prefix", "none", "-f", "{p} [{f}]"]);
+        text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    };
+    let (tested, run) = (features("normal,build,dev"), features("normal,build"));
+    let only_run: Vec<_> = run.difference(&tested).collect();
+    assert!(only_run.is_empty(), "with other features than in tests: {only_run:?}");
+}

@@ -100,7 +100,8 @@ pub fn fit(mut sample: Value, facts: &Facts, new_id: impl Fn() -> String) -> Val
     if sample["headers"]["aeg-sas-key"].is_string() {
         sample["headers"]["aeg-sas-key"] = json!(facts.key);
     }
-    for record in sample["Records"].as_array_mut().into_iter().flatten() {
+    let records = sample.get_mut("Records").and_then(Value::as_array_mut);
+    for record in records.into_iter().flatten() {
         let body = record["body"].as_str().and_then(|body| serde_json::from_str(body).ok());
         let Some(mut body) = body else { continue };
         fit_message(&mut body, facts, &new_id());
