@@ -38,9 +38,8 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use tokio::{
-    sync::watch,
     task::JoinHandle,
-    time::{Instant, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
@@ -132,7 +131,9 @@ type Built = http::Request<Full<Bytes>>;
 
 /// A client whose connections only go to addresses that the guard allows.
 #[derive(Clone)]
-pub struct HttpClient {
+pub struct HttpClient(Arc<Inner>);
+
+struct Inner {
     tls: Pools,
     /// For plain `http`, whose host names may only resolve into networks that a setting names.
     plain: Pools,
@@ -173,7 +174,7 @@ impl HttpClient {
         let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
         let plain = Pools::of(&Connector::http(on, networks.clone(), tls.clone()));
         let tls = Pools::of(&Connector::https(network, networks, tls));
-        Self { tls, plain, allowed, clock }
+        Self(Arc::new(Inner { tls, plain, allowed, clock }))
     }
 
     /// The request, if the guard allows its URL.
@@ -185,22 +186,22 @@ impl HttpClient {
         attributes: &[(String, Secret)],
         body: Vec<u8>,
     ) -> Result<Built, Refusal> {
-        let uri = endpoint::check_url(url.expose(), &self.allowed)?;
+        let uri = endpoint::check_url(url.expose(), &self.0.allowed)?;
         let mut request = http::Request::new(Full::new(Bytes::from(body)));
         (*request.method_mut(), *request.uri_mut()) = (method, uri);
         *request.headers_mut() = header_map(headers, attributes);
         Ok(request)
     }
 
-    /// Sends a request: once more if nothing can have been processed of it. `sending` hears when a
+    /// Sends a request: once more if nothing can have been processed of it. `sending` is set when a
     /// connection is there, and the request begins to be sent.
     async fn send(
         &self,
         request: Built,
-        sending: &watch::Sender<bool>,
+        sending: &OnceLock<Instant>,
     ) -> Result<Response<Incoming>, Error> {
         let pools =
-            if request.uri().scheme_str() == Some("http") { &self.plain } else { &self.tls };
+            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
         let again = request.clone();
         let failed = match send_once(&pools.kept, request, sending).await {
             Ok(response) => return Ok(response),
@@ -215,13 +216,13 @@ impl HttpClient {
         send_once(pool, again, sending).await.map_err(|failed| failed.error)
     }
 
-    async fn exchange_attempt(self, request: Built, sending: watch::Sender<bool>) -> Answer {
-        match self.send(request, &sending).await {
+    async fn exchange_attempt(&self, request: Built, sending: &OnceLock<Instant>) -> Answer {
+        match self.send(request, sending).await {
             Ok(response) => {
                 let asked = response.headers().get(RETRY_AFTER);
                 let asked = asked.and_then(|value| value.to_str().ok());
                 let retry_after =
-                    asked.and_then(|value| parse_retry_after(value, self.clock.now()));
+                    asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
                 let answer = Answer::of_status(response.status().as_u16(), retry_after);
                 // The head decides; the body is read aside, for the connection's sake alone.
                 let body = response.into_body();
@@ -238,7 +239,7 @@ impl HttpClient {
 async fn send_once(
     pool: &Pool,
     mut request: Built,
-    sending: &watch::Sender<bool>,
+    sending: &OnceLock<Instant>,
 ) -> Result<Response<Incoming>, Failed> {
     let mut capture = capture_connection(&mut request);
     let exchange = OnceLock::<(Exchange, Instant)>::new();
@@ -247,7 +248,7 @@ async fn send_once(
             if let Some(meter) = meter(connected) {
                 let _ = exchange.set((meter.begin(), Instant::now()));
             }
-            sending.send_replace(true);
+            let _ = sending.set(Instant::now());
         }
         std::future::pending().await
     };
@@ -332,46 +333,41 @@ impl EndpointClient for HttpClient {
         };
         // On a task of its own, the exchange goes on after the wait for its response is over.
         // It is bounded by itself: nobody may be left to listen.
-        let (sending, is_sending) = watch::channel(false);
-        let exchange = self.clone().exchange_attempt(request, sending);
-        let mut exchange = tokio::spawn(bounded(exchange, is_sending.clone()));
-        let answer = tokio::select! {
-            biased;
-            ended = &mut exchange => Some(ended),
-            // It ends by itself if it is never sent.
-            () = sent(is_sending) => timeout(RESPONSE_WAIT, &mut exchange).await.ok(),
-        };
+        let began = Instant::now();
+        let sending = Arc::new(OnceLock::new());
+        let mut exchange = tokio::spawn(bounded(self.clone(), request, Arc::clone(&sending)));
+        let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
+        if answer.is_err() {
+            // What is not sent by then has ended; its wait begins when it was.
+            let until = sending.get().unwrap_or(&began).checked_add(RESPONSE_WAIT);
+            answer = timeout_at(until.unwrap_or(began), &mut exchange).await;
+        }
         match answer {
-            Some(Ok(Some(answer))) => Attempted::Answered(answer),
-            Some(_) => Attempted::Answered(Answer::without_status(Outcome::Aborted)),
-            None => Attempted::TimedOut { late: late(exchange) },
+            Ok(Ok(Some(answer))) => Attempted::Answered(answer),
+            Ok(_) => Attempted::Answered(Answer::without_status(Outcome::Aborted)),
+            Err(_) => Attempted::TimedOut { late: late(exchange) },
         }
     }
 }
 
-/// Waits until a request begins to be sent; for ever if it never is.
-async fn sent(mut is_sending: watch::Receiver<bool>) {
-    if is_sending.wait_for(|is_sending| *is_sending).await.is_err() {
-        std::future::pending().await
+/// Makes a request whose connection takes no longer than it may, and its response no longer than
+/// three minutes after that.
+async fn bounded(
+    client: HttpClient,
+    request: Built,
+    sending: Arc<OnceLock<Instant>>,
+) -> Option<Answer> {
+    let mut exchange = std::pin::pin!(client.exchange_attempt(request, &sending));
+    if let Ok(answer) = timeout(CONNECTED_WITHIN, &mut exchange).await {
+        return Some(answer);
+    }
+    match sending.get() {
+        Some(sent) => timeout_at(*sent + LATE_RESPONSE_WAIT, exchange).await.ok(),
+        None => Some(Answer::without_status(Outcome::SocketError)),
     }
 }
 
-/// An exchange whose connection takes no longer than it may, and its response no longer than three
-/// minutes after that.
-async fn bounded(
-    exchange: impl Future<Output = Answer>,
-    is_sending: watch::Receiver<bool>,
-) -> Option<Answer> {
-    let mut exchange = std::pin::pin!(exchange);
-    tokio::select! {
-        biased;
-        answer = &mut exchange => return Some(answer),
-        is_sent = timeout(CONNECTED_WITHIN, sent(is_sending)) => if is_sent.is_err() {
-            return Some(Answer::without_status(Outcome::SocketError));
-        },
-    }
-    timeout(LATE_RESPONSE_WAIT, exchange).await.ok()
-}
+const _: () = assert!(CONNECTED_WITHIN.as_secs() < RESPONSE_WAIT.as_secs());
 
 /// Waits for the rest of the three minutes, or until it is dropped: a request that is listened to no
 /// more must not hold its connection and its body.
@@ -402,7 +398,7 @@ impl HandshakeClient for HttpClient {
         // OPTIONS is answered by headers: nobody waits for what may follow them.
         let is_answered_by_head = *request.method() == Method::OPTIONS;
         let exchange = async {
-            let (sending, _) = watch::channel(false);
+            let sending = OnceLock::new();
             let response = self.send(request, &sending).await;
             let response = response.map_err(|error| unreachable(&error))?;
             let (head, body) = response.into_parts();

@@ -12,21 +12,13 @@ use gridpost_ports::PortError;
 
 use crate::{
     Context,
-    group::plan_one,
     in_hand::DeliveryInHand,
     payload::{self, Found},
+    planned::plan_one,
     rate,
     record::Fate,
     settle::{self, Hold},
 };
-
-/// A delivery that was admitted, with the health to be written first where it is the probe.
-pub struct Admitted {
-    /// The delivery.
-    pub hand: DeliveryInHand,
-    /// The probe's claim.
-    pub claim: Option<Box<Health>>,
-}
 
 /// What came of asking for something.
 pub enum Acquired<T> {

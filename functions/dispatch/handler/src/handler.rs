@@ -2,10 +2,14 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
-use futures::future::{join, join_all};
+use futures::{
+    FutureExt,
+    future::{join, join_all},
+};
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -33,7 +37,7 @@ const DELETE_AFTER: Duration = Duration::from_secs(1);
 /// is named. Whatever goes wrong with one record leaves the others alone.
 pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
     let queue = records.first().map(|record| record.queue);
-    let all: Vec<_> = records.iter().map(|record| record.message_id.clone()).collect();
+    let all: Vec<_> = records.iter().map(|record| Arc::clone(&record.message_id)).collect();
     let (gone, settled) = mpsc::unbounded_channel();
     let report = Report { context, gone, deadline };
     let work = async {
@@ -50,9 +54,10 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
         context.meter.flush(context.clock.now());
         let now = context.clock.now();
         let deadline = now + deadline.since(now).saturating_sub(END_WAIT);
-        late_response::listen_all(context, queue, late, deadline).await;
+        late_response::listen_all(context, queue, late, deadline).boxed().await;
     }
-    all.into_iter().filter(|id| !gone.ids.contains(id)).collect()
+    let kept = all.iter().filter(|id| !gone.ids.contains(*id));
+    kept.map(ToString::to_string).collect()
 }
 
 async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {
@@ -69,7 +74,7 @@ async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>)
 /// Records that may go.
 #[derive(Default)]
 struct Gone {
-    ids: HashSet<String>,
+    ids: HashSet<Arc<str>>,
     not_deleted: Vec<Record>,
 }
 
@@ -79,11 +84,11 @@ async fn collect(context: &Context, mut settled: UnboundedReceiver<Record>) -> G
     loop {
         match tokio::time::timeout(DELETE_AFTER, settled.recv()).await {
             Ok(Some(record)) => {
-                gone.ids.insert(record.message_id.clone());
+                gone.ids.insert(Arc::clone(&record.message_id));
                 gone.not_deleted.push(record);
             }
             Ok(None) => return gone,
-            Err(_) => gone.delete(context).await,
+            Err(_) => gone.delete(context).boxed().await,
         }
     }
 }
@@ -97,7 +102,7 @@ impl Gone {
         context.meter.flush(context.clock.now());
         let mut receipts: BTreeMap<Queue, Vec<String>> = BTreeMap::new();
         for record in self.not_deleted.drain(..) {
-            receipts.entry(record.queue).or_default().push(record.receipt);
+            receipts.entry(record.queue).or_default().push(record.receipt.to_string());
         }
         for (queue, receipts) in receipts {
             if let Err(error) = context.receiver.delete(queue, receipts).await {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use gridpost_core::{
     delivery::{Delivery, parking},
     error::chain,
@@ -111,6 +112,11 @@ impl HealthCache {
         self.page(subscription).known().health.clone()
     }
 
+    /// Whether it waits, as far as was last known, however long ago.
+    fn is_waiting(&self, subscription: &EventSubscription) -> bool {
+        self.page(subscription).known().health.is_waiting()
+    }
+
     /// Writes a health that was made from one just looked at; `false` if another copy was faster.
     ///
     /// # Errors
@@ -138,14 +144,15 @@ impl HealthCache {
         spread: Duration,
     ) -> Result<(), PortError> {
         let (page, now) = (self.page(subscription), success.ended_at);
-        let believed = {
+        let change = |health: &Health| after_success(health, success, spread);
+        let is_news = {
             let mut known = page.known();
             known.seen.last_success_at = known.seen.last_success_at.max(Some(now));
-            known.believed_until.filter(|until| now < *until).map(|_| known.health.clone())
+            let is_believed = known.believed_until.is_some_and(|until| now < until);
+            !is_believed || change(&known.health).is_some()
         };
-        let change = |health: &Health| after_success(health, success, spread);
-        if believed.is_none_or(|health| change(&health).is_some()) {
-            self.change(subscription, now, change).await?;
+        if is_news {
+            self.change(subscription, now, change).boxed().await?;
         }
         Ok(())
     }
@@ -382,7 +389,7 @@ pub async fn spread(
     subscription: &EventSubscription,
     now: Timestamp,
 ) -> Duration {
-    if !context.healths.known(subscription).is_waiting() {
+    if !context.healths.is_waiting(subscription) {
         return Duration::ZERO;
     }
     let queue = Delivery::retry_queue_of(subscription.uid, context.settings.retry_shards);

@@ -150,7 +150,7 @@ impl DeliveryInHand {
     fn receipt(&self, status: DeliveryStatus) -> Option<String> {
         let is_hidden =
             matches!(status, DeliveryStatus::Waiting { .. }) && self.lane() == Lane::Retry;
-        is_hidden.then(|| self.record.receipt.clone())
+        is_hidden.then(|| self.record.receipt.to_string())
     }
 
     /// Takes over what a stored state knows. Where the last state could not be written the message

@@ -1,6 +1,7 @@
 //! Slow endpoints: told while a request is under way, and counted in their own lane.
 
 use std::{
+    pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -23,7 +24,7 @@ use uuid::Uuid;
 
 use crate::{
     Context,
-    attempt::{LateAnswer, Met, Response},
+    attempt::{Met, Response},
     in_hand::DeliveryInHand,
     settle::Hold,
 };
@@ -37,9 +38,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 pub async fn watched<T>(
     context: &Context,
     subscription: &EventSubscription,
-    request: impl Future<Output = T>,
+    request: Pin<&mut impl Future<Output = T>>,
 ) -> T {
-    pin_mut!(request);
     let patience = tokio::time::sleep(context.settings.lanes.slow_after);
     pin_mut!(patience);
     let request = match select(request, patience).await {
@@ -50,8 +50,7 @@ pub async fn watched<T>(
         vote(context, subscription).await;
         pending::<()>().await;
     };
-    pin_mut!(vote);
-    match select(request, vote).await {
+    match select(request, Box::pin(vote)).await {
         Either::Left((answer, _)) => answer,
         Either::Right(_) => unreachable!("the vote never ends"),
     }
@@ -94,18 +93,8 @@ impl<'c> Lease<'c> {
         Ok((lease, granted as usize))
     }
 
-    /// Makes a request and notes what it came to.
-    pub async fn noting(
-        &self,
-        request: impl Future<Output = (Response, Option<LateAnswer>)>,
-    ) -> (Response, Option<LateAnswer>) {
-        let answered = request.await;
-        self.note(&answered.0);
-        answered
-    }
-
     /// Notes what a request came to.
-    fn note(&self, response: &Response) {
+    pub fn note(&self, response: &Response) {
         let (began_at, ended_at) = response.times;
         let took = ended_at.since(began_at);
         let mut learned = self.learned.lock().expect("no panic while held");

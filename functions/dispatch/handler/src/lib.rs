@@ -2,10 +2,10 @@
 //!
 //! It consumes the dispatch queue (first attempts only) and the retry queues (everything later). A batch
 //! takes six steps, each readable alone: [`receive`] decodes it, [`load`] reads what is known, the core's
-//! [`plan`](gridpost_core::delivery::plan) chooses what becomes of each delivery, [`attempt`] makes the
-//! requests, [`decide`] says what follows, [`settle`] carries it out and is the only writer. [`handler`] takes a
-//! batch through them, [`group`] the deliveries of one event subscription; [`in_hand`] is the data that they
-//! hand on.
+//! [`plan`](gridpost_core::delivery::plan) chooses what becomes of each delivery ([`planned`] carries out what is
+//! no attempt), [`attempt`] makes the requests, [`decide`] says what follows, [`settle`] carries it out and is the
+//! only writer. [`handler`] takes a batch through them, [`group`] the deliveries of one event subscription,
+//! [`requests`] those that share a request; [`in_hand`] is the data that they hand on.
 //!
 //! Beside them: [`acquire`] gets what an attempt needs besides permission, [`health`] keeps what is known of
 //! endpoints, [`lane`] keeps slow ones from holding what others need, [`rate`] keeps to what they allow, [`late_response`] hears responses that come after 30 s,
@@ -28,10 +28,12 @@ pub mod lane;
 pub mod late_response;
 pub mod load;
 pub mod payload;
+pub mod planned;
 pub mod rate;
 pub mod receive;
 pub mod record;
 pub mod report;
+pub mod requests;
 pub mod resources;
 pub mod settle;
 #[cfg(test)]

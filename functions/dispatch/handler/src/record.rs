@@ -1,5 +1,7 @@
 //! A queue record and what becomes of it.
 
+use std::sync::Arc;
+
 use gridpost_core::{delivery::queue::Queue, subscription::Resource, time::Timestamp};
 use gridpost_ports::PortError;
 use serde::Deserialize;
@@ -45,9 +47,9 @@ struct Attributes {
 #[derive(Clone, Debug)]
 pub struct Record {
     /// SQS's id of the message, named in the reply when it is to be kept.
-    pub message_id: String,
+    pub message_id: Arc<str>,
     /// What hides or deletes it.
-    pub receipt: String,
+    pub receipt: Arc<str>,
     /// Its body; empty once the delivery has been read out of it.
     pub body: String,
     /// How often it was received, this time included. It counts deferrals and crashes too, so it
@@ -70,8 +72,8 @@ impl Record {
         let count = message.attributes.and_then(|attributes| attributes.receive_count);
         Some(Self {
             queue: queue_of(arn.rsplit(':').next().unwrap_or_default())?,
-            message_id: message.message_id?,
-            receipt: message.receipt_handle?,
+            message_id: message.message_id?.into(),
+            receipt: message.receipt_handle?.into(),
             body: message.body.unwrap_or_default(),
             // Unknown counts as received before: then a state is looked for.
             receive_count: count.and_then(|count| count.parse().ok()).unwrap_or(2),
@@ -83,12 +85,17 @@ impl Record {
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self {
-            message_id: self.message_id.clone(),
-            receipt: self.receipt.clone(),
+            message_id: Arc::clone(&self.message_id),
+            receipt: Arc::clone(&self.receipt),
             body: String::new(),
             ..*self
         }
     }
+}
+
+/// What settling these takes, without their bodies.
+pub fn without_bodies<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<Record> {
+    records.map(Record::without_body).collect()
 }
 
 /// What becomes of a record.

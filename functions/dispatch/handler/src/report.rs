@@ -25,17 +25,21 @@ pub struct Report<'c> {
 impl Report<'_> {
     /// Tells what became of a record. SQS keeps what is not told to be gone.
     pub async fn one(&self, record: Record, settled: Settled) {
-        match settled {
-            // The receiver lives as long as the batch.
-            Ok(Fate::Delete) => drop(self.gone.send(record)),
-            Ok(Fate::Keep) => {}
-            Err(error) => self.failed(&record, &error).await,
-        }
+        self.all(vec![(record, settled)]).await;
     }
 
     /// Tells what became of several.
     pub async fn all(&self, settled: Vec<(Record, Settled)>) {
-        join_all(settled.into_iter().map(|(record, settled)| self.one(record, settled))).await;
+        let mut failed = Vec::new();
+        for (record, settled) in settled {
+            match settled {
+                // The receiver lives as long as the batch.
+                Ok(Fate::Delete) => drop(self.gone.send(record)),
+                Ok(Fate::Keep) => {}
+                Err(error) => failed.push((record, error)),
+            }
+        }
+        join_all(failed.iter().map(|(record, error)| self.failed(record, error))).await;
     }
 
     /// Tells that none of them was settled.

@@ -17,7 +17,7 @@ use gridpost_core::{
     },
     error::chain,
     metric, poison as poison_queue,
-    retry::EndReason,
+    retry::{EndReason, outcome::Answer},
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
@@ -38,6 +38,40 @@ pub use hold::{Hold, hold_all};
 /// itself round 16 times (Lambda developer guide, "Recursive loop detection").
 const RESENT_MAX: u8 = 8;
 
+/// Settles a delivery whose first attempt has delivered it: that writes nothing, and waits for nothing.
+/// `None` where it is not so simple; then nothing has happened.
+pub fn at_once(
+    context: &Context,
+    hand: &DeliveryInHand,
+    verdict: &Verdict,
+    times: (Timestamp, Timestamp),
+) -> Option<Fate> {
+    let Verdict { delivered, ends, answer, then } = verdict;
+    let is_whole = *then == Then::Delivered && delivered.is_empty() && ends.is_empty();
+    if !is_whole || hand.revision > 0 || hand.delivery.is_claimed() {
+        return None;
+    }
+    log_success(context, hand, *answer, times);
+    count_success(context, &hand.delivery);
+    Some(Fate::Delete)
+}
+
+fn log_success(
+    context: &Context,
+    hand: &DeliveryInHand,
+    answer: Answer,
+    times: (Timestamp, Timestamp),
+) {
+    if context.settings.log_successful_attempts || hand.delivery.attempts.made > 0 {
+        attempt_log::succeeded(hand, answer, times);
+    }
+}
+
+fn count_success(context: &Context, delivery: &Delivery) {
+    let events = delivery.event_count() as u64;
+    count::delivered(context, &delivery.subscription, delivery.publish_time, events);
+}
+
 /// Carries out what was decided about a delivery after an attempt.
 pub async fn settle(
     context: &Context,
@@ -55,9 +89,7 @@ pub async fn settle(
         hand.delivery.done.add_all(&delivered);
     }
     if then == Then::Delivered {
-        if context.settings.log_successful_attempts || hand.delivery.attempts.made > 0 {
-            attempt_log::succeeded(&hand, answer, times);
-        }
+        log_success(context, &hand, answer, times);
         if hand.revision > 0 {
             AttemptRecord::of(answer, times, None).add_to(&mut hand.past);
         }
@@ -83,8 +115,7 @@ pub async fn settle(
 async fn delivered(context: &Context, hand: DeliveryInHand) -> Settled {
     let delivery = &hand.delivery;
     if hand.revision == 0 {
-        let events = delivery.event_count() as u64;
-        count::delivered(context, &delivery.subscription, delivery.publish_time, events);
+        count_success(context, delivery);
     } else if let Err(error) = mark_delivered(context, &hand.state(DeliveryStatus::Delivered)).await
     {
         // Only late copies of the message would ask for the mark: worth one try, not a failure.

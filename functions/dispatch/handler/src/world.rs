@@ -134,8 +134,8 @@ impl World {
         let received: Vec<_> =
             deliveries.iter().map(|delivery| queues.hand(queue, delivery.encode())).collect();
         let record = |received: &Received| Record {
-            message_id: received.message_id.clone(),
-            receipt: received.receipt.clone(),
+            message_id: received.message_id.as_str().into(),
+            receipt: received.receipt.as_str().into(),
             body: received.body.clone(),
             receive_count: received.count,
             queue,

@@ -70,8 +70,8 @@ async fn run(
     match copy {
         Copy::Dispatch(context) => {
             let records = received.into_iter().map(|message| Record {
-                message_id: message.message_id,
-                receipt: message.receipt,
+                message_id: message.message_id.into(),
+                receipt: message.receipt.into(),
                 body: message.body,
                 receive_count: message.count,
                 queue,

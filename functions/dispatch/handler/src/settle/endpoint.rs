@@ -1,5 +1,6 @@
 //! Tells an endpoint's health what a request came to.
 
+use futures::FutureExt;
 use gridpost_core::{
     error::chain,
     retry::{
@@ -31,7 +32,7 @@ pub async fn note_response(
         note_success(context, hands[0].subscription(), success).await;
         return None;
     }
-    note_failure(context, &hands[0], answer, response.times).await
+    note_failure(context, &hands[0], answer, response.times).boxed().await
 }
 
 /// Notes a success, which on the happy path writes nothing.

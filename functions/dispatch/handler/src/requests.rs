@@ -1,0 +1,285 @@
+//! Requests: which deliveries share one, what lets it begin, and settling what it came to. Its parts
+//! are told in their own modules: acquire, attempt, decide, settle.
+
+use std::{collections::BTreeMap, pin::pin, time::Duration};
+
+use futures::future::{FutureExt, join_all};
+use gridpost_core::{
+    delivery::{
+        batch::{self, Load},
+        form::Form,
+        plan::Plan,
+    },
+    retry::{health::Health, outcome::RESPONSE_WAIT},
+    time::Timestamp,
+};
+use gridpost_ports::PortError;
+
+use crate::{
+    Context,
+    acquire::{self, Acquired},
+    attempt::attempt,
+    count,
+    decide::{Then, Verdict, decide},
+    guard::guarded,
+    in_hand::DeliveryInHand,
+    lane::{self, Lease, watched},
+    late_response::Late,
+    planned::carry_out,
+    record::{Record, Settled, without_bodies},
+    report::Report,
+    settle::{self, Hold},
+};
+
+/// What connecting and settling take at most besides the wait for a response: nothing is started that
+/// could not be finished.
+const BESIDES_RESPONSE: Duration = Duration::from_secs(12);
+
+/// Deliveries that may be attempted.
+#[derive(Default)]
+pub struct Admitted {
+    /// Those that need no more than their request.
+    pub plain: Vec<DeliveryInHand>,
+    /// Those whose requests are counted.
+    pub leased: Vec<DeliveryInHand>,
+    /// Probes, each with its claim.
+    pub probes: Vec<(DeliveryInHand, Box<Health>)>,
+}
+
+/// Makes the attempts, as many at the same time as there are requests.
+pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>) -> Vec<Late> {
+    let Admitted { plain, leased, probes } = admitted;
+    // What has its events in its message does not wait for those that are fetched.
+    let (fetched, ready): (Vec<_>, _) =
+        plain.into_iter().partition(|hand| hand.delivery.is_claimed());
+    let rare = async {
+        if probes.is_empty() && fetched.is_empty() && leased.is_empty() {
+            return Vec::new();
+        }
+        rare_attempts(context, fetched, leased, probes, report).boxed().await
+    };
+    let (ready, rare) = futures::join!(free_requests(context, ready, report), rare);
+    ready.into_iter().chain(rare).flatten().collect()
+}
+
+/// Makes requests to an endpoint that is well, as far as is known. Their events are in hand.
+async fn free_requests(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    report: &Report<'_>,
+) -> Vec<Option<Late>> {
+    let requests = requests(hands).into_iter();
+    join_all(requests.map(|hands| request(context, hands, Permit::Free, report))).await
+}
+
+/// Those of [`attempts`] that need more than their request.
+async fn rare_attempts(
+    context: &Context,
+    fetched: Vec<DeliveryInHand>,
+    leased: Vec<DeliveryInHand>,
+    probes: Vec<(DeliveryInHand, Box<Health>)>,
+    report: &Report<'_>,
+) -> Vec<Option<Late>> {
+    let probes = probes.into_iter().map(|(hand, claim)| async move {
+        let hands = with_events(context, vec![hand], report).await;
+        request(context, hands, Permit::Claim(claim), report).await
+    });
+    let fetched = async {
+        let ready = with_events(context, fetched, report).await;
+        free_requests(context, ready, report).await
+    };
+    let leased = leased_requests(context, leased, report);
+    let (probed, made, leased) = futures::join!(join_all(probes), fetched, leased);
+    probed.into_iter().chain(made).chain(leased).collect()
+}
+
+/// Makes those requests to a slow endpoint that may be under way; the others come back.
+async fn leased_requests(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    report: &Report<'_>,
+) -> Vec<Option<Late>> {
+    // The lease first: what is not granted fetches nothing and takes no slot of a rate.
+    // What is fetched goes alone: how much it is shows only then.
+    let (fetched, ready): (Vec<_>, _) =
+        hands.into_iter().partition(|hand| hand.delivery.is_claimed());
+    let mut granted = requests(ready);
+    granted.extend(fetched.into_iter().map(|hand| vec![hand]));
+    let Some(first) = granted.first().and_then(|hands| hands.first()) else { return Vec::new() };
+    let subscription = first.subscription().clone();
+    let (lease, most) = match Lease::take(context, &subscription, granted.len()).await {
+        Ok(taken) => taken,
+        Err(error) => {
+            let all = without_bodies(granted.iter().flatten().map(|hand| &hand.record));
+            report.all_failed(all, &error).await;
+            return Vec::new();
+        }
+    };
+    let beyond = granted.split_off(most.min(granted.len()));
+    let beyond = async {
+        let mut held = Vec::new();
+        for hand in beyond.into_iter().flatten() {
+            let hold = lane::look_again(context, &hand).await;
+            held.push((hand, hold));
+        }
+        report.all(settle::hold_all(context, held).await).await;
+    };
+    let made = granted.into_iter().map(|hands| async {
+        let hands = with_events(context, hands, report).await;
+        let late = request(context, hands, Permit::Lease(&lease), report).await;
+        lease.end_one();
+        late
+    });
+    let (made, ()) = futures::join!(lease.kept_up(join_all(made)), beyond);
+    made
+}
+
+/// What lets a request begin.
+enum Permit<'l> {
+    /// Its endpoint is well, as far as is known.
+    Free,
+    /// It is one of those that may be under way to a slow endpoint.
+    Lease(&'l Lease<'l>),
+    /// It is the probe, once that is written.
+    Claim(Box<Health>),
+}
+
+/// The deliveries whose events are in hand; the others are settled.
+async fn with_events(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    report: &Report<'_>,
+) -> Vec<DeliveryInHand> {
+    let taken = hands.into_iter().map(|hand| async move {
+        let record = hand.record.without_body();
+        (record, guarded(acquire::events(context, hand)).await.and_then(|taken| taken))
+    });
+    let (mut ready, mut held) = (Vec::new(), Vec::new());
+    for (record, taken) in join_all(taken).await {
+        match taken {
+            Ok(Acquired::InHand(hand)) => ready.push(hand),
+            Ok(Acquired::Hold(hand, hold)) => held.push((*hand, hold)),
+            Ok(Acquired::Settled(fate)) => report.one(record, Ok(fate)).await,
+            Err(error) => report.one(record, Err(error)).await,
+        }
+    }
+    report.all(settle::hold_all(context, held).await).await;
+    ready
+}
+
+/// Puts deliveries together that may share a request: those of one form that have had equally many
+/// attempts.
+fn requests(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
+    let mut groups: BTreeMap<(u32, Form), Vec<DeliveryInHand>> = BTreeMap::new();
+    for hand in hands {
+        let form = hand.delivery.form(hand.subscription());
+        groups.entry((hand.delivery.attempts.made, form)).or_default().push(hand);
+    }
+    groups.into_values().flat_map(join).collect()
+}
+
+fn join(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
+    let load = |hand: &DeliveryInHand| Load {
+        events: hand.delivery.event_count(),
+        bytes: hand.delivery.events_bytes(),
+    };
+    let loads: Vec<_> = hands.iter().map(load).collect();
+    let Some(first) = hands.first() else { return Vec::new() };
+    let subscription = first.subscription();
+    let joined = batch::join(&loads, first.delivery.form(subscription).batching(subscription));
+    let mut hands = hands.into_iter();
+    joined.into_iter().map(|positions| hands.by_ref().take(positions.len()).collect()).collect()
+}
+
+/// Makes one request and settles its deliveries. A panic on the way fails them alone.
+async fn request(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    permit: Permit<'_>,
+    report: &Report<'_>,
+) -> Option<Late> {
+    let records = without_bodies(hands.iter().map(|hand| &hand.record));
+    match guarded(make(context, hands, permit, report.deadline)).await.and_then(|made| made) {
+        Ok((settled, late)) => {
+            report.all(settled).await;
+            late
+        }
+        Err(error) => {
+            report.all_failed(records, &error).await;
+            None
+        }
+    }
+}
+
+type Made = (Vec<(Record, Settled)>, Option<Late>);
+
+async fn make(
+    context: &Context,
+    mut hands: Vec<DeliveryInHand>,
+    permit: Permit<'_>,
+    deadline: Timestamp,
+) -> Result<Made, PortError> {
+    let Some(first) = hands.first() else { return Ok((Vec::new(), None)) };
+    let left = deadline.since(context.clock.now());
+    if left < RESPONSE_WAIT + BESIDES_RESPONSE {
+        let reason = "too little time is left in this invocation";
+        return Err(PortError::new("making an attempt", reason));
+    }
+    let subscription = first.subscription().clone();
+    if let Some(until) = acquire::slot(context, &mut hands).await? {
+        let held = hands.into_iter().map(|hand| (hand, Hold::About(until))).collect();
+        return Ok((settle::hold_all(context, held).boxed().await, None));
+    }
+    let mut lease = None;
+    match permit {
+        Permit::Free => {}
+        Permit::Lease(granted) => lease = Some(granted),
+        Permit::Claim(claim) => match acquire::probe(context, &hands[0], claim).boxed().await? {
+            Plan::Attempt { .. } => {}
+            plan => {
+                let lost = hands.into_iter().map(|hand| carry_out(context, hand, plan.clone()));
+                return Ok((join_all(lost).boxed().await, None));
+            }
+        },
+    }
+    let (response, late) = {
+        let mut request = pin!(attempt(context, &hands));
+        match lease {
+            Some(_) => request.await,
+            None => watched(context, &subscription, request.as_mut()).await,
+        }
+    };
+    if let Some(lease) = lease {
+        lease.note(&response);
+    }
+    if context.settings.latency_metrics {
+        count::latency(context, &hands, &response);
+    }
+    let not_before = settle::note_response(context, &hands, &response).await;
+    let mut late = late.map(|answer| Late::new(answer, subscription, response.times));
+    let (mut settled, mut others) = (Vec::with_capacity(hands.len()), Vec::new());
+    for (hand, met) in hands.into_iter().zip(&response.met) {
+        let verdict = decide(&hand, met, response.times, not_before, context.dice.roll());
+        if let (Some(late), Then::Retry { due, .. }) = (&mut late, verdict.then) {
+            late.of(hand.delivery.id, due);
+        }
+        match settle::at_once(context, &hand, &verdict, response.times) {
+            Some(fate) => settled.push((hand.record, Ok(fate))),
+            None => others.push(settle_one(context, hand, verdict, response.times).boxed()),
+        }
+    }
+    if !others.is_empty() {
+        settled.extend(join_all(others).await);
+    }
+    Ok((settled, late.filter(Late::is_awaited)))
+}
+
+async fn settle_one(
+    context: &Context,
+    hand: DeliveryInHand,
+    verdict: Verdict,
+    times: (Timestamp, Timestamp),
+) -> (Record, Settled) {
+    let record = hand.record.without_body();
+    (record, settle::settle(context, hand, verdict, times).await)
+}
