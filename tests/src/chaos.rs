@@ -14,10 +14,18 @@ pub mod sink;
 pub mod tally;
 pub mod told;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context, bail, ensure};
 use futures::{StreamExt, stream};
+use gridpost_cli::manage_api::waiting::ParkedChoice;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
@@ -39,11 +47,20 @@ use crate::{
     },
 };
 
-/// Events of one publish.
-const PUBLISH_EVENTS: usize = 10;
+/// Events of publishes, in turns. The last of these is more than is made within the request.
+const PUBLISH_EVENTS: [usize; 4] = [10, 1, 7, 22];
+
+/// One event in so many is too large for a message.
+const LARGE_EVERY: usize = 40;
+
+/// The data of such a one.
+const LARGE_BYTES: usize = 300_000;
 
 /// Publishes on their way at once.
 const PUBLISHERS: usize = 4;
+
+/// When failed deliveries are tried again, in seconds from the first attempt.
+const SCHEDULE: [u32; 6] = [1, 2, 3, 5, 8, 13];
 
 /// How long a publisher tries again; longer than any outage.
 const PUBLISH_MAX: Duration = Duration::from_secs(180);
@@ -117,16 +134,19 @@ pub async fn run(world: &World, plan: Plan) -> anyhow::Result<Found> {
     Ok(Found { tally, damage, ends_too_many, requests, took: began.elapsed() })
 }
 
-/// Subscribes the four endpoints of the sink.
+/// Subscribes the endpoints of the sink.
 async fn subscribe(topic: &Topic<'_>, sink_url: &str) -> anyhow::Result<()> {
-    let retried = json!({"schedule": [1, 2, 3, 5, 8, 13]});
     for (name, mut properties) in [
         (sink::STEADY, json!({})),
         (sink::FLAKY, json!({})),
         (sink::REFUSING, json!({"deadLetterDestination": topic.dead_letter_destination()})),
         (sink::BATCHED, json!({"destination": {"maxEventsPerBatch": 10}})),
+        (
+            sink::LATE,
+            json!({"retryPolicy": {"statusRules": {"TimedOut": {"retryAfterSeconds": 0}}}}),
+        ),
     ] {
-        properties["retryPolicy"] = retried.clone();
+        properties["retryPolicy"]["schedule"] = json!(SCHEDULE);
         topic.try_subscribe(name, &format!("{sink_url}/{name}"), properties).await?;
     }
     Ok(())
@@ -141,17 +161,64 @@ async fn endure(
 ) -> anyhow::Result<Damage> {
     let mayhem = Mayhem::new(world, proxy, plan.seed);
     let ids: Vec<String> = ids(plan).into_iter().collect();
+    let is_over = AtomicBool::new(false);
     let publishing = async {
         let publishes: Vec<_> =
-            ids.chunks(PUBLISH_EVENTS).map(|ids| publish(topic, ids, proxy)).collect();
+            chunks(&ids).map(|(at, ids)| publish(topic, at, ids, proxy)).collect();
         let published =
             stream::iter(publishes).buffer_unordered(PUBLISHERS).collect::<Vec<_>>().await;
         mayhem.published();
         published.into_iter().collect::<anyhow::Result<()>>()
     };
-    let (published, damage) = tokio::join!(publishing, mayhem.rage());
+    let raging = async {
+        let damage = mayhem.rage().await;
+        is_over.store(true, Ordering::Relaxed);
+        damage
+    };
+    let (published, operated, damage) =
+        tokio::join!(publishing, operate(world, topic, &is_over), raging);
     published?;
+    operated?;
     damage
+}
+
+/// What an operator does meanwhile: changes and reads an event subscription. What was answered as done
+/// must be so.
+async fn operate(world: &World, topic: &Topic<'_>, is_over: &AtomicBool) -> anyhow::Result<()> {
+    let mut done = 0;
+    let mut number = 0_u64;
+    while !is_over.load(Ordering::Relaxed) || done == 0 {
+        number += 1;
+        let label = number.to_string();
+        let patch = json!({ "labels": [label] });
+        if world.api.patch_subscription(&topic.name, sink::STEADY, &patch).await.is_ok() {
+            // manage and its AWS may fail; then it is asked again.
+            let read = loop {
+                match world.api.subscription(&topic.name, sink::STEADY).await {
+                    Ok(read) => break read,
+                    Err(_) => sleep(LOOK_AGAIN).await,
+                }
+            };
+            let labels = &read["properties"]["labels"];
+            ensure!(
+                *labels == json!([label]),
+                "a change to {label} was answered, but reads {labels}"
+            );
+            done += 1;
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    Ok(())
+}
+
+/// The events of each publish, with the place of its first.
+fn chunks(ids: &[String]) -> impl Iterator<Item = (usize, &[String])> {
+    let sizes = PUBLISH_EVENTS.iter().cycle().scan(0, |at, size| {
+        let from = *at;
+        *at += size;
+        (from < ids.len()).then(|| (from, &ids[from..ids.len().min(from + size)]))
+    });
+    sizes.fuse()
 }
 
 /// The ids of the events: each goes to every endpoint of the sink.
@@ -161,8 +228,20 @@ fn ids(plan: Plan) -> BTreeSet<String> {
 }
 
 /// Publishes as publishers do: again and again until it is accepted.
-async fn publish(topic: &Topic<'_>, ids: &[String], proxy: &Proxy) -> anyhow::Result<()> {
-    let events: Vec<Value> = ids.iter().map(|id| topic.plain_event(id)).collect();
+async fn publish(
+    topic: &Topic<'_>,
+    at: usize,
+    ids: &[String],
+    proxy: &Proxy,
+) -> anyhow::Result<()> {
+    let event = |(number, id): (usize, &String)| {
+        let mut event = topic.plain_event(id);
+        if (at + number).is_multiple_of(LARGE_EVERY) {
+            event["data"]["large"] = json!("x".repeat(LARGE_BYTES));
+        }
+        event
+    };
+    let events: Vec<Value> = ids.iter().enumerate().map(event).collect();
     let body = Value::from(events).to_string();
     let deadline = Instant::now() + PUBLISH_MAX;
     loop {
@@ -182,7 +261,8 @@ async fn publish(topic: &Topic<'_>, ids: &[String], proxy: &Proxy) -> anyhow::Re
     }
 }
 
-/// Waits until everything has ended, or for as long as it may take.
+/// Waits until everything has ended and nothing is left in queues and tables that could arrive once
+/// more, or for as long as it may take.
 async fn settle(
     world: &World,
     topic: &Topic<'_>,
@@ -194,7 +274,12 @@ async fn settle(
     loop {
         let dead = dead_letters(world, topic).await.context("dead letters can't be read")?;
         let tally = Tally::of(&ids, &sink.arrivals(), &dead);
-        if tally.is_complete() || Instant::now() >= deadline {
+        let left = if tally.is_complete() { left(world, topic).await? } else { Vec::new() };
+        if tally.is_complete() && left.is_empty() {
+            return Ok(tally);
+        }
+        if Instant::now() >= deadline {
+            ensure!(left.is_empty(), "all has ended, but this is left over: {left:#?}\n{tally}");
             return Ok(tally);
         }
         sleep(LOOK_AGAIN).await;
@@ -210,6 +295,22 @@ async fn balance(world: &World, topic: &Topic<'_>) -> anyhow::Result<u64> {
     }
     ensure!(audit["verdict"] == "balances", "the ledger does not balance: {audit:#}");
     audit["endsTooMany"].as_u64().with_context(|| format!("no endsTooMany in {audit}"))
+}
+
+/// What still waits of a topic: messages of any queue, that of poison included, and parked deliveries.
+async fn left(world: &World, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {
+    let messages = world.queued_bodies().await?;
+    let mut left: Vec<_> = messages.into_iter().filter(|body| body.contains(&topic.name)).collect();
+    for subscription in sink::ALL {
+        let choice = ParkedChoice {
+            topic: Some(topic.name.clone()),
+            subscription: Some(subscription.to_owned()),
+            ..ParkedChoice::default()
+        };
+        let parked = world.api.parked(&choice).await?;
+        left.extend(parked.iter().map(ToString::to_string));
+    }
+    Ok(left)
 }
 
 async fn dead_letters(world: &World, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {

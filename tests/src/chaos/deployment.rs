@@ -15,7 +15,11 @@ use super::proxy::Proxy;
 use crate::e2e::{inside, world::World};
 
 /// The functions that events go through.
-pub const FUNCTIONS: [&str; 4] = ["ingest", "dispatch", "dead-letter", "wake"];
+pub const FUNCTIONS: [&str; 5] = ["ingest", "dispatch", "dead-letter", "wake", "manage"];
+
+/// Publishes that make more deliveries than this are stored and expanded behind the answer, during a
+/// run: every fourth publish of it is such a one.
+const INLINE_FAN_OUT: &str = "60";
 
 /// What the queues hide their messages for during a run: a killed function's messages come back soon.
 const VISIBILITY_S: u32 = 20;
@@ -75,6 +79,9 @@ impl<'a> Deployment<'a> {
             let mut variables = variables.clone();
             if let Some(proxy) = proxy {
                 variables["AWS_ENDPOINT_URL"] = json!(proxy.url());
+                if *function == "ingest" {
+                    variables["GRIDPOST_INLINE_FAN_OUT"] = json!(INLINE_FAN_OUT);
+                }
             }
             self.configure(function, &variables).await?;
             // Those that run have the old environment.

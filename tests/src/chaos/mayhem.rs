@@ -57,10 +57,12 @@ fn deed(done: usize, dice: &mut fastrand::Rng) -> Deed {
         return Deed::Outage(*service, Duration::from_secs(3));
     }
     match dice.u32(0..100) {
-        0..45 => Deed::Kill("dispatch"),
-        45..60 => Deed::Kill("ingest"),
-        60..72 => Deed::Kill("dead-letter"),
-        72..95 => {
+        0..40 => Deed::Kill("dispatch"),
+        40..54 => Deed::Kill("ingest"),
+        54..66 => Deed::Kill("dead-letter"),
+        66..72 => Deed::Kill("wake"),
+        72..78 => Deed::Kill("manage"),
+        78..95 => {
             let service = Service::ALL[dice.usize(0..Service::ALL.len())];
             Deed::Outage(service, Duration::from_millis(dice.u64(1_000..6_000)))
         }
@@ -153,7 +155,7 @@ mod tests {
     fn the_dice_do_everything_in_time() {
         let mut dice = fastrand::Rng::with_seed(1);
         let deeds: Vec<_> = (0..300).map(|done| deed(done, &mut dice)).collect();
-        for function in ["dispatch", "ingest", "dead-letter"] {
+        for function in deployment::FUNCTIONS {
             assert!(deeds.contains(&Deed::Kill(function)), "{function} is never killed");
         }
         assert!(deeds.contains(&Deed::Restart));

@@ -1,9 +1,10 @@
 //! Every endpoint of a run: counts how often each event arrived, and answers by rules that depend on
 //! the event alone, so that what must come of each is known beforehand.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::bench::http::{Reply, Request, Service};
 
@@ -15,9 +16,14 @@ pub const FLAKY: &str = "flaky";
 pub const REFUSING: &str = "refusing";
 /// Answers 200, and takes ten events at once.
 pub const BATCHED: &str = "batched";
+/// Answers 200, but to the first attempts of a few events only after dispatch has given up on them.
+pub const LATE: &str = "late";
 
 /// All of them.
-pub const ALL: [&str; 4] = [STEADY, FLAKY, REFUSING, BATCHED];
+pub const ALL: [&str; 5] = [STEADY, FLAKY, REFUSING, BATCHED, LATE];
+
+/// How long an answer takes that is late: dispatch waits for 30 s, and notes a success of a while after.
+const LATE_AFTER: Duration = Duration::from_secs(33);
 
 /// What has arrived: how often each event of each endpoint was answered 200.
 pub type Arrivals = BTreeMap<(String, String), u64>;
@@ -40,23 +46,30 @@ impl Sink {
         self.seen.lock().expect("no panic while held").delivered.clone()
     }
 
-    fn take(&self, endpoint: &str, events: &[Value]) -> u16 {
+    /// The status that these events are answered, and whether that takes long.
+    fn take(&self, endpoint: &str, events: &[Value]) -> (u16, bool) {
         let ids = events.iter().filter_map(|event| event["id"].as_str());
         let keys: Vec<_> = ids.map(|id| (endpoint.to_owned(), id.to_owned())).collect();
         let mut seen = self.seen.lock().expect("no panic while held");
-        let mut status = 200;
+        let (mut status, mut late) = (200, false);
         for key in &keys {
             let attempts = seen.attempts.entry(key.clone()).or_default();
             *attempts += 1;
             status = status.max(answer(endpoint, &key.1, *attempts));
+            late |= is_late(endpoint, &key.1, *attempts);
         }
         if status == 200 {
             for key in keys {
                 *seen.delivered.entry(key).or_default() += 1;
             }
         }
-        status
+        (status, late)
     }
+}
+
+/// Whether the answer to an event's attempt, counted from 1, is late.
+fn is_late(endpoint: &str, id: &str, attempt: u32) -> bool {
+    endpoint == LATE && attempt == 1 && number(id) % 50 == 5
 }
 
 /// The status of an event's attempt, counted from 1.
@@ -93,7 +106,11 @@ impl Service for Sink {
         }
         let events = body.as_array().map(Vec::as_slice).unwrap_or_default();
         let endpoint = request.path.trim_start_matches('/').split('?').next().unwrap_or_default();
-        Some(Reply::new(self.take(endpoint, events), ""))
+        let (status, late) = self.take(endpoint, events);
+        if late {
+            sleep(LATE_AFTER).await;
+        }
+        Some(Reply::new(status, ""))
     }
 }
 
@@ -116,15 +133,23 @@ mod tests {
         ] {
             assert_eq!(answer(endpoint, id, attempt), want, "{endpoint} {id} {attempt}");
         }
+        for (endpoint, id, attempt, want) in [
+            (LATE, "1-5", 1, true),
+            (LATE, "1-5", 2, false),
+            (LATE, "1-6", 1, false),
+            (STEADY, "1-5", 1, false),
+        ] {
+            assert_eq!(is_late(endpoint, id, attempt), want, "{endpoint} {id} {attempt}");
+        }
     }
 
     #[test]
     fn what_was_not_answered_200_has_not_arrived() {
         let sink = Sink::default();
         let event = |id: &str| json!({ "id": id });
-        assert_eq!(sink.take(FLAKY, &[event("1-7")]), 500);
+        assert_eq!(sink.take(FLAKY, &[event("1-7")]), (500, false));
         assert!(sink.arrivals().is_empty());
-        assert_eq!(sink.take(FLAKY, &[event("1-7")]), 200);
+        assert_eq!(sink.take(FLAKY, &[event("1-7")]), (200, false));
         assert_eq!(sink.arrivals().into_values().collect::<Vec<_>>(), [1]);
     }
 }

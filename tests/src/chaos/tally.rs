@@ -101,8 +101,8 @@ mod tests {
         let ids = BTreeSet::from(["1-3".to_owned()]);
         let all = arrivals(&[(sink::STEADY, "1-3", 1), (sink::FLAKY, "1-3", 3)]);
         let tally = Tally::of(&ids, &all, &["1-3".to_owned(), "1-3".to_owned()]);
-        assert_eq!(tally.missing, ["batched 1-3"]);
-        assert_eq!((tally.expected, tally.delivered, tally.dead_lettered), (4, 2, 1));
+        assert_eq!(tally.missing, ["batched 1-3", "late 1-3"]);
+        assert_eq!((tally.expected, tally.delivered, tally.dead_lettered), (5, 2, 1));
         assert_eq!((tally.duplicates, tally.duplicate_dead_letters), (2, 1));
         assert!(!tally.is_complete());
     }
@@ -114,6 +114,7 @@ mod tests {
             (sink::STEADY, "1-4", 1),
             (sink::FLAKY, "1-4", 1),
             (sink::BATCHED, "1-4", 1),
+            (sink::LATE, "1-4", 1),
         ]);
         let tally = Tally::of(&ids, &all, &["1-4".to_owned()]);
         assert_eq!(tally.missing, ["refusing 1-4"]);
