@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod aws_resources;
 pub mod cargo_lambda;
+pub mod changing;
 pub mod chaos;
 pub mod clients;
 pub mod crash;
@@ -96,6 +97,7 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
         case!(Alone, aws_resources::throttled_calls_and_parts_of_batches_come_again),
         case!(Alone, neighbours::one_that_never_answers_delays_nobody),
+        case!(Alone, changing::nothing_is_lost_while_event_subscriptions_come_and_go),
         case!(Alone, chaos::nothing_is_lost),
         case!(Alone, upgrade::a_new_version_loses_nothing),
         case!(Last, infrastructure::destroy_leaves_nothing),
