@@ -5,11 +5,16 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use gridpost_tests::bench::{
     mix::Mix,
-    run::{Options, Run, run},
+    run::{Distance, Options, Run, run},
 };
 
 /// Runs a mix for a moment.
 async fn quickly(name: &str, publishes_max: usize) -> Run {
+    quickly_at(Distance::default(), name, publishes_max).await
+}
+
+/// Runs a mix for a moment with AWS and endpoints that far.
+async fn quickly_at(distance: Distance, name: &str, publishes_max: usize) -> Run {
     let mix = Mix::named(name).expect("a mix of that name");
     let logs = tempfile::tempdir().expect("a folder");
     let options = Options {
@@ -19,6 +24,7 @@ async fn quickly(name: &str, publishes_max: usize) -> Run {
         publishes_max,
         sandboxes: 2,
         logs: logs.path().to_owned(),
+        distance,
     };
     let result = run(mix, &options).await;
     result.unwrap_or_else(|error| panic!("{name}: {error:#}\n{}", output(logs.path())))
@@ -57,6 +63,17 @@ async fn a_dead_endpoint_loses_nothing_and_its_neighbours_get_theirs() {
     // Its six deliveries wait in a retry queue, perhaps with some of those that warmed it up.
     let sends = calls(&run)["sqs:SendMessageBatch"] * 54.0;
     assert!(sends > 65.9, "{:?}", run.figures);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aws_may_be_far_and_speak_tls() {
+    let [aws, endpoint] = [20, 40].map(Duration::from_millis);
+    let run = quickly_at(Distance { aws_tls: true, aws, endpoint }, "one", 20).await;
+    assert_eq!(run.problems, Vec::<String>::new());
+    assert_eq!((run.figures["events"], run.figures["missing"]), (20.0, 0.0));
+    // ingest sends, dispatch posts: no event is there sooner.
+    let fastest = run.figures["arrival p50 ms"];
+    assert!(fastest >= 60.0, "an event took {fastest} ms");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -43,6 +43,7 @@ pub struct Cloud {
     refused: Mutex<Vec<String>>,
     /// What is sent is noted here; a cloud without a book forgets it.
     book: Option<Arc<Book>>,
+    answers_after: Duration,
 }
 
 impl Cloud {
@@ -56,7 +57,14 @@ impl Cloud {
             calls: Mutex::default(),
             refused: Mutex::default(),
             book: Some(book),
+            answers_after: Duration::ZERO,
         }
+    }
+
+    /// The same, but each answer takes that long.
+    #[must_use]
+    pub fn answering_after(self, answers_after: Duration) -> Self {
+        Self { answers_after, ..self }
     }
 
     /// A cloud whose one queue takes messages and forgets them.
@@ -68,6 +76,7 @@ impl Cloud {
             calls: Mutex::default(),
             refused: Mutex::default(),
             book: None,
+            answers_after: Duration::ZERO,
         }
     }
 
@@ -197,10 +206,15 @@ impl Cloud {
 
 impl Service for Cloud {
     async fn answer(&self, request: Request) -> Option<Reply> {
-        if request.target.is_empty() {
-            return Some(self.s3(request));
+        let reply = if request.target.is_empty() {
+            self.s3(request)
+        } else {
+            self.aws_json(&request.target, &request.body)
+        };
+        if !self.answers_after.is_zero() {
+            tokio::time::sleep(self.answers_after).await;
         }
-        Some(self.aws_json(&request.target, &request.body))
+        Some(reply)
     }
 }
 

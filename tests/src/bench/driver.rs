@@ -23,7 +23,7 @@ use super::{
     mix::{MIXES, Mix},
     process::Machine,
     report::Report,
-    run::{Options, run},
+    run::{Distance, Options, run},
     sink::{Sinks, certificate},
     start,
 };
@@ -53,6 +53,15 @@ struct Arguments {
     /// Sandboxes of each function.
     #[arg(long, default_value_t = 2)]
     sandboxes: usize,
+    /// Calls AWS over TLS, as in a deployment.
+    #[arg(long)]
+    aws_tls: bool,
+    /// Milliseconds that AWS takes to answer a function's call.
+    #[arg(long, default_value_t = 0)]
+    aws_ms: u64,
+    /// Milliseconds that an endpoint takes to answer.
+    #[arg(long, default_value_t = 0)]
+    endpoint_ms: u64,
     /// Lists the mixes.
     #[arg(long)]
     list: bool,
@@ -137,6 +146,11 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
         publishes_max: usize::MAX,
         sandboxes: arguments.sandboxes.max(1),
         logs,
+        distance: Distance {
+            aws_tls: arguments.aws_tls,
+            aws: Duration::from_millis(arguments.aws_ms),
+            endpoint: Duration::from_millis(arguments.endpoint_ms),
+        },
     };
     let mut problems = 0;
     let mut found: BTreeMap<&str, Vec<Figures>> = BTreeMap::new();
@@ -203,7 +217,7 @@ async fn limits(
 ) -> anyhow::Result<BTreeMap<String, Cost>> {
     let book = std::sync::Arc::new(Book::new(1, 1));
     let tls = certificate(&options.logs.join("trusted.pem"))?;
-    let sinks = Sinks::start(&[], std::sync::Arc::clone(&book), tls).await?;
+    let sinks = Sinks::start(&[], std::sync::Arc::clone(&book), tls, Duration::ZERO).await?;
     let queue = "gridpost-limit";
     let cloud = std::sync::Arc::new(Cloud::forgetful(queue));
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -12,9 +12,11 @@ const TICK_MS: f64 = 10.0;
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// CPU time in user mode, in milliseconds.
+    /// CPU time, in milliseconds.
+    pub cpu_ms: f64,
+    /// CPU time in user mode, in milliseconds, to 10 ms.
     pub user_ms: f64,
-    /// CPU time in the kernel, in milliseconds.
+    /// CPU time in the kernel, in milliseconds, to 10 ms.
     pub system_ms: f64,
     /// The most memory that was resident, in KiB.
     pub peak_kib: u64,
@@ -32,26 +34,39 @@ impl Usage {
             fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))
         };
         let times = times(&read("stat")?).context("/proc/…/stat is not of its form")?;
+        // The scheduler counts each running thread in nanoseconds. What threads that have ended had
+        // used is in the ticks alone, which are never more than was used.
+        let cpu_ms = scheduled_ms(process)?.max(times.0 + times.1);
         let status = read("status")?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().strip_suffix("kB")?.trim().parse().ok());
-        Ok(Self { user_ms: times.0, system_ms: times.1, peak_kib: peak.unwrap_or(0) })
-    }
-
-    /// User and system time together, in milliseconds.
-    pub fn cpu_ms(&self) -> f64 {
-        self.user_ms + self.system_ms
+        let peak_kib = peak.unwrap_or(0);
+        Ok(Self { cpu_ms, user_ms: times.0, system_ms: times.1, peak_kib })
     }
 
     /// What was used since `before`; the peak is the process's.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
+            cpu_ms: self.cpu_ms - before.cpu_ms,
             user_ms: self.user_ms - before.user_ms,
             system_ms: self.system_ms - before.system_ms,
             peak_kib: self.peak_kib,
         }
     }
+}
+
+/// What the scheduler has given the process's threads so far, in milliseconds.
+fn scheduled_ms(process: u32) -> anyhow::Result<f64> {
+    let path = format!("/proc/{process}/task");
+    let mut nanos = 0.0;
+    for thread in fs::read_dir(&path).with_context(|| format!("{path} can't be read"))? {
+        // A thread may end while it is looked at.
+        let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+        let first = text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok());
+        nanos += first.with_context(|| format!("{path}/…/schedstat is not of its form"))?;
+    }
+    Ok(nanos / 1_000_000.0)
 }
 
 /// User and system time out of `/proc/…/stat`. The name in it may hold anything, brackets included.
@@ -119,6 +134,8 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         let usage = Usage::of(std::process::id()).expect("this process");
-        assert!(usage.cpu_ms() >= 20.0 && usage.peak_kib > 1_000, "{usage:?}");
+        assert!(usage.cpu_ms >= 20.0 && usage.peak_kib > 1_000, "{usage:?}");
+        let scheduled = scheduled_ms(std::process::id()).expect("this process");
+        assert!(scheduled > 0.0, "the scheduler counts this process's threads");
     }
 }

@@ -58,6 +58,19 @@ pub struct Options {
     pub sandboxes: usize,
     /// Where the functions' output goes.
     pub logs: PathBuf,
+    /// What a real deployment has and one machine has not.
+    pub distance: Distance,
+}
+
+/// How far AWS and the endpoints are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Distance {
+    /// Whether AWS is called over TLS.
+    pub aws_tls: bool,
+    /// How long AWS takes to answer a function's call.
+    pub aws: Duration,
+    /// How long an endpoint takes to answer.
+    pub endpoint: Duration,
 }
 
 /// What one run came to.
@@ -94,13 +107,15 @@ impl Deployment {
         let book = Arc::new(Book::new(mix.events_per_publish, mix.topics));
         let trusted = options.logs.join("trusted.pem");
         let tls = certificate(&trusted)?;
-        let cloud = Arc::new(Cloud::new(&QUEUES, Arc::clone(&book)));
+        let cloud = Cloud::new(&QUEUES, Arc::clone(&book)).answering_after(options.distance.aws);
+        let cloud = Arc::new(cloud);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let scheme = if aws_tls { "https" } else { "http" };
         let url = format!("{scheme}://{}", listener.local_addr()?);
         let aws_tls = aws_tls.then(|| tls.clone());
         let mut tasks = vec![tokio::spawn(serve(listener, aws_tls, Arc::clone(&cloud)))];
-        let sinks = Sinks::start(&mix.endpoints(), Arc::clone(&book), tls).await?;
+        let answers_after = options.distance.endpoint;
+        let sinks = Sinks::start(&mix.endpoints(), Arc::clone(&book), tls, answers_after).await?;
         for item in mix.items(|endpoint| sinks.url(endpoint, mix.https))? {
             cloud.tables.put("gridpost-config", item);
         }
@@ -212,7 +227,7 @@ fn environment(mix: &Mix, url: &str, trusted: &Path) -> BTreeMap<String, String>
 ///
 /// The deployment does not come up, or a function fails or dies.
 pub async fn run(mix: &'static Mix, options: &Options) -> anyhow::Result<Run> {
-    let mut deployment = Deployment::start(mix, options, false).await?;
+    let mut deployment = Deployment::start(mix, options, options.distance.aws_tls).await?;
     deployment.warm(mix, 8).await.context("warming up")?;
     deployment.book.count_from_here();
     let before = Snapshot::of(&deployment)?;
@@ -317,7 +332,8 @@ async fn settle(deployment: &Deployment, mix: &Mix) {
     }
 }
 
-/// Sums up what has arrived, and what waits in a queue.
+/// Sums up what has arrived, and what waits in a queue. What is in the queue of poison, or is to become
+/// a dead letter, does not wait: no mix has an event that ends there.
 pub(super) fn sum(deployment: &Deployment, mix: &Mix) -> Sum {
     let endpoints = mix.endpoints();
     let wants = |topic: usize, number: usize| {
@@ -326,7 +342,7 @@ pub(super) fn sum(deployment: &Deployment, mix: &Mix) -> Sum {
         (endpoint.topic == topic && endpoint.wants).then_some(works)
     };
     let mut held = HashSet::new();
-    for (_, queue) in deployment.cloud.queues() {
+    for queue in [DISPATCH, RETRY].into_iter().filter_map(|name| deployment.cloud.queue(name)) {
         for message in queue.messages() {
             let Some(endpoint) = endpoint_number(&message.group) else { continue };
             let events = event_numbers(message.body.get().as_bytes());
@@ -377,10 +393,10 @@ fn figures(
         [("ingest", &before.ingest, &after.ingest), ("dispatch", &before.dispatch, &after.dispatch)]
     {
         let used = after.since(before);
-        set(&format!("{name} CPU ms/event"), used.cpu_ms() / events);
+        set(&format!("{name} CPU ms/event"), used.cpu_ms / events);
         set(&format!("{name} user ms/event"), used.user_ms / events);
         set(&format!("{name} system ms/event"), used.system_ms / events);
-        set(&format!("{name} CPU ms/published event"), used.cpu_ms() / published.max(1.0));
+        set(&format!("{name} CPU ms/published event"), used.cpu_ms / published.max(1.0));
         set(&format!("{name} peak MB"), used.peak_kib as f64 / 1_024.0);
     }
     set("driver CPU ms/event", (after.driver_ms - before.driver_ms) / events);

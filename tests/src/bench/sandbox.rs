@@ -304,6 +304,7 @@ impl Function {
         let mut sum = Usage::default();
         for sandbox in &self.all {
             let usage = sandbox.usage()?;
+            sum.cpu_ms += usage.cpu_ms;
             sum.user_ms += usage.user_ms;
             sum.system_ms += usage.system_ms;
             sum.peak_kib = sum.peak_kib.max(usage.peak_kib);

@@ -1,6 +1,6 @@
-//! The endpoints: they answer at once and note what arrived.
+//! The endpoints: they answer, mostly at once, and note what arrived.
 
-use std::{net::Ipv4Addr, path::Path, sync::Arc};
+use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -19,10 +19,14 @@ use super::{
 struct Sink {
     book: Arc<Book>,
     conducts: Vec<Conduct>,
+    answers_after: Duration,
 }
 
 impl Service for Sink {
     async fn answer(&self, request: Request) -> Option<Reply> {
+        if !self.answers_after.is_zero() {
+            tokio::time::sleep(self.answers_after).await;
+        }
         let endpoint = endpoint_number(&request.path);
         let works = endpoint.is_none_or(|number| {
             self.conducts.get(number).copied().unwrap_or(Conduct::Works) == Conduct::Works
@@ -53,7 +57,7 @@ impl Drop for Sinks {
 }
 
 impl Sinks {
-    /// Starts them, over plain HTTP and over TLS.
+    /// Starts them, over plain HTTP and over TLS. Each answers after that time.
     ///
     /// # Errors
     ///
@@ -62,9 +66,10 @@ impl Sinks {
         endpoints: &[Endpoint],
         book: Arc<Book>,
         tls: TlsAcceptor,
+        answers_after: Duration,
     ) -> anyhow::Result<Self> {
         let conducts = endpoints.iter().map(|endpoint| endpoint.conduct).collect();
-        let sink = Arc::new(Sink { book, conducts });
+        let sink = Arc::new(Sink { book, conducts, answers_after });
         // All of 127.0.0.0/8 reaches these: each endpoint has an address of its own.
         let plain = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
         let secure = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;

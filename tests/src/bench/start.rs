@@ -36,7 +36,7 @@ pub async fn start(options: &Options) -> anyhow::Result<Figures> {
     for (name, function) in [("ingest", &deployment.ingest), ("dispatch", &deployment.dispatch)] {
         let slowest = function.started_in().max().unwrap_or_default();
         figures.insert(format!("{name} start ms"), slowest.as_secs_f64() * 1_000.0);
-        figures.insert(format!("{name} start CPU ms"), function.usage()?.cpu_ms());
+        figures.insert(format!("{name} start CPU ms"), function.usage()?.cpu_ms);
     }
     for turn in ["first", "second"] {
         deployment.book.count_from_here();
@@ -77,7 +77,7 @@ pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> 
         }
         sandbox.invoke(Bytes::clone(&event), || {}).await?;
     }
-    Ok(sandbox.usage()?.since(&before).cpu_ms() / f64::from(TIMES))
+    Ok(sandbox.usage()?.since(&before).cpu_ms / f64::from(TIMES))
 }
 
 /// The size of a program zipped as Lambda takes it, in MB (1,000,000 bytes).

@@ -77,7 +77,7 @@ impl fmt::Display for Outcome {
              {repeated} sent more than once",
             usage.peak_kib as f64 / 1_024.0,
             took.as_secs_f64(),
-            usage.cpu_ms() / 1_000.0,
+            usage.cpu_ms / 1_000.0,
         )
     }
 }
