@@ -349,7 +349,8 @@ pub fn text<'d>(value: &'d Value, path: &str, problems: &mut Problems) -> Option
     None
 }
 
-/// A whole number of a range. `note` stands behind the range, such as ` (default 30)`.
+/// A whole number of a range; `30.0` is one, as in JSON Schema. `note` comes behind the range, such as
+/// ` (default 30)`.
 pub fn whole(
     value: &Value,
     path: &str,
@@ -357,7 +358,8 @@ pub fn whole(
     note: &str,
     problems: &mut Problems,
 ) -> Option<u32> {
-    let given = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let given = value.as_u64().or_else(|| value.as_f64().and_then(whole_part));
+    let given = given.and_then(|number| u32::try_from(number).ok());
     if let Some(number) = given.filter(|number| range.contains(number)) {
         return Some(number);
     }
@@ -370,6 +372,12 @@ pub fn whole(
         format!("must be a whole number from {from} to {to}{note}, but is {found}"),
     );
     None
+}
+
+/// The number as an integer, if it has no fraction and is not below 0.
+fn whole_part(number: f64) -> Option<u64> {
+    // A cast ends at the bounds of the integers, which no range reaches.
+    (number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
 }
 
 /// Checks a resource's name: that long, of `[A-Za-z0-9-]`. `what` names it in the message.
@@ -467,6 +475,24 @@ mod tests {
             &format!("[\"{}…\"] is not known; members here are a, c, o, t", "l".repeat(64)),
         ];
         assert_eq!(listed, want);
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_fraction_of_nothing() {
+        for (value, want) in [
+            (json!(7), Some(7)),
+            (json!(7.0), Some(7)),
+            (json!(70e-1), Some(7)),
+            (json!(-0.0), Some(0)),
+            (json!(7.5), None),
+            (json!(-7.0), None),
+            (json!(1e300), None),
+            (json!("7"), None),
+        ] {
+            let mut problems = Problems::default();
+            assert_eq!(whole(&value, "n", 0..=10, "", &mut problems), want, "{value}");
+            assert_eq!(problems.or(want).is_ok(), want.is_some(), "{value}");
+        }
     }
 
     #[test]

@@ -1,5 +1,11 @@
 //! The specification's tables, row by row, against the code's.
 
+mod cloud_events;
+mod gateway;
+mod reads;
+mod rows;
+mod world;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -49,7 +55,7 @@ fn read(text: &str) -> Value {
 }
 
 fn profiles() -> Value {
-    read(include_str!("../conformance/profiles.json"))["profiles"].take()
+    read(include_str!("../../conformance/profiles.json"))["profiles"].take()
 }
 
 fn rule(row: &Value) -> Rule {
@@ -133,7 +139,7 @@ fn steps_follow_the_schedule_for_weeks() {
 
 #[test]
 fn health_waits_as_long_as_the_table_says() {
-    let table = read(include_str!("../conformance/health.json"));
+    let table = read(include_str!("../../conformance/health.json"));
     let durations = Durations::default();
     for outcome in Outcome::ALL {
         let want = table["probationSeconds"].get(outcome.to_string()).and_then(Value::as_u64);
@@ -146,7 +152,7 @@ fn health_waits_as_long_as_the_table_says() {
 
 #[test]
 fn every_status_has_the_tables_outcome() {
-    let table = read(include_str!("../conformance/outcomes.json"));
+    let table = read(include_str!("../../conformance/outcomes.json"));
     for (status, outcome) in table["webhook"].as_object().expect("rows") {
         let status: u16 = status.parse().expect("a status");
         assert_eq!(*outcome, Outcome::of_status(status).to_string(), "{status}");
@@ -200,7 +206,7 @@ async fn attempt(url: String) -> Answer {
 /// Over real sockets on loopback. One row takes 30 s, all others run meanwhile.
 #[tokio::test]
 async fn every_transport_error_has_the_tables_outcome() {
-    let table = read(include_str!("../conformance/outcomes.json"));
+    let table = read(include_str!("../../conformance/outcomes.json"));
     let refused = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.local_addr().expect("an address").to_string()
@@ -252,7 +258,7 @@ fn refusal(url: &str) -> Option<String> {
 
 #[tokio::test]
 async fn every_url_is_allowed_or_refused_as_the_table_says() {
-    let table = read(include_str!("../conformance/endpoint_urls.json"));
+    let table = read(include_str!("../../conformance/endpoint_urls.json"));
     let rows = table["urls"].as_array().expect("a list");
     assert!(rows.len() >= 100, "{} rows", rows.len());
     let network = Arc::new(Nobody::default());
@@ -334,7 +340,7 @@ fn answer(text: &str) -> Answer {
 
 #[test]
 fn every_schedule_runs_as_the_table_says() {
-    let table = read(include_str!("../conformance/schedules.json"));
+    let table = read(include_str!("../../conformance/schedules.json"));
     for row in table["scenarios"].as_array().expect("rows") {
         let named = |all: &[(&str, ProfileName)]| {
             all.iter().find(|(name, _)| row["profile"] == *name).map(|(_, profile)| *profile)
@@ -376,7 +382,7 @@ fn every_schedule_runs_as_the_table_says() {
 /// Tokens that Azure's SDKs made, against the path that they were made for.
 #[test]
 fn every_token_of_the_table_opens_until_it_expires() {
-    let table = read(include_str!("../conformance/sas_tokens.json"));
+    let table = read(include_str!("../../conformance/sas_tokens.json"));
     let key = table["keyBase64"].as_str().expect("a key");
     let at = |text: &str| Timestamp::parse_rfc_3339(text).expect("a time");
     let (before, after) = (at("2029-12-31T23:59:59Z"), at("2030-01-01T00:00:00Z"));

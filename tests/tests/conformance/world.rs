@@ -1,0 +1,156 @@
+//! The real handlers of manage and of ingest over one set of fakes: a deployment in one test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridpost_core::{
+    delivery::{Delivery, queue::Queue, request},
+    endpoint::Allowed,
+    subscription::{Endpoint, EventSubscription},
+    time::Timestamp,
+};
+use gridpost_ingest_handler::{
+    self as ingest,
+    gateway::{GatewayEvent, Invocation, Response, invocation},
+    handler::handle,
+};
+use gridpost_manage_handler::{self as manage, Reply};
+use gridpost_ports::configuration::{ConfigurationCache, Limits};
+use gridpost_testkit::{deployment::Deployment, queue::QueueSettings};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+/// 21 November 2026, 08:00 UTC.
+const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
+
+const RETRY_SHARDS: usize = 4;
+
+/// Needs a tokio runtime whose time is paused.
+pub(crate) struct World {
+    pub(crate) deployment: Deployment,
+    pub(crate) manage: manage::Context,
+    pub(crate) ingest: ingest::Context,
+}
+
+impl World {
+    /// An empty deployment. Endpoints consent, and every call succeeds.
+    pub(crate) fn new() -> Self {
+        let queues = QueueSettings { retry_shards: RETRY_SHARDS, ..QueueSettings::CALM };
+        let deployment = Deployment::with_queues(NOW, queues);
+        let (manage, ingest) = (manage_context(&deployment), ingest_context(&deployment));
+        Self { deployment, manage, ingest }
+    }
+
+    /// Sends `METHOD /path` with a document to manage.
+    pub(crate) async fn send(&self, line: &str, document: &Value) -> Reply {
+        self.send_text(line, document.to_string()).await
+    }
+
+    /// The same with a document that is text already.
+    pub(crate) async fn send_text(&self, line: &str, document: String) -> Reply {
+        let (method, path) = line.split_once(' ').expect("a method and a path");
+        let method = method.parse().expect("a method");
+        let body = document.into_bytes();
+        let request = manage::Request::new(method, path.to_owned(), body);
+        manage::answer(&self.manage, &request).await
+    }
+
+    /// Hands API Gateway's event, or a function URL's, to manage.
+    pub(crate) async fn manage(&self, event: Value) -> Reply {
+        manage::answer_event(&self.manage, event).await.expect("an HTTP event")
+    }
+
+    /// Hands the same to ingest.
+    pub(crate) async fn publish(&self, event: Value) -> Response {
+        let event: GatewayEvent = serde_json::from_value(event).expect("an event");
+        match invocation(event).expect("an HTTP event") {
+            Invocation::Publish(request) => handle(&self.ingest, &request).await,
+            Invocation::Expand(_) => panic!("no messages of a queue"),
+        }
+    }
+
+    /// The first access key of a topic.
+    pub(crate) async fn key(&self, topic: &str) -> String {
+        let keys = self.send(&format!("POST /topics/{topic}/listKeys"), &Value::Null).await;
+        keys.body.expect("keys")["key1"].as_str().expect("a key").to_owned()
+    }
+
+    /// The requests that dispatch would make first for all that was published: their headers and
+    /// bodies.
+    pub(crate) fn requests(&self) -> Vec<(HeaderMap, Vec<u8>)> {
+        let all = self.deployment.tables.stored_subscriptions();
+        let sent = self.deployment.queues.sent_to(Queue::Dispatch);
+        let request = |body: &str| {
+            let delivery = Delivery::decode(body).expect("a delivery");
+            let mine = |one: &&EventSubscription| one.key == delivery.subscription;
+            let subscription = all.iter().find(mine).expect("its event subscription");
+            let Endpoint::WebHook { url } = &subscription.endpoint else { panic!("a webhook") };
+            let built = request::build(subscription, url, &[&delivery], 0, "origin", NOW);
+            let headers = built.headers.iter().map(|(name, value)| {
+                let value = HeaderValue::from_str(value).expect("a value");
+                (HeaderName::from_static(name), value)
+            });
+            (headers.collect(), built.body)
+        };
+        sent.iter().map(|message| request(&message.body)).collect()
+    }
+}
+
+fn manage_context(deployment: &Deployment) -> manage::Context {
+    let tables = deployment.of(&deployment.tables);
+    let queues = deployment.of(&deployment.queues);
+    let consents = deployment.of(&deployment.consents);
+    manage::Context {
+        configuration: Arc::clone(&tables) as _,
+        keys: Arc::clone(&tables) as _,
+        topics: Arc::clone(&tables) as _,
+        subscriptions: Arc::clone(&tables) as _,
+        deliveries: Arc::clone(&tables) as _,
+        handshakes: Arc::clone(&consents) as _,
+        checker: consents,
+        poison: Arc::clone(&queues) as _,
+        receiver: Arc::clone(&queues) as _,
+        sender: queues,
+        parked: Arc::clone(&tables) as _,
+        parking: Arc::clone(&tables) as _,
+        states: Arc::clone(&tables) as _,
+        healths: Arc::clone(&tables) as _,
+        dead_letters: Arc::clone(&deployment.buckets) as _,
+        payloads: Arc::clone(&deployment.payloads) as _,
+        redrives: tables,
+        meter: Arc::clone(&deployment.meter) as _,
+        clock: Arc::clone(&deployment.clock) as _,
+        dice: Arc::clone(&deployment.dice) as _,
+        settings: manage::Settings {
+            allowed: Allowed::default(),
+            validation_origin: "eventgrid.azure.net".to_owned(),
+            publish_url: "https://publish.example".to_owned(),
+            manage_url: "https://manage.example".to_owned(),
+            configuration_kept_for: Duration::ZERO,
+            account: "123456789012".to_owned(),
+            retry_shards: RETRY_SHARDS,
+            queue_message_bytes_max: 262_144,
+            authorization: manage::Authorization::None,
+        },
+    }
+}
+
+fn ingest_context(deployment: &Deployment) -> ingest::Context {
+    let (clock, dice) = (Arc::clone(&deployment.clock), Arc::clone(&deployment.dice));
+    let tables = deployment.of(&deployment.tables);
+    let keys = Arc::clone(&tables) as _;
+    let configuration = ConfigurationCache::new(tables, clock, dice, Limits::default());
+    ingest::Context {
+        clock: Arc::clone(&deployment.clock) as _,
+        dice: Arc::clone(&deployment.dice) as _,
+        configuration: configuration.with_keys(keys),
+        sender: deployment.of(&deployment.queues),
+        payloads: deployment.of(&deployment.payloads),
+        meter: Arc::clone(&deployment.meter) as _,
+        latency_metrics: false,
+        authorization: ingest::Authorization::Keys,
+        queue_message_bytes_max: 262_144,
+        inline_fan_out: 10_000,
+        piece_deliveries_max: 5_000,
+    }
+}
