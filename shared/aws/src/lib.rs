@@ -22,6 +22,7 @@ use aws_smithy_http_client::{
     Builder,
     tls::{Provider, rustls_provider::CryptoMode},
 };
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use aws_types::{SdkConfig, region::Region};
 
 use self::{lineage::Lineage, timeouts::Timeouts};
@@ -86,6 +87,13 @@ impl Clients {
             objects: timeouts,
             ..self
         }
+    }
+
+    /// The same, whose requests go through that client of HTTP.
+    #[must_use]
+    pub fn through(self, http: SharedHttpClient) -> Self {
+        let config = self.config.into_builder().http_client(http).build();
+        Self { config, ..self }
     }
 
     /// What clients of other services are made with. It says nothing of how long their calls may take.

@@ -1,0 +1,17 @@
+//! The ports on AWS against replayed responses: what the services answer when entries fail, conditions do
+//! not hold, calls are throttled and lists have pages. The SDK's real clients read them; only the
+//! connection is replaced. Responses have the form of the services' API references.
+
+#[path = "contract/configuration.rs"]
+mod configuration;
+#[cfg(feature = "s3")]
+#[path = "contract/objects.rs"]
+mod objects;
+#[path = "contract/pages.rs"]
+mod pages;
+#[path = "contract/queues.rs"]
+mod queues;
+#[path = "contract/replay.rs"]
+mod replay;
+#[path = "contract/tables.rs"]
+mod tables;

@@ -1,0 +1,119 @@
+//! Writes of topics and event subscriptions: transactions, and why they were cancelled.
+
+use gridpost_aws::configuration::ConfigurationTable;
+use gridpost_core::{fixtures, topic::Topic};
+use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
+use serde_json::{Value, json};
+
+use super::replay::{Answer, Replay, error, ok, refusal};
+
+fn table(replay: &Replay) -> ConfigurationTable {
+    ConfigurationTable::new(replay.clients().dynamodb(), "config".to_owned())
+}
+
+/// A transaction that was cancelled, by the reasons of its items.
+fn cancelled(reasons: &[&str]) -> Answer {
+    let reasons: Vec<_> = reasons.iter().map(|code| json!({"Code": code})).collect();
+    let code = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
+    refusal(400, json!({"__type": code, "Message": "cancelled", "CancellationReasons": reasons}))
+}
+
+/// Every write that there is.
+async fn writes(table: &ConfigurationTable) -> [Result<Saved, PortError>; 5] {
+    let (topic, one) = (fixtures::topic(), fixtures::subscription("s"));
+    let new = Topic { revision: 0, ..fixtures::topic() };
+    [
+        TopicStore::save(table, &new, Some(&fixtures::access_keys())).await,
+        TopicStore::save(table, &topic, None).await,
+        TopicStore::delete(table, &topic).await,
+        SubscriptionStore::save(table, &topic, &one).await,
+        SubscriptionStore::delete(table, &topic, &["s".to_owned()]).await,
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_lost_race_is_a_conflict() {
+    let table_of_answers: [(&str, Answer, Option<Saved>); 8] = [
+        ("written", ok(json!({})), Some(Saved::Written)),
+        ("condition", cancelled(&["ConditionalCheckFailed", "None"]), Some(Saved::Conflict)),
+        ("at the same moment", cancelled(&["None", "TransactionConflict"]), Some(Saved::Conflict)),
+        ("throttled", cancelled(&["ThrottlingError", "None"]), None),
+        ("too large", cancelled(&["None", "ItemCollectionSizeLimitExceeded"]), None),
+        ("no reason", cancelled(&[]), None),
+        ("throttled whole", error(400, "x#ProvisionedThroughputExceededException"), None),
+        ("not allowed", error(400, "x#AccessDeniedException"), None),
+    ];
+    for (row, answer, want) in table_of_answers {
+        for (number, saved) in writes(&table(&Replay::always(answer))).await.into_iter().enumerate()
+        {
+            assert_eq!(saved.ok(), want, "{row}, write {number}");
+        }
+    }
+}
+
+/// The write of the topic's revision is in each transaction, with what it was decided on.
+#[tokio::test(start_paused = true)]
+async fn every_write_names_what_it_was_decided_on() {
+    let replay = Replay::always(ok(json!({})));
+    let written = writes(&table(&replay)).await;
+    assert!(written.iter().all(Result::is_ok), "{written:?}");
+    let asked = replay.asked();
+    let unchanged = "revision = :revision AND createdAt = :created";
+    let wanted = ["attribute_not_exists(pk)", unchanged, unchanged, unchanged, unchanged];
+    for (asked, want) in asked.iter().zip(wanted) {
+        let items = asked.body["TransactItems"].as_array().expect("items");
+        let calls = items.iter().flat_map(|item| item.as_object().expect("a call").values());
+        let of_topic = calls.filter(|call| {
+            let key = if call["Item"].is_null() { &call["Key"] } else { &call["Item"] };
+            key["pk"] == json!({"S": "TOPIC#t"}) && key["sk"] == json!({"S": "topic"})
+        });
+        let conditions: Vec<_> = of_topic.map(|call| call["ConditionExpression"].clone()).collect();
+        assert_eq!(conditions, [Value::from(want)], "{}", asked.body);
+    }
+}
+
+/// A new topic comes with its keys and its place in lists, and goes with both.
+#[tokio::test(start_paused = true)]
+async fn a_topic_comes_and_goes_with_its_keys_and_its_name() {
+    let replay = Replay::always(ok(json!({})));
+    let written = writes(&table(&replay)).await;
+    assert!(written.iter().all(Result::is_ok), "{written:?}");
+    let asked = replay.asked();
+    let places = |at: usize| {
+        let items = asked[at].body["TransactItems"].as_array().expect("items").iter();
+        let calls = items.flat_map(|item| item.as_object().expect("a call").values().cloned());
+        let keys = calls.map(|call| {
+            let key = if call["Item"].is_null() { &call["Key"] } else { &call["Item"] };
+            format!("{} {}", key["pk"]["S"].as_str().expect("a key"), key["sk"]["S"])
+        });
+        let mut keys: Vec<_> = keys.collect();
+        keys.sort_unstable();
+        keys
+    };
+    let all = [r#"KEYS#t "keys""#, r#"TOPIC#t "topic""#, r#"TOPICS "t""#];
+    assert_eq!(places(0), all);
+    assert_eq!(places(1), [all[1]], "a change of a topic has nothing to do with its keys");
+    assert_eq!(places(2), all);
+    assert_eq!(places(3), [r#"TOPIC#t "subscription#s""#, all[1]]);
+    assert_eq!(places(4), [r#"TOPIC#t "subscription#s""#, all[1]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_can_not_be_read_is_not_gone() {
+    for answer in [
+        error(400, "x#ProvisionedThroughputExceededException"),
+        error(400, "x#AccessDeniedException"),
+        error(500, "x#InternalServerError"),
+        ok(json!({"Item": {"document": {"S": "{}"}, "revision": {"N": "1"}}})),
+    ] {
+        let replay = Replay::always(answer);
+        assert!(table(&replay).topic("t").await.is_err());
+        assert!(table(&replay).keys("t").await.is_err());
+        assert!(table(&replay).written("t", Some(&["s"].into())).await.is_err());
+    }
+    let replay = Replay::always(ok(json!({})));
+    assert!(table(&replay).topic("t").await.expect("readable").is_none());
+    assert!(table(&replay).keys("t").await.expect("readable").is_none());
+    assert_eq!(table(&replay).written("t", Some(&["s"].into())).await.expect("readable").len(), 0);
+    assert!(replay.asked().iter().all(|asked| asked.body["ConsistentRead"] == true));
+}

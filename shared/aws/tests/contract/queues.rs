@@ -1,0 +1,213 @@
+//! SQS.
+
+use gridpost_aws::sqs::{QueueUrls, SqsQueues};
+use gridpost_core::delivery::queue::Queue;
+use gridpost_ports::{Outgoing, PoisonQueue, PortError, QueueReceiver, QueueSender};
+use gridpost_testkit::contract;
+use serde_json::{Value, json};
+
+use super::replay::{ATTEMPTS, Answer, Replay, error, ok};
+
+const URL: &str = "https://sqs.us-east-1.amazonaws.com/123456789012/gridpost-dispatch";
+
+fn queues(replay: &Replay) -> SqsQueues {
+    let urls =
+        QueueUrls { dispatch: URL.to_owned(), poison: URL.to_owned(), ..QueueUrls::default() };
+    SqsQueues::new(replay.clients().sqs(), urls)
+}
+
+/// What `SendMessageBatch` and `DeleteMessageBatch` answer: 200, whatever became of the entries.
+fn batch(good: &[usize], failed: &[(usize, &str)]) -> Answer {
+    let good: Vec<_> = good
+        .iter()
+        .map(|id| json!({"Id": id.to_string(), "MessageId": "m", "MD5OfMessageBody": "x"}))
+        .collect();
+    let failed: Vec<_> = failed
+        .iter()
+        .map(|(id, code)| json!({"Id": id.to_string(), "Code": code, "SenderFault": false}))
+        .collect();
+    let mut answer = json!({});
+    for (name, entries) in [("Successful", good), ("Failed", failed)] {
+        if !entries.is_empty() {
+            answer[name] = Value::from(entries);
+        }
+    }
+    ok(answer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_failed_is_a_message_that_was_not_sent() {
+    let others = [9, 0, 8, 2, 7, 4, 6, 5];
+    let table: [(&str, Vec<Answer>, &[usize]); 6] = [
+        ("all sent", vec![batch(&(0..10).collect::<Vec<_>>(), &[]), batch(&[1, 0], &[])], &[]),
+        (
+            "some failed",
+            vec![
+                batch(&others, &[(3, "InternalError"), (1, "RequestThrottled")]),
+                batch(&[0], &[(1, "InternalError")]),
+            ],
+            &[1, 3, 11],
+        ),
+        ("one not answered", vec![batch(&others, &[(3, "X")]), batch(&[0, 1], &[])], &[1, 3]),
+        (
+            "one call refused",
+            vec![error(400, "com.amazonaws.sqs#BatchRequestTooLong"), batch(&[0, 1], &[])],
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+        ),
+        (
+            "the other call refused",
+            vec![batch(&(0..10).collect::<Vec<_>>(), &[]), error(403, "AccessDenied")],
+            &[10, 11],
+        ),
+        (
+            "all failed",
+            vec![
+                batch(&[], &(0..10).map(|id| (id, "InternalError")).collect::<Vec<_>>()),
+                ok(json!({})),
+            ],
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
+        ),
+    ];
+    for (row, answers, refused) in table {
+        println!("{row}");
+        let replay = Replay::of(answers);
+        contract::a_refused_message_fails_alone(&queues(&replay), 12, refused).await;
+        assert_eq!(replay.asked().len(), 2, "{row}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_sent_with_its_group_and_its_delay() {
+    let replay = Replay::of([batch(&[0, 1], &[])]);
+    let message = |delay_s| Outgoing { body: "b".to_owned(), group: "t/s".to_owned(), delay_s };
+    let sent = queues(&replay).send(Queue::Dispatch, vec![message(0), message(900)]).await;
+    assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+    let asked = replay.asked().remove(0);
+    let want = json!({"QueueUrl": URL, "Entries": [
+        {"Id": "0", "MessageBody": "b", "MessageGroupId": "t/s"},
+        {"Id": "1", "MessageBody": "b", "MessageGroupId": "t/s", "DelaySeconds": 900},
+    ]});
+    assert_eq!((asked.operation.as_str(), asked.body), ("SendMessageBatch", want));
+    // A queue that this function was given no URL of is no way to lose a message.
+    let sent = queues(&Replay::of([])).send(Queue::Retry(0), vec![message(0)]).await;
+    assert!(sent.len() == 1 && sent[0].is_err(), "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_sqs_refuses_has_not_happened() {
+    for refusal in [
+        error(400, "com.amazonaws.sqs#QueueDoesNotExist"),
+        error(403, "AccessDenied"),
+        error(400, "com.amazonaws.sqs#RequestThrottled"),
+        error(503, "ServiceUnavailable"),
+    ] {
+        let replay = Replay::always(refusal);
+        contract::a_queue_that_refuses_has_done_nothing(&queues(&replay)).await;
+        let counted = PoisonQueue::count(&queues(&replay)).await;
+        assert!(counted.is_err(), "{counted:?}");
+        assert!(queues(&replay).receive(60).await.is_err(), "it is not empty");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_was_not_deleted_is_an_error() {
+    let ten: Vec<_> = (0..10).collect();
+    let gone = "ReceiptHandleIsInvalid";
+    let table: [(&str, Vec<Answer>, bool); 6] = [
+        ("all deleted", vec![batch(&ten, &[]), batch(&[0, 1], &[])], true),
+        ("one failed", vec![batch(&ten, &[]), batch(&[0], &[(1, "InternalError")])], false),
+        ("one was gone", vec![batch(&ten[1..], &[(0, gone)]), batch(&[0, 1], &[])], true),
+        (
+            "one was gone, and one failed",
+            vec![batch(&ten[2..], &[(0, gone), (1, "InternalError")])],
+            false,
+        ),
+        (
+            "the same in the other order",
+            vec![batch(&ten[2..], &[(1, "InternalError"), (0, gone)])],
+            false,
+        ),
+        ("a call refused", vec![batch(&ten, &[]), error(403, "AccessDenied")], false),
+    ];
+    for (row, answers, is_deleted) in table {
+        let replay = Replay::of(answers);
+        let receipts = (0..12).map(|number| format!("r-{number}")).collect();
+        let deleted = queues(&replay).delete(Queue::Dispatch, receipts).await;
+        assert_eq!(deleted.is_ok(), is_deleted, "{row}: {deleted:?}");
+        let asked = replay.asked();
+        assert_eq!(asked[0].body["Entries"][9], json!({"Id": "9", "ReceiptHandle": "r-9"}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_hidden_for_as_long_as_was_asked_for() {
+    let replay = Replay::of([ok(json!({})), error(400, "com.amazonaws.sqs#MessageNotInflight")]);
+    let queues = queues(&replay);
+    queues.hide(Queue::Dispatch, "r", 43_170).await.expect("hidden");
+    queues.hide(Queue::Dispatch, "r", 1).await.expect_err("it is visible already");
+    let want = json!({"QueueUrl": URL, "ReceiptHandle": "r", "VisibilityTimeout": 43_170});
+    let asked = replay.asked().remove(0);
+    assert_eq!((asked.operation.as_str(), asked.body), ("ChangeMessageVisibility", want));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_throttled_is_made_again() {
+    let throttled = error(400, "com.amazonaws.sqs#RequestThrottled");
+    let replay = Replay::of([throttled.clone(), throttled, batch(&[0, 1, 2], &[])]);
+    contract::a_refused_message_fails_alone(&queues(&replay), 3, &[]).await;
+    assert_eq!(replay.asked().len(), ATTEMPTS);
+}
+
+/// What SQS counts is in three numbers, and each question needs its own.
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_counted_by_the_numbers_that_were_asked_for() {
+    let names = [
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesNotVisible",
+        "ApproximateNumberOfMessagesDelayed",
+    ];
+    let all = json!({names[0]: "7", names[1]: "20", names[2]: "100"});
+    let answers = || Replay::always(ok(json!({"Attributes": all.clone()})));
+    let queue = Queue::Dispatch;
+    let table: [(&str, Result<u64, PortError>, u64, &[&str]); 4] = {
+        let [one, two, three, four] = [(); 4].map(|()| answers());
+        let table = [
+            ("backlog", queues(&one).backlog(queue).await, 127, &names[..]),
+            ("visible", queues(&two).visible(queue).await, 7, &names[..1]),
+            ("in flight", queues(&three).in_flight(queue).await, 20, &names[1..2]),
+            ("poison", PoisonQueue::count(&queues(&four)).await, 127, &names[..]),
+        ];
+        for ((row, .., want), replay) in table.iter().zip([one, two, three, four]) {
+            assert_eq!(replay.asked()[0].body["AttributeNames"], json!(want), "{row}");
+        }
+        table
+    };
+    for (row, counted, want, _) in table {
+        assert_eq!(counted.expect("a number"), want, "{row}");
+    }
+    // What is not answered is not nought.
+    for lacking in [json!({}), json!({"Attributes": {names[0]: "7", names[1]: "20"}})] {
+        let counted = queues(&Replay::always(ok(lacking))).backlog(queue).await;
+        assert!(counted.is_err(), "{counted:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_poison_queue_is_asked_for_all_that_is_read_of_it() {
+    let attributes = json!({"SentTimestamp": "1500", "ApproximateReceiveCount": "1001",
+        "DeadLetterQueueSourceArn": "arn:aws:sqs:us-east-1:123456789012:gridpost-retry-1"});
+    let message = json!({"MessageId": "m", "ReceiptHandle": "r", "Body": "b",
+        "Attributes": attributes});
+    let replay = Replay::of([ok(json!({"Messages": [message]})), ok(json!({}))]);
+    let queues = queues(&replay);
+    let found = queues.receive(30).await.expect("an answer");
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].receive_count, found[0].sent_at.as_millis()), (1_001, 1_500));
+    assert_eq!(queues.receive(30).await.expect("an answer").len(), 0, "it is empty");
+    let asked = replay.asked().remove(0).body;
+    assert_eq!(asked["MessageSystemAttributeNames"], json!(["All"]));
+    assert_eq!(
+        (&asked["VisibilityTimeout"], &asked["MaxNumberOfMessages"]),
+        (&json!(30), &json!(10))
+    );
+}
