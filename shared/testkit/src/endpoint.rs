@@ -4,6 +4,7 @@ mod resource;
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -221,6 +222,7 @@ impl Endpoints {
             deliveries,
             events: events.len(),
             events_bytes,
+            body_hash: hash_of([&*sent.body]),
             number: made + 1,
             began_at: now,
             answered: reaction.answer.map(|answer| (now + reaction.after, answer)),
@@ -296,6 +298,13 @@ impl Endpoints {
         history.trace(now, || format!("answer {answer:?}"));
         answer
     }
+}
+
+/// A hash of texts, to be compared within one run.
+fn hash_of<'b>(bodies: impl IntoIterator<Item = &'b [u8]>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bodies.into_iter().for_each(|body| body.hash(&mut hasher));
+    hasher.finish()
 }
 
 #[async_trait]

@@ -134,6 +134,8 @@ pub struct Request {
     pub events: usize,
     /// Their bytes.
     pub events_bytes: usize,
+    /// A hash of its body; of all bodies, where the endpoint is an AWS resource.
+    pub body_hash: u64,
     /// The attempt's number by its header, from 1.
     pub number: u32,
     /// When it arrived.

@@ -38,6 +38,7 @@ pub fn build(
     origin: &str,
     now: Timestamp,
 ) -> Request {
+    let deliveries = &in_order(deliveries)[..];
     // Of one form, too. The event subscription may ask for another one meanwhile.
     let form = deliveries.first().map(|delivery| delivery.form(subscription));
     let form = form.unwrap_or_else(|| Form::of(subscription));
@@ -72,6 +73,14 @@ pub fn build(
         headers.push((TRACE_PARENT, trace_parent.to_string()));
     }
     Request { url: url.clone(), headers, attributes, body }
+}
+
+/// The deliveries of a request in one order, the oldest first: they may be received in another one on
+/// each attempt, and still have the same body.
+fn in_order<'d>(deliveries: &[&'d Delivery]) -> Vec<&'d Delivery> {
+    let mut deliveries = deliveries.to_vec();
+    deliveries.sort_by_key(|delivery| (delivery.publish_time, delivery.id));
+    deliveries
 }
 
 /// The trace that all deliveries of a request belong to; one header can't speak for two.
@@ -184,6 +193,20 @@ mod tests {
         assert!(id.parse::<Uuid>().is_ok_and(|id| id != one.id && id != two.id));
         let other = build(&[&one, &delivery(3, "{}")], 0, at(5_000));
         assert_ne!(Some(id), header(&other, "webhook-id"));
+    }
+
+    #[test]
+    fn a_request_has_one_body_in_whatever_order_its_deliveries_were_received() {
+        let mut batched = subscription("s");
+        batched.batching = Some(Batching { max_events: 10, preferred_kilobytes: 64 });
+        let mut older = delivery(3, r#"{"id":"3"}"#);
+        older.publish_time = Timestamp::from_millis(0);
+        let (one, two) = (delivery(1, r#"{ "n":1.50 }"#), delivery(2, r#"{"id":"2"}"#));
+        let now = Timestamp::from_millis(9);
+        for order in [[&one, &two, &older], [&older, &one, &two], [&two, &older, &one]] {
+            let body = build(&batched, &url(), &order, 1, "o", now).body;
+            assert_eq!(body, br#"[{"id":"3"},{ "n":1.50 },{"id":"2"}]"#);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{Clock, ResourceClient};
 
-use super::{Endpoints, Event, Reaction, Script, events, is_picked};
+use super::{Endpoints, Event, Reaction, Script, events, hash_of, is_picked};
 use crate::history::{History, Met, Request};
 
 /// What a call comes to.
@@ -59,6 +59,7 @@ impl Endpoints {
             deliveries,
             events: met.len(),
             events_bytes: all.iter().map(|event| event.bytes).sum(),
+            body_hash: hash_of(entries.iter().map(|entry| entry.body.as_bytes())),
             number: made + 1,
             began_at: now,
             answered: overall,
