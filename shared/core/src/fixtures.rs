@@ -37,7 +37,7 @@ pub fn subscription(name: &str) -> EventSubscription {
     EventSubscription {
         key: SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() },
         uid: Uuid::from_u128(5),
-        endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook") },
+        endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook?code=hush") },
         endpoint_uid: None,
         batching: None,
         filter: Filter::default(),

@@ -15,13 +15,15 @@ use crate::{
     endpoint::Endpoints,
     faults::{Faulty, Injector, Instance, Plan},
     history::History,
+    logs,
     meter::RecordingMeter,
     payloads::PayloadBucket,
     queue::{QueueSettings, Queues},
     table::Tables,
 };
 
-/// One of each fake. Nothing goes wrong until the injector's plan says so, and no call takes time.
+/// One of each fake. Nothing goes wrong until the injector's plan says so, and no call takes time. What is
+/// logged from then on is looked through for what must not be in it, see [`logs`].
 pub struct Deployment {
     /// The time. Needs a tokio runtime whose time is paused.
     pub clock: Arc<VirtualClock>,
@@ -57,6 +59,7 @@ impl Deployment {
 
     /// The same, with queues that are set otherwise.
     pub fn with_queues(now: Timestamp, settings: QueueSettings) -> Self {
+        logs::watch();
         let clock = VirtualClock::starting_at(now);
         let history = Arc::<Mutex<History>>::default();
         let shared = || Arc::clone(&history);

@@ -4,16 +4,18 @@
 //! A fake behaves like the service: queues hide, delay and repeat, tables keep their conditions,
 //! receivers answer by script. [`faults`] wraps any of them and lets calls fail or kills their caller.
 //! What happened is in [`history`]. [`deployment`] has one of each for a unit test; topics and event
-//! subscriptions to put into it are [`fixtures`].
+//! subscriptions to put into it are [`fixtures`]. What the real ports must do as well is in [`contract`].
 
 pub mod bucket;
 pub mod clock;
 pub mod consent;
+pub mod contract;
 pub mod deployment;
 pub mod dice;
 pub mod endpoint;
 pub mod faults;
 pub mod history;
+pub mod logs;
 pub mod meter;
 pub mod payloads;
 pub mod queue;

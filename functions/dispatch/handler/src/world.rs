@@ -9,7 +9,11 @@ use gridpost_core::{
         health::{Durations, Health, Probation},
         lane::LaneSettings,
     },
-    subscription::{EventSubscription, SubscriptionKey},
+    secret::Secret,
+    subscription::{
+        DeliveryAttribute, Endpoint, EventSubscription, Signing, SubscriptionKey,
+        attributes::AttributeValue,
+    },
     time::Timestamp,
     topic::{InputSchema, Topic},
 };
@@ -54,7 +58,8 @@ pub(crate) struct World {
 /// A delivery of one event to that subscription, both of that number.
 pub(crate) fn delivery(number: u128) -> Delivery {
     let EventSubscription { key, uid, .. } = subscription(None);
-    let event = RawValue::from_string(format!(r#"{{"id":"{number}","subject":"{key}"}}"#));
+    let event = format!(r#"{{"id":"{number}","subject":"{key}","data":"confidential"}}"#);
+    let event = RawValue::from_string(event);
     let events = vec![event.expect("JSON")];
     Delivery::new(Uuid::from_u128(number), key, uid, NOW, String::new(), events)
 }
@@ -68,6 +73,12 @@ fn subscription(rate: Option<u32>) -> EventSubscription {
     EventSubscription {
         key: SubscriptionKey { topic: "orders".to_owned(), name: "billing".to_owned() },
         delivery_schema: DeliverySchema::CloudEventSchemaV1_0,
+        endpoint: Endpoint::WebHook { url: Secret::new("https://example.com/hook?code=hush") },
+        delivery_attributes: vec![DeliveryAttribute {
+            name: "x-key".to_owned(),
+            value: AttributeValue::Secret { value: Secret::new("hush") },
+        }],
+        signing: Some(Signing { secret: Secret::new("whsec_aHVzaA=="), previous: None }),
         allowed_rate: rate.map(|rate| NonZeroU32::new(rate).expect("at least one")),
         ..fixtures::subscription("billing")
     }
@@ -90,7 +101,11 @@ impl World {
 
     /// Its endpoint has to wait for that.
     pub(crate) async fn waits(self, wait: Probation) -> Self {
-        let health = Health { probation: Some(wait), ..Health::default() };
+        self.has(Health { probation: Some(wait), ..Health::default() }).await
+    }
+
+    /// Its endpoint has that health.
+    pub(crate) async fn has(self, health: Health) -> Self {
         let EventSubscription { key, uid, .. } = &self.subscription;
         let saved = EndpointHealths::save(&*self.deployment.tables, key, *uid, &health).await;
         assert_eq!(saved.expect("written"), Saved::Written);

@@ -1,6 +1,10 @@
 use gridpost_core::{
     delivery::state::{AttemptRecord, Resend},
-    retry::{DelayReason, health::Probation, outcome::Answer},
+    retry::{
+        DelayReason,
+        health::{Health, Probation, Recovery},
+        outcome::Answer,
+    },
 };
 
 use std::time::Duration;
@@ -105,4 +109,40 @@ async fn what_is_in_its_message_does_not_wait_for_what_is_fetched() {
         request.expect("attempted").began_at.since(NOW).as_secs()
     };
     assert_eq!((began(1), began(2)), (0, 9));
+}
+
+/// They come back in another order, from a message of their own each, and are one request again.
+#[tokio::test(start_paused = true)]
+async fn a_retried_request_has_the_same_body_to_the_byte() {
+    let mut world = World::new(None);
+    world.status = 500;
+    world.subscription.batching = Some(Batching { max_events: 10, preferred_kilobytes: 64 });
+    world.receive(Queue::Dispatch, &deliveries(3)).await;
+    let sent = world.deployment.queues.sent();
+    let mut again: Vec<_> =
+        sent.iter().map(|(_, message)| Delivery::decode(&message.body).expect("it")).collect();
+    again.rotate_left(1);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    world.receive(Queue::Retry(0), &again).await;
+    let history = world.deployment.history.lock().expect("no panic while held");
+    let [first, second] = &history.requests[..] else { panic!("{:?}", history.requests) };
+    assert_eq!((first.number, second.number, second.events), (1, 2, 3));
+    assert_eq!(first.body_hash, second.body_hash);
+}
+
+/// One in the first second after the success, then two, four, eight, in each copy.
+#[tokio::test(start_paused = true)]
+async fn after_a_success_each_copy_lets_twice_as_many_through_each_second() {
+    let recovered = Recovery { at: NOW, over: Duration::from_secs(40) };
+    for (second, want) in [(0, 1), (1, 2), (2, 4), (3, 8), (10, 20)] {
+        let world =
+            World::new(None).has(Health { recovered: Some(recovered), ..Health::default() });
+        let world = world.await;
+        tokio::time::advance(Duration::from_secs(second)).await;
+        for copy in 1..=2 {
+            let kept = world.receive(Queue::Retry(0), &deliveries(20)).await;
+            assert_eq!(kept.len(), 20 - want, "copy {copy}, second {second}");
+            assert_eq!(world.requests(), copy * want, "copy {copy}, second {second}");
+        }
+    }
 }
