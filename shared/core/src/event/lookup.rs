@@ -37,6 +37,12 @@ impl PathId {
 
 const ROOT: usize = 0;
 
+#[cfg(test)]
+thread_local! {
+    /// How many walks this thread, and so this test, has made.
+    pub(crate) static WALKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Default for Paths {
     fn default() -> Self {
         Self { nodes: vec![Node::default()] }
@@ -70,6 +76,8 @@ impl Paths {
 
     /// Walks an event. Of members that stand twice the last one counts, as for most readers.
     pub fn walk<'t>(&self, text: &'t str) -> Found<'t> {
+        #[cfg(test)]
+        WALKS.set(WALKS.get() + 1);
         let spots = vec![Spot::default(); self.len()];
         let mut walk = Walk { paths: self, cursor: Cursor { text, at: 0 }, spots, visits: 0 };
         // A text that is no JSON after all has no values.

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    event::{ParsedEvent, cloud_events, event_grid},
+    event::{ParsedEvent, cloud_events, event_grid, lookup::WALKS},
     subscription::resource::read_filter,
     topic::InputSchema,
 };
@@ -361,4 +361,37 @@ fn each_filter_of_a_topic_answers_for_itself() {
     filters.ask(&events[0], |position| wanted.push(position));
     wanted.sort_unstable();
     assert_eq!(wanted, [0, 1, 3, 5]);
+}
+
+/// What a publish pays for filters: one walk over the text of an event, or none.
+#[test]
+fn filters_cost_one_walk_over_an_event_however_many_there_are() {
+    let types = |name: &str| Filter {
+        included_event_types: Some(vec![name.to_owned()]),
+        subject_begins_with: "s".to_owned(),
+        ..Filter::default()
+    };
+    let of_data = |number: i32| {
+        let path = format!("data.n{}", number % 20);
+        advanced(json!([{"operatorType": "NumberLessThan", "key": path, "value": number}]), false)
+    };
+    let also = |filter: Filter, name: &str| Filter {
+        included_event_types: Some(vec![name.to_owned()]),
+        ..filter
+    };
+    let table: [(&str, Vec<Filter>, usize); 5] = [
+        ("no filters", vec![], 0),
+        ("types and subjects", vec![types("T"), types("U"), Filter::default()], 0),
+        ("500 of values", (0..500).map(of_data).collect(), 1),
+        ("one of values", vec![types("T"), of_data(1), Filter::default()], 1),
+        ("values of another type", vec![types("T"), also(of_data(1), "U")], 0),
+    ];
+    let body = event_grid("T", "s", Some(&json!({"n1": 3})));
+    let events = event_grid::parse(body.as_bytes(), "/topics/t").expect("events");
+    for (row, all, want) in table {
+        let filters = Filters::compile(InputSchema::EventGridSchema, &all);
+        let before = WALKS.get();
+        filters.ask(&events[0], |_| {});
+        assert_eq!(WALKS.get() - before, want, "{row}");
+    }
 }

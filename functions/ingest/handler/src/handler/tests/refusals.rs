@@ -3,7 +3,7 @@
 use base64::Engine;
 
 use super::*;
-use crate::gateway::GatewayEvent;
+use crate::gateway::{GatewayEvent, Invocation, invocation};
 
 #[tokio::test(start_paused = true)]
 async fn refusals() {
@@ -196,4 +196,53 @@ async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     assert!(rows.len() > 150, "{} rows", rows.len());
+}
+
+/// Requests as API Gateway and function URLs send them, payload format 2.0, whose authorizer has let
+/// nobody through, a principal of IAM, or the bearer of a token. Source: Amazon API Gateway, "AWS Lambda
+/// proxy integrations for HTTP APIs"; AWS Lambda, "Function URLs: request payload format".
+#[tokio::test(start_paused = true)]
+async fn who_may_publish_is_read_from_the_request_that_the_gateway_sends() {
+    let iam = json!({"iam": {
+        "accessKey": "AKIAIOSFODNN7EXAMPLE", "accountId": "111122223333", "callerId": "A:x",
+        "cognitoIdentity": null, "principalOrgId": "o-1", "userId": "A:x",
+        "userArn": "arn:aws:iam::111122223333:user/example-user",
+    }});
+    let jwt = json!({"jwt": {"claims": {"iss": "https://login.example.com", "aud": "gridpost"},
+        "scopes": null}});
+    let lambda = json!({"lambda": {"iam": true, "jwt": "x"}});
+    let passed = [Value::Null, json!({}), lambda, json!({"iam": null, "jwt": null}), iam, jwt];
+    let table = [
+        // Keys are asked for, whoever else has let it through.
+        ("KEYS", [401, 401, 401, 401, 401, 401]),
+        ("AWS_IAM", [401, 401, 401, 401, 200, 401]),
+        ("JWT", [401, 401, 401, 401, 401, 200]),
+    ];
+    for (setting, wanted) in table {
+        let mut world = World::new(stored());
+        world.context.authorization = setting.parse().expect("a way to authorize");
+        for (authorizer, want) in passed.iter().zip(wanted) {
+            for route in ["POST /topics/{topic}/api/events", "$default"] {
+                let event = json!({
+                    "version": "2.0", "routeKey": route, "rawPath": "/topics/orders/api/events",
+                    "rawQueryString": "", "headers": {"content-type": "application/json"},
+                    "requestContext": {
+                        "accountId": "111122223333", "apiId": "api1", "routeKey": route,
+                        "stage": "$default", "authorizer": authorizer,
+                        "http": {"method": "POST", "path": "/topics/orders/api/events"},
+                    },
+                    "body": events(1, 1), "isBase64Encoded": false,
+                });
+                let event: GatewayEvent = serde_json::from_value(event).expect("an event");
+                let Ok(Invocation::Publish(request)) = invocation(event) else {
+                    panic!("it is a request")
+                };
+                let status = world.publish(&request).await.status_code;
+                assert_eq!(status, want, "{setting} {route} {authorizer}");
+            }
+        }
+    }
+    for none in ["", "keys", "IAM", "NONE"] {
+        assert!(none.parse::<Authorization>().is_err(), "{none}");
+    }
 }
