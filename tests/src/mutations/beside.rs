@@ -1,0 +1,83 @@
+//! Bugs in the other functions and in memory, for the simulation to notice.
+
+use super::Mutation;
+
+const EXPAND: &str = "functions/ingest/handler/src/expand.rs";
+const MEMORY: &str = "shared/ports/src/configuration.rs";
+
+/// All of them.
+pub(super) const ALL: &[Mutation] = &[
+    Mutation {
+        name: "event subscriptions as they are in memory, whatever a delivery was matched under",
+        file: MEMORY,
+        old: "        let known = self.topic_at_least(topic, wanted.revision).await?;\n",
+        new: r#"        let known = self.topic(topic).await?;
+        if known.is_none_or(|_| true) {
+            return Ok(wanted.find(self.topic(topic).await?));
+        }
+        let known = self.topic(topic).await?;
+"#,
+    },
+    Mutation {
+        name: "a deletion concluded from memory",
+        file: MEMORY,
+        old: "        Ok(wanted.find(self.topic_read_after(topic, wanted.received_at).await?))",
+        new: "        Ok(None)",
+    },
+    Mutation {
+        name: "the revision of a delivery ignored",
+        file: MEMORY,
+        old: "known.is_none_or(|known| known >= revision)",
+        new: "(known.is_none() || revision >= Revision::default())",
+    },
+    Mutation {
+        name: "wake removes before it sends",
+        file: "functions/wake/handler/src/page.rs",
+        old: "    for fate in send_all(context, page.due, until).await {",
+        new: r#"    let _ = context.due.remove_all(&page.due).await;
+    for fate in send_all(context, page.due, until).await {"#,
+    },
+    Mutation {
+        name: "refused dead letters let go",
+        file: "functions/dead-letter/handler/src/gather.rs",
+        old: r#"            let kept = ended.into_iter().map(|ended| refused(context, ended, now));
+            join_all(kept).await.into_iter().flatten().collect()"#,
+        new: "            let _ = refused;\n            Vec::new()",
+    },
+    Mutation {
+        name: "ingest answers 200 for what was not sent",
+        file: "functions/ingest/handler/src/handler.rs",
+        old: "        Some(parcels) => enqueue(context, &packed, &parcels).await,",
+        new: "        Some(parcels) => enqueue(context, &packed, &parcels).await.or(Ok(())),",
+    },
+    Mutation {
+        name: "a fan-out accepted that was not stored",
+        file: "functions/ingest/handler/src/fan_out.rs",
+        old: "    put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;",
+        new: "    let _ = put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await;",
+    },
+    Mutation {
+        name: "a fan-out accepted whose pieces were not sent",
+        file: "functions/ingest/handler/src/fan_out.rs",
+        old: "    send_pieces(context, topic, pieces).await\n",
+        new: "    send_pieces(context, topic, pieces).await.or(Ok(()))\n",
+    },
+    Mutation {
+        name: "a piece let go whose deliveries were not sent",
+        file: EXPAND,
+        old: "        enqueue_wave(context, packed, wave).await?;",
+        new: "        let _ = enqueue_wave(context, packed, wave).await;",
+    },
+    Mutation {
+        name: "the rest of a piece forgotten",
+        file: EXPAND,
+        old: "            return send_pieces(context, packed.topic(), vec![piece.rest(wave[0].place)]).await;",
+        new: "            return Ok(());",
+    },
+    Mutation {
+        name: "events let go before their dead letter is stored",
+        file: "functions/dead-letter/handler/src/gather.rs",
+        old: "            ended.delivery.claim(events);",
+        new: "            ended.delivery.claim(events);\n            release(context, id).await;",
+    },
+];

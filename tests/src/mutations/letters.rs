@@ -1,0 +1,103 @@
+//! Bugs in dead-letter, in its redrives and its notifier, for its own tests to notice.
+
+use super::Mutation;
+
+const DEAD_LETTER_REDRIVE: &str = "functions/dead-letter/handler/src/redrive.rs";
+const DEAD_LETTER_NOTIFY: &str = "functions/dead-letter/handler/src/notify.rs";
+const DEAD_LETTER_GATHER: &str = "functions/dead-letter/handler/src/gather.rs";
+
+/// All of them.
+pub(super) const ALL: &[Mutation] = &[
+    Mutation {
+        name: "a redrive's place is noted before its batch is sent",
+        file: DEAD_LETTER_REDRIVE,
+        old: r#"            self.send(std::mem::take(&mut batch)).await?;
+            self.job.problem = None;"#,
+        new: r#"            self.note().await?;
+            self.send(std::mem::take(&mut batch)).await?;
+            self.job.problem = None;"#,
+    },
+    Mutation {
+        name: "a redrive's failed messages count as sent",
+        file: DEAD_LETTER_REDRIVE,
+        old: r#"                Some(Err(error)) => {
+                    failed = Some(error);
+                    true
+                }"#,
+        new: r#"                Some(Err(error)) => {
+                    failed = Some(error);
+                    false
+                }"#,
+    },
+    Mutation {
+        name: "two redrives at once",
+        file: DEAD_LETTER_REDRIVE,
+        old: "if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other)) {",
+        new: "if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other) && other.dry_run) {",
+    },
+    Mutation {
+        name: "a redrive under somebody else's lease",
+        file: DEAD_LETTER_REDRIVE,
+        old: "job.lease.as_ref().filter(|lease| lease.until > now)",
+        new: "job.lease.as_ref().filter(|lease| lease.until > now && job.dry_run)",
+    },
+    Mutation {
+        name: "a redrive to an event subscription that was created anew",
+        file: DEAD_LETTER_REDRIVE,
+        old: "one.key == *to && one.uid == *to_uid",
+        new: "one.key == *to && (one.uid == *to_uid || one.uid != *to_uid)",
+    },
+    Mutation {
+        name: "a redrive that somebody has stopped goes on",
+        file: DEAD_LETTER_REDRIVE,
+        old: r#"    if job.status != Status::Running {
+        return Ok(Err(NextStep::Done));"#,
+        new: r#"    if job.status == Status::Completed {
+        return Ok(Err(NextStep::Done));"#,
+    },
+    Mutation {
+        name: "a redriven event is not counted",
+        file: DEAD_LETTER_REDRIVE,
+        old: "self.context.meter.count_events(counter, &key, delivery.publish_time, 1);",
+        new: "let _ = (counter, key);",
+    },
+    Mutation {
+        name: "dead letters of the told topic are told of",
+        file: DEAD_LETTER_NOTIFY,
+        old: "if first.delivery.subscription.topic == notifier.topic {",
+        new: "if first.delivery.subscription.topic.is_empty() {",
+    },
+    Mutation {
+        name: "what could not be told counts as told",
+        file: DEAD_LETTER_NOTIFY,
+        old: "        sent.into_iter().collect::<Result<Vec<()>, _>>()?;",
+        new: "        drop(sent);",
+    },
+    Mutation {
+        name: "told anew under another id",
+        file: DEAD_LETTER_NOTIFY,
+        old: r#"        "id": written.id,
+        "subject": subject(written),"#,
+        new: r#"        "id": uuid::Uuid::from_u128(now.as_millis().unsigned_abs().into()),
+        "subject": subject(written),"#,
+    },
+    Mutation {
+        name: "payloads are let go before their dead letters are stored",
+        file: DEAD_LETTER_GATHER,
+        old: r#"            if kept.is_empty() {
+                release(context, id).await;
+            }
+            kept"#,
+        new: r#"            release(context, id).await;
+            kept"#,
+    },
+    Mutation {
+        name: "a second copy of what was stored counts as dropped",
+        file: DEAD_LETTER_GATHER,
+        old: "        Ok(Some(Payload::Ended)) => Vec::new(),",
+        new: r#"        Ok(Some(Payload::Ended)) => {
+            drop_events(context, &ended, "PayloadMissing");
+            Vec::new()
+        }"#,
+    },
+];

@@ -1,0 +1,58 @@
+//! Bugs in ingest, for its own tests to notice.
+
+use super::Mutation;
+
+const INGEST_HANDLER: &str = "functions/ingest/handler/src/handler.rs";
+const INGEST_ENQUEUE: &str = "functions/ingest/handler/src/enqueue.rs";
+
+/// All of them.
+pub(super) const ALL: &[Mutation] = &[
+    Mutation {
+        name: "what the gateway let through by any way may publish",
+        file: INGEST_HANDLER,
+        old: "if request.authorizer == Some(authorizer) => None,",
+        new: r#"if request.authorizer.is_some() => {
+            let _ = authorizer;
+            None
+        }"#,
+    },
+    Mutation {
+        name: "a stored payload that failed counts as stored",
+        file: INGEST_ENQUEUE,
+        old: r#"            payloads.put(key, object).await
+"#,
+        new: r#"            let _ = payloads.put(key, object).await;
+            Ok(())
+"#,
+    },
+    Mutation {
+        name: "messages are sent before the payloads that they ask for",
+        file: INGEST_ENQUEUE,
+        old: r#"    store(&*context.payloads, packed, wave).await?;
+    let message"#,
+        new: "    let message",
+    },
+    Mutation {
+        name: "a message that failed is not sent again",
+        file: INGEST_ENQUEUE,
+        old: r#"    let failed_again = send_once(sender, queue, failed, &message).await;
+    failed_again.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))"#,
+        new: r#"    let _: Vec<T> = failed;
+    Ok(())"#,
+    },
+    Mutation {
+        name: "unreadable pieces are let go",
+        file: "functions/ingest/handler/src/expand.rs",
+        old: r#"    send(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
+"#,
+        new: r#"    let _ = message;
+"#,
+    },
+    Mutation {
+        name: "the access key is in a log line",
+        file: INGEST_HANDLER,
+        old: "    let (status, code, path) = (error.status(), error.detail(), &request.path);",
+        new: r#"    tracing::debug!(headers = ?request.headers, "refused");
+    let (status, code, path) = (error.status(), error.detail(), &request.path);"#,
+    },
+];

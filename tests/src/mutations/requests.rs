@@ -1,0 +1,97 @@
+//! Bugs in dispatch, in the client for endpoints and in the runtime, for their own tests to notice.
+
+use super::Mutation;
+
+const WEBHOOK_HTTP: &str = "shared/webhook/src/http.rs";
+
+/// Those in dispatch.
+pub(super) const DISPATCH: &[Mutation] = &[
+    Mutation {
+        name: "nothing is admitted bit by bit after a success",
+        file: "functions/dispatch/handler/src/group.rs",
+        old: "            Plan::Attempt { .. } => context.healths.note_admitted(&owner.subscription, now),",
+        new: "            Plan::Attempt { .. } => {}",
+    },
+    Mutation {
+        name: "the endpoint's URL is in a log line",
+        file: "functions/dispatch/handler/src/attempt_log.rs",
+        old: r#"        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(began_at, ended_at),
+        decision = what,"#,
+        new: r#"        endpoint = ?match &hand.subscription().endpoint {
+            gridpost_core::subscription::Endpoint::WebHook { url } => url.expose().to_owned(),
+            other => format!("{other:?}"),
+        },
+        outcome = %answer.outcome,
+        status = answer.status,
+        duration_ms = duration_ms(began_at, ended_at),
+        decision = what,"#,
+    },
+    Mutation {
+        name: "an unknown count of messages is nought",
+        file: "functions/dispatch/handler/src/in_flight.rs",
+        old: "last.map_or(0, |(_, count)| count)",
+        new: "last.map_or(0, |(_, count)| count - count)",
+    },
+    Mutation {
+        name: "a payload is let go before the end of its delivery is counted",
+        file: "functions/dispatch/handler/src/payload.rs",
+        old: r#"    context.meter.flush(context.clock.now());
+"#,
+        new: "",
+    },
+    Mutation {
+        name: "late responses are listened for in a busy lane",
+        file: "functions/dispatch/handler/src/late_response.rs",
+        old: "visible.is_ok_and(|visible| visible <= QUIET_VISIBLE_MAX)",
+        new: "visible.is_ok_and(|visible| visible < u64::MAX - QUIET_VISIBLE_MAX)",
+    },
+];
+
+/// Those in the client for endpoints.
+pub(super) const WEBHOOK: &[Mutation] = &[
+    Mutation {
+        name: "plain http to public addresses",
+        file: "shared/webhook/src/guard.rs",
+        old: "networks.permits(**address, public);",
+        new: "networks.permits(**address, public || !public);",
+    },
+    Mutation {
+        name: "a request whose connection died late is sent again",
+        file: WEBHOOK_HTTP,
+        old: "!exchange.is_fresh_or_answered() && began.elapsed() <= STALE_FOR",
+        new: "!exchange.is_fresh_or_answered() && began.elapsed() > Duration::ZERO",
+    },
+    Mutation {
+        name: "a refused stream is not sent again",
+        file: WEBHOOK_HTTP,
+        old: "error.is_remote() && (is_refused || error.is_go_away())",
+        new: "error.is_remote() && is_refused && error.is_go_away()",
+    },
+    Mutation {
+        name: "the thirty seconds begin with the name",
+        file: WEBHOOK_HTTP,
+        old: "            () = sent(is_sending) => timeout(RESPONSE_WAIT, &mut exchange).await.ok(),",
+        new: "            () = async { drop(is_sending) } => timeout(RESPONSE_WAIT, &mut exchange).await.ok(),",
+    },
+];
+
+/// Those in the runtime.
+pub(super) const RUNTIME: &[Mutation] = &[
+    Mutation {
+        name: "hours of publishes are one counter",
+        file: "shared/runtime/src/telemetry.rs",
+        old: "self.metric.cmp(metric).then_with(|| self.hour.cmp(&hour)).then_with(by_dimensions)",
+        new: "self.metric.cmp(metric).then_with(|| hour.cmp(&hour)).then_with(by_dimensions)",
+    },
+    Mutation {
+        name: "a setting that can't be read is its default",
+        file: "shared/runtime/src/config.rs",
+        old: r#"        Ok(value) => value.parse().map_err(|error: T::Err| SettingError::Wrong {
+            name,
+            reason: format!("'{value}': {error}"),
+        }),"#,
+        new: "        Ok(value) => Ok(value.parse().unwrap_or(default)),",
+    },
+];

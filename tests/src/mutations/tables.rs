@@ -1,0 +1,67 @@
+//! Bugs in the core.
+
+use super::Mutation;
+
+const CORE_SUBSCRIPTION_FILTER_COMPILED: &str = "shared/core/src/subscription/filter/compiled.rs";
+
+/// Those that a table of its own tests notices.
+pub(super) const CORE: &[Mutation] = &[
+    Mutation {
+        name: "a body in the order of receipt",
+        file: "shared/core/src/delivery/request.rs",
+        old: r#"    deliveries.sort_by_key(|delivery| (delivery.publish_time, delivery.id));
+"#,
+        new: "",
+    },
+    Mutation {
+        name: "each filter walks an event by itself",
+        file: CORE_SUBSCRIPTION_FILTER_COMPILED,
+        old: "            if self.filters[*position].wants(&asked) {",
+        new: "            if self.filters[*position].wants(&Asked::new(&self.keys, event)) {",
+    },
+    Mutation {
+        name: "filters walk events that they ask nothing of",
+        file: CORE_SUBSCRIPTION_FILTER_COMPILED,
+        old: "        let of_type = self.by_type.get(&*event.event_type).map_or(&[][..], Vec::as_slice);",
+        new: r#"        asked.values();
+        let of_type = self.by_type.get(&*event.event_type).map_or(&[][..], Vec::as_slice);"#,
+    },
+    Mutation {
+        name: "admission triples",
+        file: "shared/core/src/retry/health.rs",
+        old: "u64::MAX } else { 1 << seconds }",
+        new: "u64::MAX } else { 3_u64.pow(u32::try_from(seconds).unwrap_or(9)) }",
+    },
+    Mutation {
+        name: "any authorizer is one of IAM",
+        file: "shared/core/src/gateway.rs",
+        old: "let iam = self.iam.map(|_| Authorizer::Iam);",
+        new: "let iam = self.iam.or(self.jwt).map(|_| Authorizer::Iam);",
+    },
+    Mutation {
+        name: "a deletion that is not seen yet counts as seen",
+        file: "shared/core/src/topic/changes.rs",
+        old: "found(name).is_none_or(|revision| revision > *number)",
+        new: "found(name).is_none_or(|revision| revision > 0 || *number > 0)",
+    },
+];
+
+/// Those that a stored text notices.
+pub(super) const STORED: &[Mutation] = &[
+    Mutation {
+        name: "a member of the queue form has another name",
+        file: "shared/core/src/delivery.rs",
+        old: r#"    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,"#,
+        new: r#"    #[serde(default, skip_serializing_if = "Option::is_none", rename = "dueAt")]
+    pub due: Option<Timestamp>,"#,
+    },
+    Mutation {
+        name: "a state forgets what its events were",
+        file: "shared/core/src/delivery/state.rs",
+        old: r#"    #[serde(default, skip_serializing_if = "EventSet::is_empty")]
+    pub done: EventSet,"#,
+        new: r#"    #[serde(skip)]
+    pub done: EventSet,"#,
+    },
+];

@@ -1,0 +1,44 @@
+//! Bugs in wake and in what the functions share of the ports, for their own tests to notice.
+
+use super::Mutation;
+
+const WAKE_PAGE: &str = "functions/wake/handler/src/page.rs";
+const PORTS_DEAD_LETTER_WALK: &str = "shared/ports/src/dead_letter_walk.rs";
+
+/// Those in wake.
+pub(super) const WAKE: &[Mutation] = &[
+    Mutation {
+        name: "wake goes on though what it has sent was not removed",
+        file: WAKE_PAGE,
+        old: r#"        return Page::failed(strand, done, error);
+    }
+    for (parked, reason)"#,
+        new: r#"        tracing::warn!(error = %chain(&error), "not removed");
+    }
+    for (parked, reason)"#,
+    },
+    Mutation {
+        name: "what can't be sent is removed before it is parked anew",
+        file: WAKE_PAGE,
+        old: r#"    context.parking.park(&later).await?;
+    context.parking.remove(&parked).await?;"#,
+        new: r#"    context.parking.remove(&parked).await?;
+    context.parking.park(&later).await?;"#,
+    },
+];
+
+/// Those in the ports.
+pub(super) const PORTS: &[Mutation] = &[
+    Mutation {
+        name: "other event subscriptions' dead letters in a walk",
+        file: PORTS_DEAD_LETTER_WALK,
+        old: "origin.subscription != self.source.subscription)",
+        new: "origin.subscription.topic.is_empty())",
+    },
+    Mutation {
+        name: "an object that is removed while it is listed ends a walk",
+        file: PORTS_DEAD_LETTER_WALK,
+        old: "let Some((body, origin)) = got else { return Ok(Vec::new()) };",
+        new: "let Some((body, origin)) = got else { return Err(BucketError::NotFound) };",
+    },
+];
