@@ -9,10 +9,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
+use gridpost_ports::Clock;
+use gridpost_runtime::system::SystemClock;
 use gridpost_tests::mutations::{Witness, all};
 use serde_json::Value;
 
@@ -45,7 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
         .map_or_else(|| root.join("target/mutations/target"), PathBuf::from);
     let tree = Tree { root: root.join("target/mutations/tree"), target };
     copy_tree(root, &tree.root)?;
-    let (mut survived, began) = (0, Instant::now());
+    let (mut survived, began) = (0, SystemClock.now());
     println!("| mutation | caught by |\n|---|---|");
     for (mutation, witness) in &wanted {
         let path = tree.root.join(mutation.file);
@@ -58,7 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
         survived += usize::from(caught.is_none());
         println!("| {} | {} |", mutation.name, caught.as_deref().unwrap_or("**nothing**"));
     }
-    let (caught, took) = (wanted.len() - survived, began.elapsed().as_secs());
+    let (caught, took) = (wanted.len() - survived, SystemClock.now().since(began).as_secs());
     println!("\n{caught} of {} mutations were caught, in {took} s.", wanted.len());
     Ok(if survived == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -192,8 +194,8 @@ impl Program {
             .stdout(fs::File::create(&said)?)
             .stderr(Stdio::null())
             .spawn()?;
-        let began = Instant::now();
-        while running.try_wait()?.is_none() && began.elapsed() < RUN_MAX {
+        let began = SystemClock.now();
+        while running.try_wait()?.is_none() && SystemClock.now().since(began) < RUN_MAX {
             thread::sleep(LOOK_AGAIN);
         }
         let ended = running.try_wait()?;

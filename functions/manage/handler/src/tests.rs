@@ -1,6 +1,5 @@
 //! The resource API over a store that behaves like the table.
 
-mod beside_dispatch;
 mod changes;
 mod dead_letters;
 mod deliveries;

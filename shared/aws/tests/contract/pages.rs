@@ -165,7 +165,7 @@ async fn a_page_without_anything_sound_is_not_the_last() {
     let unsound = json!({"pk": {"S": "PARKED#1#0"}, "sk": {"S": "a"}, "revision": {"N": "1"}});
     let parking =
         |replay: &Replay| ParkingTable::new(replay.clients().dynamodb(), "state".to_owned());
-    let replay = Replay::of([page(&[unsound.clone()], Some("a")), page(&[], None)]);
+    let replay = Replay::of([page(std::slice::from_ref(&unsound), Some("a")), page(&[], None)]);
     let first = parking(&replay).due_in(1, 0, None).await.expect("a page");
     assert_eq!((first.due.len(), first.next.as_deref()), (0, Some("a")));
     let last = parking(&replay).due_in(1, 0, first.next).await.expect("a page");

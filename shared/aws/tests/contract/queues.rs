@@ -2,7 +2,7 @@
 
 use gridpost_aws::sqs::{QueueUrls, SqsQueues};
 use gridpost_core::delivery::queue::Queue;
-use gridpost_ports::{Outgoing, PoisonQueue, PortError, QueueReceiver, QueueSender};
+use gridpost_ports::{Outgoing, PoisonQueue, QueueReceiver, QueueSender};
 use gridpost_testkit::contract;
 use serde_json::{Value, json};
 
@@ -169,21 +169,22 @@ async fn a_queue_is_counted_by_the_numbers_that_were_asked_for() {
     let all = json!({names[0]: "7", names[1]: "20", names[2]: "100"});
     let answers = || Replay::always(ok(json!({"Attributes": all.clone()})));
     let queue = Queue::Dispatch;
-    let table: [(&str, Result<u64, PortError>, u64, &[&str]); 4] = {
-        let [one, two, three, four] = [(); 4].map(|()| answers());
-        let table = [
-            ("backlog", queues(&one).backlog(queue).await, 127, &names[..]),
-            ("visible", queues(&two).visible(queue).await, 7, &names[..1]),
-            ("in flight", queues(&three).in_flight(queue).await, 20, &names[1..2]),
-            ("poison", PoisonQueue::count(&queues(&four)).await, 127, &names[..]),
-        ];
-        for ((row, .., want), replay) in table.iter().zip([one, two, three, four]) {
-            assert_eq!(replay.asked()[0].body["AttributeNames"], json!(want), "{row}");
-        }
-        table
-    };
-    for (row, counted, want, _) in table {
+    for (row, want, asked) in [
+        ("backlog", 127, &names[..]),
+        ("visible", 7, &names[..1]),
+        ("in flight", 20, &names[1..2]),
+        ("poison", 127, &names[..]),
+    ] {
+        let replay = answers();
+        let queues = queues(&replay);
+        let counted = match row {
+            "backlog" => queues.backlog(queue).await,
+            "visible" => queues.visible(queue).await,
+            "in flight" => queues.in_flight(queue).await,
+            _ => PoisonQueue::count(&queues).await,
+        };
         assert_eq!(counted.expect("a number"), want, "{row}");
+        assert_eq!(replay.asked()[0].body["AttributeNames"], json!(asked), "{row}");
     }
     // What is not answered is not nought.
     for lacking in [json!({}), json!({"Attributes": {names[0]: "7", names[1]: "20"}})] {
