@@ -72,7 +72,7 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-webhook", &[]), mutations: requests::WEBHOOK },
     Area { witness: tests("gridpost-runtime", &["--all-features"]), mutations: requests::RUNTIME },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: tables::CORE },
-    Area { witness: tests("gridpost-core", &["--test", "golden"]), mutations: tables::STORED },
+    Area { witness: tests("gridpost-testkit", &["--test", "golden"]), mutations: tables::STORED },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use gridpost_core::{
     delivery::{
         dead_letter::{Origin, position::Position},
@@ -13,7 +14,10 @@ use gridpost_core::{
     subscription::SubscriptionKey,
     time::Timestamp,
 };
-use gridpost_ports::dead_letter_walk::{Item, Source, Walk};
+use gridpost_ports::{
+    BucketError, DeadLetters, Listed,
+    dead_letter_walk::{Item, Source, Walk},
+};
 use gridpost_testkit::{
     bucket::{Buckets, DELETE, GET, LIST, Object},
     deployment::Deployment,
@@ -142,4 +146,44 @@ async fn what_can_t_be_read_has_a_place_and_holds_up_nothing() {
     let wanted = RedriveFilter::default();
     let mut walk = Walk::from(&*buckets, &source, &wanted, None);
     assert!(walk.next().await.is_err(), "a call that fails is no letter");
+}
+
+/// A bucket one of whose objects is removed after it was listed.
+struct Vanishing(Arc<Buckets>, String);
+
+#[async_trait]
+impl DeadLetters for Vanishing {
+    async fn list(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> Result<Vec<Listed>, BucketError> {
+        self.0.list(bucket, prefix, after).await
+    }
+
+    async fn get(
+        &self,
+        bucket: &str,
+        name: &str,
+    ) -> Result<Option<(Vec<u8>, Option<Origin>)>, BucketError> {
+        if name == self.1 { Ok(None) } else { self.0.get(bucket, name).await }
+    }
+
+    async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError> {
+        self.0.delete(bucket, name).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_removed_while_it_is_listed_holds_up_nothing() {
+    let name = format!("p/S/2026/1/9/8/{}.json", Uuid::from_u128(2));
+    let buckets = Vanishing(filled(&["2026/1/9/8"]), name);
+    let (source, wanted) = (source(), RedriveFilter::default());
+    let mut walk = Walk::from(&buckets, &source, &wanted, None);
+    let mut found = Vec::new();
+    while let Some(item) = walk.next().await.expect("no call fails") {
+        found.push(item);
+    }
+    assert_eq!(ids(&found), [0, 1, 4, 5, 6, 7]);
 }

@@ -95,3 +95,22 @@ pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cargo sets its name and its version for tests.
+    #[test]
+    fn a_setting_that_can_not_be_read_stops_the_start() {
+        let wrong = parsed_or::<u32>("CARGO_PKG_NAME", 7).expect_err("it is no number");
+        let said = wrong.to_string();
+        assert!(said.contains("CARGO_PKG_NAME") && said.contains("gridpost-runtime"), "{said}");
+        assert_eq!(
+            parsed_or("CARGO_PKG_NAME", String::new()).ok().as_deref(),
+            Some(env!("CARGO_PKG_NAME"))
+        );
+        assert_eq!(parsed_or("GRIDPOST_IS_SET_NOWHERE", 7).ok(), Some(7));
+        assert!(matches!(text("GRIDPOST_IS_SET_NOWHERE"), Err(SettingError::Missing(_))));
+    }
+}

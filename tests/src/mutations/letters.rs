@@ -50,10 +50,8 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "a redrive that somebody has stopped goes on",
         file: DEAD_LETTER_REDRIVE,
-        old: r#"    if job.status != Status::Running {
-        return Ok(Err(NextStep::Done));"#,
-        new: r#"    if job.status == Status::Completed {
-        return Ok(Err(NextStep::Done));"#,
+        old: "            if self.job.status != Status::Running || !self.has_time() {",
+        new: "            if self.job.status == Status::Completed || !self.has_time() {",
     },
     Mutation {
         name: "a redriven event is not counted",

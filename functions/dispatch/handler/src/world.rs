@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) deployment: Deployment,
     pub(crate) subscription: EventSubscription,
     pub(crate) status: u16,
+    /// How long it takes to answer.
+    pub(crate) answers_after: Duration,
     pub(crate) logs_successful_attempts: bool,
     pub(crate) measures_latency: bool,
     /// What goes wrong with calls for states, numbered from 1.
@@ -91,6 +93,7 @@ impl World {
             deployment: Deployment::at(NOW),
             subscription: subscription(rate),
             status: 200,
+            answers_after: Duration::ZERO,
             logs_successful_attempts: false,
             measures_latency: false,
             state_faults: Plan::default(),
@@ -142,9 +145,11 @@ impl World {
             ..fixtures::topic()
         };
         tables.configure(topic, vec![self.subscription.clone()]);
-        let answers = Script::Answers(vec![Reaction::status(self.status)]);
+        let answers =
+            Script::Answers(vec![Reaction::status(self.status).after(self.answers_after)]);
         endpoints.behave(self.subscription.key.clone(), answers);
-        let may_have_state = self.status != 200 || !tables.states().is_empty();
+        let is_good = self.status == 200 && self.answers_after.is_zero();
+        let may_have_state = !is_good || !tables.states().is_empty();
 
         let received: Vec<_> =
             deliveries.iter().map(|delivery| queues.hand(queue, delivery.encode())).collect();

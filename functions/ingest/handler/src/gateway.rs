@@ -85,10 +85,10 @@ mod tests {
         let sample = include_str!("../../samples/publish.json");
         let event: GatewayEvent = serde_json::from_str(sample).expect("an event");
         let request = event.into_request().expect("a request");
-        assert_eq!((&*request.method, &*request.path), ("POST", "/topics/demo/api/events"));
+        assert_eq!((&*request.method, &*request.path), ("POST", "/topics/sample/api/events"));
         assert_eq!(request.query, "api-version=2018-01-01");
         assert_eq!(request.headers["content-type"], "application/json; charset=utf-8");
-        let events = gridpost_core::event::event_grid::parse(&request.body, "/topics/demo");
+        let events = gridpost_core::event::event_grid::parse(&request.body, "/topics/sample");
         assert_eq!(events.expect("events").len(), 1);
     }
 

@@ -196,6 +196,20 @@ async fn what_can_never_be_sent_is_parked_anew_and_holds_up_no_minute() {
     assert_eq!(counts, ["StuckParkedCount  1"]);
 }
 
+/// Wherever parking one anew stops, it is parked: twice at worst.
+#[tokio::test(start_paused = true)]
+async fn what_can_not_be_sent_is_never_parked_nowhere() {
+    for call in 1..8 {
+        let unreadable = "x".repeat(310 * KIB);
+        let world = World::new(101, vec![parked(1, 101, 0, unreadable)]).await;
+        let plan = Plan { calls_max: Some(call), ..Plan::default() };
+        let _ = wake(&world.context(plan, Plan::default()), at_minute(NOW + 60)).await;
+        assert!(world.left() > 0, "it is nowhere after {call} calls");
+        world.run().await;
+        assert!(world.left() > 0, "it is nowhere after {call} calls and another run");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_its_queue_refuses_stays_until_its_minute_is_past() {
     for (minute, left_in) in [(NOW + 1, NOW + 1), (NOW, NOW), (NOW - 1, NOW + 5)] {

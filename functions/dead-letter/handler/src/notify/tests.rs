@@ -1,13 +1,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gridpost_core::{
-    delivery::Delivery,
+    delivery::{Delivery, claim},
     event::DeliverySchema,
     retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
     subscription::{DeadLetterDestination, EventSubscription, Filter, SubscriptionKey},
     topic::Topic,
 };
-use gridpost_ports::{Configuration, configuration::Limits};
+use gridpost_ports::{Configuration, Payloads, configuration::Limits};
 use gridpost_testkit::{
     bucket::PUT,
     deployment::Deployment,
@@ -212,11 +212,13 @@ async fn what_was_not_told_is_told_again_as_the_same() {
     assert_eq!(hidden(&world), [10, 10, 10]);
     assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 0, "not counted yet");
     assert!(gather(&context, some()).await.is_empty());
+    tokio::time::advance(Duration::from_secs(60)).await;
     assert!(gather(&context, some()).await.is_empty());
     let stored = stored(&world);
     assert!(stored.len() == 3 && stored.iter().all(|name| *name == stored[0]), "{stored:?}");
     let sent = sent(&world);
     assert!(sent.len() == 2 && sent[0].id == sent[1].id, "{sent:?}");
+    assert_eq!(event_of(&sent[0])["id"], event_of(&sent[1])["id"]);
     assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 6);
     assert_eq!(world.injector.made(), 3 + 3 + 2, "nothing else is asked for");
 }
@@ -256,5 +258,32 @@ async fn what_is_old_already_is_tried_more_than_once() {
         let records = three().into_iter().map(|record| Record { receive_count, ..record });
         assert_eq!(gather(&context, records.collect()).await.len(), kept, "{receive_count}");
         assert_eq!(counted(&world, metric::DROPPED_EVENT_COUNT), dropped, "{receive_count}");
+    }
+}
+
+/// Its events lie in the payload bucket. They stay there until they are stored as dead letters, and a
+/// second copy of the message finds that they were: it stores nothing, and drops nothing.
+#[tokio::test(start_paused = true)]
+async fn a_large_delivery_is_stored_once_and_let_go_when_it_is() {
+    let world = world(None, Vec::new());
+    let mut large = record(1, "shop", "billing", EndReason::TimeToLiveExceeded);
+    let mut ended = Ended::decode(&large.body).expect("an ended delivery");
+    let (id, events) = (ended.delivery.id, claim::encode(ended.delivery.events()));
+    world.payloads.put(&claim::key(id), events.clone()).await.expect("stored");
+    ended.delivery = ended.delivery.into_claimed();
+    large.body = serde_json::to_string(&ended).expect("JSON");
+    let context = context(&world);
+    let hour = Duration::from_secs(60 * 60);
+    world.buckets.settings().refuses = vec![Timestamp::default()..NOW + hour];
+    assert_eq!(gather(&context, vec![large.clone()]).await.len(), 1, "it comes back");
+    let kept = world.payloads.get(&claim::key(id)).await.expect("readable");
+    assert_eq!(kept, Some(events));
+    world.buckets.settings().refuses.clear();
+    for copy in 1..=2 {
+        assert!(gather(&context, vec![large.clone()]).await.is_empty(), "copy {copy}");
+        let kept = world.payloads.get(&claim::key(id)).await.expect("readable");
+        assert_eq!(kept.as_deref(), Some(claim::ENDED), "copy {copy}");
+        assert_eq!(counted(&world, metric::DEAD_LETTERED_COUNT), 1, "copy {copy}");
+        assert_eq!(counted(&world, metric::DROPPED_EVENT_COUNT), 0, "copy {copy}");
     }
 }

@@ -9,7 +9,7 @@ use gridpost_core::{
         redrive::{Counts, RedriveFilter},
     },
     event::DeliverySchema,
-    subscription::SubscriptionKey,
+    subscription::{EventSubscription, SubscriptionKey},
 };
 use gridpost_testkit::{
     bucket::{DELETE, Object},
@@ -311,12 +311,16 @@ async fn two_workers_do_not_meet() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_target_is_gone_fails_and_says_so() {
-    let world = world(3).await;
-    world.tables.configure(fixtures::topic(), Vec::new());
-    worked(&world).await;
-    let job = job(&world);
-    assert_eq!((job.status, ids(&world).len()), (Status::Failed, 0));
-    assert!(job.problem.is_some_and(|problem| problem.contains("was deleted since")));
+    // Deleted; and deleted, and created again under its name.
+    let another = EventSubscription { uid: Uuid::from_u128(77), ..fixtures::subscription("s") };
+    for now in [Vec::new(), vec![another]] {
+        let world = world(3).await;
+        world.tables.configure(fixtures::topic(), now);
+        worked(&world).await;
+        let job = job(&world);
+        assert_eq!((job.status, ids(&world).len()), (Status::Failed, 0));
+        assert!(job.problem.is_some_and(|problem| problem.contains("was deleted since")));
+    }
 }
 
 /// A bucket that is gone at any moment and comes back: the job says so, and what was read and not sent

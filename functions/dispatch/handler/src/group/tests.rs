@@ -9,6 +9,7 @@ use gridpost_core::{
 
 use std::time::Duration;
 
+use gridpost_ports::{Outgoing, QueueSender};
 use gridpost_testkit::faults::{Fault, Plan};
 
 use crate::world::{NOW, World, deliveries, delivery};
@@ -145,4 +146,39 @@ async fn after_a_success_each_copy_lets_twice_as_many_through_each_second() {
             assert_eq!(world.requests(), copy * want, "copy {copy}, second {second}");
         }
     }
+}
+
+/// An invocation that listens for late responses holds a slot that first attempts need.
+#[tokio::test(start_paused = true)]
+async fn late_responses_are_heard_while_the_lane_is_quiet() {
+    for (visible, heard) in [(0, true), (10, true), (11, false)] {
+        let mut world = World::new(None);
+        world.answers_after = Duration::from_secs(40);
+        let others = (100..100 + visible).map(|number| Outgoing {
+            body: delivery(number).encode(),
+            group: "orders/billing".to_owned(),
+            delay_s: 0,
+        });
+        world.deployment.queues.send(Queue::Dispatch, others.collect()).await;
+        world.receive(Queue::Dispatch, &[delivery(1)]).await;
+        let states = world.deployment.tables.states();
+        let [state] = &states[..] else { panic!("{states:?}") };
+        let is_delivered = state.standing == DeliveryStatus::Delivered;
+        assert_eq!(is_delivered, heard, "{visible} visible");
+    }
+}
+
+/// Whoever finds the empty object takes its events for counted.
+#[tokio::test(start_paused = true)]
+async fn a_payload_is_let_go_when_the_end_of_its_delivery_is_counted() {
+    let mut world = World::new(None);
+    // It is read, and then let go: there the function dies.
+    world.payload_faults = Plan { calls: [(2, Fault::DiesBefore)].into(), ..Plan::default() };
+    let large = [world.claimed(delivery(1)).await];
+    let handled = world.receive(Queue::Dispatch, &large);
+    let died = tokio::time::timeout(Duration::from_secs(600), handled).await;
+    assert!(died.is_err(), "it was to die when it lets its payload go");
+    let meter = &world.deployment.meter;
+    let delivered = meter.counts().iter().any(|it| it.metric == "DeliverySuccessCount");
+    assert!(delivered && meter.unwritten() == 0, "{:?}", meter.counts());
 }
