@@ -133,9 +133,8 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "the reply names nothing",
         file: "functions/dispatch/handler/src/handler.rs",
-        old: "    all.into_iter().filter(|id| !gone.ids.contains(id)).collect()",
-        new: r#"    drop(all);
-    Vec::new()"#,
+        old: "    kept.map(ToString::to_string).collect()",
+        new: "    kept.take(0).map(ToString::to_string).collect()",
     },
     Mutation {
         name: "health never written",

@@ -8,7 +8,7 @@ const WEBHOOK_HTTP: &str = "shared/webhook/src/http.rs";
 pub(super) const DISPATCH: &[Mutation] = &[
     Mutation {
         name: "nothing is admitted bit by bit after a success",
-        file: "functions/dispatch/handler/src/group.rs",
+        file: "functions/dispatch/handler/src/planned.rs",
         old: "            Plan::Attempt { .. } => context.healths.note_admitted(&owner.subscription, now),",
         new: "            Plan::Attempt { .. } => {}",
     },
@@ -72,8 +72,8 @@ pub(super) const WEBHOOK: &[Mutation] = &[
     Mutation {
         name: "the thirty seconds begin with the name",
         file: WEBHOOK_HTTP,
-        old: "            () = sent(is_sending) => timeout(RESPONSE_WAIT, &mut exchange).await.ok(),",
-        new: "            () = async { drop(is_sending) } => timeout(RESPONSE_WAIT, &mut exchange).await.ok(),",
+        old: "sending.get().unwrap_or(&began).checked_add(RESPONSE_WAIT)",
+        new: "sending.get().map_or(began, |_| began).checked_add(RESPONSE_WAIT)",
     },
 ];
 

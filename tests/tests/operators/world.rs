@@ -160,8 +160,8 @@ impl World {
                     continue;
                 }
                 let record = |received: &Received| Record {
-                    message_id: received.message_id.clone(),
-                    receipt: received.receipt.clone(),
+                    message_id: received.message_id.as_str().into(),
+                    receipt: received.receipt.as_str().into(),
                     body: received.body.clone(),
                     receive_count: received.count,
                     queue,
