@@ -1,7 +1,7 @@
 //! Deliberate bugs, one at a time: the proof that tests would notice them.
 //!
 //! `cargo run -p gridpost-tests --bin mutations` puts each into a copy of the tree, runs what should
-//! catch it there, and tells what did. Whoever changes a line that a mutation replaces changes the
+//! catch it there, and tells what did. A change of a line that a mutation replaces changes the
 //! mutation too; a house rule watches that every `old` is still there.
 
 mod adapters;

@@ -102,7 +102,7 @@ pub async fn what_is_not_stored_is_not_found<T: DeliveryStates + EndpointHealths
     assert_eq!(health.expect("it is readable"), Health::default());
 }
 
-/// In a world where somebody else has written the same items, a write under the revision that was read
+/// In a world where another caller has written the same items, a write under the revision that was read
 /// is a conflict.
 pub async fn a_lost_race_is_a_conflict<T: DeliveryStates + EndpointHealths>(tables: &T) {
     for revision in [0, 3] {
@@ -166,7 +166,7 @@ pub async fn a_bucket_that_refuses_is_unavailable<T: Bucket + DeadLetters>(bucke
     unavailable(buckets.delete(BUCKET, "k").await, "deleting");
 }
 
-/// In a world where the payload bucket has no such object, there is none, and that is no error.
+/// In a world where the payload bucket has no such object, it is not found, and that is no error.
 pub async fn an_object_that_is_not_there_is_none(payloads: &dyn Payloads) {
     assert_eq!(payloads.get("deliveries/7").await.expect("it is readable"), None);
 }

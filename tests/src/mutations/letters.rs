@@ -36,7 +36,7 @@ pub(super) const ALL: &[Mutation] = &[
         new: "if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other) && other.dry_run) {",
     },
     Mutation {
-        name: "a redrive under somebody else's lease",
+        name: "a redrive under another worker's lease",
         file: DEAD_LETTER_REDRIVE,
         old: "job.lease.as_ref().filter(|lease| lease.until > now)",
         new: "job.lease.as_ref().filter(|lease| lease.until > now && job.dry_run)",
@@ -48,7 +48,7 @@ pub(super) const ALL: &[Mutation] = &[
         new: "one.key == *to && (one.uid == *to_uid || one.uid != *to_uid)",
     },
     Mutation {
-        name: "a redrive that somebody has stopped goes on",
+        name: "a redrive that was stopped goes on",
         file: DEAD_LETTER_REDRIVE,
         old: "            if self.job.status != Status::Running || !self.has_time() {",
         new: "            if self.job.status == Status::Completed || !self.has_time() {",

@@ -168,7 +168,7 @@ async fn late_responses_are_heard_while_the_lane_is_quiet() {
     }
 }
 
-/// Whoever finds the empty object takes its events for counted.
+/// A copy that finds the empty object takes its events for counted.
 #[tokio::test(start_paused = true)]
 async fn a_payload_is_let_go_when_the_end_of_its_delivery_is_counted() {
     let mut world = World::new(None);

@@ -198,8 +198,8 @@ async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
     assert!(rows.len() > 150, "{} rows", rows.len());
 }
 
-/// Requests as API Gateway and function URLs send them, payload format 2.0, whose authorizer has let
-/// nobody through, a principal of IAM, or the bearer of a token. Source: Amazon API Gateway, "AWS Lambda
+/// Requests as API Gateway and function URLs send them, payload format 2.0: without an authorizer's
+/// word, with a principal of IAM, with the bearer of a token. Source: Amazon API Gateway, "AWS Lambda
 /// proxy integrations for HTTP APIs"; AWS Lambda, "Function URLs: request payload format".
 #[tokio::test(start_paused = true)]
 async fn who_may_publish_is_read_from_the_request_that_the_gateway_sends() {
@@ -213,7 +213,7 @@ async fn who_may_publish_is_read_from_the_request_that_the_gateway_sends() {
     let lambda = json!({"lambda": {"iam": true, "jwt": "x"}});
     let passed = [Value::Null, json!({}), lambda, json!({"iam": null, "jwt": null}), iam, jwt];
     let table = [
-        // Keys are asked for, whoever else has let it through.
+        // Keys are asked for, whatever else has let it through.
         ("KEYS", [401, 401, 401, 401, 401, 401]),
         ("AWS_IAM", [401, 401, 401, 401, 200, 401]),
         ("JWT", [401, 401, 401, 401, 401, 200]),
