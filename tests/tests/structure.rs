@@ -326,3 +326,15 @@ fn what_tests_have_compiled_is_what_cargo_run_compiles() {
     let only_run: Vec<_> = run.difference(&tested).collect();
     assert!(only_run.is_empty(), "with other features than in tests: {only_run:?}");
 }
+
+/// `cargo run --bin NAME`, which `cargo lambda watch` calls for a function, takes no name of two programs.
+#[test]
+fn no_two_programs_have_one_name() {
+    let packages = packages();
+    let targets = packages.iter().flat_map(|one| one["targets"].as_array().expect("targets"));
+    let programs = targets.filter(|target| target["kind"] == serde_json::json!(["bin"]));
+    let mut names: Vec<_> = programs.map(|target| target["name"].to_string()).collect();
+    names.sort_unstable();
+    let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(names.len() > 6 && twice.is_empty(), "{twice:?} of {names:?}");
+}

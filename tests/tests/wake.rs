@@ -1,5 +1,5 @@
 //! The real program of wake, built as this test is, stays within its memory and loses nothing.
-//! `cargo run --release -p gridpost-tests --bin wake` does the same with half a million deliveries.
+//! `cargo run --release -p gridpost-tests --bin waking` does the same with half a million deliveries.
 
 use std::path::Path;
 

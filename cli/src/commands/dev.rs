@@ -29,10 +29,9 @@ pub async fn run(arguments: DevArguments, target: &TargetArguments) -> anyhow::R
     let of_stack =
         TargetArguments { home: Some(settings.home.root().to_owned()), ..Default::default() };
     let relay = Relay::open(&of_stack.resolve()?, port).await?;
-    let file = relay.environment(&settings.home, port)?;
     let mut watch =
         watched::cargo_lambda(&settings.workspace, &stack.environment, ("watch", port))?;
-    watch.arg("--env-file").arg(file);
+    watch.arg("--env-file").arg(settings.home.environment_file());
     // With the stack goes its lock, which other commands want.
     drop(stack);
     eprintln!(

@@ -83,11 +83,6 @@ impl Home {
         self.root.join("local.env")
     }
 
-    /// The same for `gridpost dev`.
-    pub fn watched_environment_file(&self) -> PathBuf {
-        self.root.join("watched.env")
-    }
-
     /// Sample payloads that fit the stack, a folder for each function.
     pub fn samples(&self) -> PathBuf {
         self.root.join("samples")

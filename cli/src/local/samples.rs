@@ -14,9 +14,11 @@ use crate::answers::Answers;
 use crate::local::connection::Connection;
 use crate::local::home::{Home, write_private};
 use crate::local::terraform::REGION;
+use crate::local::watched::{self, Relay};
 use crate::manage_api::ManageApi;
 use crate::receiver::{Behaviour, Receiver};
 use crate::signing::Signer;
+use crate::target::TargetArguments;
 use crate::{http_client, wall_clock};
 
 /// The topic of the samples.
@@ -33,6 +35,9 @@ const EMULATOR: &str = "http://127.0.0.1:14566";
 
 /// The bucket as the samples of the function dead-letter name it.
 const BUCKET: &str = "gridpost-dead-letters-000000000000-us-east-1";
+
+/// The dispatch queue as the samples name it; the watched functions have another one.
+const DISPATCH: &str = "gridpost-dispatch";
 
 /// What of a stack goes into the samples.
 #[derive(Clone, Debug)]
@@ -73,10 +78,22 @@ pub async fn write(
         let fitted = fit(sample, &facts, wall_clock::random_id);
         write_private(&to, &format!("{fitted:#}\n"))?;
     }
-    let environment = workspace.join("functions/local.env");
-    let text = fs::read_to_string(&environment);
-    let text = text.with_context(|| format!("{} can't be read", environment.display()))?;
-    write_private(&home.environment_file(), &text.replace(EMULATOR, &connection.emulator_url))
+    let of_stack = TargetArguments { home: Some(home.root().to_owned()), ..Default::default() };
+    let relay = Relay::open(&of_stack.resolve()?, watched::PORT).await?;
+    let template = workspace.join("functions/local.env");
+    let text = fs::read_to_string(&template);
+    let text = text.with_context(|| format!("{} can't be read", template.display()))?;
+    let text = environment(&text, &connection.emulator_url, relay.queue_url());
+    write_private(&home.environment_file(), &text)
+}
+
+/// The environment for a stack: its emulator, and a dispatch queue that no deployed function reads.
+fn environment(template: &str, emulator_url: &str, queue_url: &str) -> String {
+    let line = |line: &str| match line.split_once('=') {
+        Some((name @ "GRIDPOST_DISPATCH_QUEUE_URL", _)) => format!("{name}={queue_url}\n"),
+        _ => format!("{}\n", line.replace(EMULATOR, emulator_url)),
+    };
+    template.lines().map(line).collect()
 }
 
 /// Every sample with its path below `functions` without the folder `samples`: `wake/minute.json`.
@@ -106,6 +123,10 @@ pub fn fit(mut sample: Value, facts: &Facts, new_id: impl Fn() -> String) -> Val
         let Some(mut body) = body else { continue };
         fit_message(&mut body, facts, &new_id());
         record["body"] = json!(Value::to_string(&body));
+        let arn = record["eventSourceARN"].as_str().unwrap_or_default();
+        if let Some(place) = arn.strip_suffix(DISPATCH) {
+            record["eventSourceARN"] = json!(format!("{place}{}", watched::QUEUE));
+        }
         record["attributes"]["SentTimestamp"] = json!(facts.now_ms.to_string());
         record["attributes"]["ApproximateFirstReceiveTimestamp"] = json!(facts.now_ms.to_string());
     }
@@ -229,6 +250,9 @@ mod tests {
             assert_eq!(body["subscriptionUid"], facts().subscription_uid);
             assert_eq!(body["publishTime"], facts().now_ms);
             assert_eq!(body["id"], "an-id");
+            let arn = record["eventSourceARN"].as_str().expect("text");
+            let queue = if name == "retry" { "gridpost-retry-0" } else { watched::QUEUE };
+            assert!(arn.ends_with(&format!(":{queue}")), "{arn}");
             assert_eq!(body["due"].is_null(), name == "first-attempt");
             assert_eq!(body["events"].as_array().map(Vec::len), Some(1));
         }
@@ -256,5 +280,9 @@ mod tests {
         let text = fs::read_to_string(workspace.join("functions/local.env")).expect("readable");
         assert!(text.contains(&format!("AWS_ENDPOINT_URL={EMULATOR}\n")), "{text}");
         assert!(text.contains("GRIDPOST_LOG=info\n"), "{text}");
+        let written = environment(&text, "http://e", "http://e/watched");
+        assert!(written.contains("\nAWS_ENDPOINT_URL=http://e\n"), "{written}");
+        assert!(written.contains("\nGRIDPOST_DISPATCH_QUEUE_URL=http://e/watched\n"), "{written}");
+        assert!(!written.contains(EMULATOR), "{written}");
     }
 }

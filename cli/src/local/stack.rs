@@ -140,9 +140,7 @@ pub async fn down(home: &Home, purge: bool) -> anyhow::Result<bool> {
     Terraform::wipe(home)?;
     remove_folder(&home.logs())?;
     remove_folder(&home.samples())?;
-    for file in [home.environment_file(), home.watched_environment_file()] {
-        remove_file(&file)?;
-    }
+    remove_file(&home.environment_file())?;
     if purge {
         remove_folder(home.cache())?;
         remove_folder(home.root())?;

@@ -1,9 +1,8 @@
-//! The functions from source beside a stack, by `cargo lambda watch`, and what that lacks: a queue. The
-//! watched ingest sends to one that no deployed function reads, and [`Relay`] invokes the watched
-//! dispatch with what is in it, as Lambda's event source mapping would.
+//! The functions from source beside a stack, by `cargo lambda watch`, and what that lacks: a queue. By
+//! `.gridpost/local.env` the watched ingest sends to one that no deployed function reads, and [`Relay`]
+//! invokes the watched dispatch with what is in it, as Lambda's event source mapping would.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use tokio::time::sleep;
 
 use crate::aws_api::{AwsApi, Service};
 use crate::http_client;
-use crate::local::home::{Home, write_private};
 use crate::local::python::Environment;
 use crate::local::terraform::{ACCOUNT, REGION};
 use crate::local::{build, child};
@@ -23,8 +21,8 @@ use crate::target::Target;
 /// The port of README.
 pub const PORT: u16 = 9001;
 
-/// The queue.
-const QUEUE: &str = "gridpost-watched-dispatch";
+/// The queue; nothing that is deployed sends to it or reads it.
+pub const QUEUE: &str = "gridpost-watched-dispatch";
 
 /// Of dispatch's batches of first attempts.
 const BATCH: u32 = 10;
@@ -80,18 +78,9 @@ impl Relay {
         Ok(Self { sqs, http, queue_url, dispatch_url })
     }
 
-    /// Writes what `cargo lambda watch` takes as `--env-file`: the stack's, with this queue.
-    ///
-    /// # Errors
-    ///
-    /// When no `up` has written the stack's, or this one can't be written.
-    pub fn environment(&self, home: &Home, port: u16) -> anyhow::Result<PathBuf> {
-        let path = home.environment_file();
-        let text = fs::read_to_string(&path);
-        let text = text.with_context(|| format!("{} can't be read", path.display()))?;
-        let path = home.watched_environment_file();
-        write_private(&path, &watched(&text, &self.queue_url, port))?;
-        Ok(path)
+    /// The queue, for what sends to it.
+    pub fn queue_url(&self) -> &str {
+        &self.queue_url
     }
 
     /// Relays until it is dropped; what fails is told and tried again.
@@ -126,18 +115,6 @@ impl Relay {
     }
 }
 
-/// The stack's environment with another dispatch queue, and with the URLs of the functions at that port.
-fn watched(environment: &str, queue_url: &str, port: u16) -> String {
-    let line = |line: &str| match line.split_once('=') {
-        Some((name @ "GRIDPOST_DISPATCH_QUEUE_URL", _)) => format!("{name}={queue_url}\n"),
-        Some((name @ ("GRIDPOST_PUBLISH_URL" | "GRIDPOST_MANAGE_URL"), url)) => {
-            format!("{name}={}\n", url.replace(&format!(":{PORT}/"), &format!(":{port}/")))
-        }
-        _ => format!("{line}\n"),
-    };
-    environment.lines().map(line).collect()
-}
-
 /// Received messages as the event that Lambda hands to a function.
 ///
 /// Source: Lambda developer guide, "Using Lambda with Amazon SQS", example event.
@@ -151,8 +128,8 @@ fn event(messages: &[Value]) -> Value {
             "messageAttributes": {},
             "md5OfBody": message["MD5OfBody"],
             "eventSource": "aws:sqs",
-            // The queue whose place it takes: dispatch tells first attempts from retries by it.
-            "eventSourceARN": format!("arn:aws:sqs:{REGION}:{ACCOUNT}:gridpost-dispatch"),
+            // Dispatch tells first attempts from retries by it.
+            "eventSourceARN": format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{QUEUE}"),
             "awsRegion": REGION,
         })
     };
@@ -179,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_become_an_event_of_the_dispatch_queue() {
+    fn messages_become_an_event_of_their_queue() {
         let event = event(&[message("a"), message("b")]);
         let records = event["Records"].as_array().expect("records");
         assert_eq!(records.len(), 2);
@@ -187,7 +164,7 @@ mod tests {
         assert_eq!(records[1]["receiptHandle"], "r-b");
         assert_eq!(records[1]["attributes"]["ApproximateReceiveCount"], "1");
         let arn = records[1]["eventSourceARN"].as_str().expect("text");
-        assert!(arn.ends_with(":gridpost-dispatch"), "{arn}");
+        assert!(arn.ends_with(":gridpost-watched-dispatch"), "{arn}");
     }
 
     #[test]
@@ -201,14 +178,5 @@ mod tests {
         assert_eq!(failed(&["a"]), [json!({"Id": "0", "ReceiptHandle": "r-b"})]);
         assert!(failed(&["a", "b"]).is_empty());
         assert_eq!(done(&messages, &Value::Null).len(), 2);
-    }
-
-    #[test]
-    fn the_watched_ingest_sends_to_the_relays_queue() {
-        let text = "# c=d\nA=1\nGRIDPOST_DISPATCH_QUEUE_URL=http://e/q\n\
-                    GRIDPOST_PUBLISH_URL=http://127.0.0.1:9001/lambda-url/ingest\n";
-        let want = "# c=d\nA=1\nGRIDPOST_DISPATCH_QUEUE_URL=http://e/w\n\
-                    GRIDPOST_PUBLISH_URL=http://127.0.0.1:7/lambda-url/ingest\n";
-        assert_eq!(watched(text, "http://e/w", 7), want);
     }
 }

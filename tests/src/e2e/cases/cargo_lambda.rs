@@ -113,7 +113,7 @@ impl Watch {
         let of_stack = TargetArguments { home: Some(home.root().to_owned()), ..Default::default() };
         let relay = Relay::open(&of_stack.resolve()?, port).await?;
         let mut command = cargo_lambda(world, "watch", port)?;
-        command.arg("--ignore-changes").arg("--env-file").arg(relay.environment(home, port)?);
+        command.arg("--ignore-changes").arg("--env-file").arg(home.environment_file());
         command.stdout(Stdio::from(file.try_clone()?)).stderr(Stdio::from(file));
         let relaying = tokio::spawn(async move { relay.run().await });
         let mut watch = Self { process: command.spawn()?, port, log, relaying };
