@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::{
     clock::VirtualClock,
+    event,
     history::{DeadLetter, History},
 };
 
@@ -146,25 +147,38 @@ impl Buckets {
     }
 
     /// Notes the records that an object has.
-    fn note(&self, key: &str, body: &[u8]) -> Result<(), PortError> {
+    fn note(&self, key: &str, labels: &Labels, body: &[u8]) -> Result<(), PortError> {
         let records: Vec<Value> =
             serde_json::from_slice(body).map_err(|error| PortError::new(PUT, error))?;
         let mut history = self.history.lock().expect("no panic while held");
         let at = self.clock.now();
         for record in records {
             let event = record.get("event").unwrap_or(&record);
-            let id = event["id"].as_str().unwrap_or_default().to_owned();
-            let owner = event["subject"].as_str().and_then(subscription_of);
+            let id = event::name_of(event);
+            if history.published.get(&id).is_some_and(|of| !has_data_of(event, &of.text)) {
+                history.violation(at, format!("a dead letter with other data: {record}"));
+            }
+            let label = |wanted: &str| labels.iter().find(|(name, _)| *name == wanted);
+            let owner = Origin::of(|wanted| label(wanted).map(|(_, value)| value.clone()));
+            let owner = owner.map(|origin| origin.subscription);
             let Some(delivery) = owner.and_then(|owner| history.carrier(&owner, &id)) else {
                 history.violation(at, format!("a dead letter of nobody's event: {record}"));
                 continue;
             };
             history.trace(at, || format!("dead letter {delivery} in {key}"));
             *history.stored.entry(delivery).or_default() += 1;
-            history.dead_letters.insert((key.to_owned(), id), DeadLetter { delivery, at, record });
+            let found = DeadLetter { delivery, at, record };
+            // Written once more under the same name it is the same.
+            history.dead_letters.entry((key.to_owned(), id)).or_insert(found);
         }
         Ok(())
     }
+}
+
+/// Whether a dead letter has the data of an event as it was published.
+fn has_data_of(event: &Value, published: &str) -> bool {
+    let published = serde_json::from_str::<Value>(published).unwrap_or_default();
+    event["data"] == published["data"]
 }
 
 /// The event subscription that an event was made for: simulated events have it as their subject.
@@ -183,7 +197,7 @@ impl Bucket for Buckets {
         body: Vec<u8>,
     ) -> Result<(), BucketError> {
         self.call(PUT, bucket, key)?;
-        self.note(key, &body)?;
+        self.note(key, labels, &body)?;
         if self.settings().keeps_objects {
             let label = |wanted: &str| labels.iter().find(|(name, _)| *name == wanted);
             let origin = Origin::of(|wanted| label(wanted).map(|(_, value)| value.clone()));

@@ -24,6 +24,7 @@ use crate::{
     bucket::subscription_of,
     clock::{BEGINNING, VirtualClock},
     dice::SeededDice,
+    event,
     history::{History, Request},
 };
 
@@ -148,7 +149,7 @@ struct Event {
     #[serde(default)]
     subject: Option<String>,
     #[serde(skip)]
-    bytes: usize,
+    text: String,
 }
 
 /// The events of a request's body: an array of them, or one.
@@ -159,7 +160,7 @@ fn events(body: &[u8]) -> serde_json::Result<Vec<Event>> {
     };
     let read = |text: &RawValue| {
         let event: Event = serde_json::from_str(text.get())?;
-        Ok(Event { bytes: text.get().len(), ..event })
+        Ok(Event { id: event::name(text.get())?, text: text.get().to_owned(), ..event })
     };
     texts.into_iter().map(read).collect()
 }
@@ -210,7 +211,10 @@ impl Endpoints {
             if begins || deliveries.last() != Some(&delivery) {
                 deliveries.push(delivery);
             }
-            events_bytes += event.bytes;
+            events_bytes += event.text.len();
+            if let Some(wrong) = history.wrong_with(&event.id, &event.text) {
+                return Err(wrong);
+            }
         }
         let count = header("aeg-delivery-count").and_then(|(_, count)| count.parse().ok());
         let made: u32 = count.ok_or("no aeg-delivery-count")?;

@@ -2,14 +2,16 @@
 
 mod dead_letters;
 mod listeners;
+mod outage;
 mod parked;
 mod partitions;
 mod plan;
+mod ports;
 mod stores;
 mod tables;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -17,38 +19,23 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
-use gridpost_core::{
-    delivery::{
-        dead_letter::Labels, queue::Queue, request::Request, resource_check::Finding,
-        resource_request::Entry,
-    },
-    retry::outcome::Answer,
-    subscription::Resource,
-};
-use gridpost_ports::{
-    Attempted, Bucket, BucketError, Clock, EndpointClient, Outgoing, Payloads, PortError,
-    QueueReceiver, QueueSender, ResourceClient,
-};
+use gridpost_ports::{Clock, PortError};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use self::outage::Served;
 pub use self::{
+    outage::{Outage, Service},
     partitions::{Limits, Partitions, Units},
     plan::{Fault, Plan},
 };
-use crate::{
-    bucket::Buckets,
-    clock::VirtualClock,
-    dice::SeededDice,
-    endpoint::Endpoints,
-    history::History,
-    payloads::{self, PayloadBucket},
-    queue::{Carried, Queues},
-};
+use crate::{clock::VirtualClock, dice::SeededDice, history::History};
 
 /// The longest that a call of SQS or DynamoDB takes with all its tries: then the client gives it up.
 const CALL_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// So long after a call whose answer was lost the SDK makes it again.
+const REPEATED_AFTER: Duration = Duration::from_millis(200);
 
 /// A running copy of a function. When it dies, all of its calls stop where they are.
 #[derive(Debug, Default)]
@@ -150,7 +137,7 @@ impl Injector {
         }
     }
 
-    fn draw(&self) -> Fault {
+    fn draw(&self, by: Service) -> Fault {
         let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
         let interference = self.interferences.lock().expect("no panic while held").remove(&number);
         if let Some(interfere) = interference {
@@ -163,8 +150,11 @@ impl Injector {
         if plan.calls_max.is_some_and(|most| number > most) {
             return Fault::FailsBefore;
         }
-        let Plan { fails_before, fails_after, dies, hangs, .. } = *plan;
-        if fails_before + fails_after + dies + hangs == 0.0 {
+        if let Some(fault) = self.outage(by, &plan) {
+            return fault;
+        }
+        let Plan { fails_before, fails_after, dies, hangs, repeats, .. } = *plan;
+        if fails_before + fails_after + dies + hangs + repeats == 0.0 {
             return Fault::None;
         }
         let draw = self.dice.with(fastrand::Rng::f64);
@@ -180,9 +170,43 @@ impl Injector {
             Fault::HangsBefore
         } else if draw < fails_before + fails_after + dies + hangs {
             Fault::HangsAfter
+        } else if draw < fails_before + fails_after + dies + hangs + repeats {
+            Fault::RetriedAfter
         } else {
             Fault::None
         }
+    }
+
+    /// Resolves when an invocation is killed that begins now; mostly never.
+    pub async fn moment_of_death(&self) {
+        let rate = self.plan().killed;
+        if !self.dice.chance(rate) {
+            return std::future::pending().await;
+        }
+        // Most invocations are short; some listen for minutes.
+        let longest_ms = self.dice.choose(&[20, 300, 40_000, 200_000]);
+        tokio::time::sleep(self.dice.millis(0..longest_ms)).await;
+    }
+
+    /// Whether Lambda fails to delete one message of those that it may; then it comes back.
+    pub fn is_undeleted(&self, delivery: Option<Uuid>) -> bool {
+        let rate = self.plan().undeleted;
+        if !self.dice.chance(rate) {
+            return false;
+        }
+        let now = self.clock.now();
+        let mut history = self.history.lock().expect("no panic while held");
+        history.fault_kinds.insert("a message was not deleted");
+        if let Some(delivery) = delivery {
+            history.disturb(now, delivery, "its message was not deleted");
+        }
+        true
+    }
+
+    /// Whether a page that is not the first can't be read.
+    fn loses_page(&self) -> bool {
+        let share = self.plan().pages_lost;
+        self.dice.chance(share)
     }
 
     /// Why DynamoDB refuses such a call now, if it does.
@@ -201,37 +225,52 @@ impl Injector {
     }
 
     /// Notes a fault. One before the effect of a call repeats nothing by itself, but a caller that
-    /// then gives a record back may repeat the attempt that it could not note.
+    /// then gives a record back may repeat the attempt that it could not note. Whatever the call was
+    /// about: everything that its caller has in hand may have to wait for it.
     fn note(&self, instance: &Instance, about: &About, what: &'static str) {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
         history.faults += 1;
         history.fault_kinds.insert(what);
+        let in_hand = instance.in_hand.lock().expect("no panic while held");
         match about {
             About::Deliveries(deliveries) => {
-                deliveries.iter().for_each(|delivery| history.disturb(*delivery, what));
+                deliveries.iter().for_each(|delivery| history.disturb(now, *delivery, what));
             }
             About::Health(uid) => history.health_faults.entry(*uid).or_default().push(now),
             About::InHand => {
-                for delivery in instance.in_hand.lock().expect("no panic while held").iter() {
-                    history.disturb(*delivery, what);
-                }
+                in_hand.iter().for_each(|delivery| history.disturb(now, *delivery, what));
             }
             About::Other => {}
         }
+        in_hand.iter().for_each(|delivery| history.hinder(now, *delivery));
         history.trace(now, || format!("fault: {what}"));
     }
 
     /// The end of an instance: what it had in hand may be repeated.
     pub fn kill(&self, instance: &Instance) {
+        self.kill_at(instance, &About::Other);
+    }
+
+    /// The same, at a call about that.
+    fn kill_at(&self, instance: &Instance, about: &About) {
+        const WHAT: &str = "a function died";
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
         history.faults += 1;
-        for delivery in instance.in_hand.lock().expect("no panic while held").iter() {
-            history.disturb(*delivery, "a function died");
+        let mut deliveries: BTreeSet<Uuid> = BTreeSet::new();
+        deliveries.extend(instance.in_hand.lock().expect("no panic while held").iter());
+        if let About::Deliveries(about) = about {
+            deliveries.extend(about);
         }
-        for uid in instance.endpoints_in_hand.lock().expect("no panic while held").iter() {
-            history.health_faults.entry(*uid).or_default().push(now);
+        deliveries.into_iter().for_each(|delivery| history.disturb(now, delivery, WHAT));
+        let mut endpoints: BTreeSet<Uuid> = BTreeSet::new();
+        endpoints.extend(instance.endpoints_in_hand.lock().expect("no panic while held").iter());
+        if let About::Health(uid) = about {
+            endpoints.insert(*uid);
+        }
+        for uid in endpoints {
+            history.health_faults.entry(uid).or_default().push(now);
         }
         history.trace(now, || "a function dies".to_owned());
         instance.dead.store(true, Ordering::Relaxed);
@@ -249,61 +288,66 @@ pub struct Faulty<T: ?Sized> {
     pub inner: Arc<T>,
 }
 
-impl<T: ?Sized> Faulty<T> {
-    async fn call<R>(
-        &self,
-        about: About,
-        effect: impl Future<Output = Result<R, PortError>>,
-    ) -> Result<R, PortError> {
+impl<T: Served + ?Sized> Faulty<T> {
+    /// Makes a call, unless its plan says otherwise. Its effect may be had twice: SDKs repeat a call of
+    /// which they have not heard.
+    async fn call<R, F>(&self, about: About, effect: impl Fn() -> F) -> Result<R, PortError>
+    where
+        F: Future<Output = Result<R, PortError>>,
+    {
         let injector = &self.injector;
         injector.take_time().await;
-        match injector.draw() {
-            Fault::None => effect.await,
+        let noted = |what| injector.note(&self.instance, &about, what);
+        match injector.draw(T::BY) {
+            Fault::None => effect().await,
             Fault::Slow(takes) => {
                 tokio::time::sleep(takes).await;
-                effect.await
+                effect().await
             }
             Fault::FailsBefore => {
-                injector.note(&self.instance, &about, "a call failed");
+                noted("a call failed");
                 Err(PortError::new("a call", "it failed by plan"))
             }
             Fault::FailsAfter => {
-                injector.note(&self.instance, &about, "a call took effect but failed");
-                effect.await?;
+                noted("a call took effect but failed");
+                effect().await?;
                 Err(PortError::new("a call", "it took effect but failed by plan"))
             }
             Fault::DiesBefore => self.die(&about).await,
             Fault::DiesAfter => {
-                let _ = effect.await;
+                let _ = effect().await;
                 self.die(&about).await
             }
             Fault::HangsBefore => {
-                injector.note(&self.instance, &about, "a call hung");
+                noted("a call hung");
                 tokio::time::sleep(CALL_TIMEOUT).await;
                 Err(PortError::new("a call", "it hung by plan"))
             }
             Fault::HangsAfter => {
-                injector.note(&self.instance, &about, "a call took effect but hung");
-                effect.await?;
+                noted("a call took effect but hung");
+                effect().await?;
                 tokio::time::sleep(CALL_TIMEOUT).await;
                 Err(PortError::new("a call", "it took effect but hung by plan"))
+            }
+            Fault::RetriedAfter => {
+                noted("a call took effect and was repeated");
+                effect().await?;
+                tokio::time::sleep(REPEATED_AFTER).await;
+                effect().await
             }
         }
     }
 
-    async fn die<R>(&self, about: &About) -> R {
-        self.injector.note(&self.instance, about, "the caller died");
-        self.injector.kill(&self.instance);
-        std::future::pending().await
-    }
-
     /// A call of DynamoDB that uses these units of partitions.
-    async fn table<R>(
+    async fn table<R, F>(
         &self,
         about: About,
         units: &[(String, Units)],
-        effect: impl Future<Output = Result<R, PortError>>,
-    ) -> Result<R, PortError> {
+        effect: impl Fn() -> F,
+    ) -> Result<R, PortError>
+    where
+        F: Future<Output = Result<R, PortError>>,
+    {
         if let Some(what) = self.injector.throttles(units) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             self.injector.note(&self.instance, &about, what);
@@ -313,112 +357,11 @@ impl<T: ?Sized> Faulty<T> {
     }
 }
 
-#[async_trait]
-impl QueueSender for Faulty<Queues> {
-    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        self.inner.note_call(queue, messages.len());
-        let mut answers = Vec::new();
-        // Each entry of a batch fails or succeeds by itself.
-        for message in messages {
-            let about =
-                About::Deliveries(Carried::of(&message.body).delivery.into_iter().collect());
-            let effect = async { self.inner.send_one(queue, message) };
-            answers.push(self.call(about, effect).await);
-        }
-        answers
-    }
-}
-
-#[async_trait]
-impl QueueReceiver for Faulty<Queues> {
-    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
-        let about = self.inner.delivery_of(queue, receipt);
-        let about = About::Deliveries(about.into_iter().collect());
-        self.call(about, self.inner.hide(queue, receipt, seconds)).await
-    }
-
-    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
-        let about = receipts.iter().filter_map(|receipt| self.inner.delivery_of(queue, receipt));
-        let about = About::Deliveries(about.collect());
-        self.call(about, self.inner.delete(queue, receipts)).await
-    }
-
-    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
-        self.call(About::Other, self.inner.in_flight(queue)).await
-    }
-
-    async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
-        self.call(About::Other, self.inner.backlog(queue)).await
-    }
-
-    async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
-        self.call(About::Other, self.inner.visible(queue)).await
-    }
-}
-
-#[async_trait]
-impl Bucket for Faulty<Buckets> {
-    async fn put(
-        &self,
-        bucket: &str,
-        key: &str,
-        labels: &Labels,
-        body: Vec<u8>,
-    ) -> Result<(), BucketError> {
-        let mut answer = Ok(());
-        let effect = async {
-            answer = self.inner.put(bucket, key, labels, body).await;
-            Ok(())
-        };
-        self.call(About::InHand, effect).await?;
-        answer
-    }
-}
-
-#[async_trait]
-impl Payloads for Faulty<PayloadBucket> {
-    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
-        let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
-        self.call(about, self.inner.put(key, object)).await
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
-        let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
-        let object = self.call(about, self.inner.get(key)).await?;
-        self.instance.hold(object.as_ref().map_or(0, Vec::len));
-        Ok(object)
-    }
-}
-
-#[async_trait]
-impl ResourceClient for Faulty<Endpoints> {
-    async fn check(&self, resource: &Resource) -> Finding {
-        self.inner.check(resource).await
-    }
-
-    async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
-        match self.injector.draw() {
-            Fault::DiesBefore => self.die(&About::Other).await,
-            Fault::DiesAfter => {
-                let _ = self.inner.send(resource, entries).await;
-                self.die(&About::Other).await
-            }
-            _ => self.inner.send(resource, entries).await,
-        }
-    }
-}
-
-#[async_trait]
-impl EndpointClient for Faulty<Endpoints> {
-    async fn attempt(&self, request: Request) -> Attempted {
-        // An attempt never fails on our side, but its maker may die before or after it.
-        match self.injector.draw() {
-            Fault::DiesBefore => self.die(&About::Other).await,
-            Fault::DiesAfter => {
-                let _ = self.inner.attempt(request).await;
-                self.die(&About::Other).await
-            }
-            _ => self.inner.attempt(request).await,
-        }
+impl<T: ?Sized> Faulty<T> {
+    async fn die<R>(&self, about: &About) -> R {
+        let kind = "the caller died";
+        self.injector.history.lock().expect("no panic while held").fault_kinds.insert(kind);
+        self.injector.kill_at(&self.instance, about);
+        std::future::pending().await
     }
 }

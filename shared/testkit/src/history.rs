@@ -3,15 +3,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     time::Duration,
 };
 
 use gridpost_core::{
-    delivery::queue::Queue, ledger::Ledger, retry::outcome::Answer, subscription::SubscriptionKey,
+    delivery::queue::Queue,
+    ledger::Ledger,
+    retry::{
+        health::{Delayed, Health, Probation, Probe, Recovery},
+        outcome::Answer,
+    },
+    subscription::SubscriptionKey,
     time::Timestamp,
 };
 use serde_json::Value;
 use uuid::Uuid;
+
+use crate::event;
 
 /// All facts of one world.
 #[derive(Debug, Default)]
@@ -44,8 +53,21 @@ pub struct History {
     pub confirmed_events: BTreeSet<String>,
     /// Events stored as dead letters, by delivery; once more with each time.
     pub stored: BTreeMap<Uuid, u64>,
-    /// Deliveries in whose way something went wrong that may repeat an attempt or an end.
-    pub disturbed: BTreeMap<Uuid, &'static str>,
+    /// What went wrong in the way of deliveries that may repeat an attempt or an end, in order.
+    pub disturbed: BTreeMap<Uuid, Vec<Disturbance>>,
+    /// When a call failed, about whatever it was, while a delivery was in its caller's hand.
+    pub hindered: BTreeMap<Uuid, Vec<Timestamp>>,
+    /// What the stored health of an endpoint said, by its uid, each time that changed.
+    pub healths: BTreeMap<Uuid, Vec<HealthSaid>>,
+    /// Times in which a queue's messages waited for the platform: all invocations that may run were
+    /// running, or SQS gave nothing.
+    pub platform_waits: BTreeMap<Queue, Vec<Range<Timestamp>>>,
+    /// Times in which the world kept a delivery back: SQS showed it late, or it lay in the poison queue.
+    pub held_back: BTreeMap<Uuid, Vec<Range<Timestamp>>>,
+    /// How often deliveries were parked, each time.
+    pub parks: BTreeMap<Uuid, Vec<Park>>,
+    /// Times in which no run of wake began, though one was due.
+    pub wake_waits: Vec<Range<Timestamp>>,
     /// Deliveries that were sent to the dispatch queue more than once.
     pub resent: BTreeSet<Uuid>,
     /// What kinds of faults there were.
@@ -60,6 +82,8 @@ pub struct History {
     pub lives: BTreeMap<Uuid, Life>,
     /// Publishes to topics that change while events flow, which were answered 200.
     pub confirmed_publishes: Vec<Confirmed>,
+    /// Events of topics whose event subscriptions have filters, by name: what was published, and where.
+    pub published: BTreeMap<String, Published>,
     /// Subscriptions that were deleted, and when.
     pub deleted: BTreeMap<SubscriptionKey, Timestamp>,
     /// Deliveries whose state was written.
@@ -80,6 +104,15 @@ pub struct History {
     pub parked: u64,
     /// Every line of the trace, kept only when asked for.
     pub trace: Option<Vec<String>>,
+}
+
+/// An event that was published.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The topic.
+    pub topic: String,
+    /// Its JSON, as it was published.
+    pub text: String,
 }
 
 /// One creation of an event subscription.
@@ -108,6 +141,45 @@ pub struct Confirmed {
     pub events: Vec<String>,
 }
 
+/// Something that went wrong in the way of a delivery.
+#[derive(Clone, Copy, Debug)]
+pub struct Disturbance {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub what: &'static str,
+}
+
+/// What a stored health says of attempts to its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthSaid {
+    /// When it was written.
+    pub at: Timestamp,
+    /// Its probation.
+    pub probation: Option<Probation>,
+    /// Its delayed delivery.
+    pub delayed: Option<Delayed>,
+    /// Who probes.
+    pub probe: Option<Probe>,
+    /// The success that ended its last wait.
+    pub recovered: Option<Recovery>,
+    /// Until when it is marked as slow, or has requests of the slow lane under way.
+    pub slow_until: Option<Timestamp>,
+}
+
+/// A delivery that was parked.
+#[derive(Clone, Copy, Debug)]
+pub struct Park {
+    /// When.
+    pub at: Timestamp,
+    /// Until when.
+    pub due: Timestamp,
+    /// How often it could not be sent before.
+    pub postponed: u32,
+    /// When it was taken out again.
+    pub gone_at: Option<Timestamp>,
+}
+
 /// A delivery that was accepted.
 #[derive(Clone, Debug)]
 pub struct Accepted {
@@ -117,6 +189,8 @@ pub struct Accepted {
     pub uid: Uuid,
     /// When the publish was accepted.
     pub publish_time: Timestamp,
+    /// When the delivery was last put into the dispatch queue, and when SQS showed it there.
+    pub queued_at: Timestamp,
     /// The ids of its events.
     pub events: Vec<String>,
 }
@@ -188,6 +262,8 @@ pub struct Drop {
     pub delivery: Uuid,
     /// Why, as logged.
     pub reason: String,
+    /// Why the delivery had ended before, where it was dropped instead of dead-lettered.
+    pub ended_by: Option<String>,
     /// The ids of its events, as logged.
     pub events: Vec<String>,
     /// When.
@@ -208,9 +284,52 @@ impl History {
         self.carriers.get(of)?.get(event).copied()
     }
 
+    /// What is wrong with an event as it was sent to an endpoint.
+    pub fn wrong_with(&self, name: &str, sent: &str) -> Option<String> {
+        let published = self.published.get(name)?;
+        let member = event::changed(&published.text, sent)?;
+        Some(format!("an event whose {member} is not what was published"))
+    }
+
     /// Notes that something went wrong in the way of a delivery.
-    pub fn disturb(&mut self, delivery: Uuid, what: &'static str) {
-        self.disturbed.entry(delivery).or_insert(what);
+    pub fn disturb(&mut self, at: Timestamp, delivery: Uuid, what: &'static str) {
+        self.disturbed.entry(delivery).or_default().push(Disturbance { at, what });
+        self.hinder(at, delivery);
+    }
+
+    /// Notes that a delivery may have to wait for what failed now.
+    pub fn hinder(&mut self, at: Timestamp, delivery: Uuid) {
+        let all = self.hindered.entry(delivery).or_default();
+        if all.last() != Some(&at) {
+            all.push(at);
+        }
+    }
+
+    /// How often something went wrong in the way of a delivery.
+    pub fn disturbances(&self, delivery: Uuid) -> usize {
+        self.disturbed.get(&delivery).map_or(0, Vec::len)
+    }
+
+    /// Notes what the health of an endpoint says.
+    pub fn note_health(&mut self, at: Timestamp, uid: Uuid, health: &Health) {
+        let Health { probation, delayed, probe, recovered, .. } = *health;
+        let slow_until =
+            health.slow.marked_until.max(health.slow.leases.iter().map(|lease| lease.until).max());
+        let said = HealthSaid { at, probation, delayed, probe, recovered, slow_until };
+        let all = self.healths.entry(uid).or_default();
+        if all.last().is_none_or(|last| HealthSaid { at, ..*last } != said) {
+            all.push(said);
+        }
+    }
+
+    /// Notes that the world kept a delivery back.
+    pub fn hold_back(&mut self, delivery: Uuid, during: Range<Timestamp>) {
+        self.held_back.entry(delivery).or_default().push(during);
+    }
+
+    /// Notes that the platform let a queue's messages wait.
+    pub fn platform_waited(&mut self, queue: Queue, during: Range<Timestamp>) {
+        self.platform_waits.entry(queue).or_default().push(during);
     }
 
     /// Notes what must never happen.

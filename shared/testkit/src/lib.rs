@@ -13,6 +13,7 @@ pub mod contract;
 pub mod deployment;
 pub mod dice;
 pub mod endpoint;
+pub mod event;
 pub mod faults;
 pub mod history;
 pub mod logs;

@@ -7,6 +7,7 @@ mod log;
 mod poison;
 mod ports;
 mod receipt;
+mod sample;
 
 use std::{
     borrow::Cow,
@@ -25,8 +26,6 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::{Clock, Outgoing, PortError};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -36,10 +35,12 @@ use self::{
     log::Log,
     poison::Note,
     receipt::{read_receipt, received},
+    sample::Samples,
 };
 use crate::{
     clock::VirtualClock,
     dice::SeededDice,
+    event,
     history::{Accepted, History},
 };
 
@@ -49,7 +50,10 @@ const RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 /// No message is hidden longer than this after it was received.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// A message received more often goes to the poison queue.
+/// At the wall a queue is asked again after so long.
+const WALL_WAIT: Duration = Duration::from_secs(60);
+
+/// A message received more often goes to the poison queue, as deployed.
 const RECEIVES_MAX: u32 = 1_000;
 
 /// How a deployment's queues are set, and how badly SQS behaves.
@@ -71,6 +75,10 @@ pub struct QueueSettings {
     pub late: f64,
     /// Whether messages of quiet groups are handed over first.
     pub fair: bool,
+    /// A message received more often goes to the poison queue. As deployed: 1,000.
+    pub receives_max: u32,
+    /// Whether counts of messages are samples up to a minute old, a tenth too high or too low.
+    pub counts_lag: bool,
     /// Most messages in flight; above it nothing is handed over. SQS: 120,000.
     pub in_flight_max: usize,
     /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
@@ -91,6 +99,8 @@ impl QueueSettings {
         duplicates: 0.0,
         late: 0.0,
         fair: false,
+        receives_max: RECEIVES_MAX,
+        counts_lag: false,
         in_flight_max: 120_000,
         message_bytes_max: 262_144,
         keeps_log: true,
@@ -123,15 +133,10 @@ pub struct Carried {
     pub subscription: Option<Uuid>,
 }
 
-/// What is read of an event.
-#[derive(Deserialize)]
-struct Named {
-    id: String,
-}
-
 /// All queues of one world.
 pub struct Queues {
     log: Mutex<Log>,
+    samples: Mutex<Samples>,
     contents: Mutex<BTreeMap<Queue, Contents>>,
     changed: BTreeMap<Queue, Notify>,
     settings: QueueSettings,
@@ -156,6 +161,7 @@ impl Queues {
             || Contents { groups: settings.fair.then(Groups::default), ..Contents::default() };
         Self {
             log: Mutex::default(),
+            samples: Mutex::default(),
             contents: Mutex::new(all.iter().map(|queue| (*queue, contents())).collect()),
             changed: all.iter().map(|queue| (*queue, Notify::new())).collect(),
             settings,
@@ -193,7 +199,10 @@ impl Queues {
                         return taken;
                     }
                     // The wall: long polling gives nothing.
-                    tokio::time::sleep(Duration::from_secs(60)).await;
+                    let now = self.clock.now();
+                    tokio::time::sleep(WALL_WAIT).await;
+                    let mut history = self.history.lock().expect("no panic while held");
+                    history.platform_waited(queue, now..now + WALL_WAIT);
                 }
                 Some(at) => {
                     tokio::select! { biased;
@@ -236,7 +245,7 @@ impl Queues {
             visible.truncate(most);
             let mut taken = Vec::new();
             for id in visible {
-                if contents.messages[&id].receives >= RECEIVES_MAX {
+                if contents.messages[&id].receives >= self.settings.receives_max {
                     poisoned.extend(contents.remove(id));
                     continue;
                 }
@@ -259,7 +268,15 @@ impl Queues {
             taken
         });
         for message in poisoned {
-            self.history.lock().expect("no panic while held").poisoned(now, queue);
+            let mut history = self.history.lock().expect("no panic while held");
+            if self.settings.receives_max == RECEIVES_MAX {
+                history.poisoned(now, queue);
+            }
+            if let Some(delivery) = message.carried.delivery {
+                history.disturb(now, delivery, "it was received too often");
+            }
+            history.fault_kinds.insert("a message went to the poison queue");
+            drop(history);
             let id = self.put(Queue::Poison, message.body, &message.group, now);
             self.note(id, Note::moved(queue));
         }
@@ -278,7 +295,7 @@ impl Queues {
         let carried = Carried::of(&body);
         if let Some(delivery) = carried.delivery {
             let mut history = self.history.lock().expect("no panic while held");
-            history.disturb(delivery, "SQS handed it over twice");
+            history.disturb(now, delivery, "SQS handed it over twice");
         }
         if contents.messages.contains_key(&id) {
             let hidden_for = self.visibility(queue);
@@ -324,7 +341,7 @@ impl Queues {
     }
 
     /// Notes a delivery that is in the queue now: from here on it must end.
-    fn accept(&self, body: &str) {
+    fn accept(&self, body: &str, visible_at: Timestamp) {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
         let Ok(delivery) = Delivery::decode(body) else {
@@ -339,19 +356,18 @@ impl Queues {
             },
             false => Cow::Borrowed(delivery.events()),
         };
-        let id_of = |event: &RawValue| serde_json::from_str(event.get()).ok();
-        let ids = stored.iter().filter_map(|event| id_of(event));
-        let events: Vec<_> = ids.map(|Named { id }| id).collect();
+        let events = stored.iter().filter_map(|event| event::name(event.get()).ok());
+        let events: Vec<_> = events.collect();
         let carriers = history.carriers.entry(delivery.subscription.clone()).or_default();
         carriers.extend(events.iter().map(|event| (event.clone(), delivery.id)));
         let (id, publish_time) = (delivery.id, delivery.publish_time);
         if history.accepted.contains_key(&id) {
-            history.disturb(id, "it was sent once more");
+            history.disturb(now, id, "it was sent once more");
             history.resent.insert(id);
         }
         history.trace(now, || format!("publish {id} to {}", delivery.subscription));
         let (subscription, uid) = (delivery.subscription, delivery.subscription_uid);
-        let accepted = Accepted { subscription, uid, publish_time, events };
+        let accepted = Accepted { subscription, uid, publish_time, queued_at: visible_at, events };
         history.accepted.insert(id, accepted);
     }
 
@@ -376,10 +392,15 @@ impl Queues {
         }
         let mut visible_at = self.clock.now() + Duration::from_secs(u64::from(message.delay_s));
         if self.dice.chance(self.settings.late) {
+            let in_time = visible_at;
             visible_at = visible_at + self.dice.millis(0..30_000);
+            if let Some(delivery) = Carried::of(&message.body).delivery {
+                let mut history = self.history.lock().expect("no panic while held");
+                history.hold_back(delivery, in_time..visible_at);
+            }
         }
         match queue {
-            Queue::Dispatch => self.accept(&message.body),
+            Queue::Dispatch => self.accept(&message.body, visible_at),
             Queue::Poison => {
                 let mut history = self.history.lock().expect("no panic while held");
                 history

@@ -55,6 +55,7 @@ struct Items {
 /// All tables of one world.
 pub struct Tables {
     items: Mutex<Items>,
+    page_items_max: usize,
     clock: VirtualClock,
     history: Arc<Mutex<History>>,
 }
@@ -62,7 +63,14 @@ pub struct Tables {
 impl Tables {
     /// Empty tables.
     pub fn new(clock: VirtualClock, history: Arc<Mutex<History>>) -> Self {
-        Self { items: Mutex::default(), clock, history }
+        let page_items_max = parked::PAGE_ITEMS_MAX;
+        Self { items: Mutex::default(), page_items_max, clock, history }
+    }
+
+    /// The same with pages of at most so many due deliveries.
+    #[must_use]
+    pub fn with_pages_of(self, items: usize) -> Self {
+        Self { page_items_max: items.min(parked::PAGE_ITEMS_MAX), ..self }
     }
 
     /// Whether deliveries are parked. (Asked after each invocation: not a count, which would walk
@@ -171,6 +179,7 @@ impl EndpointHealths for Tables {
         items.healths.insert(uid, next);
         let mut history = self.history.lock().expect("no panic while held");
         history.health_writes += 1;
+        history.note_health(self.clock.now(), uid, health);
         history.trace(self.clock.now(), || format!("health {key} {health:?}"));
         Ok(Saved::Written)
     }

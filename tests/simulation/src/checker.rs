@@ -2,16 +2,20 @@
 //!
 //! A delivery is *disturbed* when SQS handed one of its messages over twice, a call about it failed,
 //! or a function died with it in hand. Then attempts and ends may repeat, because nothing that
-//! happens once can be told from something that happened but was not noted. What holds even then:
-//! it ends, no attempt comes before it is due, none in a wait, none beyond its limits.
+//! happens once can be told from something that happened but was not noted. Each disturbance pays for
+//! one repetition, and no more. What holds even then: it ends, no attempt comes before it is due, none in
+//! a wait, none beyond its limits, and none later than what [held it up](waits) explains.
 
 mod configuration;
 mod events;
 mod health;
 mod ledger;
 mod load;
+mod matching;
 pub mod model;
+mod promptness;
 mod records;
+mod waits;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -88,6 +92,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     check.requests_in_bounds();
     check.requests_with_consent();
     configuration::check(&mut check);
+    matching::check(&mut check);
     for delivery in remains.history.accepted.keys() {
         check.delivery(*delivery);
     }
@@ -98,6 +103,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     records::check(&mut check);
     ledger::check(&mut check);
     load::check(&mut check);
+    promptness::check(&mut check);
     check.failures
 }
 
@@ -110,6 +116,12 @@ impl<'a> Check<'a> {
 
     fn is_disturbed(&self, delivery: Uuid) -> bool {
         self.remains.history.disturbed.contains_key(&delivery)
+    }
+
+    /// How often something went wrong in the way of a delivery until then.
+    fn disturbed_until(&self, delivery: Uuid, until: Timestamp) -> usize {
+        let all = self.remains.history.disturbed.get(&delivery);
+        all.map_or(0, |all| all.iter().filter(|found| found.at <= until).count())
     }
 
     /// When its time-to-live ends.
@@ -153,7 +165,7 @@ impl<'a> Check<'a> {
         if self.remains.calm
             && let Some((delivery, what)) = history.disturbed.first_key_value()
         {
-            self.fail(format!("{delivery} was disturbed in a calm world: {what}"));
+            self.fail(format!("{delivery} was disturbed in a calm world: {what:?}"));
         }
     }
 
@@ -242,12 +254,18 @@ impl<'a> Check<'a> {
 
     fn delivery(&mut self, delivery: Uuid) {
         let requests = self.requests_of(delivery);
-        let mut seen: BTreeSet<u32> = BTreeSet::new();
+        let mut seen: BTreeMap<u32, usize> = BTreeMap::new();
         for (index, request) in requests.iter().enumerate() {
             self.within_limits(delivery, request);
             self.after_its_due_time(delivery, request, &requests[..index]);
-            if !seen.insert(request.number) && !self.is_disturbed(delivery) {
-                self.fail(format!("attempt {} of {delivery} was made twice", request.number));
+            let times = seen.entry(request.number).or_default();
+            *times += 1;
+            let disturbed = self.disturbed_until(delivery, request.began_at);
+            if *times > 1 + disturbed {
+                let number = request.number;
+                self.fail(format!(
+                    "attempt {number} of {delivery} was made {times} times, {disturbed} disturbances"
+                ));
             }
         }
         self.ends(delivery, &requests);
@@ -316,17 +334,16 @@ impl<'a> Check<'a> {
         if delivered.is_empty() && !answered_late && records == 0 && drops == 0 {
             self.fail(format!("{delivery} to {} never ended: it is lost", accepted.subscription));
         }
-        if self.is_disturbed(delivery) {
-            return;
-        }
+        let disturbances = history.disturbances(delivery);
         let events = accepted.events.len();
-        if records != 0 && records != events {
+        if records % events != 0 {
             self.fail(format!("{delivery} has {events} events, {records} dead letters"));
         }
         let ends = delivered.len() + records / events + drops;
-        if ends > 1 {
+        if ends > 1 + disturbances {
             self.fail(format!(
-                "{delivery} ended {ends} times: {} delivered, {records} dead letters, {drops} drops",
+                "{delivery} ended {ends} times, {disturbances} disturbances: {} delivered, {records} dead \
+                 letters, {drops} drops",
                 delivered.len(),
             ));
         }
@@ -334,17 +351,24 @@ impl<'a> Check<'a> {
     }
 
     fn nothing_after_its_end(&mut self, delivery: Uuid, requests: &[&Request]) {
-        let Some(last) = requests.last() else { return };
-        for before in &requests[..requests.len() - 1] {
-            let (topic, subscription) = self.owners[&before.subscription];
-            let late = before.heard_late.filter(|at| *at + self.slack < last.began_at);
-            let over = before.heard.is_some_and(|(_, answer)| {
+        let over = |made: &&Request| {
+            let (topic, subscription) = self.owners[&made.subscription];
+            let ended = made.heard.filter(|(_, answer)| {
                 answer.outcome == Outcome::Delivered
-                    || model::follows(topic, subscription, answer) == model::Follows::End
+                    || model::follows(topic, subscription, *answer) == model::Follows::End
             });
-            if over || late.is_some() {
-                self.fail(format!("{delivery} was attempted at {} after its end", last.began_at));
-            }
+            let late = made.heard_late.map(|at| at + self.slack);
+            ended.map(|(at, _)| at).into_iter().chain(late).min()
+        };
+        // An end that could not be noted is forgotten: what follows is as if it had not been.
+        let Some(last) = requests.iter().map(|made| made.began_at).max() else { return };
+        let forgotten = requests.iter().filter_map(over).filter(|ended_at| *ended_at < last);
+        let forgotten = forgotten.count();
+        let disturbances = self.remains.history.disturbances(delivery);
+        if forgotten > disturbances {
+            self.fail(format!(
+                "{delivery} was attempted at {last} after {forgotten} ends, {disturbances} disturbances"
+            ));
         }
     }
 }

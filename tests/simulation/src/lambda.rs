@@ -5,10 +5,11 @@ mod invoke;
 mod mapping;
 mod pool;
 mod usage;
+mod wake;
 
 pub use self::{
-    invoke::schedule_wake,
     mapping::{Mapping, Ramp, Reading, Readings, poll},
     pool::Pools,
     usage::{Function, Usage, Used},
+    wake::{Wakes, schedule_wake},
 };

@@ -32,6 +32,7 @@ struct Line {
     message: String,
     delivery: Option<Uuid>,
     reason: String,
+    ended_by: Option<String>,
     events: Vec<String>,
     rest: String,
 }
@@ -42,6 +43,7 @@ impl Visit for Line {
         match field.name() {
             "message" => self.message = text,
             "delivery.id" => self.delivery = text.parse().ok(),
+            "ended_by" => self.ended_by = Some(text),
             "reason" => self.reason = text.trim_matches('"').to_owned(),
             "event_ids" => {
                 // A text within a text, or the text itself.
@@ -81,8 +83,8 @@ impl Subscriber for LogReader {
         if line.message.starts_with("events dropped") {
             match line.delivery {
                 Some(delivery) => {
-                    let Line { reason, events, .. } = line;
-                    history.drops.push(Drop { delivery, reason, events, at });
+                    let Line { reason, ended_by, events, .. } = line;
+                    history.drops.push(Drop { delivery, reason, ended_by, events, at });
                 }
                 None => history.violation(at, "a drop was logged without its delivery"),
             }

@@ -1,6 +1,8 @@
 //! What is to happen in a world. [`mixed`] makes one from a seed.
 
+mod additions;
 mod changes;
+pub(crate) mod filters;
 mod resources;
 mod seeds;
 
@@ -25,8 +27,8 @@ use gridpost_core::{
 use uuid::Uuid;
 
 pub use self::changes::{CHANGING, Change, Changed, Changing};
-pub use self::seeds::mixed;
-use crate::lambda::Readings;
+pub use self::{additions::mixed, filters::Filtered, seeds::plain};
+use crate::lambda::{Readings, Wakes};
 
 use gridpost_testkit::{
     clock::BEGINNING, dice::SeededDice, endpoint::Script, faults::Limits, faults::Plan,
@@ -40,6 +42,8 @@ pub struct Scenario {
     pub topics: Vec<(Topic, Vec<EventSubscription>)>,
     /// How their endpoints behave; those not named always succeed.
     pub scripts: BTreeMap<SubscriptionKey, Script>,
+    /// Topics whose event subscriptions have filters, and what is published to them.
+    pub filtered: BTreeMap<String, Filtered>,
     /// What is published.
     pub publishes: Vec<Publish>,
     /// Event subscriptions that are deleted, and when.
@@ -64,6 +68,12 @@ pub struct Scenario {
     pub piece_deliveries_max: usize,
     /// How Lambda reads the queues.
     pub readings: Readings,
+    /// How wake's schedule keeps time; `None`: to the second.
+    pub wakes: Option<Wakes>,
+    /// Most parked deliveries of one page that wake reads.
+    pub parked_page_max: usize,
+    /// From when on there are so many retry queues for what is sent from then on; the others are emptied.
+    pub retry_shards_from: Vec<(Timestamp, usize)>,
     /// How often a fresh copy of a function is started though an idle one exists.
     pub cold_starts: f64,
     /// Whether of the copies that wait Lambda takes the one that was used last; any otherwise.
@@ -117,6 +127,7 @@ impl Default for Scenario {
         Self {
             topics: Vec::new(),
             scripts: BTreeMap::new(),
+            filtered: BTreeMap::new(),
             publishes: Vec::new(),
             deletions: Vec::new(),
             changes: Vec::new(),
@@ -138,6 +149,9 @@ impl Default for Scenario {
             inline_fan_out: 10_000,
             piece_deliveries_max: PIECE_DELIVERIES_MAX,
             readings: Readings::of(10),
+            wakes: None,
+            parked_page_max: usize::MAX,
+            retry_shards_from: Vec::new(),
             cold_starts: 0.0,
             last_used_first: false,
             jitter: false,
@@ -172,8 +186,7 @@ impl Scenario {
         self
     }
 
-    /// Gives a topic so many event subscriptions like its first: `s0`, `s1` and so on. Dead letters do
-    /// not tell them apart.
+    /// Gives a topic so many event subscriptions like its first: `s0`, `s1` and so on.
     #[must_use]
     pub fn multiplied(
         mut self,

@@ -7,6 +7,8 @@ mod publisher;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
+    ops::Range,
     rc::Rc,
     sync::{Arc, Mutex},
     time::Duration,
@@ -27,7 +29,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{
-    lambda::{self, Function, Mapping, Pools, Readings, Usage},
+    lambda::{self, Function, Mapping, Pools, Readings, Usage, Wakes},
     log::LogReader,
     scenario::{
         Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Publish, Scenario,
@@ -41,7 +43,7 @@ use gridpost_testkit::{
     faults::{Injector, Instance, Limits},
     history::History,
     payloads::PayloadBucket,
-    queue::Queues,
+    queue::{QueueSettings, Queues},
     table::Tables,
 };
 
@@ -50,6 +52,9 @@ const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// More invocations for each delivery than any wait can explain.
 const INVOCATIONS_MAX: u64 = 1_000;
+
+/// How often an operator looks into the poison queue.
+pub const OPERATES_EVERY: Duration = Duration::from_secs(10 * 60);
 
 /// For how long functions keep configuration in memory, as deployed.
 const CONFIGURATION_KEPT_FOR: Duration = Duration::from_secs(2);
@@ -74,6 +79,8 @@ pub struct World {
     pub cold_starts: f64,
     /// Whether of the copies that wait the one that was used last is taken.
     pub last_used_first: bool,
+    /// How wake's schedule keeps time.
+    pub wakes: Option<Wakes>,
     usage: RefCell<Usage>,
     buckets: Arc<Buckets>,
     payloads: Arc<PayloadBucket>,
@@ -114,6 +121,12 @@ pub struct Remains {
     pub usage: Usage,
     /// How long an event of a healthy endpoint may wait for its first attempt.
     pub first_attempt_within: Option<Duration>,
+    /// How long a batch of dead letters waits to be filled.
+    pub dead_letter_window: Duration,
+    /// When the buckets of dead letters refused.
+    pub bucket_refuses: Vec<Range<Timestamp>>,
+    /// The buckets that do not exist.
+    pub missing_buckets: BTreeSet<String>,
 }
 
 /// What somebody does.
@@ -149,7 +162,7 @@ impl World {
         let history = Arc::new(Mutex::new(history));
         let shared = || Arc::clone(&history);
         let queues = Queues::new(scenario.queues.clone(), clock, dice.fork(), shared());
-        let tables = Tables::new(clock, shared());
+        let tables = Tables::new(clock, shared()).with_pages_of(scenario.parked_page_max);
         for (topic, subscriptions) in &scenario.topics {
             tables.configure(topic.clone(), subscriptions.clone());
         }
@@ -176,6 +189,7 @@ impl World {
             injector: Arc::new(injector),
             cold_starts: scenario.cold_starts,
             last_used_first: scenario.last_used_first,
+            wakes: scenario.wakes,
             usage: RefCell::default(),
             buckets: Arc::new(buckets),
             payloads: Arc::new(PayloadBucket { clock, history: shared() }),
@@ -211,6 +225,17 @@ impl World {
         }
     }
 
+    /// Notes that a queue's messages waited since then for an invocation that may run.
+    pub fn platform_waited(&self, queue: Queue, from: Timestamp) {
+        let now = self.clock.now();
+        self.history.lock().expect("no panic while held").platform_waited(queue, from..now);
+    }
+
+    /// Notes that wake was to run then, and ran so much later.
+    pub fn wake_waited(&self, due: Timestamp, late: Duration) {
+        self.history.lock().expect("no panic while held").wake_waits.push(due..due + late);
+    }
+
     /// Notes what must never happen.
     pub fn violation(&self, what: &str) {
         self.history.lock().expect("no panic while held").violation(self.clock.now(), what);
@@ -223,6 +248,9 @@ impl World {
             tokio::task::spawn_local(lambda::poll(Rc::clone(&self), mapping));
         }
         tokio::task::spawn_local(lambda::schedule_wake(Rc::clone(&self)));
+        if self.operates() {
+            tokio::task::spawn_local(Rc::clone(&self).operate());
+        }
         let world = Rc::clone(&self);
         tokio::task::spawn_local(async move {
             world.act().await;
@@ -271,6 +299,22 @@ impl World {
     fn anything_waits(&self) -> bool {
         self.mappings().iter().any(|mapping| !self.queues.is_empty(mapping.queue))
             || self.tables.any_parked()
+            || self.operates() && !self.queues.is_empty(Queue::Poison)
+    }
+
+    /// Whether messages go to the poison queue that are well, so that an operator sends them back.
+    fn operates(&self) -> bool {
+        self.scenario.queues.receives_max < QueueSettings::CALM.receives_max
+    }
+
+    /// Sends back now and then what lies in the poison queue.
+    async fn operate(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(OPERATES_EVERY).await;
+            self.begin();
+            self.queues.return_poisoned();
+            self.end();
+        }
     }
 
     /// Publishes, deletes and changes at the scenario's times.
@@ -326,10 +370,13 @@ impl World {
             states: self.tables.states(),
             topics: self.topics(),
             consents: self.scenario.consents.clone(),
-            calm: self.scenario.plan.is_calm() && self.scenario.queues.duplicates == 0.0,
+            calm: self.scenario.plan.is_calm()
+                && self.scenario.queues.duplicates == 0.0
+                && !self.operates(),
             busiest_key,
             hot_key_refusals,
-            latency_max: if self.scenario.plan.hangs > 0.0 {
+            latency_max: if self.scenario.plan.hangs > 0.0 || !self.scenario.plan.outages.is_empty()
+            {
                 // Two calls that hang, a second each of the slack's fifteen.
                 self.scenario.plan.latency_max.max(Duration::from_secs(1))
             } else {
@@ -338,6 +385,9 @@ impl World {
             lasted: self.clock.elapsed(),
             usage: self.usage.take(),
             first_attempt_within: self.scenario.first_attempt_within,
+            dead_letter_window: self.scenario.readings.dead_letter.window,
+            bucket_refuses: self.scenario.bucket_refuses.clone(),
+            missing_buckets: self.scenario.missing_buckets.clone(),
             history: std::mem::take(&mut *self.history.lock().expect("no panic while held")),
         }
     }

@@ -1,77 +1,28 @@
-//! The whole pipeline in virtual time. `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test
-//! simulation -- replay --nocapture` lives one world again and prints all that happens in it.
+//! The whole pipeline in virtual time. Which seeds are lived, and how one is lived again: [`seeds`].
 
 #[path = "simulation/changes.rs"]
 mod changes;
 #[path = "simulation/examples.rs"]
 mod examples;
+#[path = "simulation/seeds.rs"]
+mod seeds;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
     time::Duration,
 };
 
-use gridpost_core::{retry::outcome::Outcome, time::Timestamp};
-use gridpost_simulation::{checker, scenario, world};
+use gridpost_core::{retry::outcome::Outcome, subscription::EventSubscription, time::Timestamp};
+use gridpost_simulation::world;
 use gridpost_testkit::history::{DeadLetter, Met, Request};
+use serde_json::Value;
 use uuid::Uuid;
 
-/// Seeds of one run.
-const SEEDS: u64 = 10_000;
+use self::seeds::Seed;
 
-fn number(name: &str) -> Option<u64> {
-    env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
-/// What is wrong with the world of that seed.
+/// The worlds with which most examples compare themselves, in which anything may occur.
 fn live(seed: u64, traced: bool) -> (world::Remains, Vec<String>) {
-    let remains = world::run(&scenario::mixed(seed), seed, traced);
-    let failures = checker::check(&remains);
-    (remains, failures)
-}
-
-/// `GRIDPOST_SIM_SEEDS` sets how many, `GRIDPOST_SIM_FROM` where to begin.
-#[test]
-fn every_seed_keeps_the_promise() {
-    let from = number("GRIDPOST_SIM_FROM").unwrap_or(1);
-    let until = from + number("GRIDPOST_SIM_SEEDS").unwrap_or(SEEDS);
-    let next = AtomicU64::new(from);
-    let failed = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= until || failed.lock().expect("no panic while held").len() >= 5 {
-                return;
-            }
-            let (_, failures) = live(seed, false);
-            if let Some(first) = failures.first() {
-                failed.lock().expect("no panic while held").push((seed, first.clone()));
-            }
-        }
-    };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(2, usize::from);
-        (0..threads).for_each(|_| {
-            scope.spawn(work);
-        });
-    });
-    let failed = failed.into_inner().expect("no panic while held");
-    let lines: Vec<_> = failed
-        .iter()
-        .map(|(seed, failure)| {
-            format!(
-                "GRIDPOST_SIM_SEED={seed} cargo test -p gridpost-simulation --test simulation -- replay \
-                 --nocapture # {failure}"
-            )
-        })
-        .collect();
-    assert!(lines.is_empty(), "\n{}", lines.join("\n"));
+    Seed { number: seed, is_plain: false }.live(traced)
 }
 
 #[test]
@@ -150,6 +101,8 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "a piece of a fan-out that was expanded again",
         "a wait of more than 12 hours",
         "a disturbed delivery",
+        "an event that a filter refuses",
+        "equal ids",
         "a fault in an endpoint's health",
         "a calm world",
         "fault a partition was full",
@@ -157,6 +110,10 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "fault a call took effect but hung",
         "fault DynamoDB throttled",
         "fault the caller died",
+        "fault a call took effect and was repeated",
+        "fault a message was not deleted",
+        "fault a message went to the poison queue",
+        "fault a further page could not be read",
     ];
     let missing: Vec<_> = wanted.into_iter().filter(|what| !seen.contains(*what)).collect();
     assert!(
@@ -218,12 +175,34 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
         (!history.promised.is_empty(), "a large fan-out"),
         (was_expanded_again(remains), "a piece of a fan-out that was expanded again"),
         (!history.disturbed.is_empty(), "a disturbed delivery"),
+        (is_refused_somewhere(remains), "an event that a filter refuses"),
+        (has_equal_ids(remains), "equal ids"),
         (!history.health_faults.is_empty(), "a fault in an endpoint's health"),
         (remains.calm, "a calm world"),
     ];
     for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
         note(what.to_owned());
     }
+}
+
+fn is_refused_somewhere(remains: &world::Remains) -> bool {
+    let history = &remains.history;
+    remains.topics.iter().any(|(topic, subscriptions)| {
+        let of_it = history.published.iter().filter(|(_, found)| found.topic == topic.name);
+        let mut confirmed = of_it.filter(|(name, _)| history.confirmed_events.contains(*name));
+        confirmed.any(|(name, _)| {
+            let goes = |one: &&EventSubscription| history.carrier(&one.key, name).is_some();
+            (1..subscriptions.len()).contains(&subscriptions.iter().filter(goes).count())
+        })
+    })
+}
+
+/// Whether two events of a topic have the same id.
+fn has_equal_ids(remains: &world::Remains) -> bool {
+    let mut seen = BTreeSet::new();
+    let id =
+        |text: &str| serde_json::from_str::<Value>(text).ok()?["id"].as_str().map(str::to_owned);
+    remains.history.published.values().any(|one| !seen.insert((&one.topic, id(&one.text))))
 }
 
 fn is_late(request: &Request) -> bool {
@@ -284,14 +263,4 @@ fn note_waits(remains: &world::Remains, note: &mut impl FnMut(String)) {
             }
         }
     }
-}
-
-#[test]
-fn replay() {
-    let Some(seed) = number("GRIDPOST_SIM_SEED") else { return };
-    let (remains, failures) = live(seed, true);
-    for line in remains.history.trace.iter().flatten() {
-        println!("{line}");
-    }
-    assert!(failures.is_empty(), "seed {seed}:\n{}", failures.join("\n"));
 }

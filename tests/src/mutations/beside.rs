@@ -80,4 +80,16 @@ pub(super) const ALL: &[Mutation] = &[
         old: "            ended.delivery.claim(events);",
         new: "            ended.delivery.claim(events);\n            release(context, id).await;",
     },
+    Mutation {
+        name: "a dead letter given up at its fourth refusal",
+        file: "functions/dead-letter/handler/src/gather.rs",
+        old: "    if record.receive_count >= RECEIVES_MIN && is_given_up(context, &ended, now) {",
+        new: "    if record.receive_count >= RECEIVES_MIN {",
+    },
+    Mutation {
+        name: "parked deliveries sent back ten minutes late",
+        file: "functions/wake/handler/src/lib.rs",
+        old: "    let this_minute = context.clock.now().as_minutes();",
+        new: "    let this_minute = context.clock.now().as_minutes() - 10;",
+    },
 ];

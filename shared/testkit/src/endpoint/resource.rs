@@ -58,7 +58,7 @@ impl Endpoints {
             subscription,
             deliveries,
             events: met.len(),
-            events_bytes: all.iter().map(|event| event.bytes).sum(),
+            events_bytes: all.iter().map(|event| event.text.len()).sum(),
             body_hash: hash_of(entries.iter().map(|entry| entry.body.as_bytes())),
             number: made + 1,
             began_at: now,

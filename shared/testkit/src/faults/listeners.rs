@@ -16,11 +16,11 @@ impl LateListeners for Faulty<Tables> {
         now: Timestamp,
     ) -> Result<bool, PortError> {
         let units = [(format!("listeners {}", listener.queue), Units::Write(1))];
-        self.table(About::Other, &units, self.inner.join(listener, most, now)).await
+        self.table(About::Other, &units, || self.inner.join(listener, most, now)).await
     }
 
     async fn leave(&self, listener: Listener) -> Result<(), PortError> {
         let units = [(format!("listeners {}", listener.queue), Units::Write(1))];
-        self.table(About::Other, &units, self.inner.leave(listener)).await
+        self.table(About::Other, &units, || self.inner.leave(listener)).await
     }
 }

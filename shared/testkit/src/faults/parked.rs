@@ -22,13 +22,13 @@ impl ParkingLot for Faulty<Tables> {
     async fn park(&self, parked: &Parked) -> Result<(), PortError> {
         let units = [(partition_of(parked), Units::Write(1))];
         let about = About::Deliveries(vec![parked.id]);
-        self.table(about, &units, self.inner.park(parked)).await
+        self.table(about, &units, || self.inner.park(parked)).await
     }
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
         let units = [(partition_of(parked), Units::Write(1))];
         let about = About::Deliveries(vec![parked.id]);
-        self.table(about, &units, self.inner.remove(parked)).await
+        self.table(about, &units, || self.inner.remove(parked)).await
     }
 }
 
@@ -40,36 +40,41 @@ impl DueDeliveries for Faulty<Tables> {
         partition: u32,
         after: Option<String>,
     ) -> Result<DuePage, PortError> {
+        if after.is_some() && self.injector.loses_page() {
+            self.injector.note(&self.instance, &About::Other, "a further page could not be read");
+            return Err(PortError::new("dynamodb:Query", "it failed between two pages by plan"));
+        }
         let units = [(format!("parked {minute}#{partition}"), Units::Read(1))];
-        self.table(About::Other, &units, self.inner.due_in(minute, partition, after)).await
+        self.table(About::Other, &units, || self.inner.due_in(minute, partition, after.clone()))
+            .await
     }
 
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
         let about = About::Deliveries(parked.iter().map(|parked| parked.id).collect());
         let units: Vec<_> =
             parked.iter().map(|parked| (partition_of(parked), Units::Write(1))).collect();
-        self.table(about, &units, self.inner.remove_all(parked)).await
+        self.table(about, &units, || self.inner.remove_all(parked)).await
     }
 }
 
 #[async_trait]
 impl WakeCursor for Faulty<Tables> {
     async fn load(&self) -> Result<Option<i64>, PortError> {
-        self.table(About::Other, &[], WakeCursor::load(&*self.inner)).await
+        self.table(About::Other, &[], || WakeCursor::load(&*self.inner)).await
     }
 
     async fn save(&self, minute: i64) -> Result<(), PortError> {
-        self.table(About::Other, &[], WakeCursor::save(&*self.inner, minute)).await
+        self.table(About::Other, &[], || WakeCursor::save(&*self.inner, minute)).await
     }
 }
 
 #[async_trait]
 impl ParkedDeliveries for Faulty<Tables> {
     async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
-        self.table(About::Other, &[], self.inner.list_after(place)).await
+        self.table(About::Other, &[], || self.inner.list_after(place)).await
     }
 
     async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
-        self.table(About::Deliveries(vec![id]), &[], self.inner.find(id, minute)).await
+        self.table(About::Deliveries(vec![id]), &[], || self.inner.find(id, minute)).await
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use gridpost_core::time::Timestamp;
 
-use super::Limits;
+use super::{Limits, Outage};
 
 /// What is planned to go wrong.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,16 @@ pub struct Plan {
     pub dies: f64,
     /// How often a call hangs until it is given up, before or after it takes effect.
     pub hangs: f64,
+    /// How often an invocation is killed at some moment, whatever it is doing.
+    pub killed: f64,
+    /// How often Lambda's deletion of one message fails, while those of the others succeed.
+    pub undeleted: f64,
+    /// How often the SDK repeats a call that took effect, because its answer was lost.
+    pub repeats: f64,
+    /// How often a further page of due deliveries can't be read, after the first one was.
+    pub pages_lost: f64,
+    /// When services fail nearly every call.
+    pub outages: Vec<Outage>,
     /// What each partition of a table takes; `None`: everything.
     pub partition: Option<Limits>,
     /// When DynamoDB refuses every call.
@@ -38,7 +48,9 @@ impl Plan {
 
     /// Whether nothing goes wrong.
     pub fn is_calm(&self) -> bool {
-        self.fails_before + self.fails_after + self.dies + self.hangs == 0.0
+        self.fails_before + self.fails_after + self.dies + self.hangs + self.repeats == 0.0
+            && self.outages.is_empty()
+            && self.pages_lost + self.killed + self.undeleted == 0.0
             && self.partition.is_none_or(|limits| limits == Limits::DYNAMODB)
             && self.throttled.is_empty()
             && self.calls.is_empty()
@@ -63,6 +75,8 @@ pub enum Fault {
     HangsBefore,
     /// It takes effect, and is given up after a long time.
     HangsAfter,
+    /// It takes effect, its answer is lost, and the SDK makes it again.
+    RetriedAfter,
     /// It succeeds after so long; of an attempt, its endpoint alone decides how long it takes.
     Slow(Duration),
 }

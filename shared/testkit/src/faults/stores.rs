@@ -19,15 +19,15 @@ use crate::{consent::Consents, queue::Queues, table::Tables};
 #[async_trait]
 impl TopicStore for Faulty<Tables> {
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
-        self.table(About::Other, &[], self.inner.topics(after, most)).await
+        self.table(About::Other, &[], || self.inner.topics(after, most)).await
     }
 
     async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
-        self.table(About::Other, &[], TopicStore::save(&*self.inner, topic, keys)).await
+        self.table(About::Other, &[], || TopicStore::save(&*self.inner, topic, keys)).await
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
-        self.table(About::Other, &[], TopicStore::delete(&*self.inner, topic)).await
+        self.table(About::Other, &[], || TopicStore::delete(&*self.inner, topic)).await
     }
 }
 
@@ -37,7 +37,7 @@ impl SubscriptionStore for Faulty<Tables> {
         &self,
         key: &SubscriptionKey,
     ) -> Result<Option<EventSubscription>, PortError> {
-        self.table(About::Other, &[], self.inner.subscription(key)).await
+        self.table(About::Other, &[], || self.inner.subscription(key)).await
     }
 
     async fn save(
@@ -45,12 +45,13 @@ impl SubscriptionStore for Faulty<Tables> {
         topic: &Topic,
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
-        let save = SubscriptionStore::save(&*self.inner, topic, subscription);
+        let save = || SubscriptionStore::save(&*self.inner, topic, subscription);
         self.table(About::Other, &[], save).await
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
-        self.table(About::Other, &[], SubscriptionStore::delete(&*self.inner, topic, names)).await
+        self.table(About::Other, &[], || SubscriptionStore::delete(&*self.inner, topic, names))
+            .await
     }
 }
 
@@ -62,22 +63,22 @@ impl WaitingDeliveries for Faulty<Tables> {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError> {
-        self.table(About::Other, &[], self.inner.waiting(uid, after, most)).await
+        self.table(About::Other, &[], || self.inner.waiting(uid, after, most)).await
     }
 
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
-        self.table(About::Other, &[], WaitingDeliveries::count(&*self.inner, uid, most)).await
+        self.table(About::Other, &[], || WaitingDeliveries::count(&*self.inner, uid, most)).await
     }
 }
 
 #[async_trait]
 impl PoisonQueue for Faulty<Queues> {
     async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError> {
-        self.call(About::Other, PoisonQueue::receive(&*self.inner, hidden_s)).await
+        self.call(About::Other, || PoisonQueue::receive(&*self.inner, hidden_s)).await
     }
 
     async fn count(&self) -> Result<u64, PortError> {
-        self.call(About::Other, self.inner.count()).await
+        self.call(About::Other, || self.inner.count()).await
     }
 }
 
@@ -87,7 +88,7 @@ impl HandshakeClient for Faulty<Consents> {
         &self,
         request: HandshakeRequest,
     ) -> Result<HandshakeResponse, HandshakeError> {
-        let asked = async { Ok(self.inner.exchange(request).await) };
+        let asked = || async { Ok(self.inner.exchange(request.clone()).await) };
         let unreachable = |error: PortError| HandshakeError::Unreachable(error.to_string());
         self.call(About::Other, asked).await.map_err(unreachable)?
     }
@@ -96,6 +97,6 @@ impl HandshakeClient for Faulty<Consents> {
 #[async_trait]
 impl ResourceChecker for Faulty<Consents> {
     async fn check(&self, resource: &Resource) -> Result<Finding, PortError> {
-        self.call(About::Other, self.inner.check(resource)).await
+        self.call(About::Other, || self.inner.check(resource)).await
     }
 }

@@ -25,7 +25,7 @@ impl DeliveryStates for Faulty<Tables> {
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
         let units = [(format!("delivery {id}"), Units::Read(1))];
         let about = About::Deliveries(vec![id]);
-        self.table(about, &units, DeliveryStates::load(&*self.inner, id)).await
+        self.table(about, &units, || DeliveryStates::load(&*self.inner, id)).await
     }
 
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
@@ -35,7 +35,7 @@ impl DeliveryStates for Faulty<Tables> {
             let number = state.id.as_u128() % WAITING_KEYS;
             units.push((format!("waiting {}#{number}", state.subscription_uid), Units::Write(1)));
         }
-        self.table(about, &units, DeliveryStates::save(&*self.inner, state)).await
+        self.table(about, &units, || DeliveryStates::save(&*self.inner, state)).await
     }
 }
 
@@ -43,7 +43,7 @@ impl DeliveryStates for Faulty<Tables> {
 impl EndpointHealths for Faulty<Tables> {
     async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
         let units = [(format!("health {uid}"), Units::Read(1))];
-        let load = EndpointHealths::load(&*self.inner, key, uid);
+        let load = || EndpointHealths::load(&*self.inner, key, uid);
         self.table(About::Health(uid), &units, load).await
     }
 
@@ -54,7 +54,7 @@ impl EndpointHealths for Faulty<Tables> {
         health: &Health,
     ) -> Result<Saved, PortError> {
         let units = [(format!("health {uid}"), Units::Write(1))];
-        let save = EndpointHealths::save(&*self.inner, key, uid, health);
+        let save = || EndpointHealths::save(&*self.inner, key, uid, health);
         self.table(About::Health(uid), &units, save).await
     }
 }
@@ -63,7 +63,7 @@ impl EndpointHealths for Faulty<Tables> {
 impl RequestRates for Faulty<Tables> {
     async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
         let units = [(format!("rate {uid} {minute}"), Units::Write(1))];
-        self.table(About::Other, &units, self.inner.count(uid, minute, requests)).await
+        self.table(About::Other, &units, || self.inner.count(uid, minute, requests)).await
     }
 }
 
@@ -71,7 +71,7 @@ impl RequestRates for Faulty<Tables> {
 impl Configuration for Faulty<Tables> {
     async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
         let units = [(format!("topic {name}"), Units::Read(1))];
-        self.table(About::Other, &units, self.inner.topic(name)).await
+        self.table(About::Other, &units, || self.inner.topic(name)).await
     }
 
     async fn written(
@@ -81,7 +81,7 @@ impl Configuration for Faulty<Tables> {
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
         let read = names.map_or(1, |names| u32::try_from(names.len()).unwrap_or(u32::MAX));
         let units = [(format!("event subscriptions {topic}"), Units::Read(read.max(1)))];
-        self.table(About::Other, &units, self.inner.written(topic, names)).await
+        self.table(About::Other, &units, || self.inner.written(topic, names)).await
     }
 }
 
@@ -89,6 +89,6 @@ impl Configuration for Faulty<Tables> {
 impl TopicKeys for Faulty<Tables> {
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
         let units = [(format!("keys {topic}"), Units::Read(1))];
-        self.table(About::Other, &units, self.inner.keys(topic)).await
+        self.table(About::Other, &units, || self.inner.keys(topic)).await
     }
 }

@@ -15,7 +15,7 @@ impl Queues {
             !history.accepted.contains_key(&delivery.id)
         };
         if Delivery::decode(&body).is_ok_and(is_new) {
-            self.accept(&body);
+            self.accept(&body, self.clock.now());
         }
         let now = self.clock.now();
         let id = self.put(queue, body, "", now);

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
+use gridpost_core::{
+    delivery::{Delivery, queue::Queue},
+    poison::Poisoned,
+    time::Timestamp,
+};
 use gridpost_ports::{Clock, PoisonQueue, PortError};
 
 use super::{
@@ -14,6 +18,9 @@ use crate::dice::SeededDice;
 
 /// Messages that one receive hands over, at most.
 const ENTRIES_MAX: usize = 10;
+
+/// What an operator sends back is received within this.
+const RETURNED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is known of a message in the poison queue besides its body.
 #[derive(Debug, Default)]
@@ -39,6 +46,40 @@ impl Note {
 }
 
 impl Queues {
+    /// Takes all messages out of the poison queue that SQS moved there, as an operator does who sends them
+    /// back: each with the name of the queue it came from.
+    fn take_poisoned(&self) -> Vec<(Message, Option<String>)> {
+        self.with(Queue::Poison, |contents| {
+            let ids: Vec<_> = contents.messages.keys().copied().collect();
+            let take = |id| {
+                let from = contents.notes.get(&id).and_then(|note| note.moved_from.clone());
+                let message = contents.remove(id)?;
+                Some((message, from))
+            };
+            ids.into_iter().filter_map(take).collect()
+        })
+    }
+
+    /// Sends every message of the poison queue back, as an operator does: a delivery to its retry queue,
+    /// never to the dispatch queue, and all else where it came from.
+    pub fn return_poisoned(&self) {
+        let now = self.clock.now();
+        for (Message { body, group, sent_at, carried, .. }, from) in self.take_poisoned() {
+            if let Some(delivery) = carried.delivery {
+                let mut history = self.history.lock().expect("no panic while held");
+                history.hold_back(delivery, sent_at..now + RETURNED_WITHIN);
+            }
+            let delivery = Delivery::decode(&body).ok();
+            let queue = match (&delivery, from.as_deref()) {
+                (Some(delivery), _) => delivery.retry_queue(self.settings.retry_shards),
+                (None, Some("gridpost-fan-out")) => Queue::FanOut,
+                (None, _) => Queue::DeadLetter,
+            };
+            self.trace(|| format!("send back to {queue}"));
+            self.put(queue, body, &group, now);
+        }
+    }
+
     /// Puts a message into the poison queue as if it had been moved there. It keeps its id; its receipt
     /// is new with each receive, which is counted.
     pub fn lay(&self, message: Poisoned) {

@@ -70,15 +70,18 @@ impl QueueReceiver for Queues {
 
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
         let now = self.clock.now();
-        Ok(self.with(queue, |contents| contents.in_flight(now)) as u64)
+        let exact = self.with(queue, |contents| contents.in_flight(now)) as u64;
+        Ok(self.told(queue, "in flight", exact))
     }
 
     async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
-        Ok(self.with(queue, |contents| contents.messages.len()) as u64)
+        let exact = self.with(queue, |contents| contents.messages.len()) as u64;
+        Ok(self.told(queue, "all", exact))
     }
 
     async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
         let now = self.clock.now();
-        Ok(self.with(queue, |contents| contents.visible_count(now)) as u64)
+        let exact = self.with(queue, |contents| contents.visible_count(now)) as u64;
+        Ok(self.told(queue, "visible", exact))
     }
 }

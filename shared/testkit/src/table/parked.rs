@@ -12,12 +12,13 @@ use gridpost_ports::{
 use uuid::Uuid;
 
 use super::{Items, Tables, stored};
+use crate::history::Park;
 
 /// The largest item that DynamoDB takes.
 const ITEM_BYTES_MAX: usize = 400_000;
 
 /// Most items of one page of due deliveries: few, so that pages end everywhere.
-const PAGE_ITEMS_MAX: usize = 20;
+pub(super) const PAGE_ITEMS_MAX: usize = 20;
 
 /// Most bytes of one page, but for its last item.
 const PAGE_BYTES_MAX: usize = 1_048_576;
@@ -82,6 +83,9 @@ impl ParkingLot for Tables {
         self.items().parked.insert(key, Parked { body, ..stored(parked)? });
         let mut history = self.history.lock().expect("no panic while held");
         history.parked += 1;
+        let (at, postponed) = (self.clock.now(), parked.postponed);
+        let park = Park { at, due: parked.due, postponed, gone_at: None };
+        history.parks.entry(parked.id).or_default().push(park);
         history.trace(self.clock.now(), || format!("park {} until {}", parked.id, parked.due));
         Ok(())
     }
@@ -91,7 +95,12 @@ impl ParkingLot for Tables {
         items.parked.remove(&(parked.due_minute(), parked.id));
         items.in_hand.let_go(parked.id);
         let mut history = self.history.lock().expect("no panic while held");
-        history.trace(self.clock.now(), || format!("unpark {}", parked.id));
+        let at = self.clock.now();
+        let parks = history.parks.entry(parked.id).or_default();
+        if let Some(park) = parks.iter_mut().rev().find(|park| park.due == parked.due) {
+            park.gone_at.get_or_insert(at);
+        }
+        history.trace(at, || format!("unpark {}", parked.id));
         Ok(())
     }
 }
@@ -115,7 +124,7 @@ impl DueDeliveries for Tables {
             }
             page.due.push(parked.clone());
             bytes += parked.body.len();
-            if page.due.len() == PAGE_ITEMS_MAX || bytes >= PAGE_BYTES_MAX {
+            if page.due.len() == self.page_items_max || bytes >= PAGE_BYTES_MAX {
                 page.next = Some(id.to_string());
                 break;
             }

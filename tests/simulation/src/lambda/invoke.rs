@@ -1,13 +1,13 @@
 //! Invocations: a copy of a function runs, in time or not.
 
-use std::{collections::BTreeSet, rc::Rc, sync::Arc, time::Duration};
+use std::collections::BTreeSet;
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_dead_letter_handler::gather;
 use gridpost_dispatch_handler::{handler::handle, record::Record};
 use gridpost_ingest_handler::expand;
 use gridpost_ports::{Clock, QueueReceiver};
-use gridpost_testkit::{faults::Instance, queue::Received};
+use gridpost_testkit::queue::Received;
 
 use super::{
     mapping::Mapping,
@@ -30,6 +30,10 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
     let reply = tokio::select! { biased;
         reply = run(world, mapping.queue, &copy, received.clone(), deadline) => Some(reply),
         () = instance.died() => None,
+        () = world.injector.moment_of_death() => {
+            world.injector.kill(&instance);
+            None
+        }
         () = tokio::time::sleep(mapping.timeout) => {
             world.injector.kill(&instance);
             if world.injector.plan().is_calm() {
@@ -47,6 +51,7 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
         world.violation("a reply names a message that it was not given");
     }
     let gone = received.into_iter().filter(|message| !kept.contains(&message.message_id));
+    let gone = gone.filter(|message| !world.injector.is_undeleted(message.carried.delivery));
     let gone: Vec<_> = gone.map(|message| message.receipt).collect();
     if world.dice.chance(world.injector.plan().fails_before) {
         // Lambda's own deletion may fail: then the messages come back.
@@ -95,31 +100,5 @@ async fn run(
             });
             expand::expand(context, records.collect(), deadline).await
         }
-    }
-}
-
-/// How long a run of wake begins anything: its timeout (55 s), less what it keeps for its last calls.
-const WAKE_RUN: Duration = Duration::from_secs(40);
-
-/// Invokes wake once a minute, as its schedule does. In minutes in which nothing is parked only what
-/// it would note is noted, to save time.
-pub async fn schedule_wake(world: Rc<World>) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        if !world.tables.any_parked() {
-            world.tables.pass();
-            continue;
-        }
-        let instance = Arc::new(Instance::default());
-        instance.take(world.tables.parked_ids(), Vec::new());
-        let context = world.wake(&instance);
-        world.begin();
-        let began_at = world.clock.now();
-        tokio::select! { biased;
-            _ = gridpost_wake_handler::wake(&context, began_at + WAKE_RUN) => {}
-            () = instance.died() => {}
-        }
-        world.note_used(Function::Wake, &instance, began_at);
-        world.end();
     }
 }

@@ -130,10 +130,14 @@ impl Slots {
 
     /// The next free one. While all are taken and messages wait, there become more of them.
     async fn take(self: Rc<Self>, world: &World, mapping: &Mapping) -> Slot {
+        let from = world.clock.now();
         let free = self.free.acquire();
         tokio::select! { biased;
             permit = free => permit.expect("it is never closed").forget(),
             () = self.grow(world, mapping) => {}
+        }
+        if world.clock.now() > from && world.queues.has_visible(mapping.queue) {
+            world.platform_waited(mapping.queue, from);
         }
         Slot(self)
     }

@@ -38,6 +38,14 @@ impl World {
         }
     }
 
+    /// How many retry queues there are for a copy that is started now.
+    fn retry_shards(&self) -> usize {
+        let now = self.clock.now();
+        let changes = self.scenario.retry_shards_from.iter();
+        let last = changes.filter(|(from, _)| *from <= now).last();
+        last.map_or(self.scenario.queues.retry_shards, |(_, shards)| *shards)
+    }
+
     /// A copy's own memory of the configuration.
     fn cache(&self, source: Arc<dyn Configuration>, fresh_for: Duration) -> ConfigurationCache {
         let (clock, dice) = (Arc::new(self.clock), Arc::clone(&self.handlers_dice));
@@ -76,7 +84,7 @@ impl World {
             meter: CountingMeter::of(&self.history),
             settings: Settings {
                 probation: Durations::default(),
-                retry_shards: self.scenario.queues.retry_shards,
+                retry_shards: self.retry_shards(),
                 lanes: LaneSettings::default(),
                 first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
                 retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
@@ -116,7 +124,7 @@ impl World {
             payloads: self.faulty(instance, &self.payloads),
             meter: CountingMeter::of(&self.history),
             settings: gridpost_wake_handler::Settings {
-                retry_shards: self.scenario.queues.retry_shards,
+                retry_shards: self.retry_shards(),
                 queue_message_bytes_max: self.scenario.queues.message_bytes_max,
             },
         }

@@ -8,8 +8,17 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use super::{CONFIGURATION_KEPT_FOR, World};
-use crate::{lambda::Function, scenario::Publish};
-use gridpost_testkit::{faults::Instance, history::Confirmed};
+use crate::{
+    lambda::Function,
+    scenario::{
+        Publish,
+        filters::{self, Said},
+    },
+};
+use gridpost_testkit::{
+    faults::Instance,
+    history::{Confirmed, Published},
+};
 
 /// A publish is answered at most so long after its events were matched.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
@@ -36,13 +45,19 @@ impl World {
             let context = self.ingest(&instance);
             (instance, Rc::new(context))
         });
-        let request = self.request(publish, ids);
+        let events = self.events(publish, ids);
+        self.note_published(publish, ids, &events);
+        let request = self.request(publish, &events);
         instance.take(Vec::new(), Vec::new());
         instance.hold(request.body.len());
         let began_at = self.clock.now();
         let response = tokio::select! { biased;
             response = gridpost_ingest_handler::handler::handle(&context, &request) => response,
             () = instance.died() => return false,
+            () = self.injector.moment_of_death() => {
+                self.injector.kill(&instance);
+                return false;
+            }
         };
         self.note_used(Function::Ingest, &instance, began_at);
         context.meter.flush(self.clock.now());
@@ -51,7 +66,7 @@ impl World {
             200 => {}
             500.. => return false,
             status => {
-                self.violation(&format!("a publish was refused with {status}"));
+                self.violation(&format!("a publish was refused with {status}: {}", response.body));
                 return true;
             }
         }
@@ -64,6 +79,10 @@ impl World {
             let (to, events) = (publish.to.clone(), ids.to_vec());
             let answered_at = self.clock.now();
             history.confirmed_publishes.push(Confirmed { to, began_at, answered_at, events });
+            return true;
+        }
+        if self.scenario.filtered.contains_key(&publish.to.topic) {
+            // Who is to get it is asked of naive filters, at the end.
             return true;
         }
         if history.deleted.contains_key(&publish.to) || self.may_lack_consent(&publish.to) {
@@ -89,16 +108,54 @@ impl World {
         deliveries > self.scenario.inline_fan_out
     }
 
+    fn schema(&self, topic: &str) -> InputSchema {
+        let mut topics = self.scenario.topics.iter();
+        topics
+            .find(|(found, _)| found.name == topic)
+            .expect("a topic of the scenario")
+            .0
+            .input_schema
+    }
+
+    /// The events of a publish, each as JSON.
+    fn events(&self, publish: &Publish, ids: &[String]) -> Vec<String> {
+        let schema = self.schema(&publish.to.topic);
+        let is_cloud_event = schema == InputSchema::CloudEventSchemaV1_0;
+        let to = publish.to.to_string();
+        let one = |(mark, bytes): (&String, &usize)| match self
+            .scenario
+            .filtered
+            .get(&publish.to.topic)
+        {
+            None => event(&publish.to, schema, mark, *bytes).to_string(),
+            Some(filtered) => {
+                // What is published once more has the same id.
+                let id = mark.rsplit_once('-').map_or(mark.as_str(), |(id, _)| id);
+                let said = Said { to: &to, mark, id, bytes: *bytes, is_cloud_event };
+                filters::event(*filtered, &said)
+            }
+        };
+        ids.iter().zip(&publish.events).map(one).collect()
+    }
+
+    fn note_published(&self, publish: &Publish, names: &[String], events: &[String]) {
+        let topic = &publish.to.topic;
+        if !self.scenario.filtered.contains_key(topic) {
+            return;
+        }
+        let mut history = self.history.lock().expect("no panic while held");
+        for (name, text) in names.iter().zip(events) {
+            let published = Published { topic: topic.clone(), text: text.clone() };
+            history.published.insert(name.clone(), published);
+        }
+    }
+
     fn request(
         &self,
         publish: &Publish,
-        ids: &[String],
+        events: &[String],
     ) -> gridpost_ingest_handler::gateway::Request {
-        let schema = self.scenario.topics.iter().find(|(topic, _)| topic.name == publish.to.topic);
-        let schema = schema.expect("a topic of the scenario").0.input_schema;
-        let events = ids.iter().zip(&publish.events);
-        let events: Vec<_> =
-            events.map(|(id, bytes)| event(&publish.to, schema, id, *bytes)).collect();
+        let schema = self.schema(&publish.to.topic);
         let content_type = match schema {
             InputSchema::EventGridSchema | InputSchema::CustomEventSchema => "application/json",
             InputSchema::CloudEventSchemaV1_0 => "application/cloudevents-batch+json",
@@ -113,7 +170,7 @@ impl World {
             headers,
             authorizer: None,
             route: None,
-            body: serde_json::to_vec(&events).expect("events are JSON"),
+            body: format!("[{}]", events.join(",")).into_bytes(),
         }
     }
 

@@ -1,0 +1,128 @@
+//! Faults of queues, buckets and endpoints.
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::{
+        dead_letter::Labels, queue::Queue, request::Request, resource_check::Finding,
+        resource_request::Entry,
+    },
+    retry::outcome::Answer,
+    subscription::Resource,
+};
+use gridpost_ports::{
+    Attempted, Bucket, BucketError, EndpointClient, Outgoing, Payloads, PortError, QueueReceiver,
+    QueueSender, ResourceClient,
+};
+
+use super::{About, Fault, Faulty, Service};
+use crate::{
+    bucket::Buckets,
+    endpoint::Endpoints,
+    payloads::{self, PayloadBucket},
+    queue::{Carried, Queues},
+};
+
+#[async_trait]
+impl QueueSender for Faulty<Queues> {
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        self.inner.note_call(queue, messages.len());
+        let mut answers = Vec::new();
+        // Each entry of a batch fails or succeeds by itself.
+        for message in messages {
+            let about =
+                About::Deliveries(Carried::of(&message.body).delivery.into_iter().collect());
+            let effect = || async { self.inner.send_one(queue, message.clone()) };
+            answers.push(self.call(about, effect).await);
+        }
+        answers
+    }
+}
+
+#[async_trait]
+impl QueueReceiver for Faulty<Queues> {
+    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
+        let about = self.inner.delivery_of(queue, receipt);
+        let about = About::Deliveries(about.into_iter().collect());
+        self.call(about, || self.inner.hide(queue, receipt, seconds)).await
+    }
+
+    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
+        let about = receipts.iter().filter_map(|receipt| self.inner.delivery_of(queue, receipt));
+        let about = About::Deliveries(about.collect());
+        self.call(about, || self.inner.delete(queue, receipts.clone())).await
+    }
+
+    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
+        self.call(About::Other, || self.inner.in_flight(queue)).await
+    }
+
+    async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
+        self.call(About::Other, || self.inner.backlog(queue)).await
+    }
+
+    async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
+        self.call(About::Other, || self.inner.visible(queue)).await
+    }
+}
+
+#[async_trait]
+impl Bucket for Faulty<Buckets> {
+    async fn put(
+        &self,
+        bucket: &str,
+        key: &str,
+        labels: &Labels,
+        body: Vec<u8>,
+    ) -> Result<(), BucketError> {
+        let effect = || async { Ok(self.inner.put(bucket, key, labels, body.clone()).await) };
+        self.call(About::InHand, effect).await?
+    }
+}
+
+#[async_trait]
+impl Payloads for Faulty<PayloadBucket> {
+    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
+        let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
+        self.call(about, || self.inner.put(key, object.clone())).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
+        let about = About::Deliveries(payloads::delivery_of(key).into_iter().collect());
+        let object = self.call(about, || self.inner.get(key)).await?;
+        self.instance.hold(object.as_ref().map_or(0, Vec::len));
+        Ok(object)
+    }
+}
+
+#[async_trait]
+impl ResourceClient for Faulty<Endpoints> {
+    async fn check(&self, resource: &Resource) -> Finding {
+        self.inner.check(resource).await
+    }
+
+    async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
+        match self.injector.draw(Service::None) {
+            Fault::DiesBefore => self.die(&About::Other).await,
+            Fault::DiesAfter => {
+                let _ = self.inner.send(resource, entries).await;
+                self.die(&About::Other).await
+            }
+            _ => self.inner.send(resource, entries).await,
+        }
+    }
+}
+
+#[async_trait]
+impl EndpointClient for Faulty<Endpoints> {
+    async fn attempt(&self, request: Request) -> Attempted {
+        // An attempt never fails on our side, but its maker may die before or after it.
+        match self.injector.draw(Service::None) {
+            Fault::DiesBefore => self.die(&About::Other).await,
+            Fault::DiesAfter => {
+                let _ = self.inner.attempt(request).await;
+                self.die(&About::Other).await
+            }
+            _ => self.inner.attempt(request).await,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Nothing comes later than it is due but for what really held it up: attempts, ends, dead letters, and what
+//! wake sends back.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gridpost_core::{retry::outcome::Outcome, time::Timestamp};
+use uuid::Uuid;
+
+use super::{
+    Check, model,
+    waits::{self, Waits},
+};
+use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
+use gridpost_testkit::history::Request;
+
+/// From its time to its attempt: queues count whole seconds, a batch may wait to be filled, and an
+/// invocation must begin.
+const PROMPT: Duration = Duration::from_secs(4);
+
+/// Jitter is at most this part of a wait, ...
+const JITTER_PART: u32 = 10;
+
+/// ... and no more than this.
+const JITTER_MAX: Duration = Duration::from_secs(300);
+
+/// What is hidden for an even time comes back with this much to spare.
+const HALF_A_SECOND: Duration = Duration::from_millis(500);
+
+/// When dead letters were written, by delivery.
+type Written = BTreeMap<Uuid, Vec<Timestamp>>;
+
+/// Checks every delivery, and every stay in the table of parked ones.
+pub(super) fn check(check: &mut Check<'_>) {
+    let waits = Waits::of(check);
+    let mut failures = Vec::new();
+    for (delivery, parks) in &check.remains.history.parks {
+        let most = waits::WAKE_EVERY + PROMPT + check.slack;
+        let gone = parks.iter().filter_map(|park| Some(park.due..park.gone_at?));
+        for span in gone.filter(|span| span.end.since(span.start) > most) {
+            let late = waits.woken_late(check, *delivery, &span);
+            if late > most {
+                failures.push(format!("{delivery} was sent back {late:?} late: {span:?}"));
+            }
+        }
+    }
+    let mut written = Written::new();
+    for dead in check.remains.history.dead_letters.values() {
+        written.entry(dead.delivery).or_default().push(dead.at);
+    }
+    for delivery in check.remains.history.accepted.keys() {
+        failures.extend(one(check, &waits, &written, *delivery));
+    }
+    check_durations(check, &mut failures);
+    failures.into_iter().for_each(|failure| check.fail(failure));
+}
+
+fn one(check: &Check<'_>, waits: &Waits, written: &Written, delivery: Uuid) -> Option<String> {
+    let accepted = &check.remains.history.accepted[&delivery];
+    let (_, subscription) = check.owners[&accepted.subscription];
+    if subscription.allowed_rate.is_some() {
+        // How long it waits for its turn is another promise.
+        return None;
+    }
+    let requests = check.requests_of(delivery);
+    let last = requests.iter().map(|made| made.number).max().unwrap_or(0);
+    let most = PROMPT + check.slack;
+    for number in 1..=last {
+        let began_at = requests.iter().filter(|made| made.number == number);
+        let Some(began_at) = began_at.map(|made| made.began_at).min() else { continue };
+        let Some(due) = latest_due(check, delivery, &requests, number - 1) else { continue };
+        if began_at.since(due) > most && waits.late(check, delivery, &(due..began_at)) > most {
+            let late = waits.late(check, delivery, &(due..began_at));
+            return Some(format!(
+                "attempt {number} of {delivery} at {began_at}, due by {due}: {late:?} late, and nothing \
+                 held it up"
+            ));
+        }
+    }
+    end(check, waits, written, (delivery, &requests, last))
+}
+
+/// By when what follows the attempts of that number is due: the next one, or the end. Before the first
+/// one it is due when it is there.
+fn latest_due(
+    check: &Check<'_>,
+    delivery: Uuid,
+    requests: &[&Request],
+    number: u32,
+) -> Option<Timestamp> {
+    let accepted = &check.remains.history.accepted[&delivery];
+    if number == 0 {
+        return Some(accepted.queued_at);
+    }
+    let (topic, subscription) = check.owners[&accepted.subscription];
+    let expires_at = check.expires_at(delivery);
+    // Which of several first attempts was noted is not known here.
+    let firsts = requests.iter().filter(|made| made.number == 1).map(|made| made.began_at);
+    let made = requests.iter().filter(|made| made.number == number);
+    let dues = made.filter_map(|before| {
+        let (ended_at, answer) = check.heard(before, delivery)?;
+        let due = firsts.clone().filter_map(|first_at| {
+            let times = (first_at, ended_at, expires_at);
+            model::due(topic, subscription, times, answer)
+        });
+        let due = due.max().filter(|_| number < subscription.retry_policy.max_attempts);
+        let due = due.unwrap_or(ended_at);
+        let jitter = (due.since(ended_at) / JITTER_PART).min(JITTER_MAX);
+        Some(due + jitter + HALF_A_SECOND)
+    });
+    dues.max()
+}
+
+/// It ends when its next attempt would be due, at the latest, and its dead letter is written as soon as it may.
+fn end(
+    check: &Check<'_>,
+    waits: &Waits,
+    written: &Written,
+    (delivery, requests, last): (Uuid, &[&Request], u32),
+) -> Option<String> {
+    let is_delivered = |made: &&&Request| {
+        let heard = made.heard.map(|(_, answer)| answer.outcome);
+        made.heard_late.is_some() || heard == Some(Outcome::Delivered)
+    };
+    // Parts of one delivery end apart.
+    if requests.iter().any(|made| !made.met.is_empty())
+        || requests.iter().any(|it| is_delivered(&it))
+    {
+        return None;
+    }
+    let due = latest_due(check, delivery, requests, last)?;
+    let delay = Duration::from_secs(u64::from(DEAD_LETTER_DELAY_S));
+    let dead = written.get(&delivery).into_iter().flatten();
+    let dead = dead.map(|at| (*at, delay + check.remains.dead_letter_window));
+    let drops = check.drops_of(delivery).iter().filter_map(|drop| {
+        let after = match drop.reason.as_str() {
+            "SubscriptionDeleted" => return None,
+            "DeadLetterDestinationNotFound" => delay,
+            "DeadLetterDestinationUnavailable" => delay + GIVE_UP_AFTER,
+            _ => Duration::ZERO,
+        };
+        Some((drop.at, after))
+    });
+    let (at, after) = dead.chain(drops).min_by_key(|(at, _)| *at)?;
+    let most = after + PROMPT * 2 + check.slack * 2;
+    if at.since(due) <= most {
+        return None;
+    }
+    // A life that ends while its endpoint waits ends then, unless its next attempt is due later.
+    let life = (last == 0).then(|| check.expires_at(delivery).max(due));
+    let late = waits.end_late(check, delivery, &(due..at), life);
+    (late > most).then(|| {
+        format!("{delivery} ended by {due}, but was written at {at}: after {late:?}, not {after:?}")
+    })
+}
+
+/// The stored health of an endpoint asks for no longer wait than the tables do.
+fn check_durations(check: &Check<'_>, failures: &mut Vec<String>) {
+    let seconds = |seconds: i64| Duration::from_secs(seconds.unsigned_abs() + 1);
+    for (uid, all) in &check.remains.history.healths {
+        let mut step = 0;
+        for said in all {
+            if let Some(wait) = said.delayed {
+                let most = seconds(model::delayed_wait_s(wait.step as usize));
+                if wait.until.since(wait.since) > most || wait.step > step + 1 {
+                    failures.push(format!("{uid}: delivery is delayed too long by {wait:?}"));
+                }
+            }
+            step = said.delayed.map_or(0, |wait| wait.step);
+            if let Some(wait) = said.probation {
+                // A failed probe is followed by ten seconds at least.
+                let most = seconds(model::probation_s(wait.outcome).max(10));
+                if wait.until.since(said.at) > most {
+                    failures
+                        .push(format!("{uid}: at {} a probation is too long: {wait:?}", said.at));
+                }
+            }
+        }
+    }
+}

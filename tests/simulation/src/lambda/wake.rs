@@ -1,0 +1,81 @@
+//! wake's schedule: once a minute, or nearly so.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use gridpost_ports::{Clock, Dice};
+use gridpost_testkit::{clock::BEGINNING, faults::Instance};
+
+use super::usage::Function;
+use crate::world::World;
+
+/// How long a run of wake begins anything: its timeout (55 s), less what it keeps for its last calls.
+const WAKE_RUN: Duration = Duration::from_secs(40);
+
+/// Its schedule's period.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How a schedule keeps time. EventBridge Scheduler invokes once at least, at some second of the
+/// minute, and a throttled invocation is made later or not at all.
+#[derive(Clone, Copy, Debug)]
+pub struct Wakes {
+    /// Seconds after the full minute.
+    pub phase: Duration,
+    /// How much later an invocation may be.
+    pub late_max: Duration,
+    /// How often one is not made.
+    pub skipped: f64,
+    /// How often one is made twice, so that two runs overlap.
+    pub twice: f64,
+}
+
+/// Invokes wake once a minute, as its schedule does. In minutes in which nothing is parked only what
+/// it would note is noted, to save time.
+pub async fn schedule_wake(world: Rc<World>) {
+    if let Some(wakes) = world.wakes {
+        return loosely(world, wakes).await;
+    }
+    loop {
+        tokio::time::sleep(MINUTE).await;
+        run(&world).await;
+    }
+}
+
+async fn loosely(world: Rc<World>, wakes: Wakes) {
+    for minute in 1.. {
+        let due = BEGINNING + MINUTE * minute + wakes.phase;
+        let late = wakes.late_max.mul_f64(world.dice.roll());
+        world.clock.sleep_until(due + late).await;
+        if world.dice.chance(wakes.skipped) {
+            world.wake_waited(due, MINUTE);
+            continue;
+        }
+        world.wake_waited(due, late);
+        let runs = 1 + u64::from(world.dice.chance(wakes.twice));
+        for _ in 0..runs {
+            let (world, after) = (Rc::clone(&world), world.dice.millis(0..2_000));
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(after).await;
+                run(&world).await;
+            });
+        }
+    }
+}
+
+async fn run(world: &World) {
+    if !world.tables.any_parked() {
+        world.tables.pass();
+        return;
+    }
+    let instance = Arc::new(Instance::default());
+    instance.take(world.tables.parked_ids(), Vec::new());
+    let context = world.wake(&instance);
+    world.begin();
+    let began_at = world.clock.now();
+    tokio::select! { biased;
+        _ = gridpost_wake_handler::wake(&context, began_at + WAKE_RUN) => {}
+        () = instance.died() => {}
+        () = world.injector.moment_of_death() => world.injector.kill(&instance),
+    }
+    world.note_used(Function::Wake, &instance, began_at);
+    world.end();
+}

@@ -1,0 +1,204 @@
+//! Worlds of many seeds: those that ever failed, and others with each commit.
+//!
+//! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay --nocapture` lives one
+//! world again and prints all that happens in it, with `GRIDPOST_SIM_PLAIN=1` without what was added to
+//! worlds later.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    io::{self, Write as _},
+    process::Command,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use gridpost_simulation::{checker, scenario, world};
+
+/// Seeds of one run, beside those that are always lived.
+const SEEDS: u64 = 10_000;
+
+/// Seeds that failed once, one a line: the number, `plain` where its world is to be as it was before
+/// something was added to worlds, and after `#` what it found.
+const CORPUS: &str = include_str!("corpus.txt");
+
+/// So many failures say enough.
+const FAILURES_MAX: usize = 5;
+
+/// What chooses a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seed {
+    /// The seed.
+    pub(super) number: u64,
+    /// Whether nothing is added to its world.
+    pub(super) is_plain: bool,
+}
+
+impl Seed {
+    /// Lives its world; answers what is left of it and what is wrong with it.
+    pub(super) fn live(self, traced: bool) -> (world::Remains, Vec<String>) {
+        let make = if self.is_plain { scenario::plain } else { scenario::mixed };
+        let remains = world::run(&make(self.number), self.number, traced);
+        let failures = checker::check(&remains);
+        (remains, failures)
+    }
+
+    /// How it is lived again.
+    fn replay(self) -> String {
+        let plain = if self.is_plain { " GRIDPOST_SIM_PLAIN=1" } else { "" };
+        format!(
+            "GRIDPOST_SIM_SEED={}{plain} cargo test -p gridpost-simulation --test simulation -- replay \
+             --nocapture",
+            self.number
+        )
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn corpus() -> Vec<Seed> {
+    let lines = CORPUS.lines().filter_map(|line| line.split('#').next());
+    let lines = lines.map(str::trim).filter(|line| !line.is_empty());
+    let read = |line: &str| {
+        let (text, is_plain) = match line.strip_suffix("plain") {
+            Some(text) => (text.trim(), true),
+            None => (line, false),
+        };
+        Seed { number: text.parse().expect("a line is a seed"), is_plain }
+    };
+    lines.map(read).collect()
+}
+
+/// The first seed where `GRIDPOST_SIM_FROM` names none: other ones with each commit, and 1 where there
+/// is no repository.
+fn first() -> u64 {
+    let head = Command::new("git").args(["rev-parse", "HEAD"]).output();
+    let head = head.ok().filter(|output| output.status.success());
+    first_of(head.and_then(|output| String::from_utf8(output.stdout).ok()).as_deref())
+}
+
+fn first_of(commit: Option<&str>) -> u64 {
+    let digits = commit.and_then(|commit| u64::from_str_radix(commit.get(..4)?, 16).ok());
+    digits.unwrap_or(0) * SEEDS + 1
+}
+
+/// How often deliveries were disturbed.
+#[derive(Default)]
+struct Disturbed {
+    deliveries: AtomicU64,
+    disturbed: AtomicU64,
+    disturbances: AtomicU64,
+}
+
+impl Disturbed {
+    fn count(&self, remains: &world::Remains) {
+        let history = &remains.history;
+        let all = &history.disturbed;
+        let known = all.iter().filter(|(delivery, _)| history.accepted.contains_key(delivery));
+        let (mut disturbed, mut disturbances) = (0, 0);
+        for (_, found) in known {
+            disturbed += 1;
+            disturbances += found.len() as u64;
+        }
+        self.deliveries.fetch_add(history.accepted.len() as u64, Ordering::Relaxed);
+        self.disturbed.fetch_add(disturbed, Ordering::Relaxed);
+        self.disturbances.fetch_add(disturbances, Ordering::Relaxed);
+    }
+
+    /// The share of deliveries that were disturbed, in hundredths. Written past the test's own output,
+    /// which is shown of failed tests alone.
+    fn tell(&self, seeds: u64, first: u64) -> u64 {
+        let [all, disturbed, disturbances] =
+            [&self.deliveries, &self.disturbed, &self.disturbances]
+                .map(|count| count.load(Ordering::Relaxed));
+        let share = disturbed * 100 / all.max(1);
+        let _ = writeln!(
+            io::stderr(),
+            "{seeds} seeds from {first}: {all} deliveries, {share} % of them disturbed, {disturbances} times"
+        );
+        share
+    }
+}
+
+/// `GRIDPOST_SIM_SEEDS` sets how many beside the corpus, `GRIDPOST_SIM_FROM` where to begin.
+#[test]
+fn every_seed_keeps_the_promise() {
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let seeds = number("GRIDPOST_SIM_SEEDS").unwrap_or(SEEDS);
+    let failures_max = number("GRIDPOST_SIM_FAILURES").map_or(FAILURES_MAX, |most| most as usize);
+    let corpus = corpus();
+    let next = AtomicU64::new(0);
+    let failed = Mutex::new(BTreeMap::new());
+    let disturbed = Disturbed::default();
+    let work = || {
+        while failed.lock().expect("no panic while held").len() < failures_max {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let further = index.checked_sub(corpus.len() as u64);
+            let seed = match further {
+                None => corpus[index as usize],
+                Some(further) if further < seeds => {
+                    Seed { number: from + further, is_plain: false }
+                }
+                Some(_) => return,
+            };
+            let (remains, failures) = seed.live(false);
+            disturbed.count(&remains);
+            if let Some(first) = failures.first() {
+                let line = format!("{} # {first}", seed.replay());
+                failed.lock().expect("no panic while held").insert(index, line);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(2, usize::from);
+        (0..threads).for_each(|_| {
+            scope.spawn(work);
+        });
+    });
+    let failed = failed.into_inner().expect("no panic while held");
+    let lines: Vec<_> = failed.into_values().collect();
+    assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
+    let share = disturbed.tell(seeds, from);
+    assert!(share < DISTURBED_MAX, "{share} % of all deliveries were disturbed");
+}
+
+/// Were more deliveries disturbed, in hundredths, hardly any would be looked at strictly.
+const DISTURBED_MAX: u64 = 50;
+
+#[test]
+fn seeds_differ_with_the_commit() {
+    for (commit, first) in [
+        (Some("00001234"), 1),
+        (Some("0001fff"), 10_001),
+        (Some("ffffab"), 655_350_001),
+        (Some("ab"), 1),
+        (Some("not a hash"), 1),
+        (None, 1),
+    ] {
+        assert_eq!(first_of(commit), first, "{commit:?}");
+    }
+}
+
+#[test]
+fn those_that_failed_are_always_lived() {
+    let corpus = corpus();
+    let plain = corpus.iter().filter(|seed| seed.is_plain).count();
+    assert!(plain >= 8 && corpus.contains(&Seed { number: 1_905, is_plain: true }), "{corpus:?}");
+    assert!(corpus.contains(&Seed { number: 1_905, is_plain: false }), "{corpus:?}");
+}
+
+#[test]
+fn replay() {
+    let Some(number) = number("GRIDPOST_SIM_SEED") else { return };
+    let seed = Seed { number, is_plain: env::var_os("GRIDPOST_SIM_PLAIN").is_some() };
+    let (remains, failures) = seed.live(true);
+    for line in remains.history.trace.iter().flatten() {
+        println!("{line}");
+    }
+    assert!(failures.is_empty(), "seed {number}:\n{}", failures.join("\n"));
+}
