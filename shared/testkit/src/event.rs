@@ -1,5 +1,5 @@
-//! Events as simulated publishers make them: what tells one from all others, and whether it arrived as it was
-//! sent.
+//! Events as simulated publishers make them: what tells one from all others, and whether it arrived
+//! as it was sent.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ struct Marked {
     mark: String,
 }
 
-/// What tells an event from all others: the mark in its data, where it has one, and else its id. Ids may
-/// be equal: a publisher who publishes once more sends the same.
+/// What tells an event from all others: the mark in its data, where it has one, and else its id.
+/// Ids may be equal: a publisher who publishes once more sends the same.
 ///
 /// # Errors
 ///

@@ -225,8 +225,8 @@ impl Injector {
     }
 
     /// Notes a fault. One before the effect of a call repeats nothing by itself, but a caller that
-    /// then gives a record back may repeat the attempt that it could not note. Whatever the call was
-    /// about: everything that its caller has in hand may have to wait for it.
+    /// then gives a record back may repeat the attempt that it could not note. Whatever the call
+    /// was about: everything that its caller has in hand may have to wait for it.
     fn note(&self, instance: &Instance, about: &About, what: &'static str) {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
@@ -289,8 +289,8 @@ pub struct Faulty<T: ?Sized> {
 }
 
 impl<T: Served + ?Sized> Faulty<T> {
-    /// Makes a call, unless its plan says otherwise. Its effect may be had twice: SDKs repeat a call of
-    /// which they have not heard.
+    /// Makes a call, unless its plan says otherwise. Its effect may be had twice: SDKs repeat a
+    /// call of which they have not heard.
     async fn call<R, F>(&self, about: About, effect: impl Fn() -> F) -> Result<R, PortError>
     where
         F: Future<Output = Result<R, PortError>>,

@@ -62,7 +62,8 @@ pub struct History {
     /// Times in which a queue's messages waited for the platform: all invocations that may run were
     /// running, or SQS gave nothing.
     pub platform_waits: BTreeMap<Queue, Vec<Range<Timestamp>>>,
-    /// Times in which the world kept a delivery back: SQS showed it late, or it lay in the poison queue.
+    /// Times in which the world kept a delivery back: SQS showed it late, or it lay in the poison
+    /// queue.
     pub held_back: BTreeMap<Uuid, Vec<Range<Timestamp>>>,
     /// How often deliveries were parked, each time.
     pub parks: BTreeMap<Uuid, Vec<Park>>,
@@ -82,7 +83,8 @@ pub struct History {
     pub lives: BTreeMap<Uuid, Life>,
     /// Publishes to topics that change while events flow, which were answered 200.
     pub confirmed_publishes: Vec<Confirmed>,
-    /// Events of topics whose event subscriptions have filters, by name: what was published, and where.
+    /// Events of topics whose event subscriptions have filters, by name: what was published, and
+    /// where.
     pub published: BTreeMap<String, Published>,
     /// Subscriptions that were deleted, and when.
     pub deleted: BTreeMap<SubscriptionKey, Timestamp>,

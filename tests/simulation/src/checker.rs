@@ -1,10 +1,11 @@
 //! What must hold in every world, whatever its scenario.
 //!
-//! A delivery is *disturbed* when SQS handed one of its messages over twice, a call about it failed,
-//! or a function died with it in hand. Then attempts and ends may repeat, because nothing that
-//! happens once can be told from something that happened but was not noted. Each disturbance pays for
-//! one repetition, and no more. What holds even then: it ends, no attempt comes before it is due, none in
-//! a wait, none beyond its limits, and none later than what [held it up](waits) explains.
+//! A delivery is *disturbed* when SQS handed one of its messages over twice, a call about it
+//! failed, or a function died with it in hand. Then attempts and ends may repeat, because nothing
+//! that happens once can be told from something that happened but was not noted. Each disturbance
+//! pays for one repetition, and no more. What holds even then: it ends, no attempt comes before it
+//! is due, none in a wait, none beyond its limits, and none later than what [held it up](waits)
+//! explains.
 
 mod configuration;
 mod events;

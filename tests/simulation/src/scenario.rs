@@ -72,7 +72,8 @@ pub struct Scenario {
     pub wakes: Option<Wakes>,
     /// Most parked deliveries of one page that wake reads.
     pub parked_page_max: usize,
-    /// From when on there are so many retry queues for what is sent from then on; the others are emptied.
+    /// From when on there are so many retry queues for what is sent from then on; the others are
+    /// emptied.
     pub retry_shards_from: Vec<(Timestamp, usize)>,
     /// How often a fresh copy of a function is started though an idle one exists.
     pub cold_starts: f64,

@@ -1,4 +1,5 @@
-//! The whole pipeline in virtual time. Which seeds are lived, and how one is lived again: [`seeds`].
+//! The whole pipeline in virtual time. Which seeds are lived, and how one is lived again:
+//! [`seeds`].
 
 #[path = "simulation/changes.rs"]
 mod changes;

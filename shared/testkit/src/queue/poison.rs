@@ -46,8 +46,8 @@ impl Note {
 }
 
 impl Queues {
-    /// Takes all messages out of the poison queue that SQS moved there, as an operator does who sends them
-    /// back: each with the name of the queue it came from.
+    /// Takes all messages out of the poison queue that SQS moved there, as an operator does who
+    /// sends them back: each with the name of the queue it came from.
     fn take_poisoned(&self) -> Vec<(Message, Option<String>)> {
         self.with(Queue::Poison, |contents| {
             let ids: Vec<_> = contents.messages.keys().copied().collect();
@@ -60,8 +60,8 @@ impl Queues {
         })
     }
 
-    /// Sends every message of the poison queue back, as an operator does: a delivery to its retry queue,
-    /// never to the dispatch queue, and all else where it came from.
+    /// Sends every message of the poison queue back, as an operator does: a delivery to its retry
+    /// queue, never to the dispatch queue, and all else where it came from.
     pub fn return_poisoned(&self) {
         let now = self.clock.now();
         for (Message { body, group, sent_at, carried, .. }, from) in self.take_poisoned() {

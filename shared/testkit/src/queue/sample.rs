@@ -1,6 +1,7 @@
 //! Counts of messages as SQS tells them: approximately, and of a while ago.
 //!
-//! Source: Amazon SQS API reference, `GetQueueAttributes`: approximate counts settle within a minute.
+//! Source: Amazon SQS API reference, `GetQueueAttributes`: approximate counts settle within a
+//! minute.
 
 use std::{collections::BTreeMap, time::Duration};
 

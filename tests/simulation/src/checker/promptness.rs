@@ -1,5 +1,5 @@
-//! Nothing comes later than it is due but for what really held it up: attempts, ends, dead letters, and what
-//! wake sends back.
+//! Nothing comes later than it is due but for what really held it up: attempts, ends, dead letters,
+//! and what wake sends back.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -79,8 +79,8 @@ fn one(check: &Check<'_>, waits: &Waits, written: &Written, delivery: Uuid) -> O
     end(check, waits, written, (delivery, &requests, last))
 }
 
-/// By when what follows the attempts of that number is due: the next one, or the end. Before the first
-/// one it is due when it is there.
+/// By when what follows the attempts of that number is due: the next one, or the end. Before the
+/// first one it is due when it is there.
 fn latest_due(
     check: &Check<'_>,
     delivery: Uuid,
@@ -110,7 +110,8 @@ fn latest_due(
     dues.max()
 }
 
-/// It ends when its next attempt would be due, at the latest, and its dead letter is written as soon as it may.
+/// It ends when its next attempt would be due, at the latest, and its dead letter is written as
+/// soon as it may.
 fn end(
     check: &Check<'_>,
     waits: &Waits,

@@ -74,8 +74,8 @@ pub(super) fn check(check: &mut Check<'_>) {
     }
 }
 
-/// Events are dropped instead of dead-lettered only where their bucket does not exist, or has refused for
-/// as long as was promised, and still does.
+/// Events are dropped instead of dead-lettered only where their bucket does not exist, or has
+/// refused for as long as was promised, and still does.
 fn destination_refused(check: &mut Check<'_>, drop: &Drop) {
     let Drop { delivery, at, .. } = *drop;
     if drop.reason == "DeadLetterDestinationNotFound" {

@@ -13,15 +13,15 @@ use super::Check;
 /// A time.
 pub(super) type Span = Range<Timestamp>;
 
-/// A message that was received by a function that died, or could not be hidden, comes back after the
-/// queue's timeout; what a failed call kept from being settled after two minutes at most.
+/// A message that was received by a function that died, or could not be hidden, comes back after
+/// the queue's timeout; what a failed call kept from being settled after two minutes at most.
 const COMES_BACK: Duration = Duration::from_secs(240 + 10);
 
 /// The same of the dead-letter queue.
 const DEAD_LETTER_COMES_BACK: Duration = Duration::from_secs(360 + 10);
 
-/// When its endpoint's waits end, a delivery comes within three seconds, finds a probe under way and
-/// looks again after 20 s and three more.
+/// When its endpoint's waits end, a delivery comes within three seconds, finds a probe under way
+/// and looks again after 20 s and three more.
 const AFTER_A_WAIT: Duration = Duration::from_secs(3 + 20 + 3 + 4);
 
 /// After a success has ended the waits, deliveries are let through bit by bit for ten seconds; who
@@ -80,8 +80,8 @@ impl Waits {
         Self { attempts, dead_letters, wake, endpoints }
     }
 
-    /// How late an attempt was that was due at the beginning of that time and came at its end, besides
-    /// what held it up.
+    /// How late an attempt was that was due at the beginning of that time and came at its end,
+    /// besides what held it up.
     pub(super) fn late(&self, check: &Check<'_>, delivery: Uuid, span: &Span) -> Duration {
         let mut spans = Vec::new();
         self.add_own(check, delivery, COMES_BACK, &mut spans);
@@ -90,8 +90,8 @@ impl Waits {
         uncovered(span, &joined(spans))
     }
 
-    /// The same of an end, which waits for its dead letter too. `life` is over when its endpoint's waits
-    /// hold it up no more.
+    /// The same of an end, which waits for its dead letter too. `life` is over when its endpoint's
+    /// waits hold it up no more.
     pub(super) fn end_late(
         &self,
         check: &Check<'_>,
@@ -110,7 +110,8 @@ impl Waits {
         uncovered(span, &joined(spans))
     }
 
-    /// The same of wake's sending it back. A run that fails is followed by another one after a minute.
+    /// The same of wake's sending it back. A run that fails is followed by another one after a
+    /// minute.
     pub(super) fn woken_late(&self, check: &Check<'_>, delivery: Uuid, span: &Span) -> Duration {
         let mut spans = hindrances(check, delivery, WAKE_EVERY * 2);
         add(&self.wake, span, &mut spans);

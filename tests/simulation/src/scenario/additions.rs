@@ -1,5 +1,5 @@
-//! What was added to the worlds of [`super::plain`]. Dice of its own choose it, so that the worlds of all
-//! seeds stay as they were, but for what is added.
+//! What was added to the worlds of [`super::plain`]. Dice of its own choose it, so that the worlds
+//! of all seeds stay as they were, but for what is added.
 
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ fn set_faults(dice: &SeededDice, scenario: &mut Scenario) {
     }
 }
 
-/// Functions that are killed at any moment, messages that are not deleted, other numbers of retry queues.
+/// Functions that are killed at any moment, messages that are not deleted, other numbers of retry
+/// queues.
 fn set_functions(dice: &SeededDice, scenario: &mut Scenario) {
     if dice.chance(0.2) {
         scenario.plan.killed = dice.choose(&[0.001, 0.01, 0.1]);

@@ -1,4 +1,5 @@
-//! Topics with several event subscriptions, each with a filter of its own, and events to ask them about.
+//! Topics with several event subscriptions, each with a filter of its own, and events to ask them
+//! about.
 
 use gridpost_core::{
     secret::Secret,
@@ -13,8 +14,8 @@ use super::{CHANGING, Scenario, seeds};
 /// What is published to a topic whose event subscriptions have filters.
 #[derive(Clone, Copy, Debug)]
 pub struct Filtered {
-    /// Whether events have equal ids now and then, those of a publish that is made again always. Where an
-    /// endpoint answers for each event, ids must tell them apart.
+    /// Whether events have equal ids now and then, those of a publish that is made again always.
+    /// Where an endpoint answers for each event, ids must tell them apart.
     pub equal_ids: bool,
     /// Events may be so many times larger than others.
     pub grown: usize,
@@ -79,7 +80,11 @@ fn document(dice: &SeededDice, topic: &str) -> Value {
 }
 
 fn advanced(dice: &SeededDice) -> Value {
-    let one = |operator: &str, key: &str, value: (&str, Value)| json!({ "operatorType": operator, "key": key, (value.0): value.1 });
+    let one = |operator: &str, key: &str, (member, value): (&str, Value)| {
+        let mut filter = json!({ "operatorType": operator, "key": key });
+        filter[member] = value;
+        filter
+    };
     match dice.number(0..12) {
         0 => one("StringIn", "data.color", ("values", json!(["RED", "blue"]))),
         1 => one("StringNotIn", "data.color", ("values", json!(["red"]))),
@@ -126,8 +131,8 @@ pub(crate) struct Said<'e> {
     pub(crate) is_cloud_event: bool,
 }
 
-/// An event's JSON: of members that filters ask for, and of texts and numbers that are easily changed on the
-/// way.
+/// An event's JSON: of members that filters ask for, and of texts and numbers that are easily
+/// changed on the way.
 pub(crate) fn event(filtered: Filtered, said: &Said<'_>) -> String {
     let Said { to, mark, id, bytes, is_cloud_event } = *said;
     let mut draws = Draws::of(mark);
@@ -155,17 +160,21 @@ pub(crate) fn event(filtered: Filtered, said: &Said<'_>) -> String {
         "{ }",
     ]);
     let pad = "x".repeat(bytes * filtered.grown);
-    let data = format!(
-        r#"{{"mark":"{mark}",{color}"n":{number},"on":{on},"tags":{tags},"exact":{exact},"pad":"{pad}"}}"#
-    );
+    let asked = format!(r#"{color}"n":{number},"on":{on},"tags":{tags}"#);
+    let data = format!(r#"{{"mark":"{mark}",{asked},"exact":{exact},"pad":"{pad}"}}"#);
     let of_type = draws.one(&["simulated", "a.created", "a.deleted", "B"]);
     let under = draws.one(&["", "/red", "/RED/7", "/\u{e4}", "/reds"]);
+    let subject = format!("{to}{under}");
     match is_cloud_event {
-        true => format!(
-            r#"{{"specversion":"1.0","id":"{id}","source":"/simulation","type":"{of_type}","subject":"{to}{under}","level":{level},"data":{data}}}"#
-        ),
-        false => format!(
-            r#"{{"id":"{id}","subject":"{to}{under}","eventType":"{of_type}","data":{data},"dataVersion":"1","eventTime":"2026-01-01T00:00:00.1200Z"}}"#
-        ),
+        true => {
+            let before = r#""specversion":"1.0","source":"/simulation""#;
+            let after = format!(r#""type":"{of_type}","level":{level}"#);
+            format!(r#"{{{before},"id":"{id}","subject":"{subject}",{after},"data":{data}}}"#)
+        }
+        false => {
+            let before = r#""dataVersion":"1","eventTime":"2026-01-01T00:00:00.1200Z""#;
+            let after = format!(r#""eventType":"{of_type}""#);
+            format!(r#"{{{before},"id":"{id}","subject":"{subject}",{after},"data":{data}}}"#)
+        }
     }
 }

@@ -24,8 +24,8 @@ use gridpost_testkit::{
 use super::{Publish, Scenario, changes, key, resources};
 use crate::lambda::{Ramp, Readings};
 
-/// A world of many kinds, chosen by a seed: what seeds were before anything was added to them. Seeds that
-/// failed then are lived again as they were.
+/// A world of many kinds, chosen by a seed: what seeds were before anything was added to them.
+/// Seeds that failed then are lived again as they were.
 pub fn plain(seed: u64) -> Scenario {
     let dice = SeededDice::new(seed);
     let mut scenario = Scenario { jitter: dice.chance(0.8), ..Scenario::default() };

@@ -41,8 +41,8 @@ impl World {
     /// How many retry queues there are for a copy that is started now.
     fn retry_shards(&self) -> usize {
         let now = self.clock.now();
-        let changes = self.scenario.retry_shards_from.iter();
-        let last = changes.filter(|(from, _)| *from <= now).last();
+        let mut changes = self.scenario.retry_shards_from.iter();
+        let last = changes.rfind(|(from, _)| *from <= now);
         last.map_or(self.scenario.queues.retry_shards, |(_, shards)| *shards)
     }
 

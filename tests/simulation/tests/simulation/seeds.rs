@@ -1,8 +1,8 @@
 //! Worlds of many seeds: those that ever failed, and others with each commit.
 //!
-//! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay --nocapture` lives one
-//! world again and prints all that happens in it, with `GRIDPOST_SIM_PLAIN=1` without what was added to
-//! worlds later.
+//! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
+//! --nocapture` lives one world again and prints all that happens in it, with
+//! `GRIDPOST_SIM_PLAIN=1` without what was added to worlds later.
 
 use std::{
     collections::BTreeMap,
@@ -21,8 +21,8 @@ use gridpost_simulation::{checker, scenario, world};
 /// Seeds of one run, beside those that are always lived.
 const SEEDS: u64 = 10_000;
 
-/// Seeds that failed once, one a line: the number, `plain` where its world is to be as it was before
-/// something was added to worlds, and after `#` what it found.
+/// Seeds that failed once, one a line: the number, `plain` where its world is to be as it was
+/// before something was added to worlds, and after `#` what it found.
 const CORPUS: &str = include_str!("corpus.txt");
 
 /// So many failures say enough.
@@ -74,8 +74,8 @@ fn corpus() -> Vec<Seed> {
     lines.map(read).collect()
 }
 
-/// The first seed where `GRIDPOST_SIM_FROM` names none: other ones with each commit, and 1 where there
-/// is no repository.
+/// The first seed where `GRIDPOST_SIM_FROM` names none: other ones with each commit, and 1 where
+/// there is no repository.
 fn first() -> u64 {
     let head = Command::new("git").args(["rev-parse", "HEAD"]).output();
     let head = head.ok().filter(|output| output.status.success());
@@ -110,8 +110,8 @@ impl Disturbed {
         self.disturbances.fetch_add(disturbances, Ordering::Relaxed);
     }
 
-    /// The share of deliveries that were disturbed, in hundredths. Written past the test's own output,
-    /// which is shown of failed tests alone.
+    /// The share of deliveries that were disturbed, in hundredths. Written past the test's own
+    /// output, which is shown of failed tests alone.
     fn tell(&self, seeds: u64, first: u64) -> u64 {
         let [all, disturbed, disturbances] =
             [&self.deliveries, &self.disturbed, &self.disturbances]

@@ -1,5 +1,5 @@
-//! Trouble that is not the endpoint's: a schedule that hardly keeps time, services that fail together,
-//! buckets that refuse, queues that give messages up.
+//! Trouble that is not the endpoint's: a schedule that hardly keeps time, services that fail
+//! together, buckets that refuse, queues that give messages up.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use gridpost_testkit::{
 
 use super::{always, lived};
 
-/// All long waits are parked, wake comes at any second, late, twice or not at all, and reads pages of
-/// one of which every third can't be read.
+/// All long waits are parked, wake comes at any second, late, twice or not at all, and reads pages
+/// of one of which every third can't be read.
 #[test]
 fn parked_deliveries_come_back_whenever_wake_runs() {
     let wakes = Wakes {
@@ -76,7 +76,8 @@ fn services_that_fail_together_lose_nothing_and_repeat_no_more_than_they_must() 
     assert!(history.fault_kinds.contains("a call took effect but hung"));
 }
 
-/// A message that was received four times goes to the poison queue, and from there to its retry queue.
+/// A message that was received four times goes to the poison queue, and from there to its retry
+/// queue.
 #[test]
 fn what_an_operator_sends_back_goes_on_where_it_was() {
     let mut scenario = Scenario::default()
