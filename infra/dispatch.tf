@@ -61,6 +61,7 @@ module "dispatch" {
     GRIDPOST_PROBATION_SECONDS         = jsonencode(var.probation_seconds)
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
     GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = tostring(var.log_successful_attempts)
+    GRIDPOST_FAILED_RESPONSE_BYTES     = tostring(var.failed_response_bytes)
     GRIDPOST_LATENCY_METRICS           = tostring(var.latency_metrics)
   })
 

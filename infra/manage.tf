@@ -29,6 +29,7 @@ module "manage" {
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
     GRIDPOST_PAYLOAD_BUCKET            = local.payload_bucket_name
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX   = tostring(var.queue_message_bytes_max)
+    GRIDPOST_FAILED_RESPONSE_BYTES     = tostring(var.failed_response_bytes)
     GRIDPOST_PUBLISH_URL               = local.publish_url
     GRIDPOST_MANAGE_URL                = local.manage_url
     GRIDPOST_MANAGE_AUTHORIZATION      = var.manage_authorization

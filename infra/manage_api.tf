@@ -31,6 +31,7 @@ locals {
     "GET /topics/{topic}/eventSubscriptions/{name}/redrives/{id}",
     "POST /topics/{topic}/eventSubscriptions/{name}/redrives/{id}/cancel",
     "POST /topics/{topic}/eventSubscriptions/{name}/redrives/{id}/resume",
+    "POST /topics/{topic}/eventSubscriptions/{name}/sendTestEvent",
     "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
     "POST /topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
     "POST /topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",

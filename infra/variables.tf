@@ -605,6 +605,18 @@ variable "log_successful_attempts" {
   nullable    = false
 }
 
+variable "failed_response_bytes" {
+  description = "How many bytes of a failed response's body are kept with its attempt, 0 to 1024: in dispatch's log, and in the delivery's state until two days after its end (at most 4096 for all attempts of a delivery). Shown by gridpost delivery show, explain and tail. A response may hold personal data, or repeat the events and secrets that were sent. 0 keeps nothing, and reads nothing."
+  type        = number
+  default     = 0
+  nullable    = false
+
+  validation {
+    condition     = var.failed_response_bytes >= 0 && var.failed_response_bytes <= 1024 && floor(var.failed_response_bytes) == var.failed_response_bytes
+    error_message = "failed_response_bytes must be a whole number from 0 to 1024, got ${var.failed_response_bytes}."
+  }
+}
+
 variable "log_level" {
   description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost_dispatch_handler=debug (a filter of Rust's tracing). debug logs each step of each delivery. Attempts are logged at info: above it gridpost tail, explain and audit see nothing."
   type        = string

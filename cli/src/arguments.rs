@@ -12,7 +12,8 @@ use crate::target::TargetArguments;
 /// What programs may rely on.
 const EXIT_CODES: &str = "\
 Results go to standard output, all else to standard error; with --json both are JSON.
-Exit codes: 0 done, 1 failed or refused, 2 not understood, 3 not over yet (audit: events under way).
+Exit codes: 0 done, 1 failed or refused, 2 not understood, 3 not over yet (audit: events under way;
+explain: nothing known so far).
 `gridpost COMMAND --help` has examples.";
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
@@ -151,11 +152,15 @@ mod tests {
             "subscription health --topic demo --name s1 --reset",
             "subscription health",
             "subscription health --topic demo --json",
+            "subscription health --since 24h",
+            "subscription health --topic demo --name s1 --since 90m",
             "subscription show --topic demo --subscription s1",
             "dead-letter list --topic demo --name s1",
             "tail --topic demo --subscription s1",
             "audit --topic demo --name s1",
             "parked list --name s1",
+            "subscription send-test --topic demo --name s1",
+            "subscription send-test --topic demo --name s1 --event event.json --json",
             "subscription test --topic demo --name s1 --events events.json --json",
             "subscription test --topic demo --file s1.json --events -",
             "subscription test --schema CloudEventSchemaV1_0 --file s1.json --events events.json",
@@ -303,6 +308,7 @@ mod tests {
             "subscription update --topic demo --name s1",
             "subscription health --name s1",
             "subscription health --topic demo --reset",
+            "subscription health --topic demo --name s1 --reset --since 1h",
             "subscription update --topic demo --name s1 --file p.json --labels a",
         ] {
             let words = std::iter::once("gridpost").chain(line.split_whitespace());

@@ -158,6 +158,9 @@ impl AttemptLine {
             (_, _, Some(reason)) => text.push_str(&format!("; ends: {reason}")),
             _ => {}
         }
+        if let Some(said) = self.text("response") {
+            text.push_str(&format!("; it said: {said}"));
+        }
         text
     }
 }
@@ -213,6 +216,10 @@ mod tests {
         assert!(read.is_attempt() && !read.is_end());
         assert!(read.has_event("e-1") && read.has_event("e \"2\"") && !read.has_event("e"));
         assert_eq!(read.subscription(), Some(("orders", "billing")));
+        let saying = json!({"delivery.id": "d", "message": "attempt failed", "outcome": "BadRequest",
+            "reason": "R", "response": "no such order"});
+        let told = line(&saying).expect("a line").told();
+        assert_eq!(told, "BadRequest; ends: R; it said: no such order");
         let dropped = json!({
             "message": "events dropped", "delivery.id": "d", "outcome": "BadRequest",
             "reason": "UndeliverableDueToHttpBadRequest",

@@ -28,6 +28,7 @@ use std::path::Path;
 use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::failure::{Misuse, Refusal};
 use crate::manage_api::ManageApi;
@@ -57,6 +58,12 @@ fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// Reads a JSON document from a file, or from standard input when it is called `-`.
 fn read_document(path: &Path) -> anyhow::Result<Value> {
+    serde_json::from_slice(&read_input(path)?)
+        .with_context(|| format!("{} is no JSON document", path.display()))
+}
+
+/// Reads events from a file, or from standard input when it is called `-`, as the text that they are.
+fn read_events(path: &Path) -> anyhow::Result<Box<RawValue>> {
     serde_json::from_slice(&read_input(path)?)
         .with_context(|| format!("{} is no JSON document", path.display()))
 }

@@ -21,6 +21,7 @@ pub mod examples;
 pub mod failure;
 pub mod http_client;
 pub mod identity;
+pub mod latency;
 pub mod local;
 pub mod manage_api;
 pub mod output;

@@ -1,6 +1,9 @@
 //! A client of the resource API: topics, keys, event subscriptions, what waits and what has ended.
 
 pub mod dead_letters;
+pub mod events;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod waiting;
 
 use anyhow::Context;
@@ -242,16 +245,6 @@ impl ManageApi {
         Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
     }
 
-    /// Tests sample events against a filter: `{"name"} or {"properties"}, with "events"`.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
-    pub async fn test_subscription(&self, topic: &str, sample: &Value) -> anyhow::Result<Value> {
-        let path = format!("{}/eventSubscriptions:test", topic_path(topic)?);
-        Ok(self.call(Method::POST, &path, Some(sample)).await?.document)
-    }
-
     /// The health of an event subscription's endpoint.
     ///
     /// # Errors
@@ -317,17 +310,6 @@ impl ManageApi {
         Ok(self.call(Method::POST, &path, None).await?.document)
     }
 
-    /// Which event subscriptions of a topic want an event, and why the others do not.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
-    pub async fn explain(&self, topic: &str, event: &Value) -> anyhow::Result<Value> {
-        let path = format!("{}/explain", topic_path(topic)?);
-        let document = json!({ "event": event });
-        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
-    }
-
     /// Collects a list over its pages.
     async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
         let mut found = Vec::new();
@@ -383,7 +365,16 @@ impl ManageApi {
         url: &str,
         document: Option<&Value>,
     ) -> anyhow::Result<Reply> {
-        let body = document.map(Value::to_string).unwrap_or_default();
+        self.send_text(method, url, document.map(Value::to_string)).await
+    }
+
+    async fn send_text(
+        &self,
+        method: Method,
+        url: &str,
+        document: Option<String>,
+    ) -> anyhow::Result<Reply> {
+        let (has_body, body) = (document.is_some(), document.unwrap_or_default());
         let mut request = self.http.request(method.clone(), url);
         if let Some(signer) = &self.signer {
             let now = wall_clock::now();
@@ -396,7 +387,7 @@ impl ManageApi {
         if let Some(etag) = self.if_match.as_ref().filter(|_| method != Method::GET) {
             request = request.header("if-match", etag);
         }
-        if document.is_some() {
+        if has_body {
             request = request.header("content-type", "application/json").body(body);
         }
         let answer = request.send().await.with_context(|| self.no_answer(&method, url))?;

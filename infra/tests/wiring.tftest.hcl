@@ -257,6 +257,7 @@ run "apis_lead_to_their_functions_by_explicit_routes" {
       "GET /topics/{topic}/eventSubscriptions/{name}/redrives/{id}",
       "POST /topics/{topic}/eventSubscriptions/{name}/redrives/{id}/cancel",
       "POST /topics/{topic}/eventSubscriptions/{name}/redrives/{id}/resume",
+      "POST /topics/{topic}/eventSubscriptions/{name}/sendTestEvent",
       "POST /topics/{topic}/eventSubscriptions/{name}/getFullUrl",
       "POST /topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
       "POST /topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",
@@ -370,6 +371,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_PROBATION_SECONDS         = "{}"
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
       GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = "false"
+      GRIDPOST_FAILED_RESPONSE_BYTES     = "0"
       GRIDPOST_LATENCY_METRICS           = "false"
     })
     error_message = "dispatch is told ${jsonencode(module.dispatch.environment)}"
@@ -411,6 +413,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_DISPATCH_ARN              = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-dispatch"
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX   = "262144"
+      GRIDPOST_FAILED_RESPONSE_BYTES     = "0"
       GRIDPOST_PUBLISH_URL               = "https://publish1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_URL                = "https://manage1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_AUTHORIZATION      = "AWS_IAM"
@@ -442,6 +445,7 @@ run "settings_reach_the_functions" {
     endpoint_allowed_ports      = ["443", "8443-8450"]
     inline_fan_out              = 0
     log_level                   = "warn,gridpost=debug"
+    failed_response_bytes       = 256
     log_successful_attempts     = true
     latency_metrics             = true
     probation_seconds           = { Busy = 1, NotFound = 2 }
@@ -462,6 +466,7 @@ run "settings_reach_the_functions" {
       && module.dispatch.environment["GRIDPOST_PROBATION_SECONDS"] == "{\"Busy\":1,\"NotFound\":2}"
       && module.dispatch.environment["GRIDPOST_RETRY_IN_FLIGHT_LIMIT"] == "0"
       && module.dispatch.environment["GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS"] == "true"
+      && module.dispatch.environment["GRIDPOST_FAILED_RESPONSE_BYTES"] == "256"
       && module.dispatch.environment["GRIDPOST_LATENCY_METRICS"] == "true"
       && module.ingest.environment["GRIDPOST_LATENCY_METRICS"] == "true"
       && module.dispatch.environment["GRIDPOST_VALIDATION_ORIGIN"] == "events.example.com"

@@ -3,10 +3,11 @@
 //! The counts come out of the functions' logs, what waits from the resource API, what is under way
 //! from the queues. [`verdict`] says what they come to, [`report`] makes of it what is printed.
 
+pub mod logs;
 pub mod report;
 pub mod verdict;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,21 +16,15 @@ use gridpost_core::{ledger::Ledger, subscription::SubscriptionKey, time::Timesta
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::aws_api::{AwsApi, Service, if_found};
+use crate::aws_api::{AwsApi, Service};
 use crate::commands::no_such;
 use crate::document::TimeToLive;
-use crate::failure::{Misuse, Unfinished};
+use crate::failure::Unfinished;
 use crate::manage_api::{ManageApi, waiting::ParkedChoice};
 use crate::output::{Output, count, text_at};
 use crate::target::{Target, TargetArguments};
 use crate::wall_clock;
 use verdict::{Audit, Queues, Verdict, largest_batch};
-
-/// The functions that count events; manage those that somebody purges.
-const FUNCTIONS: [&str; 4] = ["ingest", "dispatch", "dead-letter", "manage"];
-
-/// Every line that counts events contains it, and hardly any other.
-const FILTER_PATTERN: &str = "PublishHour";
 
 /// What is waited before the next look, while it does not balance.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -117,6 +112,10 @@ pub async fn look_until(
 
 /// Reads everything once. The queues are counted at the cut-off; what has left them when the states of
 /// waiting deliveries are read is in the logs by then, behind the cut-off.
+///
+/// What seems to be under way is looked at more closely: what the queues hold of topics that were not
+/// asked about, what is parked, and, before events are called missing, what has moved meanwhile or was
+/// packed before a change.
 async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Audit> {
     let until = Timestamp::parse_rfc_3339(&wall_clock::now_rfc3339()).unwrap_or_default();
     let back_ms = i64::from(arguments.since.minutes) * 60_000;
@@ -128,20 +127,31 @@ async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Aud
         until,
         ledger: Ledger::default(),
         after: Ledger::default(),
+        later: Ledger::default(),
+        states_read_at: until,
         queues,
         waiting: 0,
         batches: Default::default(),
+        changed: Default::default(),
     };
     let api = target.manage_api().await?;
     let topics = add_waiting(arguments, &api, &mut waits).await?;
+    waits.states_read_at = Timestamp::from_millis(wall_clock::now_ms());
     let mut audit = with_logs(arguments, target, &waits).await?;
     if audit.verdict() != Verdict::Balances {
-        let parked = parked(arguments, &api).await?;
+        let others = waiting_of_others(arguments, &api, &topics).await?;
+        let parked = parked(&api).await?;
         for one in [&mut waits, &mut audit] {
-            add_parked(&parked, one);
+            one.waiting += others.values().sum::<u64>();
+            add_parked(arguments, &parked, &others, one);
         }
     }
     if matches!(audit.verdict(), Verdict::Missing { .. }) {
+        let again = self::queues(target, name_prefix).await;
+        if let (Ok(first), Ok(again)) = (&mut waits.queues, again) {
+            *first = first.with_moved(again);
+        }
+        waits.changed = logs::changed(target, since).await?;
         sleep(LOGS_SETTLE).await;
         audit = with_logs(arguments, target, &waits).await?;
     }
@@ -156,12 +166,8 @@ async fn with_logs(
     waits: &Audit,
 ) -> anyhow::Result<Audit> {
     let mut audit = waits.clone();
-    let logs = AwsApi::connect(Service::Logs, target).await?;
-    for function in FUNCTIONS {
-        let group = format!("/aws/lambda/{}-{function}", target.name_prefix());
-        read_log(&logs, &group, &mut audit).await?;
-    }
-    for ledger in [&mut audit.ledger, &mut audit.after] {
+    logs::read(target, &mut audit).await?;
+    for ledger in [&mut audit.ledger, &mut audit.after, &mut audit.later] {
         ledger.accounts.retain(|(key, _), _| arguments.wants(key));
         ledger
             .intakes
@@ -191,31 +197,6 @@ fn check_names(
         return Ok(());
     }
     Err(no_such(&format!("event subscription of {topic}"), name, names).into())
-}
-
-/// Reads what a function counted of events that were published in the time asked for.
-async fn read_log(logs: &AwsApi, group: &str, audit: &mut Audit) -> anyhow::Result<()> {
-    let mut ask = json!({
-        "logGroupName": group, "startTime": audit.since.as_millis(),
-        "filterPattern": FILTER_PATTERN,
-    });
-    loop {
-        let page = if_found(logs.call("FilterLogEvents", &ask).await)?.ok_or_else(|| {
-            Misuse(format!(
-                "there is no log group {group}: give the deployment's --name-prefix \
-                 (GRIDPOST_NAME_PREFIX), and its region by --manage-url or AWS_REGION"
-            ))
-        })?;
-        for event in page["events"].as_array().into_iter().flatten() {
-            let is_after = event["timestamp"].as_i64() >= Some(audit.until.as_millis());
-            let ledger = if is_after { &mut audit.after } else { &mut audit.ledger };
-            ledger.read(text_at(event, "/message"), audit.since);
-        }
-        match page["nextToken"].as_str() {
-            Some(token) => ask["nextToken"] = json!(token),
-            None => return Ok(()),
-        }
-    }
 }
 
 /// Adds the deliveries that have failed and not ended; answers the names of the topics that there are.
@@ -257,28 +238,57 @@ fn wait(audit: &mut Audit, key: &SubscriptionKey, delivery: &Value) {
     }
 }
 
+/// How many deliveries have failed and not ended of the event subscriptions that were not asked about:
+/// the queues hold theirs, too.
+async fn waiting_of_others(
+    arguments: &AuditArguments,
+    api: &ManageApi,
+    topics: &BTreeSet<String>,
+) -> anyhow::Result<BTreeMap<SubscriptionKey, u64>> {
+    let mut found = BTreeMap::new();
+    if arguments.topic.is_none() {
+        return Ok(found);
+    }
+    for topic in topics {
+        for subscription in api.subscriptions(topic).await? {
+            let name = text_at(&subscription, "/name").to_owned();
+            let key = SubscriptionKey { topic: topic.clone(), name };
+            if arguments.wants(&key) {
+                continue;
+            }
+            let mut count = 0;
+            let waiting = api.each_delivery(topic, &key.name, |_| count += 1).await;
+            waiting.with_context(|| format!("the deliveries of {key} cannot be read"))?;
+            found.insert(key, count);
+        }
+    }
+    Ok(found)
+}
+
 /// Every parked delivery. All of the state table is looked through for it.
-async fn parked(arguments: &AuditArguments, api: &ManageApi) -> anyhow::Result<Vec<Value>> {
-    let choice = ParkedChoice {
-        topic: arguments.topic.clone(),
-        subscription: arguments.subscription.clone(),
-        ..ParkedChoice::default()
-    };
-    api.parked(&choice).await.context("parked deliveries cannot be read")
+async fn parked(api: &ManageApi) -> anyhow::Result<Vec<Value>> {
+    api.parked(&ParkedChoice::default()).await.context("parked deliveries cannot be read")
 }
 
 /// Adds the deliveries that were parked before their first attempt: nothing else tells of them. Those
 /// that have failed are among the waiting ones already, but lie in no queue.
-fn add_parked(parked: &[Value], audit: &mut Audit) {
+fn add_parked(
+    arguments: &AuditArguments,
+    parked: &[Value],
+    others: &BTreeMap<SubscriptionKey, u64>,
+    audit: &mut Audit,
+) {
     for delivery in parked {
         let key = SubscriptionKey {
             topic: text_at(delivery, "/topic").to_owned(),
             name: text_at(delivery, "/eventSubscription").to_owned(),
         };
-        if delivery["deliveryAttempts"] == 0 {
-            wait(audit, &key, delivery);
-        } else if audit.batches.contains_key(&key) {
-            audit.waiting = audit.waiting.saturating_sub(1);
+        let is_wanted = arguments.wants(&key);
+        let is_counted = others.contains_key(&key) || is_wanted && audit.batches.contains_key(&key);
+        match delivery["deliveryAttempts"] == 0 {
+            true if is_wanted => wait(audit, &key, delivery),
+            false if is_counted => audit.waiting = audit.waiting.saturating_sub(1),
+            _ => {}
         }
     }
 }
@@ -357,11 +367,28 @@ mod tests {
             json!({"topic": "t", "eventSubscription": "s", "deliveryAttempts": attempts,
                 "events": 4, "publishTime": "2026-11-21T08:00:00.000Z"})
         };
+        let found = [parked(0), parked(1), parked(2)];
+        let events = |audit: &Audit| audit.ledger.accounts.values().map(|it| it.waiting).sum();
         let mut audit = nothing();
         (audit.waiting, audit.batches) = (3, [(key.clone(), 1)].into());
-        add_parked(&[parked(0), parked(1), parked(2)], &mut audit);
-        let waiting: u64 = audit.ledger.accounts.values().map(|account| account.waiting).sum();
-        assert_eq!((audit.waiting, waiting), (1, 4));
+        let others = BTreeMap::new();
+        add_parked(&arguments(None, None), &found, &others, &mut audit);
+        assert_eq!((audit.waiting, events(&audit)), (1, 4_u64));
+        // Of a topic that was not asked about, the queues hold what waits all the same.
+        let mut audit = nothing();
+        audit.waiting = 3;
+        let others = BTreeMap::from([(key, 3)]);
+        add_parked(&arguments(Some("other"), None), &found, &others, &mut audit);
+        assert_eq!((audit.waiting, events(&audit)), (1, 0_u64));
+    }
+
+    fn arguments(topic: Option<&str>, subscription: Option<&str>) -> AuditArguments {
+        AuditArguments {
+            topic: topic.map(str::to_owned),
+            subscription: subscription.map(str::to_owned),
+            since: TimeToLive { minutes: 60 },
+            wait: 0,
+        }
     }
 
     /// An audit that found nothing.
@@ -371,9 +398,12 @@ mod tests {
             until: Timestamp::from_millis(0),
             ledger: Ledger::default(),
             after: Ledger::default(),
+            later: Ledger::default(),
+            states_read_at: Timestamp::from_millis(0),
             queues: Ok(Queues::default()),
             waiting: 0,
             batches: Default::default(),
+            changed: Default::default(),
         }
     }
 
@@ -395,17 +425,14 @@ mod tests {
             (Some("orders"), Some("bilin"), Some("did you mean billing?")),
         ];
         for (topic, subscription, want) in table {
-            let arguments = AuditArguments {
-                topic: topic.map(str::to_owned),
-                subscription: subscription.map(str::to_owned),
-                since: TimeToLive { minutes: 60 },
-                wait: 0,
-            };
-            match (check_names(&arguments, &audit, &topics), want) {
+            match (check_names(&arguments(topic, subscription), &audit, &topics), want) {
                 (Ok(()), None) => {}
                 (Err(error), Some(want)) => {
                     assert!(error.to_string().contains(want), "{error}");
-                    assert!(error.downcast_ref::<Misuse>().is_some(), "exit code 2");
+                    assert!(
+                        error.downcast_ref::<crate::failure::Misuse>().is_some(),
+                        "exit code 2"
+                    );
                 }
                 (got, want) => panic!("{topic:?} {subscription:?}: {got:?}, want {want:?}"),
             }

@@ -122,6 +122,10 @@ pub fn describe(delivery: &Value) -> String {
             status.unwrap_or_default(),
             attempt["durationInMs"]
         );
+        let met = match attempt["response"].as_str() {
+            Some(said) => format!("{met}; it said: {said}"),
+            None => met,
+        };
         [format!("  {}", attempt["attempt"]), at("/startTime"), met]
     };
     let rows: Vec<_> = delivery["attempts"].as_array().into_iter().flatten().map(row).collect();
@@ -184,6 +188,9 @@ mod tests {
              next: attempt 3 not before 2026-01-01, the least wait of its outcome; its time-to-live \
              ends at 2026-01-02"
         );
+        delivery["attempts"][0]["response"] = json!("no \\n such order");
+        let text = describe(&delivery);
+        assert!(text.contains("after 41 ms; it said: no \\n such order\n"), "{text}");
         delivery["next"]["endpointWaitsUntil"] = json!("2026-01-03");
         let text = describe(&delivery);
         assert!(text.ends_with("its time-to-live ends at 2026-01-02, before attempt 3"), "{text}");

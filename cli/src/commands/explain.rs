@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
 use crate::attempt_lines::{AttemptLine, AttemptLog};
-use crate::commands::{delivery, read_document};
+use crate::commands::{delivery, read_events};
 use crate::document::TimeToLive;
-use crate::failure::Refusal;
+use crate::failure::{Refusal, Unfinished};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{self, Output, text_at};
@@ -100,12 +100,15 @@ pub async fn run(
     let since_ms = wall_clock::now_ms() - i64::from(arguments.since.minutes) * 60_000;
     let lines = log.read(since_ms, Some(&arguments.id)).await?;
     let deliveries = deliveries(&api, &arguments, lines).await?;
-    let verdicts = match &arguments.event {
-        Some(file) => Some(api.explain(&arguments.topic, &one_event(read_document(file)?)).await?),
-        None => verdicts_on_dead_letter(&api, &arguments, &deliveries).await?,
-    };
     let subscriptions = api.subscriptions(&arguments.topic).await?;
     let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name").to_owned()).collect();
+    let verdicts = match &arguments.event {
+        Some(file) => Some(api.explain(&arguments.topic, &one_event(read_events(file)?)).await?),
+        None => {
+            let of = may_have_dead_letter(&deliveries, &subscriptions);
+            verdicts_on_dead_letter(&api, &arguments, of).await?
+        }
+    };
     let holding = holding_back(&api, &arguments.topic, &names, &deliveries).await?;
     let filters = filters(&subscriptions);
     let told = Told { arguments, verdicts, deliveries, names, filters, holding };
@@ -164,10 +167,10 @@ async fn holding_back(
 }
 
 /// The event of a file, which may be a publish with it alone.
-fn one_event(document: Value) -> Value {
-    match document {
-        Value::Array(events) if events.len() == 1 => events.into_iter().next().unwrap_or_default(),
-        other => other,
+fn one_event(events: Box<RawValue>) -> Box<RawValue> {
+    match serde_json::from_str::<[Box<RawValue>; 1]>(events.get()) {
+        Ok([event]) => event,
+        Err(_) => events,
     }
 }
 
@@ -187,16 +190,30 @@ async fn deliveries(
     Ok(found)
 }
 
+/// Event subscriptions whose dead letters may have the event: those that it was seen to end in, or,
+/// where no log tells of it, all that have a destination.
+fn may_have_dead_letter<'a>(
+    deliveries: &'a [Found],
+    subscriptions: &'a [Value],
+) -> BTreeSet<&'a str> {
+    if !deliveries.is_empty() {
+        let ended = deliveries.iter().filter(|found| found.has_ended());
+        return ended.map(|found| found.name.as_str()).collect();
+    }
+    let stores = |one: &&Value| {
+        one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
+    };
+    subscriptions.iter().filter(stores).map(|one| text_at(one, "/name")).collect()
+}
+
 /// What event subscriptions make of the event as a dead letter has it, where one does, and has it in
 /// the schema in which it was published.
 async fn verdicts_on_dead_letter(
     api: &ManageApi,
     arguments: &ExplainArguments,
-    deliveries: &[Found],
+    names: BTreeSet<&str>,
 ) -> anyhow::Result<Option<Value>> {
     let since = Duration::from_secs(u64::from(arguments.since.minutes) * 60);
-    let names: BTreeSet<_> =
-        deliveries.iter().filter(|found| found.has_ended()).map(|found| &found.name).collect();
     let choice = LetterChoice {
         from: Some(wall_clock::rfc3339(wall_clock::now() - since)),
         event_id: Some(arguments.id.clone()),
@@ -209,7 +226,7 @@ async fn verdicts_on_dead_letter(
         let Some(id) = found.first().and_then(|letter| letter["id"].as_str()) else { continue };
         let letter = api.dead_letter(&arguments.topic, name, id).await?;
         let event = letter["event"].as_str().unwrap_or_default();
-        let Ok(event) = serde_json::from_str::<Value>(event) else { continue };
+        let Ok(event) = serde_json::from_str::<Box<RawValue>>(event) else { continue };
         // 400: it was converted for this event subscription.
         if let Some(verdicts) = unless(400, api.explain(&arguments.topic, &event).await)? {
             return Ok(Some(verdicts));
@@ -249,15 +266,19 @@ fn by_delivery(
 }
 
 impl Told {
-    /// An event of which nothing at all is known may be a misspelt one.
+    /// An event of which nothing at all is known may be under way, or delivered without a log line, or a
+    /// misspelt one: neither done nor failed.
     fn outcome(&self) -> anyhow::Result<()> {
         let Self { arguments: ExplainArguments { id, topic, .. }, verdicts, deliveries, .. } = self;
-        anyhow::ensure!(
-            verdicts.is_some() || !deliveries.is_empty(),
-            "nothing is known of an event `{id}` of topic {topic}: check the id, or look further back \
-             (--since 7d), or give the event (--event FILE)"
+        if verdicts.is_some() || !deliveries.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "nothing is known of an event `{id}` of topic {topic} so far: it may wait for its first attempt, \
+             or have been delivered by it, which is logged only where log_successful_attempts is set. If \
+             neither can be, check the id, look further back (--since 7d), or give the event (--event FILE)"
         );
-        Ok(())
+        Err(Unfinished(message).into())
     }
 
     fn document(&self) -> Value {

@@ -85,7 +85,9 @@ pub async fn run(
         }
         ParkedCommand::Release(change) => {
             let choice = change.choice();
-            report(output, &choice, api.release_parked(&choice).await?, "Released")
+            let done = api.release_parked(&choice).await?;
+            check_names(&api, &choice, &done).await?;
+            report(output, &choice, done, "Released")
         }
         ParkedCommand::Cancel(change) => {
             let is_confirmed = change.yes || !change.ids.is_empty();
@@ -95,7 +97,9 @@ pub async fn run(
                 check_names(&api, &choice, &found).await?;
                 return Err(Misuse(consent(&found)).into());
             }
-            report(output, &choice, api.cancel_parked(&choice).await?, "Canceled")
+            let done = api.cancel_parked(&choice).await?;
+            check_names(&api, &choice, &done).await?;
+            report(output, &choice, done, "Canceled")
         }
     }
 }
@@ -117,7 +121,8 @@ async fn check_names(
     choice: &ParkedChoice,
     found: &[Value],
 ) -> anyhow::Result<()> {
-    if !found.is_empty() {
+    // Ids that were not found are told one by one.
+    if !found.is_empty() || !choice.ids.is_empty() {
         return Ok(());
     }
     check_exists(api, choice.topic.as_deref(), choice.subscription.as_deref()).await
@@ -180,6 +185,7 @@ fn list(found: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manage_api::fake::FakeApi;
 
     #[test]
     fn what_is_due_first_stands_first() {
@@ -196,6 +202,38 @@ mod tests {
                 "2026-01-02  late  t/s    1       2         Busy",
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_misspelt_name_is_an_error_whatever_is_done() {
+        let empty = json!({"value": []});
+        let topics = json!({"value": [{"name": "orders"}]});
+        let api = FakeApi::answering(&[
+            ("POST /parked:release", 200, empty.clone()),
+            ("POST /parked:cancel", 200, empty.clone()),
+            ("GET /parked", 200, empty),
+            ("GET /topics", 200, topics),
+        ])
+        .await;
+        let target = TargetArguments { manage_url: Some(api.url()), ..TargetArguments::default() };
+        let change = |topic: &str| Change {
+            ids: Vec::new(),
+            filter: Filter { topic: Some(topic.to_owned()), subscription: None },
+            all: false,
+            yes: true,
+        };
+        let list = |topic: &str| Filter { topic: Some(topic.to_owned()), subscription: None };
+        let output = Output::new(true);
+        for command in [
+            ParkedCommand::Release(change("order")),
+            ParkedCommand::Cancel(change("order")),
+            ParkedCommand::List(list("order")),
+        ] {
+            let refused = run(command, &target, output).await.expect_err("misspelt");
+            assert!(refused.is::<Misuse>(), "{refused}");
+            assert!(refused.to_string().contains("did you mean orders?"), "{refused}");
+        }
+        run(ParkedCommand::Release(change("orders")), &target, output).await.expect("a name");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `gridpost subscription`: create, update, show, list, delete; health, secrets, tests of filters.
 
 mod health;
+mod send_test;
 mod show;
 mod test;
 mod update;
@@ -12,11 +13,12 @@ use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
 use crate::commands::{if_there, read_document};
-use crate::document::SubscriptionFlags;
+use crate::document::{SubscriptionFlags, TimeToLive};
 use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
+use health::Health;
 use show::describe;
 
 /// What to do with event subscriptions.
@@ -73,7 +75,14 @@ pub enum SubscriptionCommand {
         /// End its probation or delayed delivery, and its row of failures
         #[arg(long, requires = "name")]
         reset: bool,
+
+        /// Also how long events published since so long took until they were delivered, from the
+        /// beginning of that hour on: 90m, 24h, 7d. Reads dispatch's log
+        #[arg(long, value_name = "TIME", conflicts_with = "reset")]
+        since: Option<TimeToLive>,
     },
+    /// Send one event to this event subscription alone, and tell what its endpoint answers
+    SendTest(send_test::SendTestArguments),
     /// Say whether a filter wants sample events, and which part of it refuses them
     Test(test::TestArguments),
 }
@@ -136,20 +145,31 @@ pub async fn run(
     if let SubscriptionCommand::Test(arguments) = command {
         return test::run(arguments, target, output).await;
     }
-    let api = target.resolve()?.manage_api().await?;
+    let resolved = target.resolve()?;
+    let api = resolved.manage_api().await?;
     match command {
         SubscriptionCommand::Test(_) => {}
-        SubscriptionCommand::Health { topic, name: None, .. } => {
-            let all = health::of_all(&api, topic.as_deref()).await?;
+        SubscriptionCommand::SendTest(arguments) => {
+            send_test::run(&arguments, &api, output).await?;
+        }
+        SubscriptionCommand::Health { topic, name: None, since, .. } => {
+            let mut all = health::of_all(&api, topic.as_deref()).await?;
+            if let Some(since) = since {
+                health::add_latencies(&mut all, &resolved, since).await?;
+            }
             output.print(&health::document(&all), |_| health::table(&all));
         }
-        SubscriptionCommand::Health { topic, name: Some(name), reset } => {
+        SubscriptionCommand::Health { topic, name: Some(name), reset, since } => {
             let topic = topic.unwrap_or_default();
             let health = match reset {
                 true => api.reset_health(&topic, &name).await?,
                 false => api.health(&topic, &name).await?,
             };
-            output.print(&health, |health| health::describe(&topic, &name, health));
+            let mut one = Health::of(topic, name, health);
+            if let Some(since) = since {
+                health::add_latencies(std::slice::from_mut(&mut one), &resolved, since).await?;
+            }
+            output.print(&one.document(), |_| one.describe());
         }
         SubscriptionCommand::Secrets { named: NamedArguments { topic, name }, rotate, overlap } => {
             let secrets = match rotate {

@@ -10,7 +10,9 @@ use tokio::time::sleep;
 use crate::attempt_lines::{AttemptLine, AttemptLog};
 use crate::commands::check_exists;
 use crate::document::TimeToLive;
+use crate::failure::Refusal;
 use crate::output::{self, Output};
+use crate::progress::Progress;
 use crate::target::TargetArguments;
 use crate::wall_clock;
 
@@ -70,7 +72,10 @@ pub async fn run(
     let target = target.resolve()?;
     if arguments.topic.is_some() && target.has_manage_url() {
         let api = target.manage_api().await?;
-        check_exists(&api, arguments.topic.as_deref(), arguments.name.as_deref()).await?;
+        let checked = check_exists(&api, arguments.topic.as_deref(), arguments.name.as_deref());
+        if let Some(note) = as_far_as_allowed(checked.await)? {
+            Progress::on_stderr().line(&note);
+        }
     }
     let log = AttemptLog::connect(&target).await?;
     let back_ms = arguments.since.map_or(0, |since| i64::from(since.minutes) * 60_000);
@@ -86,6 +91,18 @@ pub async fn run(
             }
         }
         sleep(POLL).await;
+    }
+}
+
+/// Goes on where the names may not be looked up: the log is all that is needed.
+fn as_far_as_allowed(checked: anyhow::Result<()>) -> anyhow::Result<Option<String>> {
+    match checked {
+        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 403) => {
+            let note = "! whether these names exist is not known: your AWS identity may not read topics \
+                        (execute-api:Invoke on GET /topics*)";
+            Ok(Some(note.to_owned()))
+        }
+        checked => checked.map(|()| None),
     }
 }
 
@@ -140,6 +157,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::failure::Misuse;
 
     fn line(id: &str, at_ms: i64, outcome: &str) -> AttemptLine {
         let line = json!({"message": "attempt failed", "timestamp": "T", "delivery.id": "d",
@@ -167,6 +185,16 @@ mod tests {
             let wants = |outcome| arguments.wants(&line("1", 1, outcome));
             assert_eq!((wants("Busy"), wants("Delivered")), (busy, delivered), "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn names_are_checked_as_far_as_that_is_allowed() {
+        let refusal = |status| Refusal::from_answer(status, r#"{"message":"Forbidden"}"#);
+        let note = as_far_as_allowed(Err(refusal(403).into())).expect("no error");
+        assert!(note.expect("a note").contains("GET /topics*"));
+        assert!(as_far_as_allowed(Err(refusal(500).into())).is_err());
+        assert!(as_far_as_allowed(Err(Misuse("no such topic".to_owned()).into())).is_err());
+        assert_eq!(as_far_as_allowed(Ok(())).expect("no error"), None);
     }
 
     #[test]

@@ -14,7 +14,9 @@ use gridpost_aws::{
 };
 use gridpost_core::{
     delivery::{queue::Queue, resource_check::Finding},
-    retry::{health::Durations, lane::LaneSettings, outcome::Outcome},
+    retry::{
+        health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
+    },
     subscription::Resource,
     time::Timestamp,
 };
@@ -101,12 +103,17 @@ async fn context(
             Arc::new(SystemDice),
             configuration_limits()?,
         ),
-        client: Arc::new(HttpClient::new(config::allowed_endpoints()?, clock)?),
+        client: Arc::new(endpoint_client(clock)?),
         resources,
         payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
         meter,
         settings: settings(retry_shards)?,
     })
+}
+
+fn endpoint_client(clock: Arc<dyn Clock>) -> Result<HttpClient, Error> {
+    let kept = config::parsed_or("GRIDPOST_FAILED_RESPONSE_BYTES", ResponseBytes::default())?;
+    Ok(HttpClient::new(config::allowed_endpoints()?, clock)?.keeping(kept))
 }
 
 fn settings(retry_shards: usize) -> Result<Settings, Error> {

@@ -19,7 +19,7 @@ use gridpost_aws::{
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
 };
-use gridpost_core::endpoint::arn::Arn;
+use gridpost_core::{endpoint::arn::Arn, retry::response_text::ResponseBytes};
 use gridpost_manage_handler::{Authorization, Context, Reply, Settings, answer_event, terraform};
 use gridpost_ports::{Clock, Meter};
 use gridpost_runtime::{
@@ -50,6 +50,7 @@ async fn main() -> Result<(), Error> {
     let meter = Arc::new(EmbeddedMeter::from_env()?);
     let clock = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
+    let kept = config::parsed_or("GRIDPOST_FAILED_RESPONSE_BYTES", ResponseBytes::default())?;
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock) as _)?;
     let context = Context {
         configuration: Arc::clone(&table) as _,
@@ -57,7 +58,8 @@ async fn main() -> Result<(), Error> {
         topics: Arc::clone(&table) as _,
         subscriptions: table,
         deliveries: Arc::clone(&states) as _,
-        handshakes: Arc::new(client),
+        handshakes: Arc::new(client.clone()),
+        endpoints: Arc::new(client.keeping(kept)),
         checker: Arc::new(checker),
         poison: Arc::clone(&queues) as _,
         receiver: Arc::clone(&queues) as _,

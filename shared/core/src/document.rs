@@ -76,6 +76,14 @@ impl Problems {
         }
     }
 
+    /// Notes those of another reader.
+    pub fn add_all(&mut self, others: Self) {
+        self.unlisted += others.unlisted;
+        for Problem { code, path, rule } in others.listed {
+            self.add(code, path, rule);
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty()

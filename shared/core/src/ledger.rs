@@ -5,8 +5,11 @@
 //! Summed up, every event that an event subscription matched, or got once more by a redrive, is
 //! delivered, dead-lettered, dropped or waits: what is left over is [`Account::difference`].
 
+pub mod latencies;
+
 use std::collections::BTreeMap;
 
+use latencies::Latencies;
 use serde::{Deserialize, Deserializer};
 
 use crate::{metric::PUBLISH_HOUR, subscription::SubscriptionKey, time::Timestamp};
@@ -35,13 +38,16 @@ pub struct Account {
     pub dropped: BTreeMap<String, u64>,
     /// Events that wait for their next attempt, or for their end to be carried out.
     pub waiting: u64,
+    /// How long those that were delivered took.
+    pub latencies: Latencies,
 }
 
 impl Account {
     /// Events of which no end is known: matched or redriven, and neither delivered, dead-lettered or dropped, nor
     /// known to wait. Below zero: more ends than events.
     pub fn difference(&self) -> i64 {
-        let Self { matched, redriven, delivered, dead_lettered, dropped, waiting } = self;
+        let Self { matched, redriven, delivered, dead_lettered, dropped, waiting, latencies: _ } =
+            self;
         let reasons = dead_lettered.values().chain(dropped.values());
         let known =
             reasons.fold(delivered.saturating_add(*waiting), |sum, one| sum.saturating_add(*one));
@@ -51,11 +57,13 @@ impl Account {
 
     /// Adds another account to this one.
     pub fn add(&mut self, other: &Self) {
-        let Self { matched, redriven, delivered, dead_lettered, dropped, waiting } = other;
+        let Self { matched, redriven, delivered, dead_lettered, dropped, waiting, latencies } =
+            other;
         add(&mut self.matched, *matched);
         add(&mut self.redriven, *redriven);
         add(&mut self.delivered, *delivered);
         add(&mut self.waiting, *waiting);
+        self.latencies.add_all(latencies);
         for (own, others) in
             [(&mut self.dead_lettered, dead_lettered), (&mut self.dropped, dropped)]
         {
@@ -100,6 +108,8 @@ struct Line {
     #[serde(default)]
     delivery_success_count: u64,
     #[serde(default)]
+    latency_ms: Latencies,
+    #[serde(default)]
     dead_lettered_count: u64,
     #[serde(default)]
     dropped_event_count: u64,
@@ -138,6 +148,7 @@ impl Ledger {
         add(&mut account.matched, line.matched_event_count);
         add(&mut account.redriven, line.redriven_event_count);
         add(&mut account.delivered, line.delivery_success_count);
+        account.latencies.add_all(&line.latency_ms);
         if let Some(reason) = line.dead_letter_reason {
             add(account.dead_lettered.entry(reason).or_default(), line.dead_lettered_count);
         }

@@ -10,6 +10,7 @@ pub mod matching;
 pub mod pack;
 pub mod sample;
 pub mod sas;
+pub mod trial;
 
 use std::borrow::Cow;
 

@@ -2,7 +2,7 @@
 //!
 //! [`decide`] is the only chooser of retry or end. [`outcome`] names what an attempt met, [`attempts`] sums up those made, [`profile`]
 //! and [`policy`] are the rules as tables, [`health`] says whether the endpoint may be asked at all,
-//! [`lane`] how many requests a slow one may have under way, [`timeline`] plays a whole delivery through.
+//! [`lane`] how many requests a slow one may have under way, [`response_text`] what is kept of what it said, [`timeline`] plays a whole delivery through.
 
 pub mod attempts;
 pub mod health;
@@ -10,6 +10,7 @@ pub mod lane;
 pub mod outcome;
 pub mod policy;
 pub mod profile;
+pub mod response_text;
 pub mod timeline;
 
 use std::time::Duration;

@@ -391,13 +391,24 @@ pub trait Payloads: Send + Sync {
 /// What an attempt came to.
 pub enum Attempted {
     /// It is over.
-    Answered(Answer),
+    Answered {
+        /// What came of it.
+        answer: Answer,
+        /// How a failed response began, escaped, where that is kept.
+        said: Option<String>,
+    },
     /// No response head within [`RESPONSE_WAIT`]. The connection is kept: the future resolves to
     /// what came late, or to `None` when nothing did within [`LATE_RESPONSE_WAIT`] of sending.
     TimedOut {
         /// Resolves to the late answer.
         late: BoxFuture<'static, Option<Answer>>,
     },
+}
+
+impl From<Answer> for Attempted {
+    fn from(answer: Answer) -> Self {
+        Self::Answered { answer, said: None }
+    }
 }
 
 /// Sends requests to endpoints.
@@ -422,6 +433,16 @@ pub trait Meter: Send + Sync {
         metric: &'static str,
         dimensions: &[(&'static str, &str)],
         published_at: Timestamp,
+        by: u64,
+    );
+
+    /// Adds `by` events that were delivered so long after their publish to
+    /// [`DELIVERY_SUCCESS_COUNT`](gridpost_core::metric::DELIVERY_SUCCESS_COUNT), in the same way.
+    fn count_delivered(
+        &self,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        took: Duration,
         by: u64,
     );
 

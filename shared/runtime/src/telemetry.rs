@@ -17,7 +17,11 @@ use tracing_subscriber::{
 };
 
 use crate::config::{self, SettingError};
-use gridpost_core::{metric::PUBLISH_HOUR, time::Timestamp};
+use gridpost_core::{
+    ledger::latencies::Latencies,
+    metric::{DELIVERY_SUCCESS_COUNT, LATENCY_MS, PUBLISH_HOUR},
+    time::Timestamp,
+};
 use gridpost_ports::Meter;
 
 /// The CloudWatch namespace of all metrics, where `GRIDPOST_METRIC_NAMESPACE` names no other one: each
@@ -54,6 +58,8 @@ struct Counter {
 #[derive(Debug)]
 enum Amount {
     Count(u64),
+    /// Delivered events by how long they took.
+    Delivered(Latencies),
     /// At most [`VALUES_MAX`]; what comes after is left out, which changes no average by much.
     Millis(Vec<u64>),
 }
@@ -78,6 +84,7 @@ impl Amount {
     fn add(&mut self, other: Self) {
         match (self, other) {
             (Self::Count(sum), Self::Count(by)) => *sum += by,
+            (Self::Delivered(sum), Self::Delivered(by)) => sum.add_all(&by),
             (Self::Millis(values), Self::Millis(more)) => {
                 let room = VALUES_MAX.saturating_sub(values.len());
                 values.extend(more.into_iter().take(room));
@@ -89,7 +96,7 @@ impl Amount {
 
     fn unit(&self) -> &'static str {
         match self {
-            Self::Count(_) => "Count",
+            Self::Count(_) | Self::Delivered(_) => "Count",
             Self::Millis(_) => "Milliseconds",
         }
     }
@@ -113,6 +120,19 @@ impl Meter for EmbeddedMeter {
         by: u64,
     ) {
         self.add(metric, Some(published_at.hour()), dimensions, Amount::Count(by));
+    }
+
+    fn count_delivered(
+        &self,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        took: Duration,
+        by: u64,
+    ) {
+        let mut latencies = Latencies::default();
+        latencies.add(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), by);
+        let (hour, amount) = (Some(published_at.hour()), Amount::Delivered(latencies));
+        self.add(DELIVERY_SUCCESS_COUNT, hour, dimensions, amount);
     }
 
     fn flush(&self, now: Timestamp) {
@@ -226,6 +246,10 @@ impl Serialize for Line<'_> {
         }
         match amount {
             Amount::Count(count) => line.serialize_entry(metric, count)?,
+            Amount::Delivered(latencies) => {
+                line.serialize_entry(LATENCY_MS, latencies)?;
+                line.serialize_entry(metric, &latencies.events())?;
+            }
             Amount::Millis(values) => line.serialize_entry(metric, values)?,
         }
         line.end()

@@ -319,12 +319,12 @@ impl EndpointClient for Endpoints {
             Err(strange) => {
                 let mut history = self.history.lock().expect("no panic while held");
                 history.violation(self.clock.now(), format!("a request with {strange}"));
-                return Attempted::Answered(Answer::of_status(400, None));
+                return Answer::of_status(400, None).into();
             }
         };
         if let Some(answer) = reaction.answer.filter(|_| reaction.after < RESPONSE_WAIT) {
             tokio::time::sleep(reaction.after).await;
-            return Attempted::Answered(self.hear(index, answer));
+            return self.hear(index, answer).into();
         }
         tokio::time::sleep(RESPONSE_WAIT).await;
         self.hear(index, Answer::without_status(Outcome::TimedOut));

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gridpost_core::time::Timestamp;
+use gridpost_core::{metric, time::Timestamp};
 use gridpost_ports::Meter;
 
 /// One call of a meter.
@@ -95,6 +95,16 @@ impl Meter for RecordingMeter {
         by: u64,
     ) {
         self.add(metric, dimensions, Some(published_at), by, false);
+    }
+
+    fn count_delivered(
+        &self,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        _: Duration,
+        by: u64,
+    ) {
+        self.count_events(metric::DELIVERY_SUCCESS_COUNT, dimensions, published_at, by);
     }
 
     fn flush(&self, _: Timestamp) {

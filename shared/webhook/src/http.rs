@@ -11,6 +11,9 @@
 //! | size of a head | 64 KiB, 256 headers | HTTP/1: its status counts; HTTP/2: `SocketError` |
 //! | all that is read for one response | 256 KiB | `SocketError`, unless the head was there |
 //! | body | 64 KiB, 2 s | nothing: the head has decided |
+//! | first bytes of a failed response, where they are kept | 1,024 bytes, 0.5 s | what is there by then is kept |
+
+mod body;
 
 use std::{
     io,
@@ -22,8 +25,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header::RETRY_AFTER};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_rustls::ConfigBuilderExt;
 use hyper_util::{
     client::legacy::{
@@ -42,6 +45,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
+use self::body::{first_bytes, read, read_aside};
 use super::{
     connect::{CONNECT_WAIT, Connector, ResolutionError},
     metered_stream::{Exchange, ReadBudget},
@@ -51,7 +55,10 @@ use gridpost_core::{
     delivery::request::Request,
     endpoint::{self, Allowed, Refusal},
     error::chain,
-    retry::outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
+    retry::{
+        outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
+        response_text::ResponseBytes,
+    },
     secret::Secret,
 };
 use gridpost_ports::{
@@ -65,12 +72,6 @@ const STALE_FOR: Duration = Duration::from_secs(2);
 
 /// Slack for the connector's own limit.
 const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
-
-/// At most so many bytes of a response are read, so that the connection can be used again.
-const BODY_BYTES_MAX: usize = 64 * 1024;
-
-/// And for at most so long: the outcome is known already.
-const BODY_WAIT: Duration = Duration::from_secs(2);
 
 /// Idle connections live shorter than the usual 60 s of servers and load balancers.
 const IDLE_FOR: Duration = Duration::from_secs(50);
@@ -129,9 +130,10 @@ enum Again {
 
 type Built = http::Request<Full<Bytes>>;
 
-/// A client whose connections only go to addresses that the guard allows.
+/// A client whose connections only go to addresses that the guard allows, and what it keeps of failed
+/// responses.
 #[derive(Clone)]
-pub struct HttpClient(Arc<Inner>);
+pub struct HttpClient(Arc<Inner>, ResponseBytes);
 
 struct Inner {
     tls: Pools,
@@ -140,6 +142,9 @@ struct Inner {
     allowed: Allowed,
     clock: Arc<dyn Clock>,
 }
+
+/// What an exchange came to, and the body of a failed response of which the beginning is kept.
+type Exchanged = (Answer, Option<Incoming>);
 
 impl HttpClient {
     /// A client that may call what is allowed.
@@ -174,7 +179,14 @@ impl HttpClient {
         let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
         let plain = Pools::of(&Connector::http(on, networks.clone(), tls.clone()));
         let tls = Pools::of(&Connector::https(network, networks, tls));
-        Self(Arc::new(Inner { tls, plain, allowed, clock }))
+        let inner = Inner { tls, plain, allowed, clock };
+        Self(Arc::new(inner), ResponseBytes::default())
+    }
+
+    /// The same client, which also answers how failed responses began.
+    #[must_use]
+    pub fn keeping(self, kept: ResponseBytes) -> Self {
+        Self(self.0, kept)
     }
 
     /// The request, if the guard allows its URL.
@@ -216,7 +228,7 @@ impl HttpClient {
         send_once(pool, again, sending).await.map_err(|failed| failed.error)
     }
 
-    async fn exchange_attempt(&self, request: Built, sending: &OnceLock<Instant>) -> Answer {
+    async fn exchange_attempt(&self, request: Built, sending: &OnceLock<Instant>) -> Exchanged {
         match self.send(request, sending).await {
             Ok(response) => {
                 let asked = response.headers().get(RETRY_AFTER);
@@ -224,14 +236,14 @@ impl HttpClient {
                 let retry_after =
                     asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
                 let answer = Answer::of_status(response.status().as_u16(), retry_after);
-                // The head decides; the body is read aside, for the connection's sake alone.
                 let body = response.into_body();
-                if !body.is_end_stream() {
-                    tokio::spawn(timeout(BODY_WAIT, read(body, BODY_BYTES_MAX)));
+                if answer.outcome != Outcome::Delivered && self.1 != ResponseBytes::default() {
+                    return (answer, Some(body));
                 }
-                answer
+                read_aside(body);
+                (answer, None)
             }
-            Err(error) => answer_without_head(&error),
+            Err(error) => (answer_without_head(&error), None),
         }
     }
 }
@@ -328,7 +340,7 @@ impl EndpointClient for HttpClient {
             Err(refused) => {
                 // Refused now if not at creation: like a host that can't be reached.
                 tracing::warn!(error = %chain(&refused), "an endpoint's URL is refused");
-                return Attempted::Answered(Answer::without_status(Outcome::SocketError));
+                return Answer::without_status(Outcome::SocketError).into();
             }
         };
         // On a task of its own, the exchange goes on after the wait for its response is over.
@@ -343,8 +355,11 @@ impl EndpointClient for HttpClient {
             answer = timeout_at(until.unwrap_or(began), &mut exchange).await;
         }
         match answer {
-            Ok(Ok(Some(answer))) => Attempted::Answered(answer),
-            Ok(_) => Attempted::Answered(Answer::without_status(Outcome::Aborted)),
+            // The head was there in time. Its outcome stands, however long its body takes.
+            Ok(Ok(Some((answer, body)))) => {
+                Attempted::Answered { answer, said: first_bytes(body, self.1).await }
+            }
+            Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
         }
     }
@@ -356,14 +371,14 @@ async fn bounded(
     client: HttpClient,
     request: Built,
     sending: Arc<OnceLock<Instant>>,
-) -> Option<Answer> {
+) -> Option<Exchanged> {
     let mut exchange = std::pin::pin!(client.exchange_attempt(request, &sending));
     if let Ok(answer) = timeout(CONNECTED_WITHIN, &mut exchange).await {
         return Some(answer);
     }
     match sending.get() {
         Some(sent) => timeout_at(*sent + LATE_RESPONSE_WAIT, exchange).await.ok(),
-        None => Some(Answer::without_status(Outcome::SocketError)),
+        None => Some((Answer::without_status(Outcome::SocketError), None)),
     }
 }
 
@@ -371,13 +386,13 @@ const _: () = assert!(CONNECTED_WITHIN.as_secs() < RESPONSE_WAIT.as_secs());
 
 /// Waits for the rest of the three minutes, or until it is dropped: a request that is listened to no
 /// more must not hold its connection and its body.
-fn late(exchange: JoinHandle<Option<Answer>>) -> BoxFuture<'static, Option<Answer>> {
+fn late(exchange: JoinHandle<Option<Exchanged>>) -> BoxFuture<'static, Option<Answer>> {
     let mut exchange = Abandoned(exchange);
-    Box::pin(async move { (&mut exchange.0).await.ok()? })
+    Box::pin(async move { (&mut exchange.0).await.ok()?.map(|(answer, _)| answer) })
 }
 
 /// An exchange that ends when it is dropped.
-struct Abandoned(JoinHandle<Option<Answer>>);
+struct Abandoned(JoinHandle<Option<Exchanged>>);
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
@@ -416,19 +431,6 @@ impl HandshakeClient for HttpClient {
 /// Says at what a connection failed. The URL is no part of it: its query may be a secret.
 fn unreachable(error: &Error) -> HandshakeError {
     HandshakeError::Unreachable(chain(error))
-}
-
-/// Reads a bounded part of a body. What is longer costs its connection.
-async fn read(mut body: Incoming, bytes_max: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        let Ok(data) = frame.into_data() else { continue };
-        bytes.extend_from_slice(&data[..data.len().min(bytes_max - bytes.len())]);
-        if bytes.len() == bytes_max {
-            break;
-        }
-    }
-    bytes
 }
 
 /// What an error means of which no response head came.

@@ -176,9 +176,9 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "delivered in the hour of the delivery, not of the publish",
         file: COUNT,
-        old: "    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), published_at, events);",
+        old: "    context.meter.count_delivered(&of(key), published_at, took, events);",
         new: r#"    let published_at = if events > 0 { context.clock.now() } else { published_at };
-    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), published_at, events);"#,
+    context.meter.count_delivered(&of(key), published_at, took, events);"#,
     },
     Mutation {
         name: "dropped events of deleted event subscriptions still wait",

@@ -198,7 +198,7 @@ async fn attempt(url: String) -> Answer {
     let allowed = Allowed { networks, ..Allowed::default() };
     let client = HttpClient::new(allowed, Arc::new(SystemClock)).expect("a client");
     match client.attempt(request(&url)).await {
-        Attempted::Answered(answer) => answer,
+        Attempted::Answered { answer, .. } => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
     }
 }
@@ -279,7 +279,7 @@ async fn every_url_is_allowed_or_refused_as_the_table_says() {
         };
         let parsed = answers.iter().map(|answer| answer.parse().expect("an address"));
         *network.answers.lock().expect("not poisoned") = parsed.collect();
-        let Attempted::Answered(answer) = client.attempt(request(url)).await else {
+        let Attempted::Answered { answer, .. } = client.attempt(request(url)).await else {
             panic!("{url}: an attempt that waits")
         };
         let dialled = std::mem::take(&mut *network.dialled.lock().expect("not poisoned"));

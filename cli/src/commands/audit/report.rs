@@ -8,6 +8,7 @@ use gridpost_core::subscription::SubscriptionKey;
 use serde_json::{Value, json};
 
 use super::verdict::{Audit, Cell, Queues, Standing, Verdict};
+use crate::latency;
 use crate::output::{self, count};
 
 impl Audit {
@@ -98,6 +99,7 @@ impl Audit {
         }
         if !totals.is_empty() {
             let _ = writeln!(text, "{}\n", self.table(&totals));
+            text.push_str(&latencies(&totals));
         }
         for (key, account) in &totals {
             reasons(&mut text, key, "dead-lettered", &account.dead_lettered);
@@ -190,6 +192,18 @@ impl Audit {
     }
 }
 
+/// How long delivered events took, where some were delivered.
+fn latencies(totals: &BTreeMap<&SubscriptionKey, Account>) -> String {
+    let [p50, p95, p99] = latency::HEAD;
+    let mut rows = vec![["PUBLISH TO DELIVERY", p50, p95, p99].map(str::to_owned)];
+    let timed = totals.iter().filter(|(_, account)| account.latencies.events() > 0);
+    rows.extend(timed.map(|(key, account)| {
+        let [p50, p95, p99] = latency::cells(&account.latencies);
+        [key.to_string(), p50, p95, p99]
+    }));
+    if rows.len() == 1 { String::new() } else { format!("{}\n\n", output::columns(&rows)) }
+}
+
 /// An account and an hour that are not balanced, in a line.
 fn told(cell: &Cell<'_>) -> Option<String> {
     let (what, many) = match cell.standing {
@@ -258,6 +272,7 @@ fn document(account: &Account) -> Value {
         "dropped": by_reason(&account.dropped),
         "waiting": account.waiting,
         "difference": account.difference(),
+        "latency": latency::document(&account.latencies),
     })
 }
 

@@ -2,10 +2,11 @@
 //!
 //! All counts are taken at one *cut-off*: what a function counted before it is balanced, what it
 //! counted from then on only explains what was open at that moment. The queues are counted at the
-//! cut-off too; the states of waiting deliveries are read a little later.
+//! cut-off too; the states of waiting deliveries are read a little later. What ends after that may be one
+//! of those that waited, which explains nothing more: then nothing is accused, and nothing balances.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gridpost_core::ledger::{Account, Ledger};
 use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
@@ -33,6 +34,11 @@ pub struct Queues {
 }
 
 impl Queues {
+    /// The same, counted once more: what was sent back to a retry queue meanwhile was parked before.
+    pub fn with_moved(self, again: Self) -> Self {
+        Self { retry: self.retry.max(again.retry), ..self }
+    }
+
     /// The count of the queue with that name behind the deployment's prefix, if it is one of ours.
     pub fn of(&mut self, role: &str) -> Option<&mut u64> {
         match role {
@@ -85,6 +91,8 @@ pub struct Cell<'a> {
     pub is_open: bool,
     /// What they come to.
     pub standing: Standing,
+    /// Events of which it is not clear whether they ended or wait, and that are not accused therefore.
+    unclear: u64,
 }
 
 /// What all of it comes to.
@@ -113,26 +121,44 @@ pub struct Audit {
     pub until: Timestamp,
     /// What was counted before the cut-off, and what waits.
     pub ledger: Ledger,
-    /// What was counted from the cut-off on.
+    /// What was counted from the cut-off on, until the states of waiting deliveries were read.
     pub after: Ledger,
+    /// What was counted from then on.
+    pub later: Ledger,
+    /// When the states of waiting deliveries had been read.
+    pub states_read_at: Timestamp,
     /// What the queues hold, or why that is not known.
     pub queues: Result<Queues, String>,
-    /// Deliveries that have failed and wait in a retry queue, however old.
+    /// Deliveries of all topics that have failed and wait in a retry queue, however old.
     pub waiting: u64,
     /// Most events that a delivery carries, by event subscription as it is now.
     pub batches: BTreeMap<SubscriptionKey, u64>,
+    /// Event subscriptions that were changed in the audit's time: their deliveries may be larger than that.
+    pub changed: BTreeSet<SubscriptionKey>,
 }
 
 impl Audit {
+    /// Adds a line of a function's log that was written then, in milliseconds.
+    pub fn take(&mut self, at_ms: Option<i64>, line: &str) {
+        let ledger = if at_ms >= Some(self.states_read_at.as_millis()) {
+            &mut self.later
+        } else if at_ms >= Some(self.until.as_millis()) {
+            &mut self.after
+        } else {
+            &mut self.ledger
+        };
+        ledger.read(line, self.since);
+    }
+
     /// Every account, judged, by event subscription and hour.
     ///
     /// What lies in the queues is taken for the newest events first: what they have no room for is
     /// then the oldest, which had the most time to end.
     pub fn cells(&self) -> Vec<Cell<'_>> {
         let cells = self.ledger.accounts.iter().map(|((key, hour), account)| {
-            let standing = self.counted(key, *hour, account);
+            let (standing, unclear) = self.counted(key, *hour, account);
             let is_open = hour.as_millis() + OPEN_FOR_MS > self.until.as_millis();
-            Cell { key, hour: *hour, account, is_open, standing }
+            Cell { key, hour: *hour, account, is_open, standing, unclear }
         });
         let mut cells: Vec<_> = cells.collect();
         cells.sort_by_key(|cell| Reverse(cell.hour));
@@ -140,31 +166,41 @@ impl Audit {
         for cell in &mut cells {
             let Standing::UnderWay { events } = cell.standing else { continue };
             let batch = self.batch_of(cell.key);
-            let held = events.min(room.saturating_mul(batch));
+            let in_queues = events.saturating_sub(cell.unclear);
+            let held = in_queues.min(room.saturating_mul(batch));
             room = room.saturating_sub(held.div_ceil(batch));
-            if held < events && !cell.is_open {
-                cell.standing = Standing::Missing { events: events - held };
+            if held < in_queues && !cell.is_open {
+                cell.standing = Standing::Missing { events: in_queues - held };
             }
         }
         cells.sort_by_key(|cell| (cell.key, cell.hour));
         cells
     }
 
-    /// What the counts say, before anybody looks at the queues.
-    fn counted(&self, key: &SubscriptionKey, hour: Timestamp, account: &Account) -> Standing {
-        let after = self.after.accounts.get(&(key.clone(), hour)).cloned().unwrap_or_default();
-        let begun_after = after.matched.saturating_add(after.redriven);
-        let ended_after = i128::from(begun_after) - i128::from(after.difference());
-        let ended_after = u64::try_from(ended_after).unwrap_or(0);
+    /// What the counts say before the queues are looked at; and how many events, ended after the states
+    /// were read, may be among those that waited then.
+    fn counted(
+        &self,
+        key: &SubscriptionKey,
+        hour: Timestamp,
+        account: &Account,
+    ) -> (Standing, u64) {
+        let cell = (key.clone(), hour);
+        let [(begun, ended), (begun_later, ended_later)] =
+            [&self.after, &self.later].map(|ledger| match ledger.accounts.get(&cell) {
+                Some(account) => moved(account),
+                None => (0, 0),
+            });
+        let unclear = ended_later.min(account.waiting);
         let difference = account.difference();
-        let (size, explained) = match difference > 0 {
-            true => (difference.unsigned_abs(), ended_after),
-            false => (difference.unsigned_abs(), begun_after),
+        let explained = match difference > 0 {
+            true => ended.saturating_add(ended_later - unclear),
+            false => begun.saturating_add(begun_later),
         };
-        match size.saturating_sub(explained) {
-            0 => Standing::Balanced,
-            events if difference > 0 => Standing::UnderWay { events },
-            ends => Standing::TooMany { ends },
+        match difference.unsigned_abs().saturating_sub(explained) {
+            0 => (Standing::Balanced, 0),
+            events if difference > 0 => (Standing::UnderWay { events }, unclear),
+            ends => (Standing::TooMany { ends }, 0),
         }
     }
 
@@ -179,9 +215,10 @@ impl Audit {
         [pieces, dead_letter, deferred].into_iter().fold(dispatch, u64::saturating_add)
     }
 
-    /// Most events that a delivery carries; of an event subscription that is gone nothing is known.
+    /// Most events that a delivery carries; of an event subscription that is gone, or was another one when
+    /// its deliveries were made, nothing is known.
     fn batch_of(&self, key: &SubscriptionKey) -> u64 {
-        let most = self.batches.get(key).copied();
+        let most = self.batches.get(key).filter(|_| !self.changed.contains(key)).copied();
         most.unwrap_or(u64::from(Batching::MAX_EVENTS_LIMIT)).max(1)
     }
 
@@ -218,6 +255,13 @@ impl Audit {
     fn sum(&self, of: impl Fn(Standing) -> u64) -> u64 {
         self.cells().iter().map(|cell| of(cell.standing)).fold(0, u64::saturating_add)
     }
+}
+
+/// How many events began in an account, and how many ended.
+fn moved(account: &Account) -> (u64, u64) {
+    let begun = account.matched.saturating_add(account.redriven);
+    let ended = i128::from(begun) - i128::from(account.difference());
+    (begun, u64::try_from(ended).unwrap_or(0))
 }
 
 /// The most events that a delivery of the event subscription carries: what its document says, or what

@@ -10,9 +10,11 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{Filter, Sent, found};
+use crate::commands::if_there;
 use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
 use crate::output::{Output, count, text_at};
+use crate::progress::Progress;
 
 /// Dead letters that are fetched at the same time.
 const AT_ONCE: usize = 8;
@@ -55,19 +57,36 @@ pub(super) async fn run(
     });
     let whole = stream::iter(whole).buffered(AT_ONCE);
     let mut whole = std::pin::pin!(whole);
-    let mut written = 0;
+    let (mut written, mut gone) = (0, 0);
     while let Some(letter) = whole.next().await {
-        write_line(&mut *file, &letter?)
+        let Some(letter) = if_there(letter)? else {
+            gone += 1;
+            continue;
+        };
+        write_line(&mut *file, &letter)
             .with_context(|| format!("{} cannot be written", to_file.display()))?;
         written += 1;
     }
     file.flush().with_context(|| format!("{} cannot be written", to_file.display()))?;
-    if !is_stdout {
-        let document = json!({"events": written, "file": to_file.display().to_string()});
-        let letters = count(written, "dead letter");
-        output.print(&document, |_| format!("{letters} written to {}", to_file.display()));
+    if is_stdout {
+        // The letters have standard output for themselves.
+        told_gone(gone)
+            .into_iter()
+            .for_each(|told| Progress::on_stderr().line(&format!("! {told}")));
+        return Ok(());
     }
+    let file = to_file.display().to_string();
+    let document = json!({"events": written, "gone": gone, "file": file});
+    let letters = format!("{} written to {file}", count(written, "dead letter"));
+    let told = std::iter::once(letters).chain(told_gone(gone)).collect::<Vec<_>>().join("\n");
+    output.print(&document, |_| told);
     Ok(())
+}
+
+/// What was deleted while it was exported, where something was.
+fn told_gone(gone: u64) -> Option<String> {
+    let letters = || format!("{} gone since the list was made", count(gone, "dead letter"));
+    (gone > 0).then(letters)
 }
 
 /// What is written to. A file that is there stays as it is: it may be the only copy of what was purged.
@@ -104,6 +123,47 @@ fn write_line(to: &mut dyn Write, letter: &Value) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::dead_letter::Chosen;
+    use crate::manage_api::fake::FakeApi;
+
+    #[tokio::test]
+    async fn what_is_purged_meanwhile_is_told_and_ends_nothing() {
+        let letters = "/topics/t/eventSubscriptions/s/deadLetters";
+        let list = json!({"value": [{"id": "a"}, {"id": "gone"}, {"id": "b"}]});
+        let letter = |id: &str| json!({"id": id, "event": "{}"});
+        let no_such = json!({"error": {"code": "ResourceNotFound", "message": "gone"}});
+        let api = FakeApi::answering(&[
+            (&format!("GET {letters}/a"), 200, letter("a")),
+            (&format!("GET {letters}/b"), 200, letter("b")),
+            (&format!("GET {letters}/gone"), 404, no_such),
+            (&format!("GET {letters}"), 200, list),
+        ])
+        .await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let chosen = Chosen {
+            from: None,
+            to: None,
+            since: None,
+            reason: None,
+            event_type: None,
+            event_id: None,
+        };
+        let [topic, subscription] = ["t", "s"].map(|name| Some(name.to_owned()));
+        let arguments = ExportArguments {
+            filter: Filter { topic, subscription, chosen },
+            sent: Sent { redriven: false, open: false },
+            to_file: folder.path().join("letters.jsonl"),
+            top: usize::MAX,
+        };
+        let manage = ManageApi::connect(&api.url()).await.expect("an API");
+        run(&arguments, &manage, Output::new(true)).await.expect("exported");
+        let text = std::fs::read_to_string(&arguments.to_file).expect("read");
+        let ids = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let ids: Vec<_> = ids.map(|letter| letter["id"].clone()).collect();
+        assert_eq!(ids, ["a", "b"]);
+        assert_eq!(told_gone(1).as_deref(), Some("1 dead letter gone since the list was made"));
+        assert_eq!(told_gone(0), None);
+    }
 
     #[test]
     fn a_letter_is_a_line_and_a_file_that_is_there_stays() {

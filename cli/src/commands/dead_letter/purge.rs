@@ -2,6 +2,7 @@
 //! not all of it could be.
 
 use clap::Args;
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Filter, of};
@@ -10,6 +11,7 @@ use crate::failure::{Misuse, chain};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{Output, count};
+use crate::wall_clock;
 
 /// What an answer counts.
 const MEMBERS: [&str; 3] = ["purgedEvents", "purgedObjects", "leftEvents"];
@@ -58,6 +60,8 @@ pub(super) async fn run(
 ) -> anyhow::Result<()> {
     let redriven = arguments.redriven.then_some(true);
     let choice = LetterChoice { redriven, ..arguments.filter.chosen.choice() };
+    let now = Timestamp::from_millis(wall_clock::now_ms());
+    let choice = until_counted(choice, now);
     let planned = plan(arguments, api, &choice).await?;
     if arguments.dry_run {
         output.print(&plan_document(&planned), |_| plan_text(&planned));
@@ -81,6 +85,22 @@ pub(super) async fn run(
             "{failed} of {} could not be purged whole",
             count(planned.len() as u64, "event subscription")
         ),
+    }
+}
+
+/// S3 tells times in whole seconds, and clocks differ a little.
+const SETTLED_MS: i64 = 2_000;
+
+/// What is chosen ends where the count begins: what is written between the count and the deletion was
+/// not counted, and stays.
+fn until_counted(choice: LetterChoice, now: Timestamp) -> LetterChoice {
+    let counted = Timestamp::from_millis(now.as_millis() - SETTLED_MS);
+    let asked = choice.to.as_deref().map(Timestamp::parse_rfc_3339);
+    match asked {
+        // One that is no time is the server's to refuse.
+        Some(None) => choice,
+        Some(Some(asked)) if asked <= counted => choice,
+        Some(Some(_)) | None => LetterChoice { to: Some(counted.to_iso_8601()), ..choice },
     }
 }
 
@@ -249,6 +269,24 @@ mod tests {
             "{text}"
         );
         assert_eq!(plan_document(&planned())["openEvents"], 2);
+    }
+
+    #[test]
+    fn what_is_written_after_the_count_stays() {
+        let now = Timestamp::parse_rfc_3339("2026-01-01T00:00:12Z").expect("a time");
+        let table = [
+            (None, "2026-01-01T00:00:10.000Z"),
+            (Some("2026-01-02T00:00:00Z"), "2026-01-01T00:00:10.000Z"),
+            (Some("2026-01-01T00:00:00Z"), "2026-01-01T00:00:00Z"),
+            (Some("soon"), "soon"),
+        ];
+        for (to, want) in table {
+            let reason = Some("R".to_owned());
+            let choice =
+                LetterChoice { to: to.map(str::to_owned), reason, ..LetterChoice::default() };
+            let choice = until_counted(choice, now);
+            assert_eq!((choice.to.as_deref(), choice.reason.as_deref()), (Some(want), Some("R")));
+        }
     }
 
     #[test]

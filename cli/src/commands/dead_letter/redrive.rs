@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::{Chosen, whose};
 use crate::commands::Whose;
+use crate::document::TimeToLive;
 use crate::failure::{Misuse, Refusal};
 use crate::http_client::is_loopback;
 use crate::manage_api::ManageApi;
@@ -154,7 +155,7 @@ async fn begin(
             let runs = |job: &Value| job["status"] == "Running" && job["dryRun"] == false;
             let Some(job) = jobs.into_iter().find(runs) else { return Err(error) };
             let id = text_at(&job, "/id");
-            let other = differences(&job, &asked, of);
+            let other = differences(&job, &asked, of, arguments.chosen.since);
             anyhow::ensure!(
                 other.is_empty(),
                 "{topic}/{subscription}: the redrive {id} runs already, and it is another one ({}). Wait for \
@@ -171,20 +172,35 @@ async fn begin(
     }
 }
 
+/// How long the request of a command may have been under way, and how far its clock may be from AWS's.
+const UNDER_WAY_MS: i64 = 120_000;
+
 /// In what a job differs from what was asked for, by the members' names. The end of its time is its own
-/// beginning where none was asked for, and never later than that.
-fn differences(job: &Value, asked: &Value, of: &Whose) -> Vec<&'static str> {
+/// beginning where none was asked for, and never later than that; what was asked for as a time until now
+/// is the same if it is as long.
+fn differences(
+    job: &Value,
+    asked: &Value,
+    of: &Whose,
+    since: Option<TimeToLive>,
+) -> Vec<&'static str> {
     let texts = ["reason", "eventType", "eventId"];
     let values = ["eventsPerSecond", "maxRedrives", "sendAgain"];
     let time =
         |document: &Value, name: &str| document[name].as_str().and_then(Timestamp::parse_rfc_3339);
     let other = |name: &&'static str| job[*name] != asked[*name];
     let mut found: Vec<_> = texts.into_iter().chain(values).filter(other).collect();
-    if time(job, "from") != time(asked, "from") {
+    let created = time(job, "createdTime");
+    let is_as_long = |since: TimeToLive| {
+        let (Some(from), Some(created)) = (time(job, "from"), created) else { return false };
+        let back_ms = created.as_millis() - from.as_millis();
+        (back_ms - i64::from(since.minutes) * 60_000).abs() <= UNDER_WAY_MS
+    };
+    let is_same = since.map_or_else(|| time(job, "from") == time(asked, "from"), is_as_long);
+    if !is_same {
         found.push("from");
     }
-    let own_end =
-        time(job, "createdTime").map(|at| Timestamp::from_millis(at.as_millis() - SETTLED_MS));
+    let own_end = created.map(|at| Timestamp::from_millis(at.as_millis() - SETTLED_MS));
     let end = time(asked, "to").map_or(own_end, |to| own_end.map(|own| own.min(to)));
     if time(job, "to") != end {
         found.push("to");
@@ -314,7 +330,7 @@ mod tests {
             "createdTime": "2026-01-01T00:00:02.000Z", "to": "2026-01-01T00:00:00.000Z"});
         let asked = json!({"reason": "R", "eventsPerSecond": 100, "maxRedrives": 3,
             "sendAgain": false, "dryRun": false});
-        assert!(differences(&job, &asked, &of).is_empty());
+        assert!(differences(&job, &asked, &of, None).is_empty());
         let table = [
             (json!({"reason": null}), "reason"),
             (json!({"eventType": "T"}), "eventType"),
@@ -328,11 +344,28 @@ mod tests {
             for (name, value) in change.as_object().expect("members") {
                 other[name] = value.clone();
             }
-            assert_eq!(differences(&job, &other, &of), [want], "{change}");
+            assert_eq!(differences(&job, &other, &of, None), [want], "{change}");
         }
         let same_end = json!({"reason": "R", "eventsPerSecond": 100, "maxRedrives": 3,
             "sendAgain": false, "to": "2027-01-01T00:00:00Z"});
-        assert!(differences(&job, &same_end, &of).is_empty());
+        assert!(differences(&job, &same_end, &of, None).is_empty());
+    }
+
+    #[test]
+    fn the_same_command_with_since_follows_its_job_later() {
+        let of = Whose { topic: "t".to_owned(), subscription: "s".to_owned() };
+        let job = json!({"target": {"topic": "t", "eventSubscription": "s"},
+            "createdTime": "2026-01-01T06:00:02.000Z", "to": "2026-01-01T06:00:00.000Z",
+            "from": "2026-01-01T00:00:01.500Z"});
+        // Repeated ten minutes later: what it asks for begins later, too.
+        let asked = json!({"from": "2026-01-01T00:10:01.500Z"});
+        let since = |minutes| Some(TimeToLive { minutes });
+        assert_eq!(differences(&job, &asked, &of, since(360)), [""; 0]);
+        assert_eq!(differences(&job, &asked, &of, since(370)), ["from"]);
+        assert_eq!(differences(&job, &asked, &of, None), ["from"]);
+        let mut of_all = job.clone();
+        of_all["from"] = Value::Null;
+        assert_eq!(differences(&of_all, &asked, &of, since(360)), ["from"]);
     }
 
     #[test]

@@ -84,8 +84,14 @@ fn what_is_known_is_told() {
     (told.deliveries, told.holding) = (Vec::new(), Vec::new());
     assert!(told.outcome().is_ok(), "the filters say enough");
     let verdicts = told.verdicts.take();
-    let nothing = told.outcome().expect_err("nothing is known").to_string();
-    assert!(nothing.contains("nothing is known of an event `e-1` of topic orders"), "{nothing}");
+    let nothing = told.outcome().expect_err("nothing is known");
+    assert!(nothing.is::<Unfinished>(), "neither done nor failed");
+    let nothing = nothing.to_string();
+    for part in
+        ["nothing is known of an event `e-1` of topic orders", "first attempt", "--event FILE"]
+    {
+        assert!(nothing.contains(part), "{part} is not in {nothing}");
+    }
     told.verdicts = verdicts;
     let text = told.text();
     for part in [
@@ -97,5 +103,32 @@ fn what_is_known_is_told() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    assert_eq!(one_event(json!([{"id": 1}])), json!({"id": 1}));
+    let text = |text: &str| RawValue::from_string(text.to_owned()).expect("JSON");
+    for (given, want) in [
+        (r#"[ {"id":1e400} ]"#, r#"{"id":1e400}"#),
+        (r#"{"id":1}"#, r#"{"id":1}"#),
+        ("[1,2]", "[1,2]"),
+        ("[]", "[]"),
+    ] {
+        assert_eq!(one_event(text(given)).get(), want);
+    }
+}
+
+#[test]
+fn without_log_lines_every_dead_letter_folder_is_looked_into() {
+    let subscriptions = [
+        json!({"name": "audit", "properties": {"deadLetterDestination": null}}),
+        json!({"name": "billing", "properties": {"deadLetterDestination": {"properties": {}}}}),
+    ];
+    let of = |deliveries: &[Found]| -> Vec<String> {
+        may_have_dead_letter(deliveries, &subscriptions).into_iter().map(str::to_owned).collect()
+    };
+    assert_eq!(of(&[]), ["billing"]);
+    let found = |name: &str, standing: &str| Found {
+        id: "d".to_owned(),
+        name: name.to_owned(),
+        state: Some(json!({"standing": standing})),
+        lines: Vec::new(),
+    };
+    assert_eq!(of(&[found("audit", "Ended"), found("billing", "Waiting")]), ["audit"]);
 }

@@ -1,11 +1,16 @@
 //! `gridpost subscription health`: one endpoint in words, or all of them in a table.
 
 use futures::{StreamExt, TryStreamExt, stream};
+use gridpost_core::{ledger::latencies::Latencies, subscription::SubscriptionKey, time::Timestamp};
 use serde_json::{Value, json};
 
-use crate::commands::if_there;
+use crate::commands::{audit::logs, if_there};
+use crate::document::TimeToLive;
+use crate::latency;
 use crate::manage_api::ManageApi;
 use crate::output::{self, text_at};
+use crate::target::Target;
+use crate::wall_clock;
 
 /// Requests for healths at the same time.
 const AT_ONCE: usize = 8;
@@ -32,6 +37,55 @@ pub(super) struct Health {
     topic: String,
     name: String,
     health: Value,
+    /// How long its events took, where that was asked for.
+    latencies: Option<Latencies>,
+}
+
+impl Health {
+    /// One of which latencies are not known.
+    pub(super) fn of(topic: String, name: String, health: Value) -> Self {
+        Self { topic, name, health, latencies: None }
+    }
+
+    /// It as JSON: what manage answered, and latencies.
+    pub(super) fn document(&self) -> Value {
+        let mut document = self.health.clone();
+        if let Some(latencies) = &self.latencies {
+            document["latency"] = latency::document(latencies);
+        }
+        document
+    }
+
+    /// It in words.
+    pub(super) fn describe(&self) -> String {
+        let Self { topic, name, health, latencies } = self;
+        let text = describe(topic, name, health);
+        match latencies {
+            Some(latencies) => format!("{text}\nlatency: {}", latency::told(latencies)),
+            None => text,
+        }
+    }
+}
+
+/// Adds how long events took that were published in that time.
+///
+/// # Errors
+///
+/// When dispatch's log can't be read.
+pub(super) async fn add_latencies(
+    all: &mut [Health],
+    target: &Target,
+    since: TimeToLive,
+) -> anyhow::Result<()> {
+    let since_ms = wall_clock::now_ms() - i64::from(since.minutes) * 60_000;
+    let ledger = logs::delivered(target, Timestamp::from_millis(since_ms)).await?;
+    let totals = ledger.totals();
+    for one in all {
+        let key = SubscriptionKey { topic: one.topic.clone(), name: one.name.clone() };
+        let found = totals.get(&key).map(|account| account.latencies.clone());
+        one.latencies = Some(found.unwrap_or_default());
+    }
+    Ok(())
 }
 
 /// All healths, of a topic or of all topics.
@@ -48,7 +102,7 @@ pub(super) async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Resu
     for topic in topics {
         for (subscription, health) in of_topic(api, &topic).await? {
             let name = text_at(&subscription, "/name").to_owned();
-            found.extend(health.map(|health| Health { topic: topic.clone(), name, health }));
+            found.extend(health.map(|health| Health::of(topic.clone(), name, health)));
         }
     }
     Ok(found)
@@ -56,7 +110,8 @@ pub(super) async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Resu
 
 /// All healths as JSON.
 pub(super) fn document(all: &[Health]) -> Value {
-    let one = |Health { topic, name, health }: &Health| json!({"topic": topic, "name": name, "health": health});
+    let one =
+        |one: &Health| json!({"topic": one.topic, "name": one.name, "health": one.document()});
     json!({"value": all.iter().map(one).collect::<Value>()})
 }
 
@@ -68,7 +123,7 @@ pub(super) fn table(all: &[Health]) -> String {
     let head = ["EVENT SUBSCRIPTION", "STATE", "NEW EVENTS", "CAUSE", "UNTIL", "WAITING"];
     let mut all: Vec<_> = all.iter().collect();
     all.sort_by_key(|one| one.health["state"] == "Healthy");
-    let row = |Health { topic, name, health }: &Health| {
+    let row = |Health { topic, name, health, .. }: &Health| {
         let at = |pointer| text_at(health, pointer).to_owned();
         let waiting = &health["waitingDeliveries"];
         let more = if waiting["isComplete"] == Value::Bool(false) { ">" } else { "" };
@@ -85,12 +140,22 @@ pub(super) fn table(all: &[Health]) -> String {
         let waiting = format!("{more}{}", waiting["count"]);
         [format!("{topic}/{name}"), at("/state"), effect.to_owned(), cause, at("/until"), waiting]
     };
-    let rows = std::iter::once(head.map(str::to_owned)).chain(all.into_iter().map(row));
+    let rows = std::iter::once(head.map(str::to_owned)).chain(all.iter().map(|one| row(one)));
+    let rows: Vec<_> = rows.collect();
+    if all.iter().all(|one| one.latencies.is_none()) {
+        return output::columns(&rows);
+    }
+    let timed = all.iter().map(|one| latency::cells(&one.latencies.clone().unwrap_or_default()));
+    let timed = std::iter::once(latency::HEAD.map(str::to_owned)).chain(timed);
+    let rows = rows.into_iter().zip(timed).map(|(row, latencies)| {
+        let ([whose, state, new, cause, until, waiting], [p50, p95, p99]) = (row, latencies);
+        [whose, state, new, cause, until, waiting, p50, p95, p99]
+    });
     output::columns(&rows.collect::<Vec<_>>())
 }
 
 /// A health in words: what it is, why, until when, and what that does to events.
-pub(super) fn describe(topic: &str, name: &str, health: &Value) -> String {
+fn describe(topic: &str, name: &str, health: &Value) -> String {
     let at = |pointer| text_at(health, pointer);
     let row = |name: &str, value: String| [name.to_owned(), value];
     let mut rows = vec![
@@ -185,13 +250,25 @@ mod tests {
             name: name.to_owned(),
             health: json!({"state": state, "newEvents": effect,
                 "waitingDeliveries": {"count": 3, "isComplete": name == "a"}}),
+            latencies: None,
         };
-        let all = [one("a", "Healthy", "Attempted"), one("b", "Probation", "Ends")];
+        let mut all = [one("a", "Healthy", "Attempted"), one("b", "Probation", "Ends")];
         let text = table(&all);
         let rows: Vec<_> = text.lines().collect();
         assert!(rows[1].starts_with("t/b") && rows[1].contains("END AT ONCE"), "{text}");
         assert!(rows[1].ends_with(">3") && rows[2].starts_with("t/a"), "{text}");
         assert_eq!(document(&all)["value"][1]["health"]["state"], "Probation");
+        let mut latencies = Latencies::default();
+        latencies.add(30, 2);
+        (all[0].latencies, all[1].latencies) = (Some(latencies), Some(Latencies::default()));
+        let text = table(&all);
+        let rows: Vec<_> = text.lines().collect();
+        assert!(rows[0].ends_with("P50       P95       P99"), "{text}");
+        assert!(rows[2].ends_with("3        <= 50 ms  <= 50 ms  <= 50 ms"), "{text}");
+        assert!(rows[1].ends_with("-         -         -"), "{text}");
+        assert_eq!(document(&all)["value"][0]["health"]["latency"]["p99AtMostMs"], 50);
+        let told = all[0].describe();
+        assert!(told.ends_with("p99 <= 50 ms (of 2 events delivered)"), "{told}");
     }
 
     #[test]

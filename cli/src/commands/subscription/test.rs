@@ -1,9 +1,8 @@
 //! `gridpost subscription test`: which part of a filter refuses which sample event. With `--schema` it
 //! works offline, by the same code that matches.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::{ArgGroup, Args};
 use gridpost_core::{
     publish,
@@ -12,9 +11,9 @@ use gridpost_core::{
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
-use crate::commands::read_input;
+use crate::commands::{read_document, read_events};
 use crate::failure::Misuse;
 use crate::output::{self, Output};
 use crate::target::TargetArguments;
@@ -55,35 +54,29 @@ pub(super) async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    let events = json_of(&arguments.events)?;
-    let sample = match (&arguments.name, &arguments.file) {
-        (Some(name), _) => json!({"name": name, "events": events}),
-        (None, Some(file)) => {
-            let document = json_of(file)?;
-            json!({"properties": document.get("properties"), "events": events})
-        }
-        (None, None) => json!({ "events": events }),
+    let events = read_events(&arguments.events)?;
+    let filter = match (&arguments.name, &arguments.file) {
+        (Some(name), _) => json!({ "name": name }),
+        (None, Some(file)) => json!({"properties": read_document(file)?.get("properties")}),
+        (None, None) => json!({}),
     };
     let answer = match (&arguments.topic, &arguments.schema) {
         (Some(topic), _) => {
-            target.resolve()?.manage_api().await?.test_subscription(topic, &sample).await?
+            let api = target.resolve()?.manage_api().await?;
+            api.test_subscription(topic, &filter, &events).await?
         }
-        (None, schema) => offline(schema.as_deref().unwrap_or_default(), &sample)?,
+        (None, schema) => offline(schema.as_deref().unwrap_or_default(), filter, &events)?,
     };
     output.print(&answer, table);
     Ok(())
 }
 
-fn json_of(file: &Path) -> anyhow::Result<Value> {
-    serde_json::from_slice(&read_input(file)?)
-        .with_context(|| format!("{} is no JSON document", file.display()))
-}
-
-fn offline(schema: &str, sample: &Value) -> anyhow::Result<Value> {
+fn offline(schema: &str, mut filter: Value, events: &RawValue) -> anyhow::Result<Value> {
     let input_schema: InputSchema = serde_json::from_value(json!(schema)).map_err(|_| {
         Misuse(format!("`{schema}` is no schema: write EventGridSchema or CloudEventSchemaV1_0"))
     })?;
-    let sample = sample::read(sample).map_err(|problems| Misuse(problems_text(&problems)))?;
+    filter["events"] = json!([]);
+    let sample = sample::read(&filter).map_err(|problems| Misuse(problems_text(&problems)))?;
     let Of::Document(filter) = sample.of else {
         anyhow::bail!(Misuse("offline there are no event subscriptions: give --file".to_owned()))
     };
@@ -99,7 +92,7 @@ fn offline(schema: &str, sample: &Value) -> anyhow::Result<Value> {
         revision: 0,
         changes: Default::default(),
     };
-    Ok(publish::sample::test(&topic, &filter, sample.events)?)
+    Ok(publish::sample::test_text(&topic, &filter, events.get())?)
 }
 
 fn problems_text(problems: &gridpost_core::document::Problems) -> String {
@@ -133,18 +126,22 @@ mod tests {
 
     #[test]
     fn offline_answers_are_those_of_the_server() {
-        let sample = json!({
-            "properties": {"filter": {"advancedFilters":
-                [{"operatorType": "StringIn", "key": "level", "values": ["3"]}]}},
-            "events": {"specversion": "1.0", "id": "e1", "source": "/s", "type": "T", "level": 4},
-        });
-        let answer = offline("CloudEventSchemaV1_0", &sample).expect("tested");
+        let filter = json!({"properties": {"filter": {"advancedFilters":
+            [{"operatorType": "StringIn", "key": "level", "values": ["3"]}]}}});
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).expect("JSON");
+        let event =
+            r#"{"specversion":"1.0","id":"e1","source":"/s","type":"T","level":4,"data":1e400}"#;
+        let event = raw(event);
+        let answer = offline("CloudEventSchemaV1_0", filter.clone(), &event).expect("tested");
+        let twice = raw(r#"{"specversion":"1.0","id":"e1","id":"e2","source":"/s","type":"T"}"#);
+        let refused = offline("CloudEventSchemaV1_0", filter.clone(), &twice).expect_err("twice");
+        assert!(refused.to_string().contains("id"), "{refused}");
         let text = table(&answer);
         assert!(text.contains("filter.advancedFilters[0]"), "{text}");
         assert!(text.contains("level is 4; allowed: 3"), "{text}");
-        assert!(offline("XML", &sample).is_err());
-        let document = json!({"properties": {"filter": {"subjectBeginsWith": 1}}, "events": []});
-        let refused = offline("EventGridSchema", &document).expect_err("refused");
+        assert!(offline("XML", filter, &event).is_err());
+        let document = json!({"properties": {"filter": {"subjectBeginsWith": 1}}});
+        let refused = offline("EventGridSchema", document, &raw("[]")).expect_err("refused");
         assert!(refused.to_string().contains("properties.filter.subjectBeginsWith"), "{refused}");
     }
 }

@@ -38,6 +38,8 @@ pub struct Response {
     pub times: (Timestamp, Timestamp),
     /// What each of its deliveries met, in their order.
     pub met: Vec<Met>,
+    /// How it began where it failed, escaped, where that is kept.
+    pub said: Option<String>,
 }
 
 /// Resolves to an answer that comes after 30 s.
@@ -49,14 +51,14 @@ pub async fn attempt(
     hands: &[DeliveryInHand],
 ) -> (Response, Option<LateAnswer>) {
     let began_at = context.clock.now();
-    let (met, late) = match hands.first().map(|hand| &hand.subscription().endpoint) {
+    let (met, said, late) = match hands.first().map(|hand| &hand.subscription().endpoint) {
         Some(Endpoint::WebHook { url }) => post(context, hands, url, began_at).await,
         Some(Endpoint::Resource(resource)) => {
-            (resources::attempt(context, hands, resource, began_at).await, None)
+            (resources::attempt(context, hands, resource, began_at).await, None, None)
         }
-        None => (Vec::new(), None),
+        None => (Vec::new(), None, None),
     };
-    (Response { times: (began_at, context.clock.now()), met }, late)
+    (Response { times: (began_at, context.clock.now()), met, said }, late)
 }
 
 async fn post(
@@ -64,14 +66,16 @@ async fn post(
     hands: &[DeliveryInHand],
     url: &Secret,
     began_at: Timestamp,
-) -> (Vec<Met>, Option<LateAnswer>) {
+) -> (Vec<Met>, Option<String>, Option<LateAnswer>) {
     let deliveries: Vec<_> = hands.iter().map(|hand| &hand.delivery).collect();
     let (subscription, made_before) = (hands[0].subscription(), deliveries[0].attempts.made);
     let origin = &context.settings.origin;
     let request = request::build(subscription, url, &deliveries, made_before, origin, began_at);
-    let (answer, late) = match context.client.attempt(request).await {
-        Attempted::Answered(answer) => (answer, None),
-        Attempted::TimedOut { late } => (Answer::without_status(Outcome::TimedOut), Some(late)),
+    let (answer, said, late) = match context.client.attempt(request).await {
+        Attempted::Answered { answer, said } => (answer, said, None),
+        Attempted::TimedOut { late } => {
+            (Answer::without_status(Outcome::TimedOut), None, Some(late))
+        }
     };
-    (vec![Met::Whole(answer); hands.len()], late)
+    (vec![Met::Whole(answer); hands.len()], said, late)
 }

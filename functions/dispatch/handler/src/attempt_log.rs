@@ -1,15 +1,18 @@
 //! One log line for each attempt, which reads alone: whose delivery, which attempt, what it met, what
-//! follows and when. Neither the events nor the endpoint's URL are in it.
+//! follows and when. Neither the events nor the endpoint's URL are in it, unless a response repeats them
+//! that the deployment keeps the beginning of.
 
 use crate::{decide::Then, in_hand::DeliveryInHand};
 use gridpost_core::{retry::outcome::Answer, time::Timestamp};
 
-/// Logs a failed attempt, which the delivery's attempts count already.
+/// Logs a failed attempt, which the delivery's attempts count already, with how its response began where
+/// that is kept.
 pub fn failed(
     hand: &DeliveryInHand,
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
     then: Then,
+    said: Option<&str>,
 ) {
     let (what, due, because, reason) = match then {
         Then::Retry { due, because } => ("Retry", Some(due), Some(because), None),
@@ -32,6 +35,7 @@ pub fn failed(
         event_ids = delivery.event_ids(),
         publish_time = %delivery.publish_time.to_iso_8601(),
         traceparent = delivery.traceparent.map(tracing::field::display),
+        response = said,
         "attempt failed",
     );
 }

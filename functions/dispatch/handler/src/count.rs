@@ -16,9 +16,10 @@ use crate::{
     in_hand::DeliveryInHand,
 };
 
-/// Counts events that were delivered.
+/// Counts events that were delivered, just now.
 pub fn delivered(context: &Context, key: &SubscriptionKey, published_at: Timestamp, events: u64) {
-    context.meter.count_events(metric::DELIVERY_SUCCESS_COUNT, &of(key), published_at, events);
+    let took = context.clock.now().since(published_at);
+    context.meter.count_delivered(&of(key), published_at, took, events);
 }
 
 /// Counts events that were delivered before the others of their delivery. Counted before it is noted:

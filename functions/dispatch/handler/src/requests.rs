@@ -18,7 +18,7 @@ use gridpost_ports::PortError;
 use crate::{
     Context,
     acquire::{self, Acquired},
-    attempt::attempt,
+    attempt::{Response, attempt},
     count,
     decide::{Then, Verdict, decide},
     guard::guarded,
@@ -265,7 +265,7 @@ async fn make(
         }
         match settle::at_once(context, &hand, &verdict, response.times) {
             Some(fate) => settled.push((hand.record, Ok(fate))),
-            None => others.push(settle_one(context, hand, verdict, response.times).boxed()),
+            None => others.push(settle_one(context, hand, verdict, &response).boxed()),
         }
     }
     if !others.is_empty() {
@@ -278,8 +278,8 @@ async fn settle_one(
     context: &Context,
     hand: DeliveryInHand,
     verdict: Verdict,
-    times: (Timestamp, Timestamp),
+    response: &Response,
 ) -> (Record, Settled) {
     let record = hand.record.without_body();
-    (record, settle::settle(context, hand, verdict, times).await)
+    (record, settle::settle(context, hand, verdict, response).await)
 }

@@ -23,7 +23,9 @@ use gridpost_core::{
 use gridpost_ports::{Outgoing, PortError, Saved};
 
 use crate::{
-    Context, attempt_log, count,
+    Context,
+    attempt::Response,
+    attempt_log, count,
     decide::{Then, Verdict},
     in_hand::DeliveryInHand,
     payload,
@@ -77,9 +79,10 @@ pub async fn settle(
     context: &Context,
     mut hand: DeliveryInHand,
     verdict: Verdict,
-    times: (Timestamp, Timestamp),
+    Response { times, said, .. }: &Response,
 ) -> Settled {
     let Verdict { delivered, ends, answer, then } = verdict;
+    let times = *times;
     for (answer, events) in &ends {
         end::end_part(context, &hand, *answer, events, times.0).await?;
         hand.delivery.done.add_all(events);
@@ -97,13 +100,13 @@ pub async fn settle(
     }
     let attempts = &hand.delivery.attempts;
     hand.delivery.attempts = attempts.with(times.0, answer.outcome, answer.status);
-    attempt_log::failed(&hand, answer, times, then);
+    attempt_log::failed(&hand, answer, times, then, said.as_deref());
     count::failure(context, &hand.subscription().key, answer);
     let because = match then {
         Then::Retry { because, .. } => Some(because),
         Then::Delivered | Then::End(_) => None,
     };
-    AttemptRecord::of(answer, times, because).add_to(&mut hand.past);
+    AttemptRecord::of(answer, times, because).saying(said.clone()).add_to(&mut hand.past);
     match then {
         Then::Retry { due, .. } => retry(context, hand, due).await,
         Then::End(reason) => end(context, hand, reason).await,

@@ -2,8 +2,9 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use gridpost_core::{
-    delivery::{Delivery, claim, queue::Queue, state::DeliveryState},
+    delivery::{Delivery, claim, queue::Queue, request::Request, state::DeliveryState},
     event::DeliverySchema,
     retry::{
         health::{Durations, Health, Probation},
@@ -18,7 +19,7 @@ use gridpost_core::{
     topic::{InputSchema, Topic},
 };
 use gridpost_ports::{
-    Configuration, DeliveryStates, EndpointHealths, Payloads, Saved,
+    Attempted, Configuration, DeliveryStates, EndpointClient, EndpointHealths, Payloads, Saved,
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_testkit::{
@@ -47,6 +48,8 @@ pub(crate) struct World {
     pub(crate) status: u16,
     /// How long it takes to answer.
     pub(crate) answers_after: Duration,
+    /// How its responses begin, as the client answers it.
+    pub(crate) says: Option<String>,
     pub(crate) logs_successful_attempts: bool,
     pub(crate) measures_latency: bool,
     /// What goes wrong with calls for states, numbered from 1.
@@ -55,6 +58,21 @@ pub(crate) struct World {
     pub(crate) payload_faults: Plan,
     /// What goes wrong with calls that hide or delete.
     pub(crate) receiver_faults: Plan,
+}
+
+/// Endpoints whose responses begin so.
+struct Saying(Arc<dyn EndpointClient>, Option<String>);
+
+#[async_trait]
+impl EndpointClient for Saying {
+    async fn attempt(&self, request: Request) -> Attempted {
+        match self.0.attempt(request).await {
+            Attempted::Answered { answer, .. } => {
+                Attempted::Answered { answer, said: self.1.clone() }
+            }
+            late => late,
+        }
+    }
 }
 
 /// A delivery of one event to that subscription, both of that number.
@@ -94,6 +112,7 @@ impl World {
             subscription: subscription(rate),
             status: 200,
             answers_after: Duration::ZERO,
+            says: None,
             logs_successful_attempts: false,
             measures_latency: false,
             state_faults: Plan::default(),
@@ -217,7 +236,7 @@ impl World {
             rates: Rates::new(self.deployment.of(tables)),
             listeners: Arc::clone(tables) as _,
             configuration,
-            client: Arc::clone(endpoints) as _,
+            client: Arc::new(Saying(Arc::clone(endpoints) as _, self.says.clone())),
             resources: Arc::new(NoResources),
             meter: Arc::clone(meter) as _,
             settings: Settings {

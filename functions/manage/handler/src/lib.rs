@@ -21,9 +21,10 @@ use gridpost_core::{
     subscription::resource::Identity,
 };
 use gridpost_ports::{
-    Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointHealths, HandshakeClient,
-    Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue, QueueReceiver, QueueSender,
-    Redrives, ResourceChecker, SubscriptionStore, TopicKeys, TopicStore, WaitingDeliveries,
+    Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointClient, EndpointHealths,
+    HandshakeClient, Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue, QueueReceiver,
+    QueueSender, Redrives, ResourceChecker, SubscriptionStore, TopicKeys, TopicStore,
+    WaitingDeliveries,
 };
 use http::{HeaderMap, Method};
 use serde_json::Value;
@@ -46,6 +47,8 @@ pub struct Context {
     pub deliveries: Arc<dyn WaitingDeliveries>,
     /// Asks endpoints for their consent.
     pub handshakes: Arc<dyn HandshakeClient>,
+    /// Sends test events.
+    pub endpoints: Arc<dyn EndpointClient>,
     /// Asks for AWS resources.
     pub checker: Arc<dyn ResourceChecker>,
     /// What our own code could not settle.

@@ -12,6 +12,7 @@ mod redrives;
 mod resend;
 mod subscriptions;
 mod topics;
+mod trial;
 mod validation;
 
 use std::collections::BTreeSet;
@@ -69,6 +70,7 @@ enum Resource<'a> {
     Explain(&'a str),
     Subscription(SubscriptionKey),
     FullUrl(SubscriptionKey),
+    SendTestEvent(SubscriptionKey),
     Validation(SubscriptionKey),
     DeliveryAttributes(SubscriptionKey),
     SigningSecrets(SubscriptionKey),
@@ -166,6 +168,10 @@ async fn route(context: &Context, request: &Request) -> Answer {
             subscriptions::delete(context, key, &precondition()?).await
         }
         ("POST", Resource::FullUrl(key)) => subscriptions::full_url(context, key).await,
+        ("POST", Resource::SendTestEvent(key)) => {
+            let (document, event) = document_around(request, "event")?;
+            trial::send(context, key, &document, event).await
+        }
         ("GET" | "POST", Resource::Validation(key)) => {
             validation::complete(context, key, request).await
         }
@@ -287,6 +293,7 @@ fn resource(path: &str) -> Result<Resource<'_>, Reply> {
                 "redrives" => Resource::Redrives,
                 "validate" => Resource::Validation,
                 "getFullUrl" => Resource::FullUrl,
+                "sendTestEvent" => Resource::SendTestEvent,
                 "getDeliveryAttributes" => Resource::DeliveryAttributes,
                 "getSigningSecrets" => Resource::SigningSecrets,
                 "rotateSigningSecret" => Resource::RotateSigningSecret,
@@ -345,6 +352,7 @@ fn allowed(resource: &Resource<'_>) -> &'static [Method] {
         Resource::ListKeys(_)
         | Resource::RegenerateKey(_)
         | Resource::FullUrl(_)
+        | Resource::SendTestEvent(_)
         | Resource::DeliveryAttributes(_)
         | Resource::SigningSecrets(_)
         | Resource::RotateSigningSecret(_)

@@ -15,6 +15,7 @@ mod refusals;
 mod repeated;
 mod resources;
 mod terraform;
+mod trial;
 mod validation;
 mod world;
 

@@ -11,6 +11,7 @@ use crate::{
         DelayReason, EndReason,
         attempts::Attempts,
         outcome::{Answer, Outcome},
+        response_text::RESPONSE_TEXT_BYTES_MAX,
     },
     subscription::SubscriptionKey,
     time::Timestamp,
@@ -66,9 +67,12 @@ pub struct DeliveryState {
 /// Attempts that a state remembers, at most: as many as a retry policy allows.
 pub const PAST_MAX: usize = 30;
 
-/// An attempt that was made, in about 35 bytes: a state is written with every further failure, and
-/// each kilobyte is paid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a state keeps of failed responses, in bytes and all together: those of the newest attempts.
+pub const RESPONSES_BYTES_MAX: usize = 4 * RESPONSE_TEXT_BYTES_MAX;
+
+/// An attempt that was made, in about 35 bytes unless its response is kept: a state is written with
+/// every further failure, and each kilobyte is paid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "AttemptForm", into = "AttemptForm")]
 pub struct AttemptRecord {
     /// When it began.
@@ -81,19 +85,29 @@ pub struct AttemptRecord {
     pub status: Option<u16>,
     /// What asked for the wait behind it, where it is to be followed by another one.
     pub because: Option<DelayReason>,
+    /// How its failed response began, escaped, where the deployment keeps that.
+    pub said: Option<String>,
 }
 
-type AttemptForm = (Timestamp, u64, Outcome, Option<u16>, Option<DelayReason>);
+#[derive(Serialize, Deserialize)]
+struct AttemptForm(
+    Timestamp,
+    u64,
+    Outcome,
+    Option<u16>,
+    Option<DelayReason>,
+    #[serde(default, skip_serializing_if = "Option::is_none")] Option<String>,
+);
 
 impl From<AttemptForm> for AttemptRecord {
-    fn from((at, took_ms, outcome, status, because): AttemptForm) -> Self {
-        Self { at, took_ms, outcome, status, because }
+    fn from(AttemptForm(at, took_ms, outcome, status, because, said): AttemptForm) -> Self {
+        Self { at, took_ms, outcome, status, because, said }
     }
 }
 
 impl From<AttemptRecord> for AttemptForm {
     fn from(past: AttemptRecord) -> Self {
-        (past.at, past.took_ms, past.outcome, past.status, past.because)
+        Self(past.at, past.took_ms, past.outcome, past.status, past.because, past.said)
     }
 }
 
@@ -106,7 +120,13 @@ impl AttemptRecord {
     ) -> Self {
         let took_ms = u64::try_from(ended_at.since(began_at).as_millis()).unwrap_or(u64::MAX);
         let Answer { outcome, status, .. } = answer;
-        Self { at: began_at, took_ms, outcome, status, because }
+        Self { at: began_at, took_ms, outcome, status, because, said: None }
+    }
+
+    /// The same, with how its response began.
+    #[must_use]
+    pub fn saying(self, said: Option<String>) -> Self {
+        Self { said, ..self }
     }
 
     /// Adds it to others; the oldest make room.
@@ -115,6 +135,13 @@ impl AttemptRecord {
             past.drain(..=past.len() - PAST_MAX);
         }
         past.push(self);
+        let mut bytes = 0;
+        for attempt in past.iter_mut().rev() {
+            bytes += attempt.said.as_ref().map_or(0, String::len);
+            if bytes > RESPONSES_BYTES_MAX {
+                attempt.said = None;
+            }
+        }
     }
 }
 
@@ -199,6 +226,23 @@ mod tests {
         let json = serde_json::to_string(&past[0]).expect("JSON");
         assert_eq!(json, r#"[10000,41,"Busy",503,"LeastWait"]"#);
         assert_eq!(serde_json::from_str::<AttemptRecord>(&json).expect("read back"), past[0]);
+    }
+
+    #[test]
+    fn responses_of_the_newest_attempts_are_kept() {
+        let answer = Answer::of_status(400, None);
+        let times = (Timestamp::default(), Timestamp::default());
+        let mut past = Vec::new();
+        for number in 0..6 {
+            let said = Some(format!("{number}{}", "x".repeat(999)));
+            AttemptRecord::of(answer, times, None).saying(said).add_to(&mut past);
+        }
+        let kept: Vec<_> = past.iter().map(|one| one.said.is_some()).collect();
+        assert_eq!(kept, [false, false, true, true, true, true]);
+        let last = AttemptRecord::of(answer, times, None).saying(Some("no \"x\"".to_owned()));
+        let json = serde_json::to_string(&last).expect("JSON");
+        assert_eq!(json, r#"[0,0,"BadRequest",400,null,"no \"x\""]"#);
+        assert_eq!(serde_json::from_str::<AttemptRecord>(&json).expect("read back"), last);
     }
 
     #[test]

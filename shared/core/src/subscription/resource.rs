@@ -215,7 +215,7 @@ pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPol
 pub fn read_filter(properties: &Value) -> Result<Filter, Problems> {
     let mut problems = Problems::default();
     let filter = Object::at("properties".to_owned(), properties, &mut problems)
-        .map(|mut properties| filter::read(&mut properties, Kind::Namespace, &mut problems));
+        .map(|mut properties| filter::read(&mut properties, Kind::Namespace, None, &mut problems));
     problems.or(filter)
 }
 
@@ -261,7 +261,8 @@ fn settings(
                 dead_letter::read(&mut properties, problems),
             ),
         };
-    let filter = filter::read(&mut properties, kind, problems);
+    let kept = context.existing.map(|existing| &existing.filter);
+    let filter = filter::read(&mut properties, kind, kept, problems);
     let delivery_schema = delivery_schema(&mut properties, context, problems);
     let policies = &PROBATION_POLICIES;
     let probation_policy =

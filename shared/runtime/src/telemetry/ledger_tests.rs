@@ -1,10 +1,13 @@
 //! The ledger reads what the meter writes.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::EmbeddedMeter;
 use gridpost_core::{
-    ledger::{Account, Intake, Ledger},
+    ledger::{Account, Intake, Ledger, latencies::Latency},
     metric::{self, DEAD_LETTER_REASON, DROP_REASON, TOPIC, of},
     subscription::SubscriptionKey,
     time::Timestamp,
@@ -47,7 +50,17 @@ fn count(meter: &EmbeddedMeter, (metric, name, reason, published_at, by): Count)
         _ if key.name.is_empty() => vec![(TOPIC, "t")],
         _ => vec![topic, name],
     };
-    meter.count_events(metric, &dimensions, at(published_at), by);
+    match metric {
+        metric::DELIVERY_SUCCESS_COUNT => {
+            meter.count_delivered(&dimensions, at(published_at), took(by), by);
+        }
+        _ => meter.count_events(metric, &dimensions, at(published_at), by),
+    }
+}
+
+/// Events that come in twos took long.
+fn took(events: u64) -> Duration {
+    Duration::from_millis(if events == 2 { 5_000 } else { 40 })
 }
 
 /// The ledger of these counts, written by so many invocations.
@@ -77,6 +90,8 @@ fn what_functions_count_adds_up() {
     assert_eq!(account.dead_lettered.values().sum::<u64>(), 2);
     assert_eq!(account.dropped["SubscriptionDeleted"], 1);
     assert_eq!(account.difference(), 0);
+    let percentiles = [50, 60, 61].map(|percent| account.latencies.percentile(percent));
+    assert_eq!(percentiles, [50, 50, 10_000].map(|bound| Some(Latency::AtMost(bound))));
     let totals = ledger.totals();
     assert_eq!((totals[&key("a")].matched, totals[&key("a")].difference()), (12, 5));
     assert_eq!(totals[&key("b")].difference(), -1);
@@ -130,4 +145,17 @@ fn sums_do_not_wrap_around() {
     sum.add(&most);
     sum.add(&ends);
     assert_eq!((sum.matched, sum.difference()), (u64::MAX, 0));
+}
+
+#[test]
+fn latencies_cost_the_line_of_a_delivered_event_a_few_bytes() {
+    let meter = EmbeddedMeter::default();
+    let key = SubscriptionKey { topic: "orders".to_owned(), name: "billing".to_owned() };
+    meter.count_delivered(&of(&key), at(0), Duration::from_millis(40), 1);
+    let line = meter.lines(at(0));
+    let mut without: Value = serde_json::from_str(&line).expect("one line of JSON");
+    let latencies = without.as_object_mut().expect("an object").remove(metric::LATENCY_MS);
+    assert_eq!(latencies, Some(json!({"50": 1})));
+    let more = line.trim_end().len() - without.to_string().len();
+    assert_eq!((more, line.len()), (21, 333));
 }

@@ -63,7 +63,7 @@ async fn check(
     assert_eq!(found, want, "{row}");
     assert!(took <= within, "{row} took {took:?}");
     // Whatever goes on is the body, which is read aside for so long.
-    sleep(BODY_WAIT).await;
+    sleep(body::BODY_WAIT).await;
     let read = net.read_bytes.load(Ordering::Relaxed);
     assert!(
         read <= super::super::metered_stream::EXCHANGE_BYTES_MAX + SLACK_BYTES,

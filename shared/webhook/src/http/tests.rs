@@ -32,7 +32,7 @@ async fn outcome(url: &str) -> Answer {
     let url = Secret::new(url);
     let request = Request { url, headers, attributes, body: b"[]".to_vec() };
     match client().attempt(request).await {
-        Attempted::Answered(answer) => answer,
+        Attempted::Answered { answer, .. } => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
     }
 }
@@ -92,7 +92,7 @@ async fn a_kept_connection_that_its_receiver_resets_costs_no_attempt() {
             attributes: Vec::new(),
             body: vec![b'x'; 2_000],
         };
-        let Attempted::Answered(answer) = client.attempt(request).await else {
+        let Attempted::Answered { answer, .. } = client.attempt(request).await else {
             panic!("it is answered at once");
         };
         assert_eq!(answer.outcome, Outcome::Delivered);
@@ -114,5 +114,36 @@ async fn what_can_not_be_reached_has_an_outcome_too() {
     ];
     for (url, want) in table {
         assert_eq!(outcome(url).await.outcome, want, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for() {
+    const REFUSED: &[u8] = b"HTTP/1.1 400 No\r\ncontent-length: 19\r\n\r\nno such\n order 4711";
+    const SLOW: &[u8] = b"HTTP/1.1 503 No\r\ncontent-length: 1000\r\n\r\nbegun";
+    const TAKEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nthank";
+    const EMPTY: &[u8] = b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n";
+    // Bytes to keep, what is answered, the status, what is kept of it.
+    let table: [(&str, &'static [u8], u16, Option<&str>); 6] = [
+        ("0", REFUSED, 400, None),
+        ("1024", REFUSED, 400, Some("no such\\n order 4711")),
+        ("12", REFUSED, 400, Some("no such\\n or")),
+        ("1024", SLOW, 503, Some("begun")),
+        ("1024", TAKEN, 200, None),
+        ("1024", EMPTY, 500, None),
+    ];
+    for (kept, answer, status, want) in table {
+        let (url, _served) = serve_once(answer).await;
+        let client = client().keeping(kept.parse().expect("a number of bytes"));
+        let request = Request {
+            url: Secret::new(&url),
+            headers: Vec::new(),
+            attributes: Vec::new(),
+            body: b"[]".to_vec(),
+        };
+        let Attempted::Answered { answer, said } = client.attempt(request).await else {
+            panic!("{status} is answered at once");
+        };
+        assert_eq!((answer.status, said.as_deref()), (Some(status), want), "{kept}");
     }
 }

@@ -43,6 +43,9 @@ pub(super) fn check(check: &mut Check<'_>) {
             let Bounds { least, most, .. } = bounds;
             check.fail(format!("{row:?}: counted {account:?}, not {least:?} to {most:?}"));
         }
+        if account.latencies.events() != account.delivered {
+            check.fail(format!("{row:?}: latencies of other events than were delivered: {account:?}"));
+        }
         if account.difference() > 0 {
             let difference = account.difference();
             check.fail(format!("{row:?}: the ledger misses {difference} events: {account:?}"));

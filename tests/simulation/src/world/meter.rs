@@ -46,6 +46,16 @@ impl Meter for CountingMeter {
         self.unwritten.count_events(metric, dimensions, published_at, by);
     }
 
+    fn count_delivered(
+        &self,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        took: Duration,
+        by: u64,
+    ) {
+        self.unwritten.count_delivered(dimensions, published_at, took, by);
+    }
+
     fn flush(&self, now: Timestamp) {
         let mut history = self.history.lock().expect("no panic while held");
         for line in self.unwritten.lines(now).lines() {

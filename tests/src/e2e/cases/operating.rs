@@ -161,7 +161,8 @@ pub async fn an_event_is_explained(world: &World) -> anyhow::Result<()> {
     topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
     let filter = json!({"filter": {"subjectBeginsWith": "elsewhere"}});
     topic.subscribe("some", &[Reply::prompt(200)], filter).await?;
-    let explained = world.api.explain(&topic.name, &topic.plain_event("first")).await?;
+    let event = serde_json::value::RawValue::from_string(topic.plain_event("first").to_string())?;
+    let explained = world.api.explain(&topic.name, &event).await?;
     let (all, some) = (&explained["value"][0], &explained["value"][1]);
     ensure!(all["eventSubscription"] == "all" && all["matches"] == true, "{explained}");
     let path = &some["refusedBy"][0]["path"];

@@ -18,8 +18,19 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
         ledger.accounts.insert((key(name), HOUR), account);
     }
     let batches = counts.iter().map(|(name, ..)| (key(name), 1)).collect();
-    let after = Ledger::default();
-    Audit { since: HOUR, until: LATER, ledger, after, queues, waiting: 0, batches }
+    let [after, later] = [Ledger::default(), Ledger::default()];
+    Audit {
+        since: HOUR,
+        until: LATER,
+        ledger,
+        after,
+        later,
+        states_read_at: LATER,
+        queues,
+        waiting: 0,
+        batches,
+        changed: Default::default(),
+    }
 }
 
 #[test]
@@ -42,11 +53,15 @@ fn an_audit_prints_its_columns_and_reasons() {
     let account = audit.ledger.accounts.get_mut(&(key("a"), HOUR)).expect("a");
     account.dead_lettered.insert("TimeToLiveExceeded".to_owned(), 2);
     account.dropped.insert("SubscriptionDeleted".to_owned(), 1);
+    account.latencies.add(40, 5);
+    account.latencies.add(90_000, 1);
     let text = audit.text();
     for part in [
         "TOPIC  ACCEPTED  FOR NO SUBSCRIPTION\nshop   12        2",
         "EVENT SUBSCRIPTION  FILTERED  MATCHED  REDRIVEN  DELIVERED  DEAD-LETTERED  LOST  WAITING  DIFFERENCE",
         "shop/a              2         10       0         6          2              1     1        0",
+        "PUBLISH TO DELIVERY  P50       P95        P99\n",
+        "shop/a               <= 50 ms  <= 10 min  <= 10 min\n\n",
         "shop/a: dead-lettered 2 for TimeToLiveExceeded",
         "shop/a: LOST, dropped 1 for SubscriptionDeleted",
         "1 in the poison queue",
@@ -64,6 +79,9 @@ fn an_audit_prints_its_columns_and_reasons() {
     assert_eq!((&of_a["filtered"], &of_a["hours"][0]["verdict"]), (&json!(2), &json!("balances")));
     assert_eq!(of_a["hours"][0]["publishHour"], "2026-11-21T08:00:00.000Z");
     assert_eq!(of_a["hours"][0]["waiting"], 1);
+    for latency in [&of_a["latency"], &of_a["hours"][0]["latency"]] {
+        assert_eq!((&latency["p50AtMostMs"], &latency["events"]), (&json!(50), &json!(6)));
+    }
 }
 
 #[test]
@@ -75,6 +93,7 @@ fn what_is_missing_says_what_to_do() {
     assert!(text.contains("what the queues hold is not known: sqs:ListQueues"), "{text}");
     let under_way = audit_of(Ok(Queues { dispatch: 3, ..Queues::default() })).text();
     assert!(under_way.contains("UNDER WAY: 3 events") && !under_way.contains("balances"));
+    assert!(!under_way.contains("PUBLISH TO DELIVERY"), "{under_way}");
     let empty = audit(&[], Ok(Queues::default())).text();
     assert!(empty.contains("no event was published"), "{empty}");
 }

@@ -55,6 +55,22 @@ async fn an_attempts_line_reads_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_a_failed_response_began_stands_in_its_line_and_in_the_state() {
+    let saying = || {
+        let mut world = world(503);
+        world.says = Some(r#"no \n {"such":1}"#.to_owned());
+        world
+    };
+    let lines = logged(saying(), &delivery(7), Queue::Dispatch).await;
+    assert_eq!((lines.len(), &lines[0]["response"]), (1, &json!(r#"no \n {"such":1}"#)));
+    let world = saying();
+    world.receive(Queue::Dispatch, &[delivery(7)]).await;
+    let states = world.deployment.tables.states();
+    let said = states.first().and_then(|state| state.past[0].said.as_deref());
+    assert_eq!((states.len(), said), (1, world.says.as_deref()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn first_attempts_that_succeed_are_logged_where_it_is_asked_for() {
     let mut retried = delivery(7);
     retried.attempts = Attempts::default().with(NOW, Outcome::Busy, Some(503));

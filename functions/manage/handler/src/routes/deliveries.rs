@@ -71,6 +71,9 @@ fn attempts(state: &DeliveryState) -> Value {
         if let Some(because) = past.because {
             attempt["waitBecause"] = json!(because);
         }
+        if let Some(said) = &past.said {
+            attempt["response"] = json!(said);
+        }
         attempt
     };
     state.past.iter().enumerate().map(attempt).collect()

@@ -54,6 +54,7 @@ pub(super) fn template(resource: &Resource<'_>) -> &'static str {
         R::Explain(_) => "/topics/{topic}/explain",
         R::Subscription(_) => "/topics/{topic}/eventSubscriptions/{name}",
         R::FullUrl(_) => "/topics/{topic}/eventSubscriptions/{name}/getFullUrl",
+        R::SendTestEvent(_) => "/topics/{topic}/eventSubscriptions/{name}/sendTestEvent",
         R::Validation(_) => "/topics/{topic}/eventSubscriptions/{name}/validate",
         R::DeliveryAttributes(_) => {
             "/topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes"

@@ -213,7 +213,7 @@ pub(super) async fn write(
             None => context.new_identity(),
         };
         let subscription = settings.into_subscription(key.clone(), identity, consent);
-        refuse_too_large(context, &topic, &subscription).await?;
+        refuse_too_large(context, &topic, existing.as_ref(), &subscription).await?;
         if existing.as_ref() == Some(&subscription) {
             // Whoever has written it may not have waited for the data plane.
             context.until_seen().await;
@@ -279,14 +279,22 @@ pub(super) async fn delete(
     key: &SubscriptionKey,
     precondition: &Precondition,
 ) -> Answer {
+    let mut asked_for: Option<Uuid> = None;
     for _ in 0..TRIES_MAX {
-        let Some(topic) = context.configuration.topic(&key.topic).await? else {
-            return Ok(Reply::nothing());
-        };
-        let Some(existing) = context.subscriptions.subscription(key).await? else {
+        let topic = context.configuration.topic(&key.topic).await?;
+        let existing = context.subscriptions.subscription(key).await?;
+        // One that was created since is another one, whatever its name.
+        let is_it = |one: &EventSubscription| asked_for.is_none_or(|uid| uid == one.uid);
+        let Some((topic, existing)) = topic.zip(existing.filter(is_it)) else {
+            if asked_for.is_some() {
+                // Another caller has deleted it, or this one has, and its answer was lost.
+                context.until_seen().await;
+                return Ok(Reply::deleted());
+            }
             return Ok(Reply::nothing());
         };
         precondition.check(Some(existing.etag))?;
+        asked_for = Some(existing.uid);
         let names = [key.name.clone()];
         if context.subscriptions.delete(&topic, &names).await? == Saved::Conflict {
             context.back_off().await;
@@ -329,14 +337,15 @@ async fn refuse_too_many(context: &Context, topic: &Topic) -> Result<(), Reply> 
 }
 
 /// Refuses an event subscription that would make its topic's configuration larger than functions can
-/// keep in memory.
+/// keep in memory. A change that makes it no larger is allowed, however large it is.
 async fn refuse_too_large(
     context: &Context,
     topic: &Topic,
+    existing: Option<&EventSubscription>,
     subscription: &EventSubscription,
 ) -> Result<(), Reply> {
     let bytes = stored_bytes(subscription);
-    if bytes <= ALWAYS_FITS_BYTES {
+    if bytes <= existing.map_or(0, stored_bytes).max(ALWAYS_FITS_BYTES) {
         return Ok(());
     }
     let all = context.configuration.subscriptions(&topic.name).await?;

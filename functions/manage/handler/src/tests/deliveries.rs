@@ -58,7 +58,8 @@ pub(super) fn waiting(world: &World, id: u128) -> DeliveryState {
             Answer::of_status(503, None),
             took(second, 41),
             Some(DelayReason::RetryAfter),
-        ),
+        )
+        .saying(Some("come back \\n later".to_owned())),
     ];
     state
 }
@@ -178,7 +179,8 @@ async fn a_delivery_is_shown_with_every_attempt_and_what_comes_next() {
         {"attempt": 1, "startTime": "2026-11-21T07:59:00.000Z", "durationInMs": 5000,
             "outcome": "TimedOut", "waitBecause": "Schedule"},
         {"attempt": 2, "startTime": "2026-11-21T07:59:10.000Z", "durationInMs": 41,
-            "outcome": "Busy", "httpStatusCode": 503, "waitBecause": "RetryAfter"},
+            "outcome": "Busy", "httpStatusCode": 503, "waitBecause": "RetryAfter",
+            "response": "come back \\n later"},
     ]);
     let mut next = json!({"attempt": 3, "notBefore": "2026-11-21T09:00:00.000Z",
         "because": "RetryAfter", "expires": "2026-11-22T07:59:00.000Z"});

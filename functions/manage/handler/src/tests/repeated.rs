@@ -10,7 +10,9 @@ use gridpost_core::{
 use gridpost_ports::{PortError, Saved, SubscriptionStore, TopicStore};
 use serde_json::json;
 
-use super::{S1, S1_DELETE, body, webhook, world::World};
+use uuid::Uuid;
+
+use super::{S1, S1_DELETE, body, key, webhook, world::World};
 use crate::Reply;
 
 /// A store whose every write is made twice; only the second answer arrives.
@@ -88,6 +90,19 @@ async fn a_write_that_is_repeated_does_not_meet_itself() {
     assert!(matches!(deleted.status, 200 | 204), "{deleted:?}");
     let deleted = guarded("DELETE /topics/demo", ("if-match", tag(&topic)), json!(null)).await;
     assert_eq!(deleted.status, 200, "{deleted:?}");
+}
+
+/// Between the read and the deletion, others delete the event subscription and create one of the same
+/// name.
+#[tokio::test(start_paused = true)]
+async fn an_event_subscription_that_was_created_meanwhile_is_not_deleted() {
+    let world = World::with_subscription().await;
+    let new = Uuid::from_u128(0xbeef);
+    // The topic, the event subscription; then the deletion meets the change.
+    world.interfere(3, move |tables| tables.change(&key("demo", "s-1"), |one| one.uid = new));
+    let deleted = world.call(S1_DELETE).await;
+    assert_eq!(deleted.status, 200, "the one that was asked for is gone");
+    assert_eq!(world.subscription_uid("s-1"), Some(new), "the new one stays");
 }
 
 /// Behind the first round, which deletes the event subscriptions, others delete the topic and create

@@ -51,6 +51,7 @@ impl World {
             subscriptions: Arc::clone(&tables) as _,
             deliveries: Arc::clone(&tables) as _,
             handshakes: Arc::clone(&consents) as _,
+            endpoints: deployment.of(&deployment.endpoints),
             checker: consents,
             poison: Arc::clone(&queues) as _,
             receiver: Arc::clone(&queues) as _,

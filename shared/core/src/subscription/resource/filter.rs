@@ -21,8 +21,24 @@ const TYPES_MAX: usize = 250;
 /// Characters that each of them may have.
 const TYPE_CHARS_MAX: usize = 512;
 
-/// Reads `filter`, or `filtersConfiguration` of a namespace topic's document.
-pub(super) fn read(properties: &mut Object<'_>, kind: Kind, problems: &mut Problems) -> Filter {
+/// Reads `filter`, or `filtersConfiguration` of a namespace topic's document. One that is the filter of
+/// `existing` stays allowed, whatever bounds there are now: a change of something else must not fail
+/// by it.
+pub(super) fn read(
+    properties: &mut Object<'_>,
+    kind: Kind,
+    existing: Option<&Filter>,
+    problems: &mut Problems,
+) -> Filter {
+    let mut own = Problems::default();
+    let read = read_any(properties, kind, &mut own);
+    if existing != Some(&read) {
+        problems.add_all(own);
+    }
+    read
+}
+
+fn read_any(properties: &mut Object<'_>, kind: Kind, problems: &mut Problems) -> Filter {
     let (name, advanced) = match kind == Kind::Namespace && properties.has(namespace::FILTERS) {
         true => (namespace::FILTERS, "filters"),
         false => ("filter", "advancedFilters"),
@@ -61,8 +77,7 @@ fn included_event_types(filter: &mut Object<'_>, problems: &mut Problems) -> Opt
     let given = filter.list(NAME, problems)?;
     if given.len() > TYPES_MAX {
         let rule = format!("must have at most {TYPES_MAX} event types, but has {}", given.len());
-        problems.add(Code::OutOfRange, path, rule);
-        return None;
+        problems.add(Code::OutOfRange, &path, rule);
     }
     let mut types: Vec<String> = Vec::with_capacity(given.len());
     for (path, value) in &given {

@@ -44,7 +44,12 @@ pub fn read(document: &Value) -> Result<Sample<'_>, Problems> {
         let of = match (properties, name) {
             (Some(mut properties), _) => {
                 // Both forms of a filter, whatever the topic's kind.
-                Some(Of::Document(filter::read(&mut properties, Kind::Namespace, &mut problems)))
+                Some(Of::Document(filter::read(
+                    &mut properties,
+                    Kind::Namespace,
+                    None,
+                    &mut problems,
+                )))
             }
             (None, Some(name)) => {
                 if let Err(problem) = check_name(name) {

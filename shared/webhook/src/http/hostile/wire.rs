@@ -325,7 +325,7 @@ pub(super) async fn attempt(
         })
         .await
     {
-        Attempted::Answered(answer) => (answer, None),
+        Attempted::Answered { answer, .. } => (answer, None),
         Attempted::TimedOut { late } => (Answer::without_status(Outcome::TimedOut), late.await),
     }
 }

@@ -12,6 +12,9 @@ const HOUR_MS: i64 = 3_600_000;
 pub(super) const CUT_OFF: Timestamp =
     Timestamp::from_millis(1_795_248_000_000 + 4 * HOUR_MS + 1_200_000);
 
+/// When the states of waiting deliveries had been read.
+pub(super) const STATES_READ_AT: Timestamp = Timestamp::from_millis(CUT_OFF.as_millis() + 3_000);
+
 /// Event subscriptions: name, most events in a delivery. The last one is a Kinesis stream.
 const SUBSCRIPTIONS: [(&str, u64); 4] = [("a", 1), ("b", 1), ("c", 10), ("stream", 500)];
 
@@ -52,14 +55,18 @@ enum Fate {
     Parked,
     OnItsWayToS3,
     EndsBehindTheCutOff,
+    /// It waited when the states were read, and ended before the logs were.
+    WaitsAndEnds,
+    /// It was parked at the cut-off, and ended when what is parked was read.
+    EndsLate,
     Lost,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct World {
     random: u64,
-    before: Vec<String>,
-    behind: Vec<String>,
+    /// Lines with the milliseconds between the cut-off and them.
+    lines: Vec<(i64, String)>,
     queues: Queues,
     waiting: Vec<(SubscriptionKey, Timestamp, u64)>,
     waiting_in_queues: u64,
@@ -114,11 +121,20 @@ impl World {
     fn fate(&mut self, is_open: bool, loss: Option<Loss>) -> Fate {
         use Fate::{
             DeadLettered, Deferred, Delivered, DeliveredTwice, Dropped, EndsBehindTheCutOff,
-            InDispatchQueue, OnItsWayToS3, Parked, Waiting,
+            EndsLate, InDispatchQueue, OnItsWayToS3, Parked, Waiting, WaitsAndEnds,
         };
         let on_its_way = is_open || (loss.is_none() && self.draw(5) == 0);
         let fates = match (on_its_way, loss) {
-            (true, _) => [
+            (true, None) => [
+                WaitsAndEnds,
+                InDispatchQueue,
+                Deferred,
+                EndsLate,
+                Parked,
+                OnItsWayToS3,
+                EndsBehindTheCutOff,
+            ],
+            (true, Some(_)) => [
                 Delivered,
                 InDispatchQueue,
                 Deferred,
@@ -177,37 +193,48 @@ impl World {
                 self.waiting.push((key(name), closed_hour(hour), events));
             }
             Fate::Parked => self.waiting.push((key(name), closed_hour(hour), events)),
-            Fate::EndsBehindTheCutOff => {
-                let line = line(name, hour, "DeliverySuccessCount", events, None);
-                self.behind.push(line);
+            Fate::EndsBehindTheCutOff => self.ends(name, hour, events, 1_000),
+            Fate::WaitsAndEnds => {
+                self.queues.retry += 1;
+                self.waiting_in_queues += 1;
+                self.waiting.push((key(name), closed_hour(hour), events));
+                self.ends(name, hour, events, 5_000);
             }
+            Fate::EndsLate => self.ends(name, hour, events, 5_000),
             Fate::Lost => {}
         }
     }
 
     fn count(&mut self, name: &str, hour: i64, what: &str, events: u64, why: Option<(&str, &str)>) {
-        self.before.push(line(name, hour, what, events, why));
+        self.lines.push((-1, line(name, hour, what, events, why)));
+    }
+
+    fn ends(&mut self, name: &str, hour: i64, events: u64, behind_ms: i64) {
+        self.lines.push((behind_ms, line(name, hour, "DeliverySuccessCount", events, None)));
     }
 
     pub(super) fn audit(&self) -> Audit {
-        let since = closed_hour(0);
-        let [mut ledger, mut after] = [Ledger::default(), Ledger::default()];
-        for (lines, into) in [(&self.before, &mut ledger), (&self.behind, &mut after)] {
-            assert!(lines.iter().all(|line| into.read(line, since)));
-        }
-        for (key, hour, events) in &self.waiting {
-            ledger.wait(key, *hour, *events);
-        }
         let batches = SUBSCRIPTIONS.map(|(name, batch)| (key(name), batch));
-        Audit {
-            since,
+        let [ledger, after, later] = [(); 3].map(|()| Ledger::default());
+        let mut audit = Audit {
+            since: closed_hour(0),
             until: CUT_OFF,
             ledger,
             after,
+            later,
+            states_read_at: STATES_READ_AT,
             queues: Ok(self.queues),
             waiting: self.waiting_in_queues,
             batches: batches.into_iter().collect(),
+            changed: BTreeSet::new(),
+        };
+        for (behind_ms, line) in &self.lines {
+            audit.take(Some(CUT_OFF.as_millis() + behind_ms), line);
         }
+        for (key, hour, events) in &self.waiting {
+            audit.ledger.wait(key, *hour, *events);
+        }
+        audit
     }
 }
 

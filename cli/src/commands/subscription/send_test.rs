@@ -1,0 +1,119 @@
+//! `gridpost subscription send-test`: one event to one event subscription, and what its endpoint answers.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json, value::RawValue};
+
+use super::NamedArguments;
+use crate::commands::read_events;
+use crate::failure::Misuse;
+use crate::manage_api::ManageApi;
+use crate::output::{self, Output, text_at};
+use crate::wall_clock;
+
+/// To which event subscription, and which event.
+#[derive(Args, Debug)]
+pub struct SendTestArguments {
+    #[command(flatten)]
+    named: NamedArguments,
+
+    /// The event as a publisher would send it (`-`: standard input) [default: one of type
+    /// Gridpost.TestEvent]
+    #[arg(long, value_name = "FILE")]
+    event: Option<PathBuf>,
+}
+
+/// Runs `gridpost subscription send-test`.
+///
+/// # Errors
+///
+/// A refusal by the server, a misuse, a transport failure, or an endpoint that did not accept the event.
+pub(super) async fn run(
+    arguments: &SendTestArguments,
+    api: &ManageApi,
+    output: Output,
+) -> anyhow::Result<()> {
+    let NamedArguments { topic, name } = &arguments.named;
+    let event = match &arguments.event {
+        Some(file) => read_events(file)?,
+        None => {
+            let schema = api.topic(topic).await?;
+            let event = made(text_at(&schema, "/properties/inputSchema"), wall_clock::random_id())?;
+            RawValue::from_string(event.to_string())?
+        }
+    };
+    let sent = api.send_test_event(topic, name, &event).await?;
+    output.print(&sent, told);
+    let outcome = text_at(&sent, "/outcome");
+    anyhow::ensure!(outcome == "Delivered", "the endpoint did not accept the event: {outcome}");
+    Ok(())
+}
+
+/// An event that says what it is.
+fn made(schema: &str, id: String) -> Result<Value, Misuse> {
+    let (subject, kind) = ("gridpost/test", "Gridpost.TestEvent");
+    let at = wall_clock::now_rfc3339();
+    match schema {
+        "EventGridSchema" => Ok(json!({"id": id, "subject": subject, "eventType": kind,
+            "eventTime": at, "dataVersion": "1", "data": {"test": true}})),
+        "CloudEventSchemaV1_0" => Ok(json!({"specversion": "1.0", "id": id, "source": "/gridpost",
+            "subject": subject, "type": kind, "time": at, "data": {"test": true}})),
+        schema => Err(Misuse(format!(
+            "the topic takes {schema}, events of your own: give one by --event FILE"
+        ))),
+    }
+}
+
+/// What the endpoint answered, and whether the filter would have let the event through.
+fn told(sent: &Value) -> String {
+    let status = sent["httpStatusCode"].as_u64().map(|status| format!(" ({status})"));
+    let mut text = format!(
+        "{}{} after {} ms",
+        text_at(sent, "/outcome"),
+        status.unwrap_or_default(),
+        sent["durationInMs"]
+    );
+    if let Some(said) = sent["response"].as_str() {
+        text.push_str(&format!("; it said: {said}"));
+    }
+    let rows: Vec<_> = sent["refusedBy"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|part| [format!("  {}", text_at(part, "/path")), text_at(part, "/message").to_owned()])
+        .collect();
+    if !rows.is_empty() {
+        text.push_str(&format!(
+            "\nIts filter was not asked. It would not want this event:\n{}",
+            output::columns(&rows)
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_endpoint_answered_is_told_beside_the_filter() {
+        let sent = json!({"outcome": "Busy", "httpStatusCode": 503, "durationInMs": 41,
+            "response": "later", "matches": false,
+            "refusedBy": [{"path": "filter.subjectBeginsWith", "message": "no"}]});
+        let want = "Busy (503) after 41 ms; it said: later\nIts filter was not asked. It would not want \
+                    this event:\n  filter.subjectBeginsWith  no";
+        assert_eq!(told(&sent), want);
+        let sent = json!({"outcome": "TimedOut", "durationInMs": 26000, "refusedBy": []});
+        assert_eq!(told(&sent), "TimedOut after 26000 ms");
+    }
+
+    #[test]
+    fn an_event_is_made_in_the_topics_schema() {
+        let id = || "i".to_owned();
+        assert_eq!(made("EventGridSchema", id()).expect("made")["eventType"], "Gridpost.TestEvent");
+        assert_eq!(made("CloudEventSchemaV1_0", id()).expect("made")["specversion"], "1.0");
+        let refused = made("CustomEventSchema", id()).expect_err("unknown").to_string();
+        assert!(refused.contains("--event FILE"), "{refused}");
+    }
+}

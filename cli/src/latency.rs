@@ -1,0 +1,60 @@
+//! How latencies of delivered events are shown: by percentiles, as far as the ledger's buckets tell.
+
+use gridpost_core::ledger::latencies::{Latencies, Latency};
+use serde_json::{Value, json};
+
+/// The percentiles that are shown.
+const PERCENTS: [u32; 3] = [50, 95, 99];
+
+/// What stands above [`cells`].
+pub const HEAD: [&str; 3] = ["P50", "P95", "P99"];
+
+/// The percentiles for a table, `-` where nothing was delivered.
+pub fn cells(latencies: &Latencies) -> [String; 3] {
+    PERCENTS.map(|percent| match latencies.percentile(percent) {
+        Some(latency) => latency.to_string(),
+        None => "-".to_owned(),
+    })
+}
+
+/// The percentiles in a line.
+pub fn told(latencies: &Latencies) -> String {
+    let events = crate::output::count(latencies.events(), "event");
+    let cells = PERCENTS.iter().zip(cells(latencies));
+    let percentiles: Vec<_> = cells.map(|(percent, cell)| format!("p{percent} {cell}")).collect();
+    format!("{} (of {events} delivered)", percentiles.join(", "))
+}
+
+/// They as JSON. A percentile above the highest bound is null, as without events.
+pub fn document(latencies: &Latencies) -> Value {
+    let mut document = json!({"events": latencies.events(), "buckets": latencies});
+    for percent in PERCENTS {
+        let bound = match latencies.percentile(percent) {
+            Some(Latency::AtMost(millis)) => Some(millis),
+            Some(Latency::Above(_)) | None => None,
+        };
+        document[format!("p{percent}AtMostMs")] = json!(bound);
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_shown_as_bounds() {
+        let mut latencies = Latencies::default();
+        assert_eq!(cells(&latencies), ["-", "-", "-"].map(str::to_owned));
+        latencies.add(40, 94);
+        latencies.add(2_000, 4);
+        latencies.add(4_000_000, 2);
+        let text = "p50 <= 50 ms, p95 <= 2.5 s, p99 > 1 h (of 100 events delivered)";
+        assert_eq!(told(&latencies), text);
+        let want = json!({
+            "events": 100, "buckets": {"50": 94, "2500": 4, "more": 2},
+            "p50AtMostMs": 50, "p95AtMostMs": 2_500, "p99AtMostMs": null,
+        });
+        assert_eq!(document(&latencies), want);
+    }
+}

@@ -1,0 +1,62 @@
+//! A manage API on this machine that answers as it is told, for tests of commands.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// The API, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct FakeApi {
+    url: String,
+    serving: JoinHandle<()>,
+}
+
+impl FakeApi {
+    /// One that answers a request by the first row whose method and path it begins with: with that status
+    /// and document. Everything else is a 500.
+    pub(crate) async fn answering(rows: &[(&str, u16, Value)]) -> Self {
+        let rows = rows
+            .iter()
+            .map(|(line, status, document)| ((*line).to_owned(), *status, document.to_string()));
+        let rows: Arc<Vec<_>> = Arc::new(rows.collect());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, Arc::clone(&rows)));
+            }
+        });
+        Self { url, serving }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.url.clone()
+    }
+}
+
+impl Drop for FakeApi {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Answers one request, whose body is short enough to come with its head.
+async fn answer(mut stream: TcpStream, rows: Arc<Vec<(String, u16, String)>>) {
+    let mut head = vec![0; 16_384];
+    let read = stream.read(&mut head).await.unwrap_or(0);
+    let head = String::from_utf8_lossy(&head[..read]).into_owned();
+    let found = rows.iter().find(|(line, ..)| head.starts_with(line.as_str()));
+    let (status, body) = found.map_or((500, "{}"), |(_, status, body)| (*status, body));
+    let answer = format!(
+        "HTTP/1.1 {status} Told\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = stream.write_all(answer.as_bytes()).await;
+    // What is still unread would reset the connection before its answer is read.
+    let _ = stream.shutdown().await;
+    let _ = stream.read(&mut [0; 16_384]).await;
+}

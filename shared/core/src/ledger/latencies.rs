@@ -1,0 +1,184 @@
+//! How long events took from their publish to their delivery, in few buckets: small enough for every
+//! line of the ledger, and they add up, which percentiles do not.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, Visitor},
+    ser::SerializeMap,
+};
+
+/// The upper bounds of the buckets, in milliseconds and inclusive; one more bucket takes what is longer.
+/// They are dense where first attempts lie, and reach to retries behind.
+pub const BOUNDS_MS: [u64; 11] =
+    [25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 600_000, 3_600_000];
+
+/// What a line calls the bucket above all bounds.
+const ABOVE: &str = "more";
+
+/// Delivered events by how long they took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// By bucket; the last one is what no bound takes.
+    counts: [u64; BOUNDS_MS.len() + 1],
+}
+
+/// How long some share of events took at most, as far as the buckets tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// Not longer than so many milliseconds.
+    AtMost(u64),
+    /// Longer than the highest bound.
+    Above(u64),
+}
+
+impl Latencies {
+    /// Adds events that took so many milliseconds.
+    pub fn add(&mut self, took_ms: u64, events: u64) {
+        let bucket = BOUNDS_MS.partition_point(|bound| *bound < took_ms);
+        self.counts[bucket] = self.counts[bucket].saturating_add(events);
+    }
+
+    /// Adds what others counted.
+    pub fn add_all(&mut self, others: &Self) {
+        for (own, more) in self.counts.iter_mut().zip(&others.counts) {
+            *own = own.saturating_add(*more);
+        }
+    }
+
+    /// How many events were counted.
+    pub fn events(&self) -> u64 {
+        self.counts.iter().copied().fold(0, u64::saturating_add)
+    }
+
+    /// What at least `percent` (1 to 100) of the events did not exceed; none without events.
+    pub fn percentile(&self, percent: u32) -> Option<Latency> {
+        let wanted = (u128::from(self.events()) * u128::from(percent)).div_ceil(100).max(1);
+        let mut sum = 0_u128;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            sum += u128::from(*count);
+            if *count > 0 && sum >= wanted {
+                let last = BOUNDS_MS[BOUNDS_MS.len() - 1];
+                let bound = BOUNDS_MS.get(bucket).copied().map(Latency::AtMost);
+                return Some(bound.unwrap_or(Latency::Above(last)));
+            }
+        }
+        None
+    }
+}
+
+/// The buckets that are not empty, by their bounds: `{"50":3,"more":1}`.
+impl Serialize for Latencies {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut buckets = serializer.serialize_map(None)?;
+        for (index, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            match BOUNDS_MS.get(index) {
+                Some(bound) => buckets.serialize_entry(bound, count)?,
+                None => buckets.serialize_entry(ABOVE, count)?,
+            }
+        }
+        buckets.end()
+    }
+}
+
+/// Bounds may be others than ours: those of another version count as the bucket that takes them.
+impl<'de> Deserialize<'de> for Latencies {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Buckets;
+        impl<'de> Visitor<'de> for Buckets {
+            type Value = Latencies;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("counts by milliseconds")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Latencies, A::Error> {
+                let mut latencies = Latencies::default();
+                while let Some((bound, count)) = map.next_entry::<String, u64>()? {
+                    let bound = if bound == ABOVE { Ok(u64::MAX) } else { bound.parse() };
+                    latencies.add(bound.map_err(serde::de::Error::custom)?, count);
+                }
+                Ok(latencies)
+            }
+        }
+        deserializer.deserialize_map(Buckets)
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, millis) = match *self {
+            Self::AtMost(millis) => ("<=", millis),
+            Self::Above(millis) => (">", millis),
+        };
+        match millis {
+            0..1_000 => write!(formatter, "{sign} {millis} ms"),
+            1_000..60_000 => write!(formatter, "{sign} {} s", seconds(millis)),
+            60_000..3_600_000 => write!(formatter, "{sign} {} min", millis / 60_000),
+            _ => write!(formatter, "{sign} {} h", millis / 3_600_000),
+        }
+    }
+}
+
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Milliseconds, and how many events took so long.
+    type Counts<'a> = &'a [(u64, u64)];
+
+    fn of(counts: Counts<'_>) -> Latencies {
+        let mut latencies = Latencies::default();
+        for (took_ms, events) in counts {
+            latencies.add(*took_ms, *events);
+        }
+        latencies
+    }
+
+    #[test]
+    fn percentiles_are_the_bounds_that_take_their_share() {
+        let ten_and_one = [(20, 10), (700, 1)];
+        // what took how long and how often, the percentile, what it is told as
+        let table: [(Counts<'_>, u32, &str); 12] = [
+            (&[(0, 1)], 50, "<= 25 ms"),
+            (&[(25, 1)], 50, "<= 25 ms"),
+            (&[(26, 1)], 99, "<= 50 ms"),
+            (&ten_and_one, 50, "<= 25 ms"),
+            (&ten_and_one, 90, "<= 25 ms"),
+            (&ten_and_one, 91, "<= 1 s"),
+            (&ten_and_one, 100, "<= 1 s"),
+            (&[(1_500, 3)], 95, "<= 2.5 s"),
+            (&[(10_001, 3)], 95, "<= 1 min"),
+            (&[(3_600_000, 3)], 1, "<= 1 h"),
+            (&[(3_600_001, 1), (1, 99)], 100, "> 1 h"),
+            (&[(1, u64::MAX), (1_000_000_000, u64::MAX)], 50, "<= 25 ms"),
+        ];
+        for (counts, percent, want) in table {
+            let told = of(counts).percentile(percent).map(|latency| latency.to_string());
+            assert_eq!(told.as_deref(), Some(want), "{percent} of {counts:?}");
+        }
+        assert_eq!(Latencies::default().percentile(50), None);
+    }
+
+    #[test]
+    fn only_what_is_not_empty_is_written_and_it_is_read_back() {
+        let latencies = of(&[(30, 3), (40, 1), (4_000_000, 2)]);
+        let json = serde_json::to_string(&latencies).expect("JSON");
+        assert_eq!(json, r#"{"50":4,"more":2}"#);
+        assert_eq!(serde_json::from_str::<Latencies>(&json).expect("latencies"), latencies);
+        let all: Vec<_> =
+            BOUNDS_MS.iter().map(|bound| (*bound, 1)).chain([(u64::MAX, 1)]).collect();
+        let all = of(&all);
+        let json = serde_json::to_string(&all).expect("JSON");
+        assert_eq!(json.matches(':').count(), 12, "{json}");
+        assert_eq!(serde_json::from_str::<Latencies>(&json).expect("latencies"), all);
+        for wrong in [r#"{"x":1}"#, r#"{"50":-1}"#, "[1]"] {
+            assert!(serde_json::from_str::<Latencies>(wrong).is_err(), "{wrong}");
+        }
+    }
+}
