@@ -18,8 +18,8 @@ pub const DROP_REASON: &str = "DropReason";
 /// hour in which they were published. As a dimension it would make new metrics every hour.
 pub const PUBLISH_HOUR: &str = "PublishHour";
 
-/// The property of a line that counts delivered events: how long they took since their publish, by the
-/// bounds of [`Latencies`](crate::ledger::latencies::Latencies).
+/// The property of a line that counts delivered events: how long they took since their publish, in the
+/// ledger's buckets.
 pub const LATENCY_MS: &str = "LatencyMs";
 
 /// The dimensions of what is counted for an event subscription.

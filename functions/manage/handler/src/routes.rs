@@ -149,11 +149,11 @@ async fn route(context: &Context, request: &Request) -> Answer {
         }
         ("POST", Resource::TestSubscription(topic)) => {
             let (document, events) = document_around(request, "events")?;
-            subscriptions::test(context, topic, &document, events).await
+            trial::test(context, topic, &document, events).await
         }
         ("POST", Resource::Explain(topic)) => {
             let (document, event) = document_around(request, "event")?;
-            subscriptions::explain(context, topic, &document, event).await
+            trial::explain(context, topic, &document, event).await
         }
         ("PUT", Resource::Subscription(key)) => {
             let document = document(request)?;

@@ -1,28 +1,21 @@
 //! Event subscriptions of a topic.
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{fmt::Display, time::Duration};
 
 use gridpost_core::{
     delivery::resource_check::{self, Obstacle},
-    document::{Object, Problems},
-    error::chain,
-    publish,
     secret::Secret,
     subscription::{
         Endpoint, EventSubscription, ProvisioningState, Resource, SubscriptionKey, Validation,
         attributes::fixed_headers,
-        resource::{
-            self, Consent, Identity, Settings,
-            sample::{self, Of},
-            signing,
-        },
+        resource::{self, Consent, Identity, Settings, signing},
         validation::VALID_FOR,
     },
     topic::{Kind, Topic},
 };
 use gridpost_ports::Saved;
 use gridpost_webhook::handshake::{self, Handshake, Question, WAIT_MAX, ask};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Answer, Change, stored_by, topics};
@@ -67,53 +60,6 @@ pub(super) async fn full_url(context: &Context, key: &SubscriptionKey) -> Answer
     url.map(Reply::ok).ok_or_else(|| {
         let message = format!("'{key}' delivers to an AWS resource, which has no URL.");
         Reply::conflict("properties.destination", message)
-    })
-}
-
-/// Says of sample events whether a filter wants them, and which part of it refuses them.
-pub(super) async fn test(
-    context: &Context,
-    topic: &str,
-    document: &Value,
-    events: Option<&RawValue>,
-) -> Answer {
-    let sample = sample::read(document)?;
-    let (topic, filter) = match sample.of {
-        Of::Document(filter) => (topics::existing(context, topic).await?, filter),
-        Of::Named(name) => {
-            let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
-            let (topic, subscription) = existing(context, &key).await?;
-            (topic, subscription.filter)
-        }
-    };
-    let events = events.map_or("[]", RawValue::get);
-    let tested = publish::sample::test_text(&topic, &filter, events);
-    tested.map(Reply::ok).map_err(|refused| {
-        Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
-    })
-}
-
-/// Says of an event which event subscriptions of the topic want it, and why the others do not.
-pub(super) async fn explain(
-    context: &Context,
-    topic: &str,
-    input: &Value,
-    event: Option<&RawValue>,
-) -> Answer {
-    let mut problems = Problems::default();
-    let given = Object::root(input, &mut problems).and_then(|mut root| {
-        let given = root.required("event", "an event as it would be published", &mut problems);
-        root.finish(&mut problems);
-        given.and(event)
-    });
-    let event = problems.or(given)?.get();
-    let topic = topics::existing(context, topic).await?;
-    let mut all = context.configuration.subscriptions(&topic.name).await?;
-    all.sort_by(|one, other| one.key.name.cmp(&other.key.name));
-    let all: Vec<_> = all.into_iter().map(Arc::new).collect();
-    let explained = publish::explain::explain(&topic, &all, event, context.clock.now());
-    explained.map(Reply::ok).map_err(|refused| {
-        Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
     })
 }
 

@@ -1,19 +1,25 @@
-//! A test event to one event subscription: what its endpoint answers.
+//! Events that are not published: what filters say of them, and what an endpoint answers to one.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{
     delivery::request,
     document::{Object, Problems},
     error::chain,
-    publish::trial::{Trial, trial},
+    publish::{
+        self, PublishError,
+        trial::{Trial, trial},
+    },
     retry::outcome::{Answer as Met, Outcome},
-    subscription::{Endpoint, ProvisioningState, SubscriptionKey},
+    subscription::{
+        Endpoint, ProvisioningState, SubscriptionKey,
+        resource::sample::{self, Of},
+    },
 };
 use gridpost_ports::Attempted;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{Answer, subscriptions};
+use super::{Answer, subscriptions, topics};
 use crate::{Context, Reply};
 
 /// What API Gateway's 30 s leave for the endpoint: a little less than a delivery waits.
@@ -27,13 +33,7 @@ pub(super) async fn send(
     document: &Value,
     event: Option<&RawValue>,
 ) -> Answer {
-    let mut problems = Problems::default();
-    let given = Object::root(document, &mut problems).and_then(|mut root| {
-        let given = root.required("event", "an event as it would be published", &mut problems);
-        root.finish(&mut problems);
-        given.and(event)
-    });
-    let event = problems.or(given)?.get();
+    let event = given(document, event)?;
     let (topic, subscription) = subscriptions::existing(context, key).await?;
     let Endpoint::WebHook { url } = &subscription.endpoint else {
         let message = format!(
@@ -48,9 +48,7 @@ pub(super) async fn send(
         return Err(Reply::conflict("properties.provisioningState", message));
     }
     let (began_at, id) = (context.clock.now(), context.dice.id());
-    let tried = trial(&topic, &subscription, event, began_at, id).map_err(|refused| {
-        Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
-    })?;
+    let tried = trial(&topic, &subscription, event, began_at, id).map_err(unpublishable)?;
     let Some(Trial { delivery, verdict }) = tried else {
         return Err(Reply::error(400, "InvalidRequest", "A test is of exactly one event."));
     };
@@ -73,4 +71,57 @@ pub(super) async fn send(
         }
     }
     Ok(Reply::ok(document))
+}
+
+/// The one event of a request's document, as it came.
+fn given<'r>(document: &Value, event: Option<&'r RawValue>) -> Result<&'r str, Reply> {
+    let mut problems = Problems::default();
+    let given = Object::root(document, &mut problems).and_then(|mut root| {
+        let given = root.required("event", "an event as it would be published", &mut problems);
+        root.finish(&mut problems);
+        given.and(event)
+    });
+    Ok(problems.or(given)?.get())
+}
+
+/// What a publish would answer.
+fn unpublishable(refused: PublishError) -> Reply {
+    Reply::error(refused.status(), refused.detail(), format!("{}.", chain(&refused)))
+}
+
+/// Says of sample events whether a filter wants them, and which part of it refuses them.
+pub(super) async fn test(
+    context: &Context,
+    topic: &str,
+    document: &Value,
+    events: Option<&RawValue>,
+) -> Answer {
+    let sample = sample::read(document)?;
+    let (topic, filter) = match sample.of {
+        Of::Document(filter) => (topics::existing(context, topic).await?, filter),
+        Of::Named(name) => {
+            let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
+            let (topic, subscription) = subscriptions::existing(context, &key).await?;
+            (topic, subscription.filter)
+        }
+    };
+    let events = events.map_or("[]", RawValue::get);
+    let tested = publish::sample::test_text(&topic, &filter, events);
+    tested.map(Reply::ok).map_err(unpublishable)
+}
+
+/// Says of an event which event subscriptions of the topic want it, and why the others do not.
+pub(super) async fn explain(
+    context: &Context,
+    topic: &str,
+    input: &Value,
+    event: Option<&RawValue>,
+) -> Answer {
+    let event = given(input, event)?;
+    let topic = topics::existing(context, topic).await?;
+    let mut all = context.configuration.subscriptions(&topic.name).await?;
+    all.sort_by(|one, other| one.key.name.cmp(&other.key.name));
+    let all: Vec<_> = all.into_iter().map(Arc::new).collect();
+    let explained = publish::explain::explain(&topic, &all, event, context.clock.now());
+    explained.map(Reply::ok).map_err(unpublishable)
 }

@@ -95,6 +95,21 @@ fn a_secret_does_not_follow_an_endpoint_to_another_party() {
 }
 
 #[test]
+fn a_change_of_something_else_does_not_meet_bounds_that_came_later() {
+    let document = webhook(json!({"endpointUrl": "https://e.example/hook"}));
+    let mut existing = stored(put(&document, None).expect("valid"));
+    let types: Vec<_> = (0..300).map(|number| format!("T{number}")).collect();
+    existing.filter.included_event_types = Some(types.clone());
+    existing.filter.subject_begins_with = "s".repeat(2_000);
+    let changed = patch(&json!({"labels": ["a"]}), &existing).expect("a change of labels");
+    assert_eq!(changed.filter, existing.filter);
+    let fewer = json!({"filter": {"includedEventTypes": types[1..]}});
+    let refused = patch(&fewer, &existing).expect_err("still too many");
+    let paths: Vec<_> = refused.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths, ["filter.includedEventTypes"]);
+}
+
+#[test]
 fn hidden_keeps_the_stored_secret() {
     let url = "https://e.example/hook";
     let existing = stored(put(&secret_at(url, json!("hush")), None).expect("valid"));
