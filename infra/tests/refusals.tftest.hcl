@@ -22,6 +22,7 @@ run "refuses_what_is_below_its_range" {
     dead_letter_give_up_seconds = 59
     dead_letter_window_seconds  = -1
     dispatch_timeout_seconds    = 44
+    failed_response_bytes       = -1
     first_attempt_concurrency   = 1
     inline_fan_out              = -1
     log_retention_days          = 0
@@ -41,7 +42,7 @@ run "refuses_what_is_below_its_range" {
 
   expect_failures = [
     var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
-    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.failed_response_bytes, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
     var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
   ]
@@ -59,6 +60,7 @@ run "refuses_what_is_above_its_range" {
     dead_letter_give_up_seconds = 604801
     dead_letter_window_seconds  = 301
     dispatch_timeout_seconds    = 901
+    failed_response_bytes       = 1025
     first_attempt_concurrency   = 1001
     inline_fan_out              = 100001
     log_retention_days          = 3654
@@ -79,7 +81,7 @@ run "refuses_what_is_above_its_range" {
 
   expect_failures = [
     var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
-    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.failed_response_bytes, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.name_prefix, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
     var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
   ]
@@ -97,6 +99,7 @@ run "refuses_fractions" {
     dead_letter_give_up_seconds = 60.5
     dead_letter_window_seconds  = 1.5
     dispatch_timeout_seconds    = 45.5
+    failed_response_bytes       = 1.5
     first_attempt_concurrency   = 2.5
     inline_fan_out              = 1.5
     memory_mb                   = { dispatch = 128.5 }
@@ -110,7 +113,7 @@ run "refuses_fractions" {
 
   expect_failures = [
     var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
-    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.first_attempt_concurrency, var.inline_fan_out,
+    var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.failed_response_bytes, var.first_attempt_concurrency, var.inline_fan_out,
     var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.queue_message_bytes_max, var.retry_concurrency,
     var.retry_in_flight_limit, var.retry_queue_count,
   ]
@@ -309,6 +312,7 @@ run "takes_both_ends_of_each_range" {
     dead_letter_give_up_seconds = 60
     dead_letter_window_seconds  = 0
     dispatch_timeout_seconds    = 45
+    failed_response_bytes       = 1024
     first_attempt_concurrency   = 2
     inline_fan_out              = 0
     memory_mb                   = { ingest = 128, dispatch = 10240 }
