@@ -160,11 +160,6 @@ async fn documents_have_the_form_that_it_says() {
         ("POST /topics/demo/eventSubscriptions:test", Some(("TestInput", &sample)), "TestResult"),
         ("POST /topics/demo/explain", Some(("ExplainInput", &event)), "Explained"),
         (
-            "POST /topics/demo/eventSubscriptions/s-1/sendTestEvent",
-            Some(("ExplainInput", &event)),
-            "TestEventSent",
-        ),
-        (
             "POST /topics/demo/eventSubscriptions/s-1/getDeliveryAttributes",
             None,
             "DeliveryAttributes",

@@ -58,6 +58,7 @@ async fn a_test_event_goes_to_one_endpoint_and_its_answer_is_told() {
         one.filter.subject_begins_with = "/a".to_owned();
     });
     let endpoint = world.refuses(false);
+    assert_valid("ExplainInput", &json!({"event": {"id": "1"}}));
     let reply = world.send_text(&event()).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let told = body(&reply);
