@@ -107,6 +107,7 @@ fn manage_context(deployment: &Deployment) -> manage::Context {
         subscriptions: Arc::clone(&tables) as _,
         deliveries: Arc::clone(&tables) as _,
         handshakes: Arc::clone(&consents) as _,
+        endpoints: Arc::clone(&deployment.endpoints) as _,
         checker: consents,
         poison: Arc::clone(&queues) as _,
         receiver: Arc::clone(&queues) as _,

@@ -80,6 +80,7 @@ impl World {
             subscriptions: Arc::clone(&tables) as _,
             deliveries: Arc::clone(&tables) as _,
             handshakes: Arc::clone(&deployment.consents) as _,
+            endpoints: Arc::clone(&deployment.endpoints) as _,
             checker: Arc::clone(&deployment.consents) as _,
             poison: Arc::clone(&queues) as _,
             receiver: Arc::clone(&queues) as _,
