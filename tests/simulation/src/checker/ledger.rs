@@ -44,7 +44,9 @@ pub(super) fn check(check: &mut Check<'_>) {
             check.fail(format!("{row:?}: counted {account:?}, not {least:?} to {most:?}"));
         }
         if account.latencies.events() != account.delivered {
-            check.fail(format!("{row:?}: latencies of other events than were delivered: {account:?}"));
+            check.fail(format!(
+                "{row:?}: latencies of other events than were delivered: {account:?}"
+            ));
         }
         if account.difference() > 0 {
             let difference = account.difference();
