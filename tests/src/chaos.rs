@@ -115,7 +115,7 @@ pub async fn run(world: &World, plan: Plan) -> anyhow::Result<Found> {
     subscribe(&topic, &sink_url).await?;
 
     let proxy = Proxy::start(&world.ground.connection.emulator_url, plan.seed).await?;
-    let deployment = Deployment::of(world).await?;
+    let deployment = Deployment::of(world, &deployment::FUNCTIONS).await?;
     deployment.turn_to(Some(&proxy)).await?;
     let run = endure(world, &topic, plan, &proxy).await;
     // Whatever came of it: what comes after finds the deployment as it was.

@@ -24,7 +24,7 @@ use gridpost_dead_letter_handler::{
 use gridpost_ports::{Clock, Configuration, Meter, configuration::ConfigurationCache};
 use gridpost_runtime::{
     config,
-    system::{SystemClock, SystemDice},
+    system::{self, SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
@@ -82,7 +82,7 @@ async fn main() -> Result<(), Error> {
     };
     let (context, redrives, meter, redrive_queue) = (&context, &redrives, &meter, &redrive_queue);
     run(service_fn(move |event: LambdaEvent<SqsEvent>| async move {
-        let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
+        let deadline = system::deadline(event.context.deadline, SystemClock.now());
         let mut kept = Vec::new();
         let is_redrive = is_from(&event.payload, redrive_queue);
         let records = records(event.payload, &mut kept);

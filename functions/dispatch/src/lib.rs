@@ -34,7 +34,7 @@ use gridpost_ports::{
 use gridpost_runtime::{
     config::{self, configuration_limits},
     lambda,
-    system::{SystemClock, SystemDice},
+    system::{self, SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
 use gridpost_webhook::http::HttpClient;
@@ -59,7 +59,7 @@ pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) ->
     let (context, urls, meter) = (&context, &urls, &meter);
     // Without the runtime's own span for each invocation: no line of ours shows it.
     lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
-        let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
+        let deadline = system::deadline(event.context.deadline, SystemClock.now());
         let reply = match &event.payload.check {
             Some(resource) => Reply::Check(check(context, resource).await),
             None => Reply::Batch(answer(context, urls, event.payload, deadline).await),

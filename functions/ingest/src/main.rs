@@ -19,7 +19,7 @@ use gridpost_ports::{Clock, Meter, configuration::ConfigurationCache};
 use gridpost_runtime::{
     config::{self, configuration_limits},
     lambda,
-    system::{SystemClock, SystemDice},
+    system::{self, SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
 use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Error> {
     let (context, meter) = (&context, &meter);
     // Without the runtime's own span for each invocation: no line of ours shows it.
     lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<GatewayEvent>| async move {
-        let deadline = Timestamp::from_millis(i64::try_from(event.context.deadline)?);
+        let deadline = system::deadline(event.context.deadline, SystemClock.now());
         let reply = match invocation(event.payload)? {
             Invocation::Publish(request) => Reply::Publish(handle(context, &request).await),
             Invocation::Expand(records) => {

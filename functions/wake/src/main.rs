@@ -12,7 +12,7 @@ use gridpost_core::time::Timestamp;
 use gridpost_ports::{Clock, Meter};
 use gridpost_runtime::{
     config,
-    system::SystemClock,
+    system::{self, SystemClock},
     telemetry::{EmbeddedMeter, start_logging},
 };
 use gridpost_wake_handler::{Context, Settings, wake};
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Error> {
     let context = context(Clients::from_env()?, Arc::clone(&meter))?;
     let (context, meter) = (&context, &meter);
     run(service_fn(move |schedule: LambdaEvent<Value>| async move {
-        let deadline = Timestamp::from_millis(i64::try_from(schedule.context.deadline)?);
+        let deadline = system::deadline(schedule.context.deadline, context.clock.now());
         let left = deadline.since(context.clock.now());
         let woken = wake(context, context.clock.now() + left.saturating_sub(LAST_CALLS)).await;
         meter.flush(SystemClock.now());

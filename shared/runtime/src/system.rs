@@ -1,6 +1,6 @@
 //! The real clock and the real dice: the only places that ask the machine.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
@@ -44,6 +44,18 @@ impl Dice for SystemDice {
     }
 }
 
+/// When Lambda stops an invocation, of what its Runtime API says: milliseconds since 1970. cargo-lambda
+/// says how long an invocation may take instead, ten minutes, which is no time of a deployment.
+pub fn deadline(told_ms: u64, now: Timestamp) -> Timestamp {
+    if told_ms < A_YEAR_MS {
+        return now + Duration::from_millis(told_ms);
+    }
+    Timestamp::from_millis(i64::try_from(told_ms).unwrap_or(i64::MAX))
+}
+
+/// No clock shows a time in 1970.
+const A_YEAR_MS: u64 = 31_536_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +70,17 @@ mod tests {
         let rolls: Vec<f64> = (0..1_000).map(|_| SystemDice.roll()).collect();
         assert!(rolls.iter().all(|roll| (0.0..1.0).contains(roll)));
         assert!(rolls.iter().any(|roll| *roll < 0.5) && rolls.iter().any(|roll| *roll > 0.5));
+    }
+
+    #[test]
+    fn a_deadline_is_a_time_or_a_duration() {
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        for (told, want) in [
+            (1_800_000_210_000, 1_800_000_210_000),
+            (600_000, 1_800_000_600_000),
+            (u64::MAX, i64::MAX),
+        ] {
+            assert_eq!(deadline(told, now), Timestamp::from_millis(want), "{told}");
+        }
     }
 }

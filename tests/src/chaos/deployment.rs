@@ -37,16 +37,16 @@ pub struct Deployment<'a> {
 }
 
 impl<'a> Deployment<'a> {
-    /// Reads them.
+    /// Reads those of these functions.
     ///
     /// # Errors
     ///
     /// When something is not as it was deployed.
-    pub async fn of(world: &'a World) -> anyhow::Result<Self> {
+    pub async fn of(world: &'a World, functions: &[&'static str]) -> anyhow::Result<Self> {
         let sqs = sqs(&world.ground.connection.emulator_url);
         let mut deployment =
             Self { world, environments: BTreeMap::new(), visibilities: BTreeMap::new(), sqs };
-        for function in FUNCTIONS {
+        for &function in functions {
             let read = deployment.configuration(function).await?;
             let variables = read["Environment"]["Variables"].clone();
             ensure!(variables.is_object(), "{function} has no environment: {read}");

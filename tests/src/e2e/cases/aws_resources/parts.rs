@@ -69,7 +69,7 @@ const SERVICES: [Service; 5] = [
 ///
 /// When it is not so.
 pub async fn throttled_calls_and_parts_of_batches_come_again(world: &World) -> anyhow::Result<()> {
-    let deployment = Deployment::of(world).await?;
+    let deployment = Deployment::of(world, &["dispatch"]).await?;
     let proxy = Proxy::start(&world.ground.connection.emulator_url, 1).await?;
     proxy.calm();
     deployment.turn_to(Some(&proxy)).await?;
