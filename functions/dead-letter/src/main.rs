@@ -14,7 +14,6 @@ use gridpost_aws::{
     s3::S3Bucket,
     sqs::{QueueUrls, SqsQueues},
 };
-use gridpost_core::time::Timestamp;
 use gridpost_dead_letter_handler::{
     Context,
     gather::{Record, gather},
