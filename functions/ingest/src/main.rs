@@ -8,7 +8,7 @@ use gridpost_aws::{
     payloads::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
 };
-use gridpost_core::{publish::fan_out::PIECE_DELIVERIES_MAX, time::Timestamp};
+use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
 use gridpost_ingest_handler::{
     Authorization, Context,
     expand::expand,

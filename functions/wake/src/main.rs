@@ -8,7 +8,6 @@ use gridpost_aws::{
     payloads::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
 };
-use gridpost_core::time::Timestamp;
 use gridpost_ports::{Clock, Meter};
 use gridpost_runtime::{
     config,
