@@ -74,6 +74,8 @@ pub struct Response {
     pub headers: BTreeMap<&'static str, String>,
     /// The body; may be empty.
     pub body: String,
+    /// None ever. cargo-lambda refuses an answer that does not say so; API Gateway does not mind.
+    pub cookies: [(); 0],
 }
 
 #[cfg(test)]
@@ -117,11 +119,11 @@ mod tests {
     #[test]
     fn the_reply_has_api_gateways_members() {
         let headers = BTreeMap::from([("retry-after", "1".to_owned())]);
-        let reply = Response { status_code: 503, headers, body: "{}".to_owned() };
+        let reply = Response { status_code: 503, headers, body: "{}".to_owned(), cookies: [] };
         let reply = Reply::Publish(reply);
         let json = serde_json::to_value(reply).expect("JSON");
         let want = serde_json::json!({
-            "statusCode": 503, "headers": {"retry-after": "1"}, "body": "{}",
+            "statusCode": 503, "headers": {"retry-after": "1"}, "body": "{}", "cookies": [],
         });
         assert_eq!(json, want);
     }

@@ -114,7 +114,7 @@ fn accepted(kind: Kind) -> Response {
         Kind::Custom => (BTreeMap::new(), ""),
         Kind::Namespace => (BTreeMap::from([("content-type", JSON.to_owned())]), "{}"),
     };
-    Response { status_code: 200, headers, body: body.to_owned() }
+    Response { status_code: 200, headers, body: body.to_owned(), cookies: [] }
 }
 
 const JSON: &str = "application/json; charset=utf-8";
@@ -142,7 +142,7 @@ fn refuse(request: &Request, error: &PublishError) -> Response {
     }
     let mut headers = BTreeMap::from([("content-type", JSON.to_owned())]);
     headers.extend(error.retry_after_s().map(|seconds| ("retry-after", seconds.to_string())));
-    Response { status_code: status, headers, body: error.to_json() }
+    Response { status_code: status, headers, body: error.to_json(), cookies: [] }
 }
 
 #[cfg(test)]

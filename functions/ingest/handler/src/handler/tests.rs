@@ -211,7 +211,8 @@ fn code_and_message(response: &Response) -> (String, String) {
 async fn a_publish_is_enqueued_and_answered_with_200_and_nothing() {
     let world = World::new(stored());
     let response = world.publish(&request(&events(2, 1))).await;
-    let want = Response { status_code: 200, headers: BTreeMap::new(), body: String::new() };
+    let want =
+        Response { status_code: 200, headers: BTreeMap::new(), body: String::new(), cookies: [] };
     assert_eq!(response, want);
 
     let deliveries = world.deliveries();
