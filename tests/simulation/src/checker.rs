@@ -43,6 +43,9 @@ const ROUNDING: Duration = Duration::from_millis(5);
 /// and for the records beside it.
 const CHANGE_NOTICED: Duration = Duration::from_secs(12);
 
+/// What has loaded its state before a late success was noted is attempted within this.
+const IN_HAND: Duration = Duration::from_secs(10);
+
 /// A check of one world.
 struct Check<'a> {
     remains: &'a Remains,
@@ -358,7 +361,7 @@ impl<'a> Check<'a> {
                 answer.outcome == Outcome::Delivered
                     || model::follows(topic, subscription, *answer) == model::Follows::End
             });
-            let late = made.heard_late.map(|at| at + self.slack);
+            let late = made.heard_late.map(|at| at + self.slack + IN_HAND);
             ended.map(|(at, _)| at).into_iter().chain(late).min()
         };
         // An end that could not be noted is forgotten: what follows is as if it had not been.

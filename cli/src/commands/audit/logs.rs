@@ -11,7 +11,7 @@ use crate::failure::Misuse;
 use crate::output::text_at;
 use crate::target::Target;
 
-/// The functions that count events; manage those that somebody purges.
+/// The functions that count events; manage those that are purged.
 const FUNCTIONS: [&str; 4] = ["ingest", "dispatch", "dead-letter", "manage"];
 
 /// Reads what all functions counted of events that were published in the audit's time, before its

@@ -97,8 +97,9 @@ impl ParkingLot for Tables {
         let mut history = self.history.lock().expect("no panic while held");
         let at = self.clock.now();
         let parks = history.parks.entry(parked.id).or_default();
-        if let Some(park) = parks.iter_mut().rev().find(|park| park.due == parked.due) {
-            park.gone_at.get_or_insert(at);
+        let park = parks.iter_mut().rev().find(|park| park.due == parked.due);
+        if park.is_some_and(|park| park.gone_at.replace(park.gone_at.unwrap_or(at)).is_some()) {
+            history.disturb(at, parked.id, "two runs of wake have sent it back");
         }
         history.trace(at, || format!("unpark {}", parked.id));
         Ok(())

@@ -62,12 +62,19 @@ fn one(check: &Check<'_>, waits: &Waits, written: &Written, delivery: Uuid) -> O
         return None;
     }
     let requests = check.requests_of(delivery);
+    // What comes after its end is another copy of its message, which has a time of its own.
+    let ends = written.get(&delivery).into_iter().flatten().copied();
+    let ends = ends.chain(check.drops_of(delivery).iter().map(|drop| drop.at));
+    let over_at = ends.min();
     let last = requests.iter().map(|made| made.number).max().unwrap_or(0);
     let most = PROMPT + check.slack;
     for number in 1..=last {
         let began_at = requests.iter().filter(|made| made.number == number);
         let Some(began_at) = began_at.map(|made| made.began_at).min() else { continue };
         let Some(due) = latest_due(check, delivery, &requests, number - 1) else { continue };
+        if over_at.is_some_and(|over_at| over_at < began_at) {
+            continue;
+        }
         if began_at.since(due) > most && waits.late(check, delivery, &(due..began_at)) > most {
             let late = waits.late(check, delivery, &(due..began_at));
             return Some(format!(

@@ -14,8 +14,10 @@ use super::Check;
 pub(super) type Span = Range<Timestamp>;
 
 /// A message that was received by a function that died, or could not be hidden, comes back after
-/// the queue's timeout; what a failed call kept from being settled after two minutes at most.
-const COMES_BACK: Duration = Duration::from_secs(240 + 10);
+/// the queue's timeout; what a failed call kept from being settled after two minutes at most. Where the
+/// endpoint's health could not be written, the delivery waits alone for as long as its outcome asks for:
+/// ten minutes at most, and a tenth more.
+const COMES_BACK: Duration = Duration::from_secs(240 + 600 + 60 + 10);
 
 /// The same of the dead-letter queue.
 const DEAD_LETTER_COMES_BACK: Duration = Duration::from_secs(360 + 10);
@@ -180,7 +182,7 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     all
 }
 
-/// How much of a time is none of those, which are joined.
+/// How much of a time lies outside of those, which are joined.
 fn uncovered(span: &Span, by: &[Span]) -> Duration {
     let covered = by.iter().map(|one| one.end.min(span.end).since(one.start.max(span.start)));
     span.end.since(span.start).saturating_sub(covered.sum())

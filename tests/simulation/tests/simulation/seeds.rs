@@ -1,4 +1,4 @@
-//! Worlds of many seeds: those that ever failed, and others with each commit.
+//! Worlds of many seeds: those that ever failed, and many others.
 //!
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
@@ -74,9 +74,12 @@ fn corpus() -> Vec<Seed> {
     lines.map(read).collect()
 }
 
-/// The first seed where `GRIDPOST_SIM_FROM` names none: other ones with each commit, and 1 where
-/// there is no repository.
+/// The first seed where `GRIDPOST_SIM_FROM` gives no number: 1, or with `commit` other ones for each
+/// commit.
 fn first() -> u64 {
+    if env::var("GRIDPOST_SIM_FROM").as_deref() != Ok("commit") {
+        return 1;
+    }
     let head = Command::new("git").args(["rev-parse", "HEAD"]).output();
     let head = head.ok().filter(|output| output.status.success());
     first_of(head.and_then(|output| String::from_utf8(output.stdout).ok()).as_deref())
@@ -125,7 +128,8 @@ impl Disturbed {
     }
 }
 
-/// `GRIDPOST_SIM_SEEDS` sets how many beside the corpus, `GRIDPOST_SIM_FROM` where to begin.
+/// `GRIDPOST_SIM_SEEDS` sets how many beside the corpus, `GRIDPOST_SIM_FROM` where to begin: a number,
+/// or `commit`.
 #[test]
 fn every_seed_keeps_the_promise() {
     let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
