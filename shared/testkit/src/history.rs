@@ -22,6 +22,9 @@ use uuid::Uuid;
 
 use crate::event;
 
+/// What disturbs a delivery in calm worlds too: a schedule may invoke wake twice.
+pub const TWO_WAKES: &str = "two runs of wake have sent it back";
+
 /// All facts of one world.
 #[derive(Debug, Default)]
 pub struct History {

@@ -12,7 +12,7 @@ use gridpost_ports::{
 use uuid::Uuid;
 
 use super::{Items, Tables, stored};
-use crate::history::Park;
+use crate::history::{Park, TWO_WAKES};
 
 /// The largest item that DynamoDB takes.
 const ITEM_BYTES_MAX: usize = 400_000;
@@ -99,7 +99,7 @@ impl ParkingLot for Tables {
         let parks = history.parks.entry(parked.id).or_default();
         let park = parks.iter_mut().rev().find(|park| park.due == parked.due);
         if park.is_some_and(|park| park.gone_at.replace(park.gone_at.unwrap_or(at)).is_some()) {
-            history.disturb(at, parked.id, "two runs of wake have sent it back");
+            history.disturb(at, parked.id, TWO_WAKES);
         }
         history.trace(at, || format!("unpark {}", parked.id));
         Ok(())

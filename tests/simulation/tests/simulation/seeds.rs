@@ -19,7 +19,10 @@ use std::{
 use gridpost_simulation::{checker, scenario, world};
 
 /// Seeds of one run, beside those that are always lived.
-const SEEDS: u64 = 10_000;
+const SEEDS: u64 = 4_000;
+
+/// So many seeds belong to one commit.
+const SEEDS_OF_COMMIT: u64 = 10_000;
 
 /// Seeds that failed once, one a line: the number, `plain` where its world is to be as it was
 /// before something was added to worlds, and after `#` what it found.
@@ -87,7 +90,7 @@ fn first() -> u64 {
 
 fn first_of(commit: Option<&str>) -> u64 {
     let digits = commit.and_then(|commit| u64::from_str_radix(commit.get(..4)?, 16).ok());
-    digits.unwrap_or(0) * SEEDS + 1
+    digits.unwrap_or(0) * SEEDS_OF_COMMIT + 1
 }
 
 /// How often deliveries were disturbed.
