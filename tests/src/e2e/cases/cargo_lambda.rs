@@ -143,7 +143,7 @@ impl Watch {
         self.publish(world).await
     }
 
-    /// By the URL that stands in README.
+    /// By the URL of README.
     async fn publish(&self, world: &World) -> anyhow::Result<()> {
         let topic = samples::TOPIC;
         let key = &world.ground.connection.topics[topic].keys[0];
