@@ -34,7 +34,9 @@ pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow
     let waited = second.map(|attempt| attempt.header("aeg-delivery-count"));
     ensure!(waited == Some("0"), "a deferral is no attempt:\n{}", describe(&attempts));
     let latest = attempts.iter().map(|attempt| attempt.at - first).max().unwrap_or_default();
-    ensure!(latest < Duration::from_secs(30), "held too long:\n{}", describe(&attempts));
+    // Ten seconds, and three over which what waited is spread. Who meets the probe under way looks again
+    // after 20 s and three more.
+    ensure!(latest < Duration::from_secs(40), "held too long:\n{}", describe(&attempts));
     Ok(())
 }
 
