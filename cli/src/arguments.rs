@@ -3,8 +3,8 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    audit, cost, dead_letter, delivery, deployment, dev, down, explain, listen, parked, poison,
-    prober, publish, sas, schedule, subscription, tail, topic, up,
+    audit, cost, dead_letter, delivery, deployment, down, explain, listen, parked, poison,
+    prober, publish, sas, schedule, subscription, tail, topic, up, watch,
 };
 use crate::examples::EXAMPLES;
 use crate::target::TargetArguments;
@@ -55,7 +55,7 @@ pub enum Command {
     /// Start the whole product on this machine and show that it delivers, retries and dead-letters
     Up(up::UpArguments),
     /// Run the functions from source beside the local stack, built again when a file changes
-    Dev(dev::DevArguments),
+    Watch(watch::WatchArguments),
     /// Say what of the local stack runs, where, and with which topics
     Status,
     /// Stop the local stack and remove everything but caches
@@ -124,7 +124,7 @@ mod tests {
             "up",
             "up --no-demo",
             "up --release",
-            "dev --port 9002",
+            "watch --port 9002",
             "status --json",
             "down --purge",
             "topic create orders --schema CloudEventSchemaV1_0",

@@ -6,7 +6,6 @@ pub mod cost;
 pub mod dead_letter;
 pub mod delivery;
 pub mod deployment;
-pub mod dev;
 pub mod down;
 pub mod explain;
 pub mod listen;
@@ -21,6 +20,7 @@ pub mod subscription;
 pub mod tail;
 pub mod topic;
 pub mod up;
+pub mod watch;
 
 use std::io::Read;
 use std::path::Path;

@@ -3,7 +3,7 @@
 /// Each command with lines that show what it is for, without `gridpost` before them.
 pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("up", &["up", "up --no-demo", "up --release"]),
-    ("dev", &["dev", "dev --port 9002"]),
+    ("watch", &["watch", "watch --port 9002"]),
     ("status", &["status", "status --json"]),
     ("down", &["down", "down --purge"]),
     (

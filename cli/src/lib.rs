@@ -47,7 +47,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Command::Up(up) => commands::up::run(up, &target, output).await,
         Command::Status => commands::status::run(&target, output).await,
-        Command::Dev(dev) => commands::dev::run(dev, &target).await,
+        Command::Watch(watch) => commands::watch::run(watch, &target).await,
         Command::Down(down) => commands::down::run(&down, &target, output).await,
         Command::Topic(topic) => commands::topic::run(topic, &target, output).await,
         Command::Subscription(subscription) => {

@@ -52,7 +52,7 @@ const SAMPLES: [(&str, &str); 11] = [
     ("wake/minute.json", ""),
 ];
 
-/// Under `gridpost dev`'s `cargo lambda watch` every sample that `up` has written does what it is for; what
+/// Under `gridpost watch`'s `cargo lambda watch` every sample that `up` has written does what it is for; what
 /// curl and Azure's SDK publish by the local URL goes through the watched ingest and the watched dispatch,
 /// since no deployed function reads their queue; the log is quiet.
 ///

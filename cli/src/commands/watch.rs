@@ -1,4 +1,4 @@
-//! `gridpost dev`: the functions from source beside the local stack, built again when a file changes.
+//! `gridpost watch`: the functions from source beside the local stack, built again when a file changes.
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -11,7 +11,7 @@ use crate::target::TargetArguments;
 
 /// How the functions are watched.
 #[derive(Args, Debug)]
-pub struct DevArguments {
+pub struct WatchArguments {
     /// Port on 127.0.0.1 of `cargo lambda watch`
     #[arg(long, default_value_t = watched::PORT)]
     port: u16,
@@ -22,7 +22,7 @@ pub struct DevArguments {
 /// # Errors
 ///
 /// What is missing on this machine, the step that failed, or how cargo-lambda ended.
-pub async fn run(arguments: DevArguments, target: &TargetArguments) -> anyhow::Result<()> {
+pub async fn run(arguments: WatchArguments, target: &TargetArguments) -> anyhow::Result<()> {
     let settings = Settings::find(target.home.as_deref())?;
     let port = arguments.port;
     let stack = stack::up(&settings, &Progress::on_stderr()).await?;
