@@ -13,11 +13,12 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// Most that a crate may use of the workspace, from the core outwards. Functions and `tests` may use
 /// all of it but each other.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("core", &[]),
     ("ports", &["core"]),
     ("runtime", &["core", "ports"]),
     ("aws", &["core", "ports", "runtime"]),
+    ("embedded", &["core", "ports"]),
     ("webhook", &["core", "ports"]),
     ("testkit", &["core", "ports"]),
     ("ingest-handler", &["core", "ports"]),

@@ -1,0 +1,109 @@
+//! How the stores are opened.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use gridpost_core::delivery::queue::Queue;
+
+/// How the stores are opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where everything lies; `None`: in memory.
+    pub folder: Option<PathBuf>,
+    /// What an answered write survives.
+    pub sync: Sync,
+    /// How many retry queues there are, at least 1.
+    pub retry_queues: usize,
+    /// For how long a received message is hidden.
+    pub visibility: Visibility,
+    /// A message that was received so often goes to the poison queue. As deployed: 1,000.
+    pub max_receives: u32,
+    /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
+    pub message_bytes_max: usize,
+    /// Whether a dead-letter bucket that does not exist is made with its first object; otherwise it
+    /// is missing, as in S3, until [`Letters::create`](crate::Letters::create).
+    pub makes_buckets: bool,
+}
+
+impl Default for Options {
+    /// As deployed, in memory.
+    fn default() -> Self {
+        Self {
+            folder: None,
+            sync: Sync::Normal,
+            retry_queues: 1,
+            visibility: Visibility::default(),
+            max_receives: 1_000,
+            message_bytes_max: 262_144,
+            makes_buckets: false,
+        }
+    }
+}
+
+/// What an answered write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// The end of the process at any instant.
+    #[default]
+    Normal,
+    /// The loss of power, too: every commit waits for the disk.
+    Full,
+}
+
+/// For how long a received message is hidden, by queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Visibility {
+    /// The dispatch queue and the retry queues.
+    pub delivery: Duration,
+    /// The dead-letter queue.
+    pub dead_letter: Duration,
+    /// The fan-out queue.
+    pub fan_out: Duration,
+    /// The redrive queue.
+    pub redrive: Duration,
+}
+
+impl Default for Visibility {
+    /// As deployed.
+    fn default() -> Self {
+        Self {
+            delivery: Duration::from_secs(240),
+            dead_letter: Duration::from_secs(360),
+            fan_out: Duration::from_secs(59),
+            redrive: Duration::from_secs(90),
+        }
+    }
+}
+
+impl Visibility {
+    /// That of a queue.
+    pub fn of(&self, queue: Queue) -> Duration {
+        match queue {
+            Queue::Dispatch | Queue::Retry(_) | Queue::Poison => self.delivery,
+            Queue::DeadLetter => self.dead_letter,
+            Queue::FanOut => self.fan_out,
+            Queue::Redrive => self.redrive,
+        }
+    }
+}
+
+/// Why the stores can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Two processes on one folder would both deliver.
+    #[error("another process has {} open", .0.display())]
+    InUse(PathBuf),
+    /// Its database has another form.
+    #[error("{} was written by another version of Gridpost (form {form})", .folder.display())]
+    OtherVersion {
+        /// The folder.
+        folder: PathBuf,
+        /// The number of the form it has.
+        form: i64,
+    },
+    /// The folder can't be used.
+    #[error("{} can't be used", .0.display())]
+    Folder(PathBuf, #[source] io::Error),
+    /// SQLite said no.
+    #[error("the database can't be used")]
+    Database(#[from] rusqlite::Error),
+}
