@@ -47,6 +47,10 @@ impl Payloads for PayloadBucket {
             return Err(PortError::new("s3:PutObject", "AccessDenied"));
         };
         history.trace(now, || format!("payload of {delivery}: {} bytes", object.len()));
+        let is_over = history.payloads.get(&delivery).is_some_and(|stored| stored == claim::ENDED);
+        if is_over && object != claim::ENDED {
+            history.disturb(now, delivery, "its publish was expanded once more");
+        }
         history.payloads.insert(delivery, object);
         Ok(())
     }

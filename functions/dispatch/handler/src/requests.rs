@@ -227,15 +227,19 @@ async fn make(
     }
     let subscription = first.subscription().clone();
     if let Some(until) = acquire::slot(context, &mut hands).await? {
-        let held = hands.into_iter().map(|hand| (hand, Hold::About(until))).collect();
-        return Ok((settle::hold_all(context, held).boxed().await, None));
+        return Ok((held(context, hands, until).boxed().await, None));
     }
     let mut lease = None;
     match permit {
         Permit::Free => {}
         Permit::Lease(granted) => lease = Some(granted),
         Permit::Claim(claim) => match acquire::probe(context, &hands[0], claim).boxed().await? {
-            Plan::Attempt { .. } => {}
+            // The minute of its slot may have ended while the claim was written.
+            Plan::Attempt { .. } => {
+                if let Some(until) = acquire::slot(context, &mut hands).await? {
+                    return Ok((held(context, hands, until).boxed().await, None));
+                }
+            }
             plan => {
                 let lost = hands.into_iter().map(|hand| carry_out(context, hand, plan.clone()));
                 return Ok((join_all(lost).boxed().await, None));
@@ -272,6 +276,16 @@ async fn make(
         settled.extend(join_all(others).await);
     }
     Ok((settled, late.filter(Late::is_awaited)))
+}
+
+/// Deliveries that have no slot come back about when they may have one.
+async fn held(
+    context: &Context,
+    hands: Vec<DeliveryInHand>,
+    until: Timestamp,
+) -> Vec<(Record, Settled)> {
+    let held = hands.into_iter().map(|hand| (hand, Hold::About(until))).collect();
+    settle::hold_all(context, held).await
 }
 
 async fn settle_one(

@@ -192,7 +192,8 @@ impl Model {
         doubtful: bool,
     ) {
         let probed = self.wait.is_some_and(|wait| request.began_at >= wait.until);
-        if probed {
+        // One that another's answer pushed into a wait was a probe when it began.
+        if probed || self.probe_began_at == Some(request.began_at) {
             self.probe_began_at = None;
         }
         let crossed = self.last_success_at.is_some_and(|success| at <= success + SECOND + slack);
