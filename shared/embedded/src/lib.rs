@@ -12,6 +12,7 @@
 //!
 //! All time comes from the [`Clock`] it is opened with.
 
+mod database;
 mod letters;
 mod options;
 mod payloads;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_ports::{Clock, PortError};
 
+use database::Database;
 pub use letters::Letters;
 pub use options::{OpenError, Options, Sync, Visibility};
 pub use payloads::PayloadStore;
@@ -36,6 +38,7 @@ pub struct Embedded {
     tables: Arc<Tables>,
     letters: Arc<Letters>,
     payloads: Arc<PayloadStore>,
+    database: Arc<Database>,
 }
 
 impl Embedded {
@@ -45,19 +48,25 @@ impl Embedded {
     ///
     /// Another process has it open, another version has written it, or it can't be read or written.
     pub fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let _ = (options, clock);
+        let database = Arc::new(Database::open(&options, Arc::clone(&clock))?);
         Ok(Self {
-            queues: Arc::new(Queues {}),
+            queues: Arc::new(Queues::open(&database, Arc::clone(&clock), &options)?),
             tables: Arc::new(Tables {}),
             letters: Arc::new(Letters {}),
-            payloads: Arc::new(PayloadStore {}),
+            payloads: Arc::new(PayloadStore { database: Arc::clone(&database), clock }),
+            database,
         })
     }
 
     /// The latest time that the folder's last process has noted, to the second: a clock that runs
     /// faster goes on from there, as what waits is due by it.
     pub fn last_seen(&self) -> Option<Timestamp> {
-        None
+        self.database.last_seen
+    }
+
+    /// How many commits were made since it was opened.
+    pub fn commits(&self) -> u64 {
+        self.database.commits()
     }
 
     /// The queues: `QueueSender`, `QueueReceiver`, `PoisonQueue`.
@@ -119,5 +128,11 @@ impl Embedded {
     }
 
     /// Finishes the writes that wait, and closes the database. Every later call fails.
-    pub async fn close(&self) {}
+    pub async fn close(&self) {
+        let database = Arc::clone(&self.database);
+        // The thread that writes is waited for.
+        if tokio::task::spawn_blocking(move || database.close()).await.is_err() {
+            tracing::error!("closing the database has panicked");
+        }
+    }
 }

@@ -1,18 +1,38 @@
 //! The payload bucket.
 
+use std::{sync::Arc, time::Duration};
+
 use async_trait::async_trait;
-use gridpost_ports::{Payloads, PortError};
+use gridpost_ports::{Clock, Payloads, PortError};
+use rusqlite::OptionalExtension;
+
+use crate::database::Database;
+
+/// An object is removed when it was written so long ago: nothing can ask for it any more. Source: the
+/// lifecycle rule of the payload bucket on AWS.
+const _KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The payload bucket, as rows: an object is committed together with what waits at the same time.
-pub struct PayloadStore {}
+pub struct PayloadStore {
+    pub(crate) database: Arc<Database>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
 
 #[async_trait]
 impl Payloads for PayloadStore {
-    async fn put(&self, _key: &str, _object: Vec<u8>) -> Result<(), PortError> {
-        Err(PortError::new("payload", "it is not built yet"))
+    async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError> {
+        let (key, now) = (key.to_owned(), self.clock.now().as_millis());
+        let put = "INSERT OR REPLACE INTO payloads (name, written_at, object) VALUES (?1, ?2, ?3)";
+        let write = move |connection: &rusqlite::Connection| {
+            connection.prepare_cached(put)?.execute((key, now, object)).map(drop)
+        };
+        self.database.write("payload: writing", write).await
     }
 
-    async fn get(&self, _key: &str) -> Result<Option<Vec<u8>>, PortError> {
-        Err(PortError::new("payload", "it is not built yet"))
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {
+        self.database.read("payload: reading", |connection| {
+            let get = "SELECT object FROM payloads WHERE name = ?1";
+            connection.prepare_cached(get)?.query_row([key], |row| row.get(0)).optional()
+        })
     }
 }

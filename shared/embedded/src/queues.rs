@@ -1,8 +1,36 @@
-//! Queues.
+//! Queues: every message is a row, and what is in which order to be received is in memory.
+//!
+//! A message that is sent is written once, and deleted once: a receive writes nothing. It can be
+//! received as soon as it is committed. A body stays in memory until it is received, where there is
+//! room; whatever is received again is read from its row.
 
-use async_trait::async_trait;
-use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
-use gridpost_ports::{Outgoing, PoisonQueue, PortError, QueueReceiver, QueueSender};
+mod contents;
+mod ports;
+mod receipt;
+mod rows;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use gridpost_core::{delivery::queue::Queue, time::Timestamp};
+use gridpost_ports::{Clock, PortError};
+use tokio::sync::Notify;
+
+use crate::{
+    database::Database,
+    options::{OpenError, Options, Visibility},
+};
+use contents::{Contents, Message, Taken};
+use rows::Ids;
+
+/// Bodies that are kept in memory until they are received, in bytes.
+const BODY_BYTES_MAX: usize = 32 * 1_048_576;
 
 /// A message as it was received.
 #[derive(Clone, Debug)]
@@ -22,65 +50,178 @@ pub struct Received {
 }
 
 /// All queues of the deployment.
-pub struct Queues {}
+pub struct Queues {
+    database: Arc<Database>,
+    clock: Arc<dyn Clock>,
+    all: Arc<BTreeMap<Queue, Line>>,
+    ids: Arc<Ids>,
+    room: Arc<Room>,
+    visibility: Visibility,
+    max_receives: u32,
+    message_bytes_max: usize,
+}
 
-fn unbuilt() -> PortError {
-    PortError::new("queue", "it is not built yet")
+/// One queue.
+#[derive(Default)]
+struct Line {
+    contents: Mutex<Contents>,
+    changed: Notify,
+}
+
+/// The bytes of bodies that are in memory.
+#[derive(Default)]
+struct Room(AtomicUsize);
+
+impl Line {
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().expect("no panic while held")
+    }
+}
+
+impl Room {
+    /// Keeps a body, where there is room.
+    fn keep(&self, body: String) -> Option<String> {
+        let bytes = body.len();
+        if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODY_BYTES_MAX {
+            return Some(body);
+        }
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        None
+    }
+
+    fn let_go(&self, body: Option<&String>) {
+        self.0.fetch_sub(body.map_or(0, String::len), Ordering::Relaxed);
+    }
 }
 
 impl Queues {
+    pub(crate) fn open(
+        database: &Arc<Database>,
+        clock: Arc<dyn Clock>,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let all =
+            [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
+        let retry = (0..options.retry_queues.max(1)).map(Queue::Retry);
+        let all = all.into_iter().chain(retry).map(|queue| (queue, Line::default()));
+        let all: BTreeMap<_, _> = all.collect();
+        rows::load(database, &all, clock.now(), options.retry_queues.max(1))?;
+        Ok(Self {
+            database: Arc::clone(database),
+            clock,
+            all: Arc::new(all),
+            ids: Arc::new(Ids::from(database.opened)),
+            room: Arc::default(),
+            visibility: options.visibility,
+            max_receives: options.max_receives,
+            message_bytes_max: options.message_bytes_max,
+        })
+    }
+
+    fn line(&self, call: &'static str, queue: Queue) -> Result<&Line, PortError> {
+        self.database.check(call)?;
+        let missing = || PortError::new(call, format!("there is no queue {queue}"));
+        self.all.get(&queue).ok_or_else(missing)
+    }
+
     pub(crate) async fn receive(
         &self,
-        _queue: Queue,
-        _most: usize,
+        queue: Queue,
+        most: usize,
     ) -> Result<Vec<Received>, PortError> {
-        Err(unbuilt())
+        let received = self.take(queue, most, self.visibility.of(queue)).await?;
+        Ok(received.into_iter().map(|(received, _)| received).collect())
     }
 
-    pub(crate) fn next_visible(&self, _queue: Queue) -> Result<Option<Timestamp>, PortError> {
-        Err(unbuilt())
+    /// Receives, with where a message of the poison queue was before.
+    async fn take(
+        &self,
+        queue: Queue,
+        most: usize,
+        hidden_for: Duration,
+    ) -> Result<Vec<(Received, Option<String>)>, PortError> {
+        const CALL: &str = "queue: receiving";
+        let now = self.clock.now();
+        let until = now + hidden_for;
+        let max_receives = match queue {
+            Queue::Poison => u32::MAX,
+            _ => self.max_receives,
+        };
+        let (taken, worn_out) =
+            self.line(CALL, queue)?.contents().take(now, until, most, max_receives);
+        if !worn_out.is_empty() {
+            self.poison(queue, worn_out).await?;
+        }
+        self.with_bodies(CALL, queue, taken)
     }
 
-    pub(crate) async fn arrived(&self, _queue: Queue) {}
-}
-
-#[async_trait]
-impl QueueSender for Queues {
-    async fn send(&self, _queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        messages.iter().map(|_| Err(unbuilt())).collect()
-    }
-}
-
-#[async_trait]
-impl QueueReceiver for Queues {
-    async fn hide(&self, _queue: Queue, _receipt: &str, _seconds: u32) -> Result<(), PortError> {
-        Err(unbuilt())
-    }
-
-    async fn delete(&self, _queue: Queue, _receipts: Vec<String>) -> Result<(), PortError> {
-        Err(unbuilt())
-    }
-
-    async fn in_flight(&self, _queue: Queue) -> Result<u64, PortError> {
-        Err(unbuilt())
-    }
-
-    async fn backlog(&self, _queue: Queue) -> Result<u64, PortError> {
-        Err(unbuilt())
-    }
-
-    async fn visible(&self, _queue: Queue) -> Result<u64, PortError> {
-        Err(unbuilt())
-    }
-}
-
-#[async_trait]
-impl PoisonQueue for Queues {
-    async fn receive(&self, _hidden_s: u32) -> Result<Vec<Poisoned>, PortError> {
-        Err(unbuilt())
+    /// Reads the bodies that are not in memory.
+    fn with_bodies(
+        &self,
+        call: &'static str,
+        queue: Queue,
+        taken: Vec<Taken>,
+    ) -> Result<Vec<(Received, Option<String>)>, PortError> {
+        let mut received = Vec::with_capacity(taken.len());
+        for message in taken {
+            let body = match message.body {
+                Some(body) => {
+                    self.room.let_go(Some(&body));
+                    Some(body)
+                }
+                None => self.database.read(call, |database| rows::body(database, message.id))?,
+            };
+            // Its deletion was committed in this moment.
+            let Some(body) = body else {
+                self.line(call, queue)?.contents().remove(message.id);
+                continue;
+            };
+            let whole = Received {
+                message_id: receipt::message_id(message.id),
+                receipt: receipt::write(message.id, message.receives),
+                receives: message.receives,
+                sent_at: message.sent_at,
+                group: message.group.as_ref().to_owned(),
+                body,
+            };
+            received.push((whole, message.moved_from));
+        }
+        Ok(received)
     }
 
-    async fn count(&self) -> Result<u64, PortError> {
-        Err(unbuilt())
+    /// Moves messages that were received too often.
+    async fn poison(&self, from: Queue, ids: Vec<i64>) -> Result<(), PortError> {
+        const CALL: &str = "queue: moving to the poison queue";
+        let now = self.clock.now();
+        // The name that it would have in SQS.
+        let moved_from = format!("gridpost-{from}");
+        let (all, noted) = (Arc::clone(&self.all), moved_from.clone());
+        let moved = ids.clone();
+        let work = move |database: &rusqlite::Connection| {
+            moved.iter().try_for_each(|id| rows::poison(database, *id, now, &noted))
+        };
+        let then = move |()| {
+            for id in ids {
+                tracing::warn!(%from, id, "a message was received too often");
+                let message = all[&from].contents().remove(id);
+                let Some(message) = message else { continue };
+                let message =
+                    Message { visible_at: now, moved_from: Some(moved_from.clone()), ..message };
+                all[&Queue::Poison].contents().add(id, message);
+            }
+            all[&Queue::Poison].changed.notify_one();
+        };
+        self.database.write_then(CALL, work, then).await
+    }
+
+    pub(crate) fn next_visible(&self, queue: Queue) -> Result<Option<Timestamp>, PortError> {
+        Ok(self.line("queue: looking ahead", queue)?.contents().next())
+    }
+
+    pub(crate) async fn arrived(&self, queue: Queue) {
+        match self.all.get(&queue) {
+            Some(line) => line.changed.notified().await,
+            None => std::future::pending().await,
+        }
     }
 }

@@ -1,0 +1,357 @@
+//! The database: one connection writes, and commits together what waits at the same time; others read.
+//!
+//! On disk a thread of its own writes. In memory there is one connection, and every call is made
+//! where it is asked for: nothing waits for a disk there, and a paused clock of tokio stays still.
+
+mod folder;
+mod job;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use gridpost_core::time::Timestamp;
+use gridpost_ports::{Clock, PortError};
+use rusqlite::{Connection, OptionalExtension};
+use tokio::sync::oneshot;
+
+use crate::options::{OpenError, Options, Sync};
+use folder::Held;
+use job::{Job, Task};
+
+/// The form of the tables, in `user_version`.
+const FORM: i64 = 1;
+
+/// The name of the database in its folder.
+const FILE: &str = "gridpost.sqlite";
+
+/// Writes that are committed together, at most.
+const TOGETHER_MAX: usize = 1_024;
+
+/// Statements that a connection keeps prepared.
+const STATEMENTS: usize = 64;
+
+/// How long another program's lock is waited for: somebody may look into the file.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Connections that read and are kept open.
+const READERS_KEPT: usize = 4;
+
+/// The note of the time.
+const TIME: &str = "time";
+
+/// By how much the note of the time is behind, at most, while anything is written: milliseconds.
+const TIME_LAG_MS: i64 = 1_000;
+
+/// The note of how often the folder was opened.
+const OPENED: &str = "opened";
+
+/// A database that is open.
+pub(crate) struct Database {
+    access: Access,
+    /// When it was last used, as it was found.
+    pub(crate) last_seen: Option<Timestamp>,
+    /// How often it was opened, this time included.
+    pub(crate) opened: i64,
+    writer: Arc<Writer>,
+}
+
+enum Access {
+    Memory(Mutex<Option<Connection>>),
+    Disk {
+        jobs: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
+        thread: Mutex<Option<thread::JoinHandle<()>>>,
+        readers: Mutex<Option<Vec<Connection>>>,
+        file: PathBuf,
+    },
+}
+
+/// What the connection that writes knows.
+struct Writer {
+    clock: Arc<dyn Clock>,
+    /// The time that was noted last.
+    noted: AtomicI64,
+    commits: AtomicU64,
+}
+
+impl Database {
+    /// Opens the database of those options, or makes it.
+    pub(crate) fn open(options: &Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let (folder, sync) = (options.folder.as_deref(), options.sync);
+        let held = folder.map(Held::of).transpose()?;
+        let file = folder.map(|folder| folder.join(FILE));
+        let connection = match &file {
+            Some(file) => Connection::open(file)?,
+            None => Connection::open_in_memory()?,
+        };
+        set_up(&connection, sync)?;
+        make_tables(&connection, folder.unwrap_or(Path::new("memory")))?;
+        let opened = note_of(&connection, OPENED)?.unwrap_or(0) + 1;
+        set_note(&connection, OPENED, opened)?;
+        let last_seen = note_of(&connection, TIME)?;
+        let writer = Arc::new(Writer {
+            clock,
+            noted: AtomicI64::new(last_seen.unwrap_or(i64::MIN)),
+            commits: AtomicU64::new(0),
+        });
+        let access = match (file, held) {
+            (Some(file), Some(held)) => begin(connection, file, held, Arc::clone(&writer))?,
+            _ => Access::Memory(Mutex::new(Some(connection))),
+        };
+        let last_seen = last_seen.map(Timestamp::from_millis);
+        Ok(Self { access, last_seen, opened, writer })
+    }
+
+    /// How many commits were made since it was opened.
+    pub(crate) fn commits(&self) -> u64 {
+        self.writer.commits.load(Ordering::Relaxed)
+    }
+
+    /// Writes; the answer comes when it is committed. Of several statements that belong together, see
+    /// [`whole`].
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, PortError> {
+        self.write_then(call, work, |worked| worked).await
+    }
+
+    /// The same, with what is to be done once it is committed, before anything that is written later:
+    /// it is done even where the caller has gone.
+    pub(crate) async fn write_then<T: Send + 'static, U: Send + 'static>(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        then: impl FnOnce(T) -> U + Send + 'static,
+    ) -> Result<U, PortError> {
+        let (answer, answered) = oneshot::channel();
+        let task: Box<dyn Job> = Box::new(Task::new(call, work, then, answer));
+        match &self.access {
+            Access::Memory(connection) => {
+                let connection = lock(connection);
+                let connection = connection.as_ref().ok_or_else(|| closed(call))?;
+                self.writer.commit(connection, vec![task]);
+            }
+            Access::Disk { jobs, .. } => {
+                let sent = lock(jobs).as_ref().map(|jobs| jobs.send(task).is_ok());
+                sent.filter(|sent| *sent).ok_or_else(|| closed(call))?;
+            }
+        }
+        answered.await.unwrap_or_else(|_| Err(closed(call)))
+    }
+
+    /// Reads what is committed. It is made at once, where it is asked for: a few rows by their keys.
+    pub(crate) fn read<T>(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, PortError> {
+        let failed = |error| PortError::new(call, error);
+        match &self.access {
+            Access::Memory(connection) => {
+                let connection = lock(connection);
+                work(connection.as_ref().ok_or_else(|| closed(call))?).map_err(failed)
+            }
+            Access::Disk { readers, file, .. } => {
+                let kept = lock(readers).as_mut().ok_or_else(|| closed(call))?.pop();
+                let connection = kept.map_or_else(|| reader(file), Ok).map_err(failed)?;
+                let found = work(&connection).map_err(failed);
+                match &mut *lock(readers) {
+                    Some(kept) if kept.len() < READERS_KEPT => kept.push(connection),
+                    _ => drop(connection),
+                }
+                found
+            }
+        }
+    }
+
+    /// Reads while the stores are opened.
+    pub(crate) fn look<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, OpenError> {
+        match &self.access {
+            Access::Memory(connection) => {
+                let connection = lock(connection);
+                Ok(work(connection.as_ref().ok_or(rusqlite::Error::InvalidQuery)?)?)
+            }
+            Access::Disk { file, .. } => Ok(work(&reader(file)?)?),
+        }
+    }
+
+    /// Whether it was closed: an error of that call then.
+    pub(crate) fn check(&self, call: &'static str) -> Result<(), PortError> {
+        let is_open = match &self.access {
+            Access::Memory(connection) => lock(connection).is_some(),
+            Access::Disk { jobs, .. } => lock(jobs).is_some(),
+        };
+        is_open.then_some(()).ok_or_else(|| closed(call))
+    }
+
+    /// Finishes what waits to be written, and closes; every later call fails. It blocks for as long as
+    /// that takes.
+    pub(crate) fn close(&self) {
+        match &self.access {
+            Access::Memory(connection) => drop(lock(connection).take()),
+            Access::Disk { jobs, thread, readers, .. } => {
+                drop(lock(jobs).take());
+                drop(lock(readers).take());
+                let thread = lock(thread).take();
+                if thread.is_some_and(|thread| thread.join().is_err()) {
+                    tracing::error!("the thread that writes has panicked");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Writer {
+    /// Commits jobs together, and settles each.
+    fn commit(&self, connection: &Connection, mut jobs: Vec<Box<dyn Job>>) {
+        let committed = self.commit_all(connection, &mut jobs);
+        if committed.is_err() && !connection.is_autocommit() {
+            // It fails where SQLite has done it by itself.
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        for job in jobs {
+            job.settle(committed.as_ref().map(drop).map_err(String::as_str));
+        }
+    }
+
+    fn commit_all(&self, connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), String> {
+        let execute = |sql| {
+            let executed = connection.prepare_cached(sql).and_then(|mut sql| sql.execute([]));
+            executed.map_err(|error| error.to_string())
+        };
+        execute("BEGIN IMMEDIATE")?;
+        for job in jobs {
+            job.run(connection);
+            // A full disk, for one, takes back all that the transaction had written before.
+            if connection.is_autocommit() {
+                return Err("what was written together was taken back".to_owned());
+            }
+        }
+        self.note_time(connection).map_err(|error| error.to_string())?;
+        execute("COMMIT")?;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn note_time(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let now = self.clock.now().as_millis();
+        if now < self.noted.load(Ordering::Relaxed).saturating_add(TIME_LAG_MS) {
+            return Ok(());
+        }
+        set_note(connection, TIME, now)?;
+        self.noted.store(now, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Works until no more jobs can come.
+    fn work(&self, connection: &Connection, jobs: &mpsc::Receiver<Box<dyn Job>>) {
+        while let Ok(first) = jobs.recv() {
+            let others = jobs.try_iter().take(TOGETHER_MAX - 1);
+            self.commit(connection, std::iter::once(first).chain(others).collect());
+        }
+    }
+}
+
+/// Starts the thread that writes. The folder is let go when it has ended.
+fn begin(
+    connection: Connection,
+    file: PathBuf,
+    held: Held,
+    writer: Arc<Writer>,
+) -> Result<Access, OpenError> {
+    let (jobs, received) = mpsc::channel();
+    let folder = file.clone();
+    let work = move || {
+        writer.work(&connection, &received);
+        // What is in the log goes into the database file; what is left there is read at the next start.
+        if let Err(error) = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+            tracing::debug!(%error, "the log is left as it is");
+        }
+        drop(connection);
+        drop(held);
+    };
+    let thread = thread::Builder::new().name("gridpost-writer".to_owned()).spawn(work);
+    let thread = thread.map_err(|error| OpenError::Folder(folder, error))?;
+    Ok(Access::Disk {
+        jobs: Mutex::new(Some(jobs)),
+        thread: Mutex::new(Some(thread)),
+        readers: Mutex::new(Some(Vec::new())),
+        file,
+    })
+}
+
+fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Without a log (in memory) it answers so, which is no error.
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // In a log's mode NORMAL loses the latest commits with the power, never with the process.
+    // Source: SQLite, "PRAGMA synchronous".
+    let synchronous = match sync {
+        Sync::Normal => "NORMAL",
+        Sync::Full => "FULL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    // 16 MB of log: what was sent and deleted meanwhile is never written to the database file.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", 4_000, |_| Ok(()))?;
+    connection.pragma_update(None, "cache_size", -8_000)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+fn make_tables(connection: &Connection, folder: &Path) -> Result<(), OpenError> {
+    let form = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    match form {
+        FORM => Ok(()),
+        0 => {
+            let schema = concat!("BEGIN IMMEDIATE;\n", include_str!("schema.sql"), "\nCOMMIT;");
+            Ok(connection.execute_batch(schema)?)
+        }
+        _ => Err(OpenError::OtherVersion { folder: folder.to_owned(), form }),
+    }
+}
+
+fn reader(file: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(file)?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// A number that is noted.
+pub(crate) fn note_of(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    let mut select = connection.prepare_cached("SELECT value FROM notes WHERE name = ?1")?;
+    select.query_row([name], |row| row.get(0)).optional()
+}
+
+/// Notes a number.
+pub(crate) fn set_note(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
+    let insert = "INSERT OR REPLACE INTO notes (name, value) VALUES (?1, ?2)";
+    connection.prepare_cached(insert)?.execute((name, value)).map(drop)
+}
+
+fn closed(call: &'static str) -> PortError {
+    PortError::new(call, "the stores are closed")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while held")
+}

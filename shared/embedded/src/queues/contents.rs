@@ -1,0 +1,177 @@
+//! What is in one queue, and what is to be received next.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use gridpost_core::time::Timestamp;
+
+/// More visible messages are not counted one by one.
+const COUNTED_MAX: usize = 10_000;
+
+/// A message in a queue.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) sent_at: Timestamp,
+    pub(super) visible_at: Timestamp,
+    pub(super) receives: u32,
+    /// Where it was before it came into the poison queue.
+    pub(super) moved_from: Option<String>,
+    pub(super) group: Arc<str>,
+    /// Its body, where that is in memory.
+    pub(super) body: Option<String>,
+}
+
+/// A message that was taken out to be handed over.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) id: i64,
+    pub(super) receives: u32,
+    pub(super) sent_at: Timestamp,
+    pub(super) moved_from: Option<String>,
+    pub(super) group: Arc<str>,
+    pub(super) body: Option<String>,
+}
+
+/// What is in one queue.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    messages: HashMap<i64, Message>,
+    /// All of them, by when they are visible; equal ones in the order they were sent.
+    by_visibility: BTreeSet<(Timestamp, i64)>,
+    /// Those of them that were received; the first ones may be visible again.
+    received: BTreeSet<(Timestamp, i64)>,
+}
+
+/// Why a receipt does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Void {
+    /// The message is not there any more.
+    Gone,
+    /// It was received again since.
+    Stale,
+    /// It is visible again.
+    Visible,
+}
+
+impl Void {
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Gone => "the message is gone",
+            Self::Stale => "the message was received again",
+            Self::Visible => "the message is not in flight",
+        }
+    }
+}
+
+impl Contents {
+    pub(super) fn add(&mut self, id: i64, message: Message) {
+        self.by_visibility.insert((message.visible_at, id));
+        self.messages.insert(id, message);
+    }
+
+    /// Takes out up to `most` visible messages and hides them until then, each counted as received
+    /// once more; and names those that were received too often, which are hidden too.
+    pub(super) fn take(
+        &mut self,
+        now: Timestamp,
+        until: Timestamp,
+        most: usize,
+        max_receives: u32,
+    ) -> (Vec<Taken>, Vec<i64>) {
+        let (mut taken, mut worn_out) = (Vec::new(), Vec::new());
+        while taken.len() < most {
+            let first = self.by_visibility.first().filter(|(at, _)| *at <= now);
+            let Some((at, id)) = first.copied() else { break };
+            self.by_visibility.pop_first();
+            self.received.remove(&(at, id));
+            // One that is visible again at once would be taken a second time.
+            let until = until.max(now + std::time::Duration::from_millis(1));
+            self.by_visibility.insert((until, id));
+            self.received.insert((until, id));
+            let Some(message) = self.messages.get_mut(&id) else { continue };
+            message.visible_at = until;
+            if message.receives >= max_receives {
+                worn_out.push(id);
+                continue;
+            }
+            message.receives += 1;
+            taken.push(Taken {
+                id,
+                receives: message.receives,
+                sent_at: message.sent_at,
+                moved_from: message.moved_from.clone(),
+                group: Arc::clone(&message.group),
+                body: message.body.take(),
+            });
+        }
+        (taken, worn_out)
+    }
+
+    /// Whether a receipt holds: the message is in flight, and was not received again.
+    pub(super) fn check(&self, id: i64, receives: u32, now: Timestamp) -> Result<(), Void> {
+        let message = self.messages.get(&id).ok_or(Void::Gone)?;
+        if message.receives != receives {
+            return Err(Void::Stale);
+        }
+        if message.visible_at <= now {
+            return Err(Void::Visible);
+        }
+        Ok(())
+    }
+
+    /// Whether the message was not received again.
+    pub(super) fn is_newest(&self, id: i64, receives: u32) -> bool {
+        self.messages.get(&id).is_some_and(|message| message.receives == receives)
+    }
+
+    /// Hides a received message until then, or shows it, unless it was received again.
+    pub(super) fn hide(&mut self, id: i64, receives: u32, until: Timestamp) -> Result<(), Void> {
+        let message = self.messages.get_mut(&id).ok_or(Void::Gone)?;
+        if message.receives != receives {
+            return Err(Void::Stale);
+        }
+        let before = (message.visible_at, id);
+        message.visible_at = until;
+        self.by_visibility.remove(&before);
+        self.received.remove(&before);
+        self.by_visibility.insert((until, id));
+        self.received.insert((until, id));
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, id: i64) -> Option<Message> {
+        let message = self.messages.remove(&id)?;
+        let place = (message.visible_at, id);
+        self.by_visibility.remove(&place);
+        self.received.remove(&place);
+        Some(message)
+    }
+
+    /// When the next message is visible, or since when the first one is.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.by_visibility.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// How many are received and hidden.
+    pub(super) fn in_flight(&mut self, now: Timestamp) -> usize {
+        while self.received.first().is_some_and(|(at, _)| *at <= now) {
+            self.received.pop_first();
+        }
+        self.received.len()
+    }
+
+    /// How many are visible. Above [`COUNTED_MAX`] delayed ones are counted too.
+    pub(super) fn visible(&mut self, now: Timestamp) -> usize {
+        let visible = self.by_visibility.range(..=(now, i64::MAX)).take(COUNTED_MAX).count();
+        match visible {
+            COUNTED_MAX => self.len() - self.in_flight(now),
+            _ => visible,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Queues as the handlers use them.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::queue::{DELAY_S_MAX, Queue},
+    poison::Poisoned,
+    time::Timestamp,
+};
+use gridpost_ports::{Outgoing, PoisonQueue, PortError, QueueReceiver, QueueSender};
+use rusqlite::Connection;
+
+use super::{
+    Queues,
+    contents::{Message, Void},
+    receipt, rows,
+};
+
+/// Messages that one look into the poison queue receives, at most.
+const LOOKED_AT_MAX: usize = 10;
+
+/// A message that was written: its id and what is known of it, or why it was not.
+type Written = Result<(i64, Message), String>;
+
+/// What a queue takes.
+#[derive(Clone, Copy)]
+struct Limits {
+    message_bytes_max: usize,
+}
+
+impl Limits {
+    /// Why a queue refuses that message, if it does.
+    fn refuse(self, message: &Outgoing) -> Option<String> {
+        if message.delay_s > DELAY_S_MAX {
+            return Some(format!("a delay of {} s is longer than {DELAY_S_MAX}", message.delay_s));
+        }
+        let bytes = message.body.len();
+        let is_too_long = bytes > self.message_bytes_max;
+        is_too_long.then(|| format!("{bytes} bytes are more than {}", self.message_bytes_max))
+    }
+}
+
+#[async_trait]
+impl QueueSender for Queues {
+    async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        const CALL: &str = "queue: sending";
+        let count = messages.len();
+        let sent = async {
+            self.line(CALL, queue)?;
+            let (now, limits) =
+                (self.clock.now(), Limits { message_bytes_max: self.message_bytes_max });
+            let (all, ids, room) =
+                (Arc::clone(&self.all), Arc::clone(&self.ids), Arc::clone(&self.room));
+            let write = move |connection: &Connection| {
+                let write = |message| {
+                    let (id, refused) = (ids.next(), limits.refuse(&message));
+                    refused.map_or_else(|| written(connection, queue, id, now, message), Err)
+                };
+                Ok(messages.into_iter().map(write).collect::<Vec<Written>>())
+            };
+            let then = move |written: Vec<Written>| {
+                let line = &all[&queue];
+                let mut contents = line.contents();
+                let put = |one: Written| {
+                    one.map(|(id, message)| {
+                        let body = message.body.and_then(|body| room.keep(body));
+                        contents.add(id, Message { body, ..message });
+                    })
+                };
+                let answers: Vec<_> = written.into_iter().map(put).collect();
+                line.changed.notify_one();
+                answers
+            };
+            self.database.write_then(CALL, write, then).await
+        };
+        match sent.await {
+            Ok(answers) => answers
+                .into_iter()
+                .map(|answer| answer.map_err(|reason| PortError::new(CALL, reason)))
+                .collect(),
+            Err(error) => vec![Err(error); count],
+        }
+    }
+}
+
+fn written(
+    connection: &Connection,
+    queue: Queue,
+    id: i64,
+    now: Timestamp,
+    message: Outgoing,
+) -> Written {
+    let visible_at = now + Duration::from_secs(u64::from(message.delay_s));
+    let texts = (message.group.as_str(), message.body.as_str());
+    let inserted = rows::insert(connection, id, queue, (now, visible_at), texts);
+    inserted.map_err(|error| error.to_string())?;
+    let message = Message {
+        sent_at: now,
+        visible_at,
+        receives: 0,
+        moved_from: None,
+        group: message.group.into(),
+        body: Some(message.body),
+    };
+    Ok((id, message))
+}
+
+#[async_trait]
+impl QueueReceiver for Queues {
+    /// Unlike SQS, a message that was received long ago may be hidden for 12 hours once more.
+    async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
+        const CALL: &str = "queue: hiding";
+        let unknown = || PortError::new(CALL, "an unknown receipt");
+        let void = |void: Void| PortError::new(CALL, void.reason());
+        let line = self.line(CALL, queue)?;
+        let (id, receives) = receipt::read(receipt).ok_or_else(unknown)?;
+        let now = self.clock.now();
+        line.contents().check(id, receives, now).map_err(void)?;
+        let until = now + Duration::from_secs(u64::from(seconds));
+        let all = Arc::clone(&self.all);
+        let write = move |connection: &Connection| rows::hide(connection, id, receives, until);
+        let then = move |is_there: bool| {
+            if !is_there {
+                return Err(Void::Gone);
+            }
+            let line = &all[&queue];
+            line.contents().hide(id, receives, until)?;
+            line.changed.notify_one();
+            Ok(())
+        };
+        self.database.write_then(CALL, write, then).await?.map_err(void)
+    }
+
+    /// An older receipt than the last one deletes nothing, which SQS leaves open.
+    async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
+        const CALL: &str = "queue: deleting";
+        let ids: Vec<_> = {
+            let contents = self.line(CALL, queue)?.contents();
+            let read = receipts.iter().filter_map(|receipt| receipt::read(receipt));
+            let newest = read.filter(|(id, receives)| contents.is_newest(*id, *receives));
+            newest.map(|(id, _)| id).collect()
+        };
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let (all, room, deleted) = (Arc::clone(&self.all), Arc::clone(&self.room), ids.clone());
+        let write = move |connection: &Connection| {
+            deleted.iter().try_for_each(|id| rows::delete(connection, *id))
+        };
+        let then = move |()| {
+            let mut contents = all[&queue].contents();
+            for message in ids.into_iter().filter_map(|id| contents.remove(id)) {
+                room.let_go(message.body.as_ref());
+            }
+        };
+        self.database.write_then(CALL, write, then).await
+    }
+
+    async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
+        let now = self.clock.now();
+        Ok(self.line("queue: counting", queue)?.contents().in_flight(now) as u64)
+    }
+
+    async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
+        Ok(self.line("queue: counting", queue)?.contents().len() as u64)
+    }
+
+    async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
+        let now = self.clock.now();
+        Ok(self.line("queue: counting", queue)?.contents().visible(now) as u64)
+    }
+}
+
+#[async_trait]
+impl PoisonQueue for Queues {
+    async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError> {
+        let hidden_for = Duration::from_secs(u64::from(hidden_s));
+        let taken = self.take(Queue::Poison, LOOKED_AT_MAX, hidden_for).await?;
+        let poisoned = taken.into_iter().map(|(received, moved_from)| Poisoned {
+            id: received.message_id,
+            receipt: received.receipt,
+            body: received.body,
+            sent_at: received.sent_at,
+            receive_count: received.receives,
+            moved_from,
+            group: Some(received.group),
+        });
+        Ok(poisoned.collect())
+    }
+
+    async fn count(&self) -> Result<u64, PortError> {
+        self.backlog(Queue::Poison).await
+    }
+}

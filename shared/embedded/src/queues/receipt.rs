@@ -1,0 +1,33 @@
+//! What names a message that was received.
+
+/// The id of a message, as it is told.
+pub(super) fn message_id(id: i64) -> String {
+    format!("{id:016x}")
+}
+
+/// The receipt of a message that was received so often. It holds after a restart too: a delivery's
+/// state may have it, and how often a message that waits was received is stored with it.
+pub(super) fn write(id: i64, receives: u32) -> String {
+    format!("{id:x}/{receives}")
+}
+
+/// The message that a receipt is of, and how often it had been received.
+pub(super) fn read(receipt: &str) -> Option<(i64, u32)> {
+    let (id, receives) = receipt.split_once('/')?;
+    Some((i64::from_str_radix(id, 16).ok()?, receives.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receipts_are_read_as_they_were_written() {
+        for (id, receives) in [(1, 1), (i64::MAX, u32::MAX), (0x123_4567_89ab, 1_000)] {
+            assert_eq!(read(&write(id, receives)), Some((id, receives)));
+        }
+        for other in ["", "r", "1", "1/", "/1", "x/1", "1/x", "1/-1"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Folders that are opened again.
+
+use std::sync::Arc;
+
+use gridpost_core::delivery::queue::Queue;
+use gridpost_embedded::{Embedded, OpenError, Sync};
+use gridpost_ports::{Clock, PoisonQueue, QueueReceiver, QueueSender};
+use gridpost_testkit::contract;
+
+use super::world::World;
+
+const RETRY: Queue = Queue::Retry(0);
+
+#[tokio::test]
+async fn what_was_sent_is_there_and_what_waits_goes_on_waiting() {
+    let world = World::on_disk();
+    let queues = world.stores.queues();
+    queues.send(RETRY, contract::messages(4)).await;
+    let received = world.stores.receive(RETRY, 3).await.expect("messages");
+    let receipt = |number: usize| received[number].receipt.clone();
+    queues.hide(RETRY, &receipt(0), 600).await.expect("hidden");
+    queues.delete(RETRY, vec![receipt(1)]).await.expect("deleted");
+    let (waiting, until) = (receipt(0), world.clock.now());
+    drop(queues);
+    world.clock.pass(10);
+    let world = world.again().await;
+    assert!(world.stores.last_seen().is_some_and(|seen| seen <= until));
+    let again = world.stores.receive(RETRY, 10).await.expect("messages");
+    let found: Vec<_> =
+        again.iter().map(|message| (message.body.as_str(), message.receives)).collect();
+    // "2" was in flight; whether "3" was as well is not known: both may have a state.
+    assert_eq!(found, [("2", 2), ("3", 2)].map(|(body, _)| (body, 2)));
+    world.stores.queues().hide(RETRY, &waiting, 0).await.expect("its receipt still holds");
+    let shown = world.stores.receive(RETRY, 10).await.expect("messages");
+    assert_eq!((shown.len(), shown[0].body.as_str(), shown[0].receives), (1, "0", 2));
+    let ids: Vec<_> = received.iter().map(|message| &message.message_id).collect();
+    world.stores.queues().send(RETRY, contract::messages(1)).await;
+    let new = world.stores.receive(RETRY, 1).await.expect("a message");
+    assert!(!ids.contains(&&new[0].message_id), "no id is given twice");
+}
+
+#[tokio::test]
+async fn poison_and_messages_of_queues_that_are_no_more_are_kept() {
+    let world = World::on_disk();
+    let world = world
+        .set(|options| {
+            options.max_receives = 1;
+            options.retry_queues = 3;
+        })
+        .await;
+    let queues = world.stores.queues();
+    queues.send(Queue::Dispatch, contract::messages(1)).await;
+    queues.send(Queue::Retry(2), contract::messages(2)).await;
+    world.stores.receive(Queue::Dispatch, 1).await.expect("a message");
+    world.clock.pass(240);
+    assert_eq!(world.stores.receive(Queue::Dispatch, 1).await.expect("none").len(), 0);
+    drop(queues);
+    let world = world.set(|options| options.retry_queues = 2).await;
+    let poisoned = PoisonQueue::receive(&*world.stores.queues(), 30).await.expect("messages");
+    assert_eq!(poisoned.len(), 1);
+    assert_eq!(poisoned[0].moved_from.as_deref(), Some("gridpost-dispatch"));
+    assert_eq!(world.stores.receive(RETRY, 10).await.expect("messages").len(), 0, "too often");
+    assert_eq!(PoisonQueue::count(&*world.stores.queues()).await.expect("a number"), 3);
+}
+
+#[tokio::test]
+async fn a_folder_is_open_once() {
+    let world = World::on_disk();
+    let second = Embedded::open(world.options.clone(), Arc::new(world.clock.clone()));
+    match second {
+        Err(OpenError::InUse(folder)) => assert_eq!(folder, world.folder()),
+        Err(other) => panic!("another error: {other}"),
+        Ok(_) => panic!("it was opened twice"),
+    }
+    let mut world = world.again().await;
+    world.options.sync = Sync::Full;
+    let world = world.again().await;
+    world.stores.queues().send(RETRY, contract::messages(1)).await;
+}
+
+#[tokio::test]
+async fn a_folder_of_another_version_is_left_alone() {
+    let world = World::on_disk();
+    world.stores.close().await;
+    world.tamper("PRAGMA user_version = 7");
+    let opened = Embedded::open(world.options.clone(), Arc::new(world.clock.clone()));
+    assert!(matches!(opened, Err(OpenError::OtherVersion { form: 7, .. })));
+}
