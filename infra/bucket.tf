@@ -1,5 +1,9 @@
 # Where dead letters go unless a subscription names another bucket (variable dead_letter_bucket_arns).
 
+locals {
+  bucket_key_arn = try(var.kms_key_arns.s3, null)
+}
+
 resource "aws_s3_bucket" "dead_letters" {
   # checkov:skip=CKV_AWS_18:access logs would need a second bucket; CloudTrail data events do it without
   # checkov:skip=CKV_AWS_21:each object has a name of its own and is written once; only a purge deletes one
@@ -8,6 +12,7 @@ resource "aws_s3_bucket" "dead_letters" {
   # checkov:skip=CKV2_AWS_61:a dead letter is kept until its owner removes it
   # checkov:skip=CKV2_AWS_62:nobody is to be told of a new object
   bucket        = local.dead_letter_bucket_name
+  tags          = local.tags
   force_destroy = !var.protect_data
 }
 
@@ -32,8 +37,12 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "dead_letters" {
 
   rule {
     apply_server_side_encryption_by_default {
-      sse_algorithm = "AES256"
+      sse_algorithm     = local.bucket_key_arn == null ? "AES256" : "aws:kms"
+      kms_master_key_id = local.bucket_key_arn
     }
+
+    # One call of KMS for many objects.
+    bucket_key_enabled = local.bucket_key_arn == null ? null : true
   }
 }
 

@@ -73,7 +73,7 @@ resource "aws_cloudwatch_dashboard" "this" {
         width  = 8
         height = 6
         properties = {
-          region  = var.region
+          region  = local.region
           view    = "timeSeries"
           title   = graph.title
           stat    = graph.stat

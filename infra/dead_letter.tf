@@ -5,9 +5,9 @@ module "dead_letter" {
   source = "./modules/function"
 
   name               = "${var.name_prefix}-dead-letter"
-  region             = var.region
+  settings           = local.function_settings
   description        = "Gridpost: writes dead letters to S3, and sends them again"
-  zip_file           = "${local.functions_dir}/dead-letter/bootstrap.zip"
+  package            = local.packages["dead-letter"]
   architecture       = var.architecture
   memory_mb          = local.memory_mb["dead-letter"]
   timeout_seconds    = local.timeout_seconds["dead-letter"]
@@ -63,11 +63,12 @@ module "dead_letter" {
       actions   = ["s3:ListBucket"]
       resources = local.dead_letter_bucket_arns
     },
-  ], local.payload_read_statements)
+  ], local.payload_read_statements, local.key_statements)
 }
 
 resource "aws_lambda_event_source_mapping" "dead_letter" {
   event_source_arn                   = aws_sqs_queue.dead_letter.arn
+  tags                               = local.tags
   function_name                      = module.dead_letter.arn
   batch_size                         = var.dead_letter_batch_size
   maximum_batching_window_in_seconds = var.dead_letter_window_seconds
@@ -89,6 +90,7 @@ resource "aws_lambda_event_source_mapping" "dead_letter" {
 # One job with each invocation, which works at it until its time is up.
 resource "aws_lambda_event_source_mapping" "redrive" {
   event_source_arn                   = aws_sqs_queue.redrive.arn
+  tags                               = local.tags
   function_name                      = module.dead_letter.arn
   batch_size                         = 1
   maximum_batching_window_in_seconds = 0

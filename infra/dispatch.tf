@@ -33,9 +33,9 @@ module "dispatch" {
   source = "./modules/function"
 
   name               = "${var.name_prefix}-dispatch"
-  region             = var.region
+  settings           = local.function_settings
   description        = "Gridpost: attempts deliveries, retries them, ends them"
-  zip_file           = "${local.functions_dir}/${local.dispatch_program}/bootstrap.zip"
+  package            = local.packages[local.dispatch_program]
   architecture       = var.architecture
   memory_mb          = local.memory_mb["dispatch"]
   timeout_seconds    = local.timeout_seconds["dispatch"]
@@ -90,12 +90,13 @@ module "dispatch" {
       actions   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
-  ], local.payload_read_statements, local.resource_statements)
+  ], local.payload_read_statements, local.resource_statements, local.key_statements)
 }
 
 # Two limits of concurrency, so that retries of failing endpoints never take the place of first attempts.
 resource "aws_lambda_event_source_mapping" "dispatch" {
   event_source_arn = aws_sqs_queue.dispatch.arn
+  tags             = local.tags
   function_name    = module.dispatch.arn
   batch_size       = 10
 
@@ -106,12 +107,20 @@ resource "aws_lambda_event_source_mapping" "dispatch" {
   scaling_config {
     maximum_concurrency = var.first_attempt_concurrency
   }
+
+  lifecycle {
+    precondition {
+      condition     = alltrue([for arn in var.resource_destinations : try(split(":", arn)[3], "") == local.region])
+      error_message = "resource_destinations must be in the deployment's region, ${local.region}, got ${jsonencode(var.resource_destinations)}."
+    }
+  }
 }
 
 resource "aws_lambda_event_source_mapping" "retry" {
   count = var.retry_queue_count
 
   event_source_arn                   = aws_sqs_queue.retry[count.index].arn
+  tags                               = local.tags
   function_name                      = module.dispatch.arn
   batch_size                         = var.retry_batch_size
   maximum_batching_window_in_seconds = var.retry_window_seconds

@@ -1,7 +1,38 @@
 # What all five functions share.
 
 locals {
-  functions_dir = startswith(var.functions_dir, "/") ? var.functions_dir : "${path.root}/${var.functions_dir}"
+  functions_dir = (
+    var.functions_dir == null ? "${path.module}/../target/lambda"
+    : startswith(var.functions_dir, "/") ? var.functions_dir
+    : "${path.root}/${var.functions_dir}"
+  )
+
+  # Where each program comes from: a zip on this machine, or an object of a bucket.
+  packages = {
+    for program in ["ingest", local.dispatch_program, "dead-letter", "manage", "wake"] : program => {
+      file   = var.functions_bucket == null ? "${local.functions_dir}/${program}/bootstrap.zip" : null
+      bucket = try(var.functions_bucket.name, null)
+      key    = var.functions_bucket == null ? null : "${var.functions_bucket.key_prefix}${program}.zip"
+      sha256 = try(var.functions_bucket.sha256[program], null)
+    }
+  }
+
+  # What all functions have in common.
+  function_settings = {
+    account                  = local.account
+    tags                     = local.tags
+    permissions_boundary_arn = var.permissions_boundary_arn
+    iam_path                 = var.iam_path
+    log_kms_key_arn          = try(var.kms_key_arns.logs, null)
+  }
+
+  functions = {
+    ingest      = module.ingest
+    dispatch    = module.dispatch
+    dead-letter = module.dead_letter
+    manage      = module.manage
+    wake        = module.wake
+  }
 
   # 512 MB is about 0.29 vCPU: TLS and JSON are what a small function waits for. manage serves operators, not events.
   memory_mb = merge(

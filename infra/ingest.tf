@@ -7,9 +7,9 @@ module "ingest" {
   source = "./modules/function"
 
   name               = "${var.name_prefix}-ingest"
-  region             = var.region
+  settings           = local.function_settings
   description        = "Gridpost: accepts published events and enqueues their deliveries"
-  zip_file           = "${local.functions_dir}/ingest/bootstrap.zip"
+  package            = local.packages["ingest"]
   architecture       = var.architecture
   memory_mb          = local.memory_mb["ingest"]
   timeout_seconds    = local.timeout_seconds["ingest"]
@@ -29,7 +29,7 @@ module "ingest" {
     GRIDPOST_PUBLISH_AUTHORIZATION   = var.publish_authorization
   })
 
-  statements = [
+  statements = concat([
     {
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
@@ -63,12 +63,13 @@ module "ingest" {
       actions   = ["s3:ListBucket"]
       resources = [local.payload_bucket_arn]
     },
-  ]
+  ], local.key_statements)
 }
 
 # One piece makes thousands of deliveries, so each has an invocation of its own.
 resource "aws_lambda_event_source_mapping" "fan_out" {
   event_source_arn                   = aws_sqs_queue.fan_out.arn
+  tags                               = local.tags
   function_name                      = module.ingest.arn
   batch_size                         = 1
   maximum_batching_window_in_seconds = 0

@@ -5,9 +5,9 @@ module "manage" {
   source = "./modules/function"
 
   name               = "${var.name_prefix}-manage"
-  region             = var.region
+  settings           = local.function_settings
   description        = "Gridpost: topics, keys, event subscriptions, and what waits"
-  zip_file           = "${local.functions_dir}/manage/bootstrap.zip"
+  package            = local.packages["manage"]
   architecture       = var.architecture
   memory_mb          = local.memory_mb["manage"]
   timeout_seconds    = local.timeout_seconds["manage"]
@@ -48,7 +48,7 @@ module "manage" {
     {
       # Parked deliveries lie under the minutes they are due in: to find some of them is to look through all.
       sid       = "FindAndEndWhatWaits"
-      actions   = ["dynamodb:Scan", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
+      actions   = ["dynamodb:Scan", "dynamodb:Query", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
     {
@@ -63,20 +63,16 @@ module "manage" {
       ]
       resources = [local.poison_queue_arn]
     },
+    # There may be 32 retry queues, and IAM takes 10,240 characters for all statements: so they are named once.
     {
-      sid       = "ShowWhatIsHidden"
-      actions   = ["sqs:ChangeMessageVisibility"]
+      sid       = "ShowWhatIsHiddenAndSendItBack"
+      actions   = ["sqs:ChangeMessageVisibility", "sqs:SendMessage"]
       resources = local.retry_queue_arns
     },
     {
       sid       = "SendBack"
       actions   = ["sqs:SendMessage"]
-      resources = concat(local.retry_queue_arns, [local.dead_letter_queue_arn, local.fan_out_queue_arn, local.redrive_queue_arn])
-    },
-    {
-      sid       = "FindRedrives"
-      actions   = ["dynamodb:Query"]
-      resources = [local.state_table_arn]
+      resources = [local.dead_letter_queue_arn, local.fan_out_queue_arn, local.redrive_queue_arn]
     },
     {
       sid       = "ReadAndPurgeDeadLetters"
@@ -106,5 +102,5 @@ module "manage" {
       actions   = ["lambda:InvokeFunction"]
       resources = [arn]
     } if length(var.resource_destinations) > 0
-  ])
+  ], local.key_statements)
 }

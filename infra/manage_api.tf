@@ -62,6 +62,7 @@ locals {
 
 resource "aws_apigatewayv2_api" "manage" {
   name          = "${var.name_prefix}-manage"
+  tags          = local.tags
   description   = "Gridpost: manage topics and event subscriptions"
   protocol_type = "HTTP"
 
@@ -105,6 +106,7 @@ resource "aws_apigatewayv2_stage" "manage" {
   # checkov:skip=CKV2_AWS_51:callers authenticate with IAM
   api_id      = aws_apigatewayv2_api.manage.id
   name        = "$default"
+  tags        = local.tags
   auto_deploy = true
 
   # Operators and their scripts, not events.

@@ -2,14 +2,34 @@
 # resources' attributes: functions are then created beside the queues, which take 50 s, not after them, and what a function
 # gets is known, and tested, at plan time. Each queue checks that its URL came out as composed.
 
-data "aws_caller_identity" "current" {}
+data "aws_caller_identity" "current" {
+  count = var.account == null ? 1 : 0
+}
 
-data "aws_partition" "current" {}
+data "aws_partition" "current" {
+  count = var.account == null ? 1 : 0
+}
+
+data "aws_region" "current" {
+  count = var.account == null ? 1 : 0
+}
 
 locals {
-  emulated   = var.aws_endpoint_url != null
-  account_id = data.aws_caller_identity.current.account_id
-  partition  = data.aws_partition.current.partition
+  emulated = var.aws_endpoint_url != null
+
+  # id, because provider 6 calls the name of a region otherwise than 5.
+  account = coalesce(var.account, {
+    id         = one(data.aws_caller_identity.current[*].account_id)
+    region     = one(data.aws_region.current[*].id)
+    partition  = one(data.aws_partition.current[*].partition)
+    dns_suffix = one(data.aws_partition.current[*].dns_suffix)
+  })
+  account_id = local.account.id
+  region     = local.account.region
+  partition  = local.account.partition
+
+  # Of everything that can be tagged. In each resource, since a module has no provider to say it for all.
+  tags = merge({ application = "gridpost", "gridpost:deployment" = var.name_prefix }, var.tags)
 
   dispatch_queue_name    = "${var.name_prefix}-dispatch"
   retry_queue_names      = [for shard in range(var.retry_queue_count) : "${var.name_prefix}-retry-${shard}"]
@@ -18,7 +38,7 @@ locals {
   redrive_queue_name     = "${var.name_prefix}-redrive"
   poison_queue_name      = "${var.name_prefix}-poison"
 
-  queue_arn_prefix      = "arn:${local.partition}:sqs:${var.region}:${local.account_id}"
+  queue_arn_prefix      = "arn:${local.partition}:sqs:${local.region}:${local.account_id}"
   dispatch_queue_arn    = "${local.queue_arn_prefix}:${local.dispatch_queue_name}"
   retry_queue_arns      = [for name in local.retry_queue_names : "${local.queue_arn_prefix}:${name}"]
   dead_letter_queue_arn = "${local.queue_arn_prefix}:${local.dead_letter_queue_name}"
@@ -26,7 +46,7 @@ locals {
   redrive_queue_arn     = "${local.queue_arn_prefix}:${local.redrive_queue_name}"
   poison_queue_arn      = "${local.queue_arn_prefix}:${local.poison_queue_name}"
 
-  queue_url_prefix      = "${local.emulated ? var.aws_endpoint_url : "https://sqs.${var.region}.${data.aws_partition.current.dns_suffix}"}/${local.account_id}"
+  queue_url_prefix      = "${local.emulated ? var.aws_endpoint_url : "https://sqs.${local.region}.${local.account.dns_suffix}"}/${local.account_id}"
   dispatch_queue_url    = "${local.queue_url_prefix}/${local.dispatch_queue_name}"
   retry_queue_urls      = [for name in local.retry_queue_names : "${local.queue_url_prefix}/${name}"]
   dead_letter_queue_url = "${local.queue_url_prefix}/${local.dead_letter_queue_name}"
@@ -35,11 +55,11 @@ locals {
   poison_queue_url      = "${local.queue_url_prefix}/${local.poison_queue_name}"
 
   # manage asks dispatch whether an AWS resource is there.
-  dispatch_arn = "arn:${local.partition}:lambda:${var.region}:${local.account_id}:function:${var.name_prefix}-dispatch"
+  dispatch_arn = "arn:${local.partition}:lambda:${local.region}:${local.account_id}:function:${var.name_prefix}-dispatch"
 
   config_table_name = "${var.name_prefix}-config"
   state_table_name  = "${var.name_prefix}-state"
-  table_arn_prefix  = "arn:${local.partition}:dynamodb:${var.region}:${local.account_id}:table"
+  table_arn_prefix  = "arn:${local.partition}:dynamodb:${local.region}:${local.account_id}:table"
   config_table_arn  = "${local.table_arn_prefix}/${local.config_table_name}"
   state_table_arn   = "${local.table_arn_prefix}/${local.state_table_name}"
 
@@ -47,11 +67,26 @@ locals {
   waiting_index_name = "waiting"
 
   # Bucket names are global: account and region make this one ours. 63 characters at most, so name_prefix has at most 20.
-  dead_letter_bucket_name = "${var.name_prefix}-dead-letters-${local.account_id}-${var.region}"
+  dead_letter_bucket_name = "${var.name_prefix}-dead-letters-${local.account_id}-${local.region}"
   dead_letter_bucket_arn  = "arn:${local.partition}:s3:::${local.dead_letter_bucket_name}"
   dead_letter_bucket_arns = concat([local.dead_letter_bucket_arn], var.dead_letter_bucket_arns)
-  payload_bucket_name     = "${var.name_prefix}-payloads-${local.account_id}-${var.region}"
+  payload_bucket_name     = "${var.name_prefix}-payloads-${local.account_id}-${local.region}"
   payload_bucket_arn      = "arn:${local.partition}:s3:::${local.payload_bucket_name}"
+
+  # What a function needs of customer keys, through the services whose data they encrypt and no other way.
+  key_actions = {
+    dynamodb = ["kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"]
+    s3       = ["kms:Decrypt", "kms:GenerateDataKey"]
+    sqs      = ["kms:Decrypt", "kms:GenerateDataKey"]
+  }
+  key_statements = [
+    for service, actions in local.key_actions : {
+      sid         = "UseKeyOf${title(service)}"
+      actions     = actions
+      resources   = [var.kms_key_arns[service]]
+      via_service = "${service}.${local.region}.${local.account.dns_suffix}"
+    } if try(var.kms_key_arns[service], null) != null
+  ]
 
   # Without the right to list, S3 answers 403 for an object that is not there, which is no proof that it is gone.
   payload_read_statements = [

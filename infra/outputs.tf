@@ -25,7 +25,7 @@ output "manage_role_arn" {
 
 output "region" {
   description = "AWS region of the deployment."
-  value       = var.region
+  value       = local.region
 }
 
 output "name_prefix" {
@@ -35,13 +35,22 @@ output "name_prefix" {
 
 output "function_names" {
   description = "Lambda function names by function."
-  value = {
-    ingest      = module.ingest.name
-    dispatch    = module.dispatch.name
-    dead-letter = module.dead_letter.name
-    manage      = module.manage.name
-    wake        = module.wake.name
-  }
+  value       = { for name, function in local.functions : name => function.name }
+}
+
+output "function_arns" {
+  description = "Lambda function ARNs by function."
+  value       = { for name, function in local.functions : name => function.arn }
+}
+
+output "role_arns" {
+  description = "ARNs of the functions' roles by function. Resources of other accounts that events are delivered to must allow the one of dispatch."
+  value       = { for name, function in local.functions : name => function.role_arn }
+}
+
+output "log_group_names" {
+  description = "CloudWatch log groups by function."
+  value       = { for name, function in local.functions : name => function.log_group_name }
 }
 
 output "queue_urls" {
@@ -54,6 +63,58 @@ output "queue_urls" {
     redrive     = aws_sqs_queue.redrive.url
     poison      = aws_sqs_queue.poison.url
   }
+}
+
+output "queue_arns" {
+  description = "SQS queue ARNs; retry is a list in shard order."
+  value = {
+    dispatch    = aws_sqs_queue.dispatch.arn
+    retry       = aws_sqs_queue.retry[*].arn
+    dead_letter = aws_sqs_queue.dead_letter.arn
+    fan_out     = aws_sqs_queue.fan_out.arn
+    redrive     = aws_sqs_queue.redrive.arn
+    poison      = aws_sqs_queue.poison.arn
+  }
+}
+
+output "table_arns" {
+  description = "DynamoDB table ARNs: config and state."
+  value       = { config = aws_dynamodb_table.config.arn, state = aws_dynamodb_table.state.arn }
+}
+
+output "bucket_arns" {
+  description = "S3 bucket ARNs: dead_letters and payloads."
+  value       = { dead_letters = aws_s3_bucket.dead_letters.arn, payloads = aws_s3_bucket.payloads.arn }
+}
+
+output "publish_api_id" {
+  description = "Id of the publish API; null with publish_front_door FUNCTION_URL."
+  value       = one(aws_apigatewayv2_api.publish[*].id)
+}
+
+output "publish_execution_arn" {
+  description = "First part of the ARNs that execute-api:Invoke names for publishers: <this>/$default/POST/topics/<topic>/api/events. Null with publish_front_door FUNCTION_URL."
+  value       = one(aws_apigatewayv2_api.publish[*].execution_arn)
+}
+
+output "publish_host" {
+  description = "Host name of publish_url, for a CDN or a firewall in front of it."
+  value       = regex("^https?://([^/]+)", "${local.publish_url}/")[0]
+}
+
+output "manage_api_id" {
+  description = "Id of the manage API."
+  value       = aws_apigatewayv2_api.manage.id
+}
+
+output "manage_execution_arn" {
+  description = "First part of the ARNs that execute-api:Invoke names for operators: <this>/$default/GET/topics* and the like."
+  value       = aws_apigatewayv2_api.manage.execution_arn
+}
+
+output "manage_host" {
+  description = "Host name of manage_url."
+  value       = regex("^https?://([^/]+)", "${local.manage_url}/")[0]
 }
 
 output "config_table" {

@@ -16,6 +16,7 @@ resource "aws_s3_bucket" "payloads" {
   # checkov:skip=CKV_AWS_145:S3's own key; see the state table
   # checkov:skip=CKV2_AWS_62:nobody is to be told of a new object
   bucket        = local.payload_bucket_name
+  tags          = local.tags
   force_destroy = !var.protect_data
 }
 
@@ -58,8 +59,12 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "payloads" {
 
   rule {
     apply_server_side_encryption_by_default {
-      sse_algorithm = "AES256"
+      sse_algorithm     = local.bucket_key_arn == null ? "AES256" : "aws:kms"
+      kms_master_key_id = local.bucket_key_arn
     }
+
+    # One call of KMS for many objects.
+    bucket_key_enabled = local.bucket_key_arn == null ? null : true
   }
 }
 

@@ -25,6 +25,7 @@ resource "aws_apigatewayv2_api" "publish" {
   count = local.publish_by_api ? 1 : 0
 
   name          = "${var.name_prefix}-publish"
+  tags          = local.tags
   description   = "Gridpost: publish events to topics"
   protocol_type = "HTTP"
 
@@ -83,6 +84,7 @@ resource "aws_apigatewayv2_stage" "publish" {
 
   api_id      = aws_apigatewayv2_api.publish[0].id
   name        = "$default"
+  tags        = local.tags
   auto_deploy = true
 
   default_route_settings {

@@ -47,6 +47,7 @@ resource "aws_cloudformation_stack" "publish_function_url" {
   count = local.publish_url_is_open && !local.emulated ? 1 : 0
 
   name = "${var.name_prefix}-publish-by-url"
+  tags = local.tags
 
   template_body = jsonencode({
     Description = "Gridpost: lets publishers invoke ingest by its function URL, and by nothing else"

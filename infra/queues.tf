@@ -30,6 +30,10 @@ locals {
     maxReceiveCount     = local.receives_max
   })
 
+  # A queue has one of the two.
+  sqs_key_arn     = try(var.kms_key_arns.sqs, null)
+  sqs_managed_sse = local.sqs_key_arn == null ? true : null
+
   # By queue name. SQS accepts plain HTTP unless told not to. Without Version the provider would wait in vain for the policy
   # to come back as it was sent.
   tls_only_queue_policies = {
@@ -57,9 +61,11 @@ locals {
 # region redrive here.
 resource "aws_sqs_queue" "poison" {
   name                      = local.poison_queue_name
+  tags                      = local.tags
   message_retention_seconds = local.queue_retention_seconds
   max_message_size          = var.queue_message_bytes_max
-  sqs_managed_sse_enabled   = true
+  sqs_managed_sse_enabled   = local.sqs_managed_sse
+  kms_master_key_id         = local.sqs_key_arn
   policy                    = local.tls_only_queue_policies[local.poison_queue_name]
 
   lifecycle {
@@ -72,10 +78,12 @@ resource "aws_sqs_queue" "poison" {
 
 resource "aws_sqs_queue" "dispatch" {
   name                       = local.dispatch_queue_name
+  tags                       = local.tags
   visibility_timeout_seconds = local.delivery_visibility_seconds
   message_retention_seconds  = local.queue_retention_seconds
   max_message_size           = var.queue_message_bytes_max
-  sqs_managed_sse_enabled    = true
+  sqs_managed_sse_enabled    = local.sqs_managed_sse
+  kms_master_key_id          = local.sqs_key_arn
   policy                     = local.tls_only_queue_policies[local.dispatch_queue_name]
   redrive_policy             = local.redrive_to_poison
 
@@ -91,10 +99,12 @@ resource "aws_sqs_queue" "retry" {
   count = var.retry_queue_count
 
   name                       = local.retry_queue_names[count.index]
+  tags                       = local.tags
   visibility_timeout_seconds = local.delivery_visibility_seconds
   message_retention_seconds  = local.queue_retention_seconds
   max_message_size           = var.queue_message_bytes_max
-  sqs_managed_sse_enabled    = true
+  sqs_managed_sse_enabled    = local.sqs_managed_sse
+  kms_master_key_id          = local.sqs_key_arn
   policy                     = local.tls_only_queue_policies[local.retry_queue_names[count.index]]
   redrive_policy             = local.redrive_to_poison
 
@@ -109,10 +119,12 @@ resource "aws_sqs_queue" "retry" {
 # The wait of dead_letter_delay_seconds is set on each message by dispatch, not on the queue: a redriven message waits no more.
 resource "aws_sqs_queue" "dead_letter" {
   name                       = local.dead_letter_queue_name
+  tags                       = local.tags
   visibility_timeout_seconds = local.dead_letter_visibility_seconds
   message_retention_seconds  = local.queue_retention_seconds
   max_message_size           = var.queue_message_bytes_max
-  sqs_managed_sse_enabled    = true
+  sqs_managed_sse_enabled    = local.sqs_managed_sse
+  kms_master_key_id          = local.sqs_key_arn
   policy                     = local.tls_only_queue_policies[local.dead_letter_queue_name]
   redrive_policy             = local.redrive_to_poison
 
@@ -126,10 +138,12 @@ resource "aws_sqs_queue" "dead_letter" {
 
 resource "aws_sqs_queue" "fan_out" {
   name                       = local.fan_out_queue_name
+  tags                       = local.tags
   visibility_timeout_seconds = local.fan_out_visibility_seconds
   message_retention_seconds  = local.queue_retention_seconds
   max_message_size           = var.queue_message_bytes_max
-  sqs_managed_sse_enabled    = true
+  sqs_managed_sse_enabled    = local.sqs_managed_sse
+  kms_master_key_id          = local.sqs_key_arn
   policy                     = local.tls_only_queue_policies[local.fan_out_queue_name]
   redrive_policy             = local.redrive_to_poison
 
@@ -143,10 +157,12 @@ resource "aws_sqs_queue" "fan_out" {
 
 resource "aws_sqs_queue" "redrive" {
   name                       = local.redrive_queue_name
+  tags                       = local.tags
   visibility_timeout_seconds = local.redrive_visibility_seconds
   message_retention_seconds  = local.queue_retention_seconds
   max_message_size           = var.queue_message_bytes_max
-  sqs_managed_sse_enabled    = true
+  sqs_managed_sse_enabled    = local.sqs_managed_sse
+  kms_master_key_id          = local.sqs_key_arn
   policy                     = local.tls_only_queue_policies[local.redrive_queue_name]
   redrive_policy             = local.redrive_to_poison
 

@@ -2,8 +2,13 @@
 # manage alone. state: endpoint health, the state of failing deliveries,
 # parked deliveries, jobs that send dead letters again.
 
+locals {
+  table_key_arns = compact([try(var.kms_key_arns.dynamodb, null)])
+}
+
 resource "aws_dynamodb_table" "config" {
   name                        = local.config_table_name
+  tags                        = local.tags
   billing_mode                = "PAY_PER_REQUEST"
   hash_key                    = "pk"
   range_key                   = "sk"
@@ -24,15 +29,23 @@ resource "aws_dynamodb_table" "config" {
     enabled = true
   }
 
-  # checkov:skip=CKV_AWS_119:AWS's own key; a customer key costs per month and per request, and adds a way to lose the data
-  server_side_encryption {
-    enabled = true
+  # checkov:skip=CKV_AWS_119:a customer key (kms_key_arns) costs per month and per request, and adds a way to lose the data
+  # Without the block the table is encrypted by a key that DynamoDB owns, which costs nothing; with enabled alone it would be the
+  # account's aws/dynamodb, whose requests are charged.
+  dynamic "server_side_encryption" {
+    for_each = local.table_key_arns
+
+    content {
+      enabled     = true
+      kms_key_arn = server_side_encryption.value
+    }
   }
 }
 
 resource "aws_dynamodb_table" "state" {
   # checkov:skip=CKV_AWS_28:yesterday's state would deliver again what has ended since
   name                        = local.state_table_name
+  tags                        = local.tags
   billing_mode                = "PAY_PER_REQUEST"
   hash_key                    = "pk"
   range_key                   = "sk"
@@ -75,8 +88,13 @@ resource "aws_dynamodb_table" "state" {
     enabled        = true
   }
 
-  # checkov:skip=CKV_AWS_119:AWS's own key, as for config
-  server_side_encryption {
-    enabled = true
+  # checkov:skip=CKV_AWS_119:as for config
+  dynamic "server_side_encryption" {
+    for_each = local.table_key_arns
+
+    content {
+      enabled     = true
+      kms_key_arn = server_side_encryption.value
+    }
   }
 }

@@ -1,13 +1,23 @@
 # In this order: where it goes, what the functions are, delivery, dead letters, configuration and endpoints, APIs, operation.
 
-variable "region" {
-  description = "AWS region to deploy to, such as eu-central-1. Without default: where events are kept is a decision."
-  type        = string
-  nullable    = false
+variable "account" {
+  description = "What the provider would be asked for: account id, region, partition and the suffix of its host names. Null, the default, asks it. Give it where the module has depends_on: Terraform then reads data sources only while it applies, takes every name with the account in it for unknown, and would replace the buckets."
+  type = object({
+    id         = string
+    region     = string
+    partition  = optional(string, "aws")
+    dns_suffix = optional(string, "amazonaws.com")
+  })
+  default = null
 
   validation {
-    condition     = can(regex("^[a-z]{2,4}(-[a-z]+)+-[0-9]$", var.region))
-    error_message = "region must be the code of an AWS region, such as eu-central-1, got \"${var.region}\"."
+    condition     = var.account == null || can(regex("^[0-9]{12}$", var.account.id))
+    error_message = "account.id must have 12 digits, got ${jsonencode(var.account)}."
+  }
+
+  validation {
+    condition     = var.account == null || can(regex("^[a-z]{2,5}(-[a-z]+)+-[0-9]$", var.account.region))
+    error_message = "account.region must be the code of an AWS region, such as eu-central-1, got ${jsonencode(var.account)}."
   }
 }
 
@@ -46,6 +56,48 @@ variable "tags" {
   }
 }
 
+variable "permissions_boundary_arn" {
+  description = "ARN of a policy that bounds all roles made here (permissions boundary), where an organisation asks for one. It must allow what the roles' own policies allow."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.permissions_boundary_arn == null || can(regex("^arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/.+$", var.permissions_boundary_arn))
+    error_message = "permissions_boundary_arn must be null or the ARN of an IAM policy, got ${jsonencode(var.permissions_boundary_arn)}."
+  }
+}
+
+variable "iam_path" {
+  description = "Path of all roles made here, such as /platform/."
+  type        = string
+  default     = "/"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^/([!-~]+/)?$", var.iam_path)) && length(var.iam_path) <= 512
+    error_message = "iam_path must begin and end with a slash, got \"${var.iam_path}\"."
+  }
+}
+
+variable "kms_key_arns" {
+  description = "ARNs of KMS keys of your own, by what they encrypt: dynamodb (both tables), s3 (both buckets), sqs (all queues), logs (all log groups). What is left out is encrypted by keys of AWS that cost nothing. The functions' roles are allowed to use the keys of dynamodb, s3 and sqs through these services; the key's policy must let IAM decide (the default one does), and the key for logs must allow logs.REGION.amazonaws.com to use it. Each key costs 1 dollar a month, and its requests 0.03 dollars per 10,000."
+  type = object({
+    dynamodb = optional(string)
+    s3       = optional(string)
+    sqs      = optional(string)
+    logs     = optional(string)
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition = alltrue([
+      for arn in values(var.kms_key_arns) : arn == null || can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/.+$", arn))
+    ])
+    error_message = "kms_key_arns must be ARNs of keys (not aliases), got ${jsonencode(var.kms_key_arns)}."
+  }
+}
+
 variable "architecture" {
   description = "Instruction set of the functions, arm64 or x86_64: the one that the zips were built for. arm64 costs a fifth less."
   type        = string
@@ -59,14 +111,37 @@ variable "architecture" {
 }
 
 variable "functions_dir" {
-  description = "Directory that holds <function>/bootstrap.zip for ingest, dispatch, dead-letter, manage and wake. Absolute, or relative to the root module. The default is where cargo lambda build puts them."
+  description = "Directory that holds <function>/bootstrap.zip for ingest, dispatch (dispatch-resources with resource_destinations), dead-letter, manage and wake. Absolute, or relative to the root module, so that it means the same wherever Terraform is started. Null, the default, is where cargo lambda build puts them in the repository that this module lies in. Not with functions_bucket."
   type        = string
-  default     = "../target/lambda"
-  nullable    = false
+  default     = null
 
   validation {
-    condition     = length(var.functions_dir) > 0 && !endswith(var.functions_dir, "/")
-    error_message = "functions_dir must be a path without a slash at the end, got \"${var.functions_dir}\"."
+    condition     = var.functions_dir == null || can(regex("[^/]$", var.functions_dir))
+    error_message = "functions_dir must be null or a path without a slash at the end, got ${jsonencode(var.functions_dir)}."
+  }
+}
+
+variable "functions_bucket" {
+  description = "Functions out of a bucket of your own instead of a directory: its name (in the deployment's region), the prefix of their keys, and the SHA-256 of each zip by program, in base64, as Lambda tells it (openssl dgst -sha256 -binary FILE | base64). Objects are named <key_prefix><program>.zip. Needed are ingest, dispatch (or dispatch-resources with resource_destinations), dead-letter, manage and wake. A new version is a new key_prefix and new hashes: Terraform updates a function when its hash changes."
+  type = object({
+    name       = string
+    key_prefix = optional(string, "")
+    sha256     = map(string)
+  })
+  default = null
+
+  validation {
+    condition = var.functions_bucket == null || alltrue([
+      for hash in values(try(var.functions_bucket.sha256, {})) : can(regex("^[A-Za-z0-9+/]{43}=$", hash))
+    ])
+    error_message = "functions_bucket.sha256 must be SHA-256 sums in base64, 44 characters each, got ${jsonencode(try(var.functions_bucket.sha256, null))}."
+  }
+
+  validation {
+    condition = var.functions_bucket == null || alltrue([
+      for program in ["ingest", "dead-letter", "manage", "wake"] : contains(keys(try(var.functions_bucket.sha256, {})), program)
+    ])
+    error_message = "functions_bucket.sha256 must name ingest, dead-letter, manage and wake, and dispatch or dispatch-resources, got ${jsonencode(keys(try(var.functions_bucket.sha256, {})))}."
   }
 }
 
@@ -436,11 +511,6 @@ variable "resource_destinations" {
       ))
     ])
     error_message = "resource_destinations must be ARNs of Lambda functions (…:function:NAME), SQS queues, SNS topics, Kinesis streams (…:stream/NAME) and event buses (…:event-bus/NAME) with service, region and account written out, got ${jsonencode(var.resource_destinations)}."
-  }
-
-  validation {
-    condition     = alltrue([for arn in var.resource_destinations : try(split(":", arn)[3], "") == var.region])
-    error_message = "resource_destinations must be in the deployment's region, ${var.region}, got ${jsonencode(var.resource_destinations)}."
   }
 
   validation {

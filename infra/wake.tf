@@ -5,9 +5,9 @@ module "wake" {
   source = "./modules/function"
 
   name               = "${var.name_prefix}-wake"
-  region             = var.region
+  settings           = local.function_settings
   description        = "Gridpost: sends parked deliveries back to the retry queues when due"
-  zip_file           = "${local.functions_dir}/wake/bootstrap.zip"
+  package            = local.packages["wake"]
   architecture       = var.architecture
   memory_mb          = local.memory_mb["wake"]
   timeout_seconds    = local.timeout_seconds["wake"]
@@ -20,7 +20,7 @@ module "wake" {
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
   })
 
-  statements = [
+  statements = concat([
     {
       sid       = "TakeParkedDeliveries"
       actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"]
@@ -37,7 +37,7 @@ module "wake" {
       actions   = ["s3:PutObject"]
       resources = ["${local.payload_bucket_arn}/deliveries/*"]
     },
-  ]
+  ], local.key_statements)
 }
 
 # The scheduler invokes asynchronously, and Lambda has retries of its own for that: twice, for up to six hours. The next minute is
@@ -50,7 +50,8 @@ resource "aws_lambda_function_event_invoke_config" "wake" {
 
 # Role names are global in an account: the region keeps two deployments apart.
 resource "aws_iam_role" "wake_schedule" {
-  name        = "${var.name_prefix}-wake-schedule-${var.region}"
+  name        = "${var.name_prefix}-wake-schedule-${local.region}"
+  tags        = local.tags
   description = "Lets EventBridge Scheduler invoke ${var.name_prefix}-wake, and nothing else"
 
   assume_role_policy = jsonencode({
@@ -64,7 +65,7 @@ resource "aws_iam_role" "wake_schedule" {
       Condition = {
         StringEquals = {
           "aws:SourceAccount" = local.account_id
-          "aws:SourceArn"     = "arn:${local.partition}:scheduler:${var.region}:${local.account_id}:schedule-group/default"
+          "aws:SourceArn"     = "arn:${local.partition}:scheduler:${local.region}:${local.account_id}:schedule-group/default"
         }
       }
     }]
@@ -81,7 +82,7 @@ resource "aws_iam_role_policy" "wake_schedule" {
       Sid      = "InvokeWake"
       Effect   = "Allow"
       Action   = "lambda:InvokeFunction"
-      Resource = "arn:${local.partition}:lambda:${var.region}:${local.account_id}:function:${var.name_prefix}-wake"
+      Resource = "arn:${local.partition}:lambda:${local.region}:${local.account_id}:function:${var.name_prefix}-wake"
     }]
   })
 }

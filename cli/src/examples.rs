@@ -95,7 +95,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "deployment",
         &[
-            "deployment add prod --terraform infra --aws-profile prod-admin",
+            "deployment add prod --terraform infra/deploy --aws-profile prod-admin",
             "deployment add prod --manage-url https://a1.execute-api.eu-north-1.amazonaws.com",
             "deployment list",
             "topic list --deployment prod",

@@ -56,7 +56,7 @@ mock_provider "aws" {
 }
 
 variables {
-  region               = "us-east-1"
+  account              = { id = "123456789012", region = "us-east-1" }
   functions_dir        = "tests/functions"
   retry_queue_count    = 1
   aws_endpoint_url     = "http://127.0.0.1:4566"

@@ -7,9 +7,9 @@ mock_provider "aws" {
 
 variables {
   name               = "gridpost-sample"
-  region             = "eu-central-1"
   description        = "Sample"
-  zip_file           = "tests/functions/ingest/bootstrap.zip"
+  package            = { file = "tests/functions/ingest/bootstrap.zip" }
+  settings           = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" } }
   architecture       = "arm64"
   memory_mb          = 256
   timeout_seconds    = 29
@@ -78,7 +78,7 @@ run "refuses_a_function_that_was_not_built" {
   }
 
   variables {
-    zip_file = "tests/functions/none/bootstrap.zip"
+    package = { file = "tests/functions/none/bootstrap.zip" }
   }
 
   expect_failures = [aws_lambda_function.this]

@@ -5,7 +5,6 @@ mock_provider "aws" {
 }
 
 variables {
-  region        = "eu-central-1"
   functions_dir = "tests/functions"
 }
 
@@ -85,9 +84,9 @@ run "defaults" {
     condition = alltrue([
       for table in [aws_dynamodb_table.config, aws_dynamodb_table.state] :
       table.billing_mode == "PAY_PER_REQUEST" && table.hash_key == "pk" && table.range_key == "sk"
-      && table.server_side_encryption[0].enabled && table.deletion_protection_enabled
+      && length(table.server_side_encryption) == 0 && table.deletion_protection_enabled
     ])
-    error_message = "a table is not on demand, keyed by pk and sk, encrypted and protected"
+    error_message = "a table is not on demand, keyed by pk and sk and protected, or its key's requests are charged"
   }
 
   assert {
@@ -336,9 +335,10 @@ run "the_longest_names_fit" {
   command = plan
 
   variables {
-    name_prefix       = "abcdefghijklmnopqrst"
-    region            = "ap-southeast-1"
-    retry_queue_count = 32
+    name_prefix             = "abcdefghijklmnopqrst"
+    account                 = { id = "123456789012", region = "ap-southeast-1" }
+    dead_letter_bucket_arns = [for number in range(30) : "arn:aws:s3:::${format("%063d", number)}"]
+    retry_queue_count       = 32
   }
 
   assert {
@@ -349,6 +349,11 @@ run "the_longest_names_fit" {
   assert {
     condition     = length(module.dispatch.policy) <= 10240
     error_message = "IAM takes 10,240 characters of inline policies for a role; dispatch's has ${length(module.dispatch.policy)}"
+  }
+
+  assert {
+    condition     = length(module.manage.policy) <= 10240
+    error_message = "manage's policy has ${length(module.manage.policy)} characters"
   }
 
   assert {

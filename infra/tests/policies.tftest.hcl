@@ -5,7 +5,6 @@ mock_provider "aws" {
 }
 
 variables {
-  region            = "eu-central-1"
   functions_dir     = "tests/functions"
   retry_queue_count = 2
 }
@@ -287,7 +286,7 @@ run "manage_writes_configuration_and_handles_what_waits" {
         },
         {
           Sid      = "FindAndEndWhatWaits", Effect = "Allow"
-          Action   = ["dynamodb:Scan", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
+          Action   = ["dynamodb:Scan", "dynamodb:Query", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
@@ -301,8 +300,8 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"]
         },
         {
-          Sid    = "ShowWhatIsHidden", Effect = "Allow"
-          Action = ["sqs:ChangeMessageVisibility"]
+          Sid    = "ShowWhatIsHiddenAndSendItBack", Effect = "Allow"
+          Action = ["sqs:ChangeMessageVisibility", "sqs:SendMessage"]
           Resource = [
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
@@ -312,17 +311,10 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Sid    = "SendBack", Effect = "Allow"
           Action = ["sqs:SendMessage"]
           Resource = [
-            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
-            "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive",
           ]
-        },
-        {
-          Sid      = "FindRedrives", Effect = "Allow"
-          Action   = ["dynamodb:Query"]
-          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
           Sid      = "ReadAndPurgeDeadLetters", Effect = "Allow"
@@ -528,12 +520,7 @@ run "arns_follow_the_partition" {
   command = plan
 
   variables {
-    region = "cn-north-1"
-  }
-
-  override_data {
-    target = data.aws_partition.current
-    values = { partition = "aws-cn", dns_suffix = "amazonaws.com.cn" }
+    account = { id = "123456789012", region = "cn-north-1", partition = "aws-cn", dns_suffix = "amazonaws.com.cn" }
   }
 
   assert {

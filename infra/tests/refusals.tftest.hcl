@@ -6,7 +6,6 @@ mock_provider "aws" {
 }
 
 variables {
-  region        = "eu-central-1"
   functions_dir = "tests/functions"
 }
 
@@ -154,14 +153,14 @@ run "refuses_what_has_another_form" {
     name_prefix               = "Grid_Post"
     publish_jwt_audience      = [""]
     publish_jwt_issuer        = "http://login.example.com"
-    region                    = "Frankfurt"
+    account                   = { id = "123456789012", region = "Frankfurt" }
     validation_origin         = "https://example.com"
   }
 
   expect_failures = [
     var.alarm_topic_arns, var.aws_endpoint_url, var.dead_letter_bucket_arns, var.dead_letter_topic,
-    var.endpoint_allowed_networks, var.endpoint_allowed_ports, var.functions_dir, var.name_prefix, var.publish_jwt_audience,
-    var.publish_jwt_issuer, var.region, var.validation_origin,
+    var.account, var.endpoint_allowed_networks, var.endpoint_allowed_ports, var.functions_dir, var.name_prefix, var.publish_jwt_audience,
+    var.publish_jwt_issuer, var.validation_origin,
   ]
 }
 
@@ -192,7 +191,7 @@ run "refuses_a_resource_in_another_region" {
     resource_destinations = ["arn:aws:sqs:us-east-1:123456789012:q"]
   }
 
-  expect_failures = [var.resource_destinations]
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
 }
 
 run "refuses_more_resources_than_an_environment_holds" {

@@ -111,7 +111,6 @@ mock_provider "aws" {
 }
 
 variables {
-  region            = "eu-central-1"
   functions_dir     = "tests/functions"
   retry_queue_count = 2
 }

@@ -13,7 +13,7 @@ use crate::local::terraform;
 use crate::progress::Progress;
 
 /// What to do about a failed `init`: nearly always it could not get the providers.
-const ADVICE: &str = "Terraform could not get the providers that infra/versions.tf names; nothing was compiled yet. \
+const ADVICE: &str = "Terraform could not get the providers that infra/deploy/versions.tf names; nothing was compiled yet. \
     It asks registry.terraform.io, by the proxy that HTTPS_PROXY names. Where that can't be reached, \
     name a folder that mirrors it (made elsewhere by `terraform providers mirror FOLDER`): \
     export TF_CLI_ARGS_init=-plugin-dir=FOLDER; or a configuration that names a mirror: \
@@ -37,7 +37,8 @@ pub async fn get(
         return Ok(());
     }
     let step = progress.step("Initialising Terraform");
-    let mut init = terraform::command(&tools.terraform, infra, &home.terraform_data(), "init");
+    let root = infra.join(terraform::ROOT);
+    let mut init = terraform::command(&tools.terraform, &root, &home.terraform_data(), "init");
     // Where a backend was configured for AWS, it must not hear of the local stack.
     init.args(["-input=false", "-backend=false", "-no-color"]);
     let log = home.logs().join("terraform-init.log");

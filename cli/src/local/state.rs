@@ -36,7 +36,7 @@ pub struct Deployment {
     pub outputs: Outputs,
 }
 
-/// The outputs of `infra/` that the command line uses.
+/// The outputs of `infra/deploy` that the command line uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outputs {
     /// Base URL of the publish API.

@@ -1,5 +1,5 @@
-//! `terraform apply` of the repository's `infra/` onto the emulator. State, variables and providers are
-//! kept with the stack: nothing is written into `infra/`.
+//! `terraform apply` of the repository's `infra/deploy` onto the emulator. State, variables and providers
+//! are kept with the stack: nothing is written into `infra/`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ use crate::progress::{Progress, Step};
 
 /// The region that the local stack pretends to be in.
 pub const REGION: &str = "us-east-1";
+
+/// The folder of `infra/` that is applied: the module's own is applied by others.
+pub(super) const ROOT: &str = "deploy";
 
 /// Terraform over one infrastructure folder, for one stack.
 #[derive(Clone, Debug)]
@@ -45,7 +48,7 @@ pub struct Change {
 }
 
 impl Terraform {
-    /// Terraform over `infra`, deploying `functions` to the emulator on `port`.
+    /// Terraform over the root module in `infra`, deploying `functions` to the emulator on `port`.
     pub fn new(tools: &Tools, infra: &Path, home: &Home, functions: &Functions, port: u16) -> Self {
         let emulator_url = Emulator::url(port);
         Self {
@@ -170,7 +173,7 @@ impl Terraform {
     }
 
     fn command(&self, name: &str) -> Command {
-        command(&self.program, &self.infra, &self.home.terraform_data(), name)
+        command(&self.program, &self.infra.join(ROOT), &self.home.terraform_data(), name)
     }
 
     /// A Terraform command over another configuration, in `folder`, for the same emulator. An `init`
@@ -258,7 +261,7 @@ const RESOURCES: [(&str, &str); 5] = [
     ("sqs", ""),
 ];
 
-/// The variables of `infra/` for a local stack: the emulator instead of AWS, endpoints on this machine
+/// The variables of `infra/deploy` for a local stack: the emulator instead of AWS, endpoints on this machine
 /// allowed, and waits that exist for cost or protection shortened.
 fn variables(emulator_url: &str, functions_folder: &Path) -> Value {
     json!({
@@ -359,7 +362,7 @@ fn read_outputs(json: &[u8]) -> anyhow::Result<Outputs> {
     let document: Value = serde_json::from_slice(json).context("terraform output gave no JSON")?;
     let output = |name: &str| {
         let value = document.get(name).and_then(|output| output.get("value")?.as_str());
-        value.map(str::to_owned).with_context(|| format!("infra/ has no output `{name}`"))
+        value.map(str::to_owned).with_context(|| format!("infra/deploy has no output `{name}`"))
     };
     Ok(Outputs {
         publish_url: output("publish_url")?.trim_end_matches('/').to_owned(),
@@ -383,7 +386,7 @@ mod tests {
         };
         assert_eq!(read_outputs(json).expect("complete"), want);
         let missing = read_outputs(b"{}").expect_err("incomplete").to_string();
-        assert_eq!(missing, "infra/ has no output `publish_url`");
+        assert_eq!(missing, "infra/deploy has no output `publish_url`");
     }
 
     #[test]

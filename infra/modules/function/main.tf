@@ -1,12 +1,9 @@
 # One function of Gridpost: the function itself, its role with exactly the statements given, its log group.
 
-data "aws_partition" "current" {}
-
-data "aws_caller_identity" "current" {}
-
 locals {
+  account        = var.settings.account
   log_group_name = "/aws/lambda/${var.name}"
-  log_group_arn  = "arn:${data.aws_partition.current.partition}:logs:${var.region}:${data.aws_caller_identity.current.account_id}:log-group:${local.log_group_name}"
+  log_group_arn  = "arn:${local.account.partition}:logs:${local.account.region}:${local.account.id}:log-group:${local.log_group_name}"
 
   # No logs:CreateLogGroup: the group is made here, with a retention.
   log_statement = {
@@ -14,6 +11,50 @@ locals {
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
     resources = ["${local.log_group_arn}:*"]
   }
+
+  # In a VPC Lambda makes network interfaces with the function's own permissions. None of these can be granted for some alone: they
+  # are not there yet, or can't be named.
+  network_statements = [for statement in [{
+    Sid    = "ManageNetworkInterfaces"
+    Effect = "Allow"
+    Action = [
+      "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:DeleteNetworkInterface",
+      "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+    ]
+    Resource = ["*"]
+    }, {
+    # What the program itself could do with them: Lambda's own calls carry no function's ARN.
+    Sid    = "NotByTheFunctionItself"
+    Effect = "Deny"
+    Action = [
+      "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:DeleteNetworkInterface",
+      "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+    ]
+    Resource  = ["*"]
+    Condition = { ArnEquals = { "lambda:SourceFunctionArn" = [local.function_arn] } }
+  }] : statement if var.vpc != null]
+
+  function_arn = "arn:${local.account.partition}:lambda:${local.account.region}:${local.account.id}:function:${var.name}"
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat([
+      for statement in concat(var.statements, [local.log_statement]) : merge(
+        {
+          Sid      = statement.sid
+          Effect   = "Allow"
+          Action   = statement.actions
+          Resource = statement.resources
+        },
+        try(statement.leading_keys, null) == null ? {} : {
+          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = statement.leading_keys } }
+        },
+        try(statement.via_service, null) == null ? {} : {
+          Condition = { StringEquals = { "kms:ViaService" = statement.via_service } }
+        },
+      )
+    ], local.network_statements)
+  })
 
   build_target = var.architecture == "arm64" ? "--arm64" : "--x86-64"
 }
@@ -23,12 +64,17 @@ resource "aws_cloudwatch_log_group" "this" {
   # checkov:skip=CKV_AWS_338:how long is the operator's decision (log_retention_days)
   name              = local.log_group_name
   retention_in_days = var.log_retention_days
+  kms_key_id        = var.settings.log_kms_key_arn
+  tags              = var.settings.tags
 }
 
 resource "aws_iam_role" "this" {
   # Role names are global in an account: the region keeps two deployments apart.
-  name        = "${var.name}-${var.region}"
-  description = "What ${var.name} may do"
+  name                 = "${var.name}-${local.account.region}"
+  description          = "What ${var.name} may do"
+  path                 = var.settings.iam_path
+  permissions_boundary = var.settings.permissions_boundary_arn
+  tags                 = var.settings.tags
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
@@ -45,41 +91,38 @@ resource "aws_iam_role_policy" "this" {
   name = "function"
   role = aws_iam_role.this.id
 
-  policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [
-      for statement in concat(var.statements, [local.log_statement]) : merge(
-        {
-          Sid      = statement.sid
-          Effect   = "Allow"
-          Action   = statement.actions
-          Resource = statement.resources
-        },
-        try(statement.leading_keys, null) == null ? {} : {
-          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = statement.leading_keys } }
-        },
-      )
-    ]
-  })
+  policy = local.policy
+
+  lifecycle {
+    # IAM's limit for all inline policies of a role, without white space.
+    precondition {
+      condition     = length(local.policy) <= 10240
+      error_message = "The policy of ${var.name} would have ${length(local.policy)} characters, and IAM takes 10,240: name fewer buckets in dead_letter_bucket_arns or fewer (or shorter) resource_destinations, use a shorter name_prefix or fewer retry queues."
+    }
+  }
 }
 
 resource "aws_lambda_function" "this" {
   # checkov:skip=CKV_AWS_50:the functions log each attempt themselves; tracing would be paid per event
   # checkov:skip=CKV_AWS_115:reserved concurrency fails on accounts with a low quota; the event source mappings limit it
   # checkov:skip=CKV_AWS_116:no asynchronous invocation carries a delivery; queues have the poison queue
-  # checkov:skip=CKV_AWS_117:inside a VPC the hosts of that network would be within reach of a subscription
+  # checkov:skip=CKV_AWS_117:inside a VPC the hosts of that network would be within reach of a subscription (variable vpc)
   # checkov:skip=CKV_AWS_173:no secret is in the environment; Lambda encrypts it by its own key
   # checkov:skip=CKV_AWS_272:whoever can deploy could sign as well
-  function_name    = var.name
-  description      = var.description
-  role             = aws_iam_role.this.arn
-  runtime          = "provided.al2023"
-  handler          = "bootstrap"
-  architectures    = [var.architecture]
-  memory_size      = var.memory_mb
-  timeout          = var.timeout_seconds
-  filename         = var.zip_file
-  source_code_hash = try(filebase64sha256(var.zip_file), null)
+  function_name                  = var.name
+  description                    = var.description
+  role                           = aws_iam_role.this.arn
+  runtime                        = "provided.al2023"
+  handler                        = "bootstrap"
+  architectures                  = [var.architecture]
+  memory_size                    = var.memory_mb
+  timeout                        = var.timeout_seconds
+  reserved_concurrent_executions = var.reserved_concurrency
+  filename                       = var.package.file
+  s3_bucket                      = var.package.bucket
+  s3_key                         = var.package.key
+  source_code_hash               = var.package.bucket == null ? try(filebase64sha256(var.package.file), null) : var.package.sha256
+  tags                           = var.settings.tags
 
   environment {
     variables = var.environment
@@ -92,10 +135,25 @@ resource "aws_lambda_function" "this" {
     log_group  = aws_cloudwatch_log_group.this.name
   }
 
+  dynamic "vpc_config" {
+    for_each = var.vpc == null ? [] : [var.vpc]
+
+    content {
+      subnet_ids         = vpc_config.value.subnet_ids
+      security_group_ids = vpc_config.value.security_group_ids
+    }
+  }
+
   lifecycle {
     precondition {
-      condition     = fileexists(var.zip_file)
-      error_message = "${var.zip_file} does not exist. Build the functions first: cargo lambda build --release ${local.build_target} --output-format zip (or set functions_dir to where the zips are)."
+      condition     = var.package.bucket != null || try(fileexists(var.package.file), false)
+      error_message = "${coalesce(var.package.file, "no zip")} does not exist. Build the functions first: cargo lambda build --release ${local.build_target} --output-format zip (or set functions_dir to where the zips are, or functions_bucket)."
+    }
+
+    # Without it Terraform would not see that there is another program under the same key.
+    precondition {
+      condition     = var.package.bucket == null || var.package.sha256 != null
+      error_message = "functions_bucket.sha256 has no entry for ${coalesce(var.package.key, "this program")}."
     }
 
     # Lambda's limit is 4 KB for names and values together.

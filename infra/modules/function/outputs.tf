@@ -18,9 +18,19 @@ output "role_arn" {
   value       = aws_iam_role.this.arn
 }
 
+output "role_name" {
+  description = "Name of the function's role."
+  value       = aws_iam_role.this.name
+}
+
+output "log_group_name" {
+  description = "Name of the function's log group."
+  value       = aws_cloudwatch_log_group.this.name
+}
+
 output "policy" {
   description = "The role's policy, as JSON: all that the function may do."
-  value       = aws_iam_role_policy.this.policy
+  value       = local.policy
 }
 
 output "environment" {

@@ -9,10 +9,20 @@ variable "name" {
   }
 }
 
-variable "region" {
-  description = "AWS region, part of ARNs and of the role name."
-  type        = string
-  nullable    = false
+variable "settings" {
+  description = "What all functions of a deployment have in common: where they are, their tags, and what an organisation asks of roles and log groups."
+  type = object({
+    account = object({
+      id        = string
+      region    = string
+      partition = string
+    })
+    tags                     = optional(map(string), {})
+    permissions_boundary_arn = optional(string)
+    iam_path                 = optional(string, "/")
+    log_kms_key_arn          = optional(string)
+  })
+  nullable = false
 }
 
 variable "description" {
@@ -21,10 +31,30 @@ variable "description" {
   nullable    = false
 }
 
-variable "zip_file" {
-  description = "Path of the zip that holds the executable, named bootstrap."
-  type        = string
-  nullable    = false
+variable "package" {
+  description = "Zip that holds the executable, named bootstrap: a file, or an object of a bucket with its SHA-256 in base64."
+  type = object({
+    file   = optional(string)
+    bucket = optional(string)
+    key    = optional(string)
+    sha256 = optional(string)
+  })
+  nullable = false
+}
+
+variable "reserved_concurrency" {
+  description = "Concurrent runs that are kept for this function and that it can't exceed; null for its share of the account's."
+  type        = number
+  default     = null
+}
+
+variable "vpc" {
+  description = "Subnets and security groups that the function's connections come from; null for Lambda's own network."
+  type = object({
+    subnet_ids         = list(string)
+    security_group_ids = list(string)
+  })
+  default = null
 }
 
 variable "architecture" {
@@ -64,6 +94,8 @@ variable "statements" {
     resources = list(string)
     # What the partition keys of a table's items must look like.
     leading_keys = optional(list(string))
+    # Through which service alone a KMS key may be used.
+    via_service = optional(string)
   }))
   nullable = false
 

@@ -9,6 +9,10 @@ mock_data "aws_partition" {
   defaults = { partition = "aws", dns_suffix = "amazonaws.com" }
 }
 
+mock_data "aws_region" {
+  defaults = { id = "eu-central-1" }
+}
+
 mock_resource "aws_iam_role" {
   defaults = { arn = "arn:aws:iam::123456789012:role/mocked" }
 }

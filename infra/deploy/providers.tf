@@ -1,5 +1,20 @@
-# One provider block for AWS and for a local emulator of it. Everything that differs between the two is decided here, in
-# local.common_environment (where the functions call) and in the output URLs (how a client calls); no resource asks.
+# One provider block for AWS and for a local emulator of it. Everything that differs between the two is decided here, and in the
+# module in local.common_environment (where the functions call) and in the output URLs (how a client calls); no resource asks.
+variable "region" {
+  description = "AWS region to deploy to, such as eu-central-1. Without default: where events are kept is a decision."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z]{2,5}(-[a-z]+)+-[0-9]$", var.region))
+    error_message = "region must be the code of an AWS region, such as eu-central-1, got \"${var.region}\"."
+  }
+}
+
+locals {
+  emulated = var.aws_endpoint_url != null
+}
+
 provider "aws" {
   region = var.region
 
@@ -7,10 +22,6 @@ provider "aws" {
   skip_credentials_validation = local.emulated
   skip_metadata_api_check     = local.emulated
   s3_use_path_style           = local.emulated
-
-  default_tags {
-    tags = merge({ application = "gridpost", "gridpost:deployment" = var.name_prefix }, var.tags)
-  }
 
   dynamic "endpoints" {
     for_each = local.emulated ? [var.aws_endpoint_url] : []

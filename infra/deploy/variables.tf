@@ -1,0 +1,333 @@
+# Written by infra/reference.py: what the module takes and gives, passed on.
+
+variable "account" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type = object({
+    id         = string
+    region     = string
+    partition  = optional(string, "aws")
+    dns_suffix = optional(string, "amazonaws.com")
+  })
+  default = null
+}
+
+variable "name_prefix" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "aws_endpoint_url" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "tags" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(string)
+  default     = null
+}
+
+variable "permissions_boundary_arn" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "iam_path" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "kms_key_arns" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type = object({
+    dynamodb = optional(string)
+    s3       = optional(string)
+    sqs      = optional(string)
+    logs     = optional(string)
+  })
+  default = null
+}
+
+variable "architecture" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "functions_dir" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "functions_bucket" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type = object({
+    name       = string
+    key_prefix = optional(string, "")
+    sha256     = map(string)
+  })
+  default = null
+}
+
+variable "memory_mb" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(number)
+  default     = null
+}
+
+variable "dispatch_timeout_seconds" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "first_attempt_concurrency" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "retry_concurrency" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "retry_batch_size" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "retry_window_seconds" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "slow_after_ms" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "late_response_share" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "retry_queue_count" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "retry_in_flight_limit" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "queue_message_bytes_max" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "inline_fan_out" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "probation_seconds" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(number)
+  default     = null
+}
+
+variable "dead_letter_delay_seconds" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "dead_letter_batch_size" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "dead_letter_window_seconds" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "dead_letter_give_up_seconds" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "dead_letter_topic" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "dead_letter_bucket_arns" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = list(string)
+  default     = null
+}
+
+variable "config_cache_ms" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "dispatch_config_cache_ms" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "config_stale_seconds" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "endpoint_allowed_networks" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = list(string)
+  default     = null
+}
+
+variable "endpoint_allowed_ports" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = list(string)
+  default     = null
+}
+
+variable "resource_destinations" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = list(string)
+  default     = null
+}
+
+variable "validation_origin" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "publish_front_door" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "publish_rate_limit" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "publish_burst_limit" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "publish_authorization" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "publish_jwt_issuer" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "publish_jwt_audience" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = list(string)
+  default     = null
+}
+
+variable "manage_authorization" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "protect_data" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "latency_metrics" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "alarm_failed_attempts_percent" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "alarm_dead_letters" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "alarm_queue_age_seconds" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "log_successful_attempts" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "failed_response_bytes" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "log_level" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "log_retention_days" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "alarm_topic_arns" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = list(string)
+  default     = null
+}
