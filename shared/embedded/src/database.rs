@@ -22,7 +22,10 @@ use gridpost_ports::{Clock, PortError};
 use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::oneshot;
 
-use crate::options::{OpenError, Options, Sync};
+use crate::{
+    expiry,
+    options::{OpenError, Options, Sync},
+};
 use folder::Held;
 use job::{Job, Task};
 
@@ -78,6 +81,8 @@ struct Writer {
     clock: Arc<dyn Clock>,
     /// The time that was noted last.
     noted: AtomicI64,
+    /// When rows that have expired were last looked for.
+    looked: AtomicI64,
     commits: AtomicU64,
 }
 
@@ -99,6 +104,7 @@ impl Database {
         let writer = Arc::new(Writer {
             clock,
             noted: AtomicI64::new(last_seen.unwrap_or(i64::MIN)),
+            looked: AtomicI64::new(i64::MIN),
             commits: AtomicU64::new(0),
         });
         let access = match (file, held) {
@@ -246,6 +252,7 @@ impl Writer {
             }
         }
         self.note_time(connection).map_err(|error| error.to_string())?;
+        self.forget(connection);
         execute("COMMIT")?;
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -259,6 +266,21 @@ impl Writer {
         set_note(connection, TIME, now)?;
         self.noted.store(now, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Removes what has expired, now and then. What fails is tried again the next time.
+    fn forget(&self, connection: &Connection) {
+        let now = self.clock.now();
+        let every = i64::try_from(expiry::EVERY.as_millis()).unwrap_or(i64::MAX);
+        let due = self.looked.load(Ordering::Relaxed).saturating_add(every);
+        // The clock may have been put back.
+        if (due.saturating_sub(every)..due).contains(&now.as_millis()) {
+            return;
+        }
+        self.looked.store(now.as_millis(), Ordering::Relaxed);
+        if let Err(error) = expiry::forget(connection, now) {
+            tracing::warn!(%error, "what has expired could not be removed");
+        }
     }
 
     /// Works until no more jobs can come.
@@ -348,9 +370,28 @@ pub(crate) fn set_note(connection: &Connection, name: &str, value: i64) -> rusql
     connection.prepare_cached(insert)?.execute((name, value)).map(drop)
 }
 
+/// All of several statements, or none: what is written together with them stays.
+pub(crate) fn whole<T>(
+    connection: &Connection,
+    work: impl FnOnce() -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    connection.prepare_cached("SAVEPOINT whole")?.execute([])?;
+    let worked = work();
+    if worked.is_err() && !connection.is_autocommit() {
+        connection.prepare_cached("ROLLBACK TO whole")?.execute([])?;
+    }
+    if !connection.is_autocommit() {
+        connection.prepare_cached("RELEASE whole")?.execute([])?;
+    }
+    worked
+}
+
 fn closed(call: &'static str) -> PortError {
     PortError::new(call, "the stores are closed")
 }
+
+#[cfg(test)]
+mod tests;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no panic while held")

@@ -1,25 +1,131 @@
-//! Dead letters.
+//! Dead letters: files on disk, or objects in memory.
+
+mod files;
+mod shelf;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard},
+};
 
 use async_trait::async_trait;
 use gridpost_core::delivery::dead_letter::{Labels, Origin};
-use gridpost_ports::{Bucket, BucketError, DeadLetters, Listed, PortError};
+use gridpost_ports::{Bucket, BucketError, Clock, DeadLetters, Listed, PortError};
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::{
+    database::Database,
+    options::{Options, Sync},
+};
+use files::Files;
+use shelf::Shelf;
+
+/// The folder of all buckets.
+const FOLDER: &str = "dead-letters";
+
+/// Objects of one list, at most.
+const LISTED_MAX: usize = 1_000;
 
 /// The dead-letter buckets: each is a folder in `dead-letters` of the deployment's folder, and each
-/// object a JSON file in it that anybody can open.
-pub struct Letters {}
-
-fn unbuilt() -> PortError {
-    PortError::new("dead letters", "it is not built yet")
+/// object a JSON file in it that anybody can open, copy and delete. A file's time is by the stores'
+/// clock. Whose events an object has is noted in the database.
+pub struct Letters {
+    database: Arc<Database>,
+    clock: Arc<dyn Clock>,
+    place: Place,
+    makes_buckets: bool,
 }
 
+enum Place {
+    Memory(Mutex<Shelf>),
+    Disk(Files),
+}
+
+const WRITING: &str = "dead letters: writing";
+const READING: &str = "dead letters: reading";
+const LISTING: &str = "dead letters: listing";
+const DELETING: &str = "dead letters: deleting";
+
 impl Letters {
+    pub(crate) fn new(database: Arc<Database>, clock: Arc<dyn Clock>, options: &Options) -> Self {
+        let place = match &options.folder {
+            None => Place::Memory(Mutex::default()),
+            Some(folder) => {
+                let root = folder.join(FOLDER);
+                Place::Disk(Files { root, is_synced: options.sync == Sync::Full })
+            }
+        };
+        Self { database, clock, place, makes_buckets: options.makes_buckets }
+    }
+
+    /// The folder of all buckets, where it is on disk.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Memory(_) => None,
+            Place::Disk(files) => Some(&files.root),
+        }
+    }
+
     /// Makes a bucket, unless it is there.
     ///
     /// # Errors
     ///
-    /// The name is no bucket's, or its folder can't be made.
-    pub async fn create(&self, _bucket: &str) -> Result<(), PortError> {
-        Err(unbuilt())
+    /// The name can't be a folder's, the folder can't be made, or the stores are closed.
+    pub async fn create(&self, bucket: &str) -> Result<(), PortError> {
+        const CALL: &str = "dead letters: making a bucket";
+        self.database.check(CALL)?;
+        match &self.place {
+            Place::Memory(shelf) => lock(shelf).create(bucket),
+            Place::Disk(files) => {
+                let bucket = path_of(CALL, bucket)?;
+                let files = files.clone();
+                at_once(CALL, move || files.create(&bucket)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails where the bucket is missing, unless it is to be made.
+    async fn find(&self, call: &'static str, bucket: &str) -> Result<(), BucketError> {
+        self.database.check(call)?;
+        let is_there = match &self.place {
+            Place::Memory(shelf) => lock(shelf).has(bucket),
+            Place::Disk(files) => files.has(&path_of(call, bucket)?),
+        };
+        if !is_there && !self.makes_buckets {
+            return Err(BucketError::NotFound);
+        }
+        if !is_there {
+            self.create(bucket).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes what S3 keeps beside an object.
+    async fn label(&self, bucket: &str, name: &str, labels: &Labels) -> Result<(), PortError> {
+        let document =
+            serde_json::to_string(labels).map_err(|error| PortError::new(WRITING, error))?;
+        let (bucket, name) = (bucket.to_owned(), name.to_owned());
+        let write = move |connection: &Connection| {
+            let put = "INSERT OR REPLACE INTO labels (bucket, name, document) VALUES (?1, ?2, ?3)";
+            connection.prepare_cached(put)?.execute((bucket, name, document)).map(drop)
+        };
+        self.database.write(WRITING, write).await
+    }
+
+    /// What the labels of an object say, if it has some.
+    fn origin(&self, bucket: &str, name: &str) -> Result<Option<Origin>, PortError> {
+        let document: Option<String> = self.database.read(READING, |connection| {
+            let select = "SELECT document FROM labels WHERE bucket = ?1 AND name = ?2";
+            let mut select = connection.prepare_cached(select)?;
+            select.query_row((bucket, name), |row| row.get(0)).optional()
+        })?;
+        let Some(document) = document else { return Ok(None) };
+        let labels: Vec<(String, String)> =
+            serde_json::from_str(&document).map_err(|error| PortError::new(READING, error))?;
+        let label = |wanted: &str| labels.iter().find(|(name, _)| name == wanted);
+        Ok(Origin::of(|wanted| label(wanted).map(|(_, value)| value.clone())))
     }
 }
 
@@ -27,12 +133,27 @@ impl Letters {
 impl Bucket for Letters {
     async fn put(
         &self,
-        _bucket: &str,
-        _key: &str,
-        _labels: &Labels,
-        _body: Vec<u8>,
+        bucket: &str,
+        key: &str,
+        labels: &Labels,
+        body: Vec<u8>,
     ) -> Result<(), BucketError> {
-        Err(unbuilt().into())
+        self.find(WRITING, bucket).await?;
+        let now = self.clock.now();
+        match &self.place {
+            Place::Memory(shelf) => {
+                self.label(bucket, key, labels).await?;
+                lock(shelf).put(bucket, key, body, now);
+            }
+            Place::Disk(files) => {
+                let (folder, name) = (path_of(WRITING, bucket)?, path_of(WRITING, key)?);
+                // First: there is never a file of ours that does not say whose events it has.
+                self.label(bucket, key, labels).await?;
+                let files = files.clone();
+                at_once(WRITING, move || files.put(&folder, &name, &body, now)).await?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -40,22 +161,96 @@ impl Bucket for Letters {
 impl DeadLetters for Letters {
     async fn list(
         &self,
-        _bucket: &str,
-        _prefix: &str,
-        _after: Option<&str>,
+        bucket: &str,
+        prefix: &str,
+        after: Option<&str>,
     ) -> Result<Vec<Listed>, BucketError> {
-        Err(unbuilt().into())
+        self.find(LISTING, bucket).await?;
+        match &self.place {
+            Place::Memory(shelf) => Ok(lock(shelf).list(bucket, prefix, after, LISTED_MAX)),
+            Place::Disk(files) => {
+                let (files, bucket) = (files.clone(), path_of(LISTING, bucket)?);
+                let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
+                let list = move || files.list(&bucket, &prefix, after.as_deref(), LISTED_MAX);
+                Ok(at_once(LISTING, list).await?)
+            }
+        }
     }
 
     async fn get(
         &self,
-        _bucket: &str,
-        _name: &str,
+        bucket: &str,
+        name: &str,
     ) -> Result<Option<(Vec<u8>, Option<Origin>)>, BucketError> {
-        Err(unbuilt().into())
+        self.find(READING, bucket).await?;
+        let body = match &self.place {
+            Place::Memory(shelf) => lock(shelf).get(bucket, name),
+            Place::Disk(files) => {
+                let files = files.clone();
+                let (folder, name) = (path_of(READING, bucket)?, path_of(READING, name)?);
+                at_once(READING, move || files.get(&folder, &name)).await?
+            }
+        };
+        let Some(body) = body else { return Ok(None) };
+        Ok(Some((body, self.origin(bucket, name)?)))
     }
 
-    async fn delete(&self, _bucket: &str, _name: &str) -> Result<(), BucketError> {
-        Err(unbuilt().into())
+    async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError> {
+        self.find(DELETING, bucket).await?;
+        match &self.place {
+            Place::Memory(shelf) => lock(shelf).delete(bucket, name),
+            Place::Disk(files) => {
+                let files = files.clone();
+                let (folder, name) = (path_of(DELETING, bucket)?, path_of(DELETING, name)?);
+                at_once(DELETING, move || files.delete(&folder, &name)).await?;
+            }
+        }
+        let (bucket, name) = (bucket.to_owned(), name.to_owned());
+        let write = move |connection: &Connection| {
+            let delete = "DELETE FROM labels WHERE bucket = ?1 AND name = ?2";
+            connection.prepare_cached(delete)?.execute((bucket, name)).map(drop)
+        };
+        Ok(self.database.write(DELETING, write).await?)
+    }
+}
+
+/// A name as a path below its folder. One that would lead out of it, or that lists would not show, is
+/// refused.
+fn path_of(call: &'static str, name: &str) -> Result<PathBuf, PortError> {
+    let is_fit = |part: &str| {
+        !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0', ':'])
+    };
+    if !name.split('/').all(is_fit) {
+        return Err(PortError::new(call, format!("{name:?} can't be the name of a file")));
+    }
+    Ok(name.split('/').collect())
+}
+
+/// Waits for a disk without holding others up.
+async fn at_once<T: Send + 'static>(
+    call: &'static str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, PortError> {
+    let worked = tokio::task::spawn_blocking(work).await;
+    let worked = worked.map_err(|error| PortError::new(call, error))?;
+    worked.map_err(|error| PortError::new(call, error))
+}
+
+fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
+    shelf.lock().expect("no panic while held")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_its_folder() {
+        for name in ["k", "T/S/2026/1/2/3/id.json", "a b", "ü"] {
+            assert_eq!(path_of("c", name).expect("a path"), Path::new(name));
+        }
+        for name in ["", "/", "/k", "k/", "a//b", "..", "../k", "a/../../k", ".k", "a\\b", "c:k"] {
+            assert!(path_of("c", name).is_err(), "{name}");
+        }
     }
 }

@@ -13,6 +13,7 @@
 //! All time comes from the [`Clock`] it is opened with.
 
 mod database;
+mod expiry;
 mod letters;
 mod options;
 mod payloads;
@@ -51,8 +52,8 @@ impl Embedded {
         let database = Arc::new(Database::open(&options, Arc::clone(&clock))?);
         Ok(Self {
             queues: Arc::new(Queues::open(&database, Arc::clone(&clock), &options)?),
-            tables: Arc::new(Tables {}),
-            letters: Arc::new(Letters {}),
+            tables: Arc::new(Tables::new(Arc::clone(&database))),
+            letters: Arc::new(Letters::new(Arc::clone(&database), Arc::clone(&clock), &options)),
             payloads: Arc::new(PayloadStore { database: Arc::clone(&database), clock }),
             database,
         })

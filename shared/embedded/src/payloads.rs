@@ -1,16 +1,12 @@
 //! The payload bucket.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use gridpost_ports::{Clock, Payloads, PortError};
 use rusqlite::OptionalExtension;
 
 use crate::database::Database;
-
-/// An object is removed when it was written so long ago: nothing can ask for it any more. Source: the
-/// lifecycle rule of the payload bucket on AWS.
-const _KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The payload bucket, as rows: an object is committed together with what waits at the same time.
 pub struct PayloadStore {

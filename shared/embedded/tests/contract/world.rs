@@ -57,7 +57,7 @@ impl World {
     }
 
     fn with(options: Options, folder: Option<TempDir>) -> Self {
-        let clock = HandClock(Arc::new(AtomicI64::new(1_767_225_600_000)));
+        let clock = HandClock(Arc::new(AtomicI64::new(60_000)));
         let stores = open(&options, &clock);
         Self { clock, stores, options, folder }
     }

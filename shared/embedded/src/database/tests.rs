@@ -1,0 +1,146 @@
+use std::sync::atomic::AtomicU32;
+
+use super::*;
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_767_225_600_000)
+    }
+}
+
+fn database(folder: &Path) -> Arc<Database> {
+    let options = Options { folder: Some(folder.to_owned()), ..Options::default() };
+    Arc::new(Database::open(&options, Arc::new(Still)).expect("it opens"))
+}
+
+fn note(connection: &Connection, number: i64) -> rusqlite::Result<()> {
+    set_note(connection, &format!("note {number}"), number)
+}
+
+fn notes(database: &Database) -> Vec<i64> {
+    let select = "SELECT value FROM notes WHERE name LIKE 'note %' ORDER BY value";
+    let read = |connection: &Connection| {
+        connection.prepare(select)?.query_map([], |row| row.get(0))?.collect()
+    };
+    database.read("notes", read).expect("readable")
+}
+
+/// Holds the thread that writes until the answer is dropped.
+async fn hold(database: &Arc<Database>) -> mpsc::Sender<()> {
+    let (let_go, held) = mpsc::channel::<()>();
+    let (began, has_begun) = oneshot::channel();
+    let held_database = Arc::clone(database);
+    let work = move |_: &Connection| {
+        let _ = began.send(());
+        let _ = held.recv();
+        Ok(())
+    };
+    tokio::spawn(async move { held_database.write("hold", work).await });
+    has_begun.await.expect("it has begun");
+    let_go
+}
+
+#[tokio::test]
+async fn what_waits_at_the_same_time_is_committed_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    let held = hold(&database).await;
+    let before = database.commits();
+    let write = |number| {
+        let database = Arc::clone(&database);
+        tokio::spawn(async move { database.write("note", move |at| note(at, number)).await })
+    };
+    let all: Vec<_> = (0..200).map(write).collect();
+    // Tasks run in the order they were spawned: each has asked when this one goes on.
+    tokio::spawn(async move { drop(held) }).await.expect("let go");
+    for one in all {
+        one.await.expect("no panic").expect("written");
+    }
+    assert_eq!(notes(&database), (0..200).collect::<Vec<_>>());
+    // That of the one that held it, and one of all others.
+    assert_eq!(database.commits() - before, 2);
+}
+
+#[tokio::test]
+async fn one_that_fails_fails_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    let held = hold(&database).await;
+    let write = |number: i64| {
+        let database = Arc::clone(&database);
+        let work = move |connection: &Connection| match number {
+            1 => whole(connection, || {
+                note(connection, 1)?;
+                connection.execute("INSERT INTO notes (name, value) VALUES ('x', NULL)", [])?;
+                Ok(())
+            }),
+            _ => note(connection, number),
+        };
+        tokio::spawn(async move { database.write("note", work).await })
+    };
+    let all: Vec<_> = (0..3).map(write).collect();
+    tokio::spawn(async move { drop(held) }).await.expect("let go");
+    let mut answers = Vec::new();
+    for one in all {
+        answers.push(one.await.expect("no panic").is_ok());
+    }
+    assert_eq!((answers, notes(&database)), (vec![true, false, true], vec![0, 2]));
+}
+
+#[tokio::test]
+async fn what_is_answered_on_a_full_disk_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    let pages = |connection: &Connection| {
+        let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+        let most = pages + 20;
+        connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))
+    };
+    database.write("limit", pages).await.expect("a limit");
+    let put = |number: i64| {
+        let database = Arc::clone(&database);
+        let work = move |connection: &Connection| {
+            let insert = "INSERT INTO payloads (name, written_at, object) VALUES (?1, 0, ?2)";
+            connection.execute(insert, (number, vec![0_u8; 5_000])).map(drop)
+        };
+        tokio::spawn(async move { database.write("payload", work).await.is_ok() })
+    };
+    let mut answered = Vec::new();
+    for round in 0..4 {
+        let held = hold(&database).await;
+        let all: Vec<_> = (0..8).map(|one| (round * 8 + one, put(round * 8 + one))).collect();
+        tokio::spawn(async move { drop(held) }).await.expect("let go");
+        for (number, one) in all {
+            answered.extend(one.await.expect("no panic").then_some(number));
+        }
+    }
+    let names = "SELECT CAST(name AS INTEGER) FROM payloads ORDER BY 1";
+    let read = |connection: &Connection| -> rusqlite::Result<Vec<i64>> {
+        connection.prepare(names)?.query_map([], |row| row.get(0))?.collect()
+    };
+    let stored = database.read("payloads", read).expect("readable");
+    assert!((1..32).contains(&answered.len()), "{answered:?}");
+    for number in &answered {
+        assert!(stored.contains(number), "{number} was answered");
+    }
+}
+
+#[tokio::test]
+async fn what_follows_a_commit_is_done_where_the_caller_has_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    let held = hold(&database).await;
+    let done = Arc::new(AtomicU32::new(0));
+    let (counted, writer) = (Arc::clone(&done), Arc::clone(&database));
+    let then = move |()| counted.fetch_add(1, Ordering::SeqCst);
+    let caller = tokio::spawn(async move {
+        writer.write_then("note", |connection| note(connection, 1), then).await
+    });
+    tokio::task::yield_now().await;
+    caller.abort();
+    drop(held);
+    database.write("note", |connection| note(connection, 2)).await.expect("written");
+    assert_eq!((done.load(Ordering::SeqCst), notes(&database)), (1, vec![1, 2]));
+}

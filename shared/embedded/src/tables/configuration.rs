@@ -1,0 +1,231 @@
+//! Topics and event subscriptions. Every write is conditional on the topic's revision, and on when it
+//! was created: one that was deleted and created again counts from the start.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use gridpost_core::{
+    subscription::{EventSubscription, SubscriptionKey},
+    topic::{AccessKeys, Change, Topic},
+};
+use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::{Tables, count, json, number, read, saved};
+use crate::database::whole;
+
+const READING: &str = "configuration: reading";
+
+const WRITING: &str = "configuration: writing";
+
+/// A document with the topic's revision at which it was written.
+type Found = (i64, String);
+
+fn found(row: &Row<'_>) -> rusqlite::Result<Found> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+/// A topic's revision, its latest changes and its document.
+type Row3 = (i64, String, String);
+
+fn row_3(row: &Row<'_>) -> rusqlite::Result<Row3> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+}
+
+fn topic((revision, changes, document): Row3) -> Result<Topic, PortError> {
+    let topic: Topic = read(READING, &document)?;
+    Ok(Topic { revision: count(revision), changes: read(READING, &changes)?, ..topic })
+}
+
+fn written((revision, document): Found) -> Result<(EventSubscription, u64), PortError> {
+    Ok((read(READING, &document)?, count(revision)))
+}
+
+/// The revision of a topic that a write makes, and the one that it was decided on.
+struct Step {
+    name: String,
+    created_at: i64,
+    revision: i64,
+    changes: String,
+}
+
+impl Step {
+    fn of(topic: &Topic, changes: impl IntoIterator<Item = Change>) -> Result<Self, PortError> {
+        Ok(Self {
+            name: topic.name.clone(),
+            created_at: topic.created_at.as_millis(),
+            revision: number(topic.revision),
+            changes: json(WRITING, &topic.next(changes).changes)?,
+        })
+    }
+
+    /// Moves the topic on, if it still is as it was; its document stays.
+    fn take(&self, connection: &Connection) -> rusqlite::Result<Saved> {
+        let update = "UPDATE topics SET revision = ?3 + 1, changes = ?4 \
+                      WHERE name = ?1 AND created_at = ?2 AND revision = ?3";
+        let values = (&self.name, self.created_at, self.revision, &self.changes);
+        Ok(saved(connection.prepare_cached(update)?.execute(values)?))
+    }
+}
+
+impl Tables {
+    /// Writes something together with the topic's next revision: all of it, or nothing if the topic
+    /// has changed since it was read.
+    async fn write_with(
+        &self,
+        step: Step,
+        write: impl FnOnce(&Connection, &Step) -> rusqlite::Result<()> + Send + 'static,
+    ) -> Result<Saved, PortError> {
+        let work = move |connection: &Connection| {
+            whole(connection, || {
+                let saved = step.take(connection)?;
+                if saved == Saved::Written {
+                    write(connection, &step)?;
+                }
+                Ok(saved)
+            })
+        };
+        self.database.write(WRITING, work).await
+    }
+}
+
+#[async_trait]
+impl Configuration for Tables {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        let row = self.database.read(READING, |connection| {
+            let select = "SELECT revision, changes, document FROM topics WHERE name = ?1";
+            connection.prepare_cached(select)?.query_row([name], row_3).optional()
+        })?;
+        row.map(topic).transpose()
+    }
+
+    async fn written(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        let rows: Vec<Found> = self.database.read(READING, |connection| {
+            let Some(names) = names else {
+                let select =
+                    "SELECT revision, document FROM subscriptions WHERE topic = ?1 ORDER BY name";
+                return connection.prepare_cached(select)?.query_map([topic], found)?.collect();
+            };
+            let select =
+                "SELECT revision, document FROM subscriptions WHERE topic = ?1 AND name = ?2";
+            let mut select = connection.prepare_cached(select)?;
+            let mut rows = Vec::new();
+            for name in names {
+                rows.extend(select.query_row((topic, name), found).optional()?);
+            }
+            Ok(rows)
+        })?;
+        rows.into_iter().map(written).collect()
+    }
+}
+
+#[async_trait]
+impl TopicKeys for Tables {
+    async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
+        let row: Option<Found> = self.database.read(READING, |connection| {
+            let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
+            connection.prepare_cached(select)?.query_row([topic], found).optional()
+        })?;
+        row.map(|(revision, keys)| Ok((read(READING, &keys)?, count(revision)))).transpose()
+    }
+}
+
+#[async_trait]
+impl TopicStore for Tables {
+    async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError> {
+        let rows: Vec<Row3> = self.database.read(READING, |connection| {
+            let select = "SELECT revision, changes, document FROM topics \
+                          WHERE name > ?1 ORDER BY name LIMIT ?2";
+            let values = (after.unwrap_or_default(), number(most as u64));
+            connection.prepare_cached(select)?.query_map(values, row_3)?.collect()
+        })?;
+        rows.into_iter().map(topic).collect()
+    }
+
+    async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError> {
+        let step = Step::of(topic, keys.map(|_| Change::Keys))?;
+        let document = json(WRITING, topic)?;
+        let keys = keys.map(|keys| json(WRITING, keys)).transpose()?;
+        let work = move |connection: &Connection| {
+            whole(connection, || {
+                let sql = match step.revision {
+                    0 => {
+                        "INSERT INTO topics (name, created_at, revision, changes, document) \
+                         VALUES (?1, ?2, ?3 + 1, ?4, ?5) ON CONFLICT DO NOTHING"
+                    }
+                    _ => {
+                        "UPDATE topics SET revision = ?3 + 1, changes = ?4, document = ?5 \
+                         WHERE name = ?1 AND created_at = ?2 AND revision = ?3"
+                    }
+                };
+                let Step { name, created_at, revision, changes } = &step;
+                let values = (name, created_at, revision, changes, &document);
+                let saved = saved(connection.prepare_cached(sql)?.execute(values)?);
+                if let (Saved::Written, Some(keys)) = (saved, &keys) {
+                    let put = "INSERT OR REPLACE INTO access_keys (topic, revision, document) \
+                               VALUES (?1, ?2 + 1, ?3)";
+                    connection.prepare_cached(put)?.execute((name, revision, keys))?;
+                }
+                Ok(saved)
+            })
+        };
+        self.database.write(WRITING, work).await
+    }
+
+    async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
+        let step = Step::of(topic, [])?;
+        self.write_with(step, |connection, step| {
+            for sql in
+                ["DELETE FROM topics WHERE name = ?1", "DELETE FROM access_keys WHERE topic = ?1"]
+            {
+                connection.prepare_cached(sql)?.execute([&step.name])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl SubscriptionStore for Tables {
+    async fn subscription(
+        &self,
+        key: &SubscriptionKey,
+    ) -> Result<Option<EventSubscription>, PortError> {
+        let names = BTreeSet::from([key.name.as_str()]);
+        let found = self.written(&key.topic, Some(&names)).await?;
+        Ok(found.into_iter().next().map(|(subscription, _)| subscription))
+    }
+
+    async fn save(
+        &self,
+        topic: &Topic,
+        subscription: &EventSubscription,
+    ) -> Result<Saved, PortError> {
+        let name = subscription.key.name.clone();
+        let step = Step::of(topic, [Change::Written(name.clone())])?;
+        let document = json(WRITING, subscription)?;
+        self.write_with(step, move |connection, step| {
+            let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document) \
+                       VALUES (?1, ?2, ?3 + 1, ?4)";
+            let values = (&step.name, name, step.revision, document);
+            connection.prepare_cached(put)?.execute(values).map(drop)
+        })
+        .await
+    }
+
+    async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
+        let step = Step::of(topic, names.iter().cloned().map(Change::Deleted))?;
+        let names = names.to_vec();
+        self.write_with(step, move |connection, step| {
+            let delete = "DELETE FROM subscriptions WHERE topic = ?1 AND name = ?2";
+            let mut delete = connection.prepare_cached(delete)?;
+            names.iter().try_for_each(|name| delete.execute((&step.name, name)).map(drop))
+        })
+        .await
+    }
+}

@@ -1,0 +1,188 @@
+//! Parked deliveries, by the minute they are due in, and how far wake has come.
+
+use async_trait::async_trait;
+use gridpost_core::{delivery::parking::Parked, error::chain, time::Timestamp};
+use gridpost_ports::{
+    DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
+    ParkingLot, PortError, WakeCursor,
+};
+use rusqlite::{Connection, OptionalExtension, Row, Rows};
+use uuid::Uuid;
+
+use super::{Tables, json};
+use crate::database::{note_of, set_note};
+
+/// Most rows of a page.
+const PAGE_ROWS_MAX: usize = 500;
+
+/// Most bytes of a page, but for its last row.
+const PAGE_BYTES_MAX: usize = 1_048_576;
+
+/// The note of how far wake has come.
+const WAKE: &str = "wake";
+
+const READING: &str = "parked: reading";
+
+/// What a query reads of a row, in this order.
+const COLUMNS: &str = "minute, part, id, document, body";
+
+/// The part of its minute that a delivery lies in.
+fn part_of(id: Uuid) -> u32 {
+    u32::try_from(id.as_u128() % u128::from(PARKED_PARTITIONS)).expect("below the divisor")
+}
+
+/// A row with its place.
+struct Found {
+    minute: i64,
+    part: u32,
+    id: String,
+    document: String,
+    body: String,
+}
+
+impl Found {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let (minute, part, id) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Self { minute, part, id, document: row.get(3)?, body: row.get(4)? })
+    }
+
+    fn place(&self) -> ParkedCursor {
+        ParkedCursor { partition: format!("{}/{}", self.minute, self.part), sort: self.id.clone() }
+    }
+
+    /// The delivery. One whose document can't be read must hold up no other: what its key says, and
+    /// the first retry queue, do for its message.
+    fn parked(self) -> Option<Parked> {
+        let Self { minute, id, document, body, .. } = self;
+        match serde_json::from_str::<Parked>(&document) {
+            Ok(parked) => Some(Parked { body, ..parked }),
+            Err(error) => {
+                let error = chain(&error);
+                tracing::error!(minute, id, %error, "a parked row can't be read; it goes on");
+                let due = Timestamp::from_millis(minute.checked_mul(60_000)?);
+                let (id, group) = (id.parse().ok()?, "unreadable".to_owned());
+                Some(Parked { id, due, shard: 0, group, postponed: 0, body })
+            }
+        }
+    }
+}
+
+/// Reads as many rows as fit a page; and whether there are more.
+fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<Found>, bool)> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        if found.len() >= PAGE_ROWS_MAX || bytes >= PAGE_BYTES_MAX {
+            return Ok((found, true));
+        }
+        let row = Found::of(row)?;
+        bytes += row.body.len();
+        found.push(row);
+    }
+    Ok((found, false))
+}
+
+fn remove(connection: &Connection, minute: i64, id: Uuid) -> rusqlite::Result<()> {
+    let delete = "DELETE FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3";
+    let values = (minute, part_of(id), id.to_string());
+    connection.prepare_cached(delete)?.execute(values).map(drop)
+}
+
+#[async_trait]
+impl ParkingLot for Tables {
+    async fn park(&self, parked: &Parked) -> Result<(), PortError> {
+        const CALL: &str = "parked: writing";
+        let (minute, part, id) = (parked.due_minute(), part_of(parked.id), parked.id.to_string());
+        let (document, body) = (json(CALL, parked)?, parked.body.clone());
+        let write = move |connection: &Connection| {
+            let insert = "INSERT OR REPLACE INTO parked (minute, part, id, document, body) \
+                          VALUES (?1, ?2, ?3, ?4, ?5)";
+            let values = (minute, part, id, document, body);
+            connection.prepare_cached(insert)?.execute(values).map(drop)
+        };
+        self.database.write(CALL, write).await
+    }
+
+    async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
+        let (minute, id) = (parked.due_minute(), parked.id);
+        let write = move |connection: &Connection| remove(connection, minute, id);
+        self.database.write("parked: removing", write).await
+    }
+}
+
+#[async_trait]
+impl DueDeliveries for Tables {
+    async fn due_in(
+        &self,
+        minute: i64,
+        partition: u32,
+        after: Option<String>,
+    ) -> Result<DuePage, PortError> {
+        let (found, is_cut) = self.database.read(READING, |connection| {
+            let select = format!(
+                "SELECT {COLUMNS} FROM parked \
+                 WHERE minute = ?1 AND part = ?2 AND id > ?3 ORDER BY id"
+            );
+            let mut select = connection.prepare_cached(&select)?;
+            page(select.query((minute, partition, after.unwrap_or_default()))?)
+        })?;
+        let next = found.last().filter(|_| is_cut).map(|last| last.id.clone());
+        Ok(DuePage { due: found.into_iter().filter_map(Found::parked).collect(), next })
+    }
+
+    async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
+        let all: Vec<_> = parked.iter().map(|parked| (parked.due_minute(), parked.id)).collect();
+        let write = move |connection: &Connection| {
+            all.into_iter().try_for_each(|(minute, id)| remove(connection, minute, id))
+        };
+        self.database.write("parked: removing", write).await
+    }
+}
+
+#[async_trait]
+impl ParkedDeliveries for Tables {
+    async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
+        let unknown = || PortError::new(READING, "a place of no parked delivery");
+        let place = place.map(|place| {
+            let (minute, part) = place.partition.split_once('/')?;
+            let (minute, part): (i64, u32) = (minute.parse().ok()?, part.parse().ok()?);
+            Some((minute, part, place.sort.clone()))
+        });
+        let (minute, part, id) = match place {
+            Some(place) => place.ok_or_else(unknown)?,
+            None => (i64::MIN, 0, String::new()),
+        };
+        let (found, is_cut) = self.database.read(READING, |connection| {
+            let select = format!(
+                "SELECT {COLUMNS} FROM parked \
+                 WHERE (minute, part, id) > (?1, ?2, ?3) ORDER BY minute, part, id"
+            );
+            let mut select = connection.prepare_cached(&select)?;
+            page(select.query((minute, part, id))?)
+        })?;
+        let next = found.last().filter(|_| is_cut).map(Found::place);
+        let found = found.into_iter().filter_map(|row| Some((row.place(), row.parked()?)));
+        Ok(ParkedPage { found: found.collect(), next })
+    }
+
+    async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
+        let found = self.database.read(READING, |connection| {
+            let select =
+                format!("SELECT {COLUMNS} FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3");
+            let values = (minute, part_of(id), id.to_string());
+            connection.prepare_cached(&select)?.query_row(values, Found::of).optional()
+        })?;
+        Ok(found.and_then(Found::parked))
+    }
+}
+
+#[async_trait]
+impl WakeCursor for Tables {
+    async fn load(&self) -> Result<Option<i64>, PortError> {
+        self.database.read("wake: reading", |connection| note_of(connection, WAKE))
+    }
+
+    async fn save(&self, minute: i64) -> Result<(), PortError> {
+        let write = move |connection: &Connection| set_note(connection, WAKE, minute);
+        self.database.write("wake: writing", write).await
+    }
+}

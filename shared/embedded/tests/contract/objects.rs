@@ -1,0 +1,197 @@
+//! Dead letters, payloads, and what is removed by age.
+
+use std::{fs, path::Path};
+
+use gridpost_core::{
+    delivery::dead_letter::{Labels, Origin},
+    event::DeliverySchema,
+    time::Timestamp,
+};
+use gridpost_embedded::Letters;
+use gridpost_ports::{
+    Bucket, BucketError, Clock, DeadLetters, DeliveryStates, EndpointHealths, Payloads,
+    RequestRates,
+};
+use gridpost_testkit::contract::{self, BUCKET};
+use uuid::Uuid;
+
+use super::world::World;
+
+const DAY_S: u64 = 24 * 60 * 60;
+
+#[tokio::test]
+async fn payloads_are_found_by_name() {
+    for world in World::both() {
+        let payloads = world.stores.payloads();
+        contract::an_object_that_is_not_there_is_none(&*payloads).await;
+        for object in [vec![1; 300_000], vec![2]] {
+            payloads.put("deliveries/7", object.clone()).await.expect("stored");
+            assert_eq!(payloads.get("deliveries/7").await.expect("readable"), Some(object));
+        }
+        world.stores.close().await;
+        contract::an_object_that_is_refused_is_an_error(&*payloads).await;
+    }
+    let world = World::on_disk();
+    world.tamper("ALTER TABLE payloads RENAME TO gone");
+    contract::an_object_that_is_refused_is_an_error(&*world.stores.payloads()).await;
+}
+
+#[tokio::test]
+async fn buckets_tell_what_is_missing_from_what_is_refused() {
+    for world in World::both() {
+        let letters = world.stores.letters();
+        contract::a_missing_bucket_is_not_found(&*letters).await;
+        letters.create(BUCKET).await.expect("made");
+        world.stores.close().await;
+        contract::a_bucket_that_refuses_is_unavailable(&*letters).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_can_not_be_written_is_no_missing_bucket() {
+    let world = World::on_disk();
+    let letters = world.stores.letters();
+    letters.create(BUCKET).await.expect("made");
+    // A folder lies where the file is to be, and where it was.
+    fs::create_dir_all(letters.folder().expect("a folder").join(BUCKET).join("k/below"))
+        .expect("made");
+    let labels = Labels::default();
+    let put = letters.put(BUCKET, "k", &labels, b"[]".to_vec()).await;
+    assert!(matches!(put, Err(BucketError::Unavailable(_))), "{put:?}");
+    let got = letters.get(BUCKET, "k").await;
+    assert!(matches!(got, Err(BucketError::Unavailable(_))), "{got:?}");
+    let put = letters.put(BUCKET, "../k", &labels, b"[]".to_vec()).await;
+    assert!(matches!(put, Err(BucketError::Unavailable(_))), "{put:?}");
+    let put = letters.put("..", "k", &labels, b"[]".to_vec()).await;
+    assert!(matches!(put, Err(BucketError::Unavailable(_))), "{put:?}");
+}
+
+#[tokio::test]
+async fn buckets_are_made_where_that_is_asked_for() {
+    for world in World::both() {
+        let world = world.set(|options| options.makes_buckets = true).await;
+        let letters = world.stores.letters();
+        letters.put(BUCKET, "k", &Labels::default(), b"[]".to_vec()).await.expect("stored");
+        let got = letters.get(BUCKET, "k").await.expect("readable");
+        assert_eq!(got, Some((b"[]".to_vec(), None)), "it says nothing of whose it is");
+    }
+}
+
+fn origin() -> Origin {
+    Origin { subscription: contract::key(), schema: DeliverySchema::EventGridSchema }
+}
+
+async fn names(letters: &Letters, prefix: &str, after: Option<&str>) -> Vec<String> {
+    let listed = letters.list(BUCKET, prefix, after).await.expect("a list");
+    listed.into_iter().map(|object| object.name).collect()
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_by_name() {
+    for world in World::both() {
+        let letters = world.stores.letters();
+        letters.create(BUCKET).await.expect("made");
+        letters.create("other").await.expect("made");
+        // In the order of their bytes: a hyphen comes before a slash, and that before a digit.
+        let all = ["T/S-1/a.json", "T/S/10/b.json", "T/S/9/c.json", "T/S0/d.json", "U/S/e.json"];
+        for name in all.iter().rev() {
+            let labels = origin().labels();
+            letters.put(BUCKET, name, &labels, name.as_bytes().to_vec()).await.expect("stored");
+        }
+        letters.put("other", "x", &Labels::default(), vec![]).await.expect("stored");
+        assert_eq!(names(&letters, "", None).await, all);
+        let table: [(&str, Option<&str>, &[&str]); 7] = [
+            ("T/S/", None, &all[1..3]),
+            ("T/S", None, &all[..4]),
+            ("T/S/1", None, &all[1..2]),
+            ("T/S/", Some("T/S/10/b.json"), &all[2..3]),
+            ("T/", Some("T/S/5"), &all[2..4]),
+            ("", Some("T/S0"), &all[3..]),
+            ("V", None, &[]),
+        ];
+        for (prefix, after, want) in table {
+            assert_eq!(names(&letters, prefix, after).await, want, "{prefix} {after:?}");
+        }
+        let listed = letters.list(BUCKET, "U", None).await.expect("a list");
+        assert_eq!((listed[0].bytes, listed[0].written_at), (10, world.clock.now()));
+        let got = letters.get(BUCKET, all[0]).await.expect("readable");
+        assert_eq!(got, Some((all[0].as_bytes().to_vec(), Some(origin()))));
+        for _ in 0..2 {
+            letters.delete(BUCKET, all[0]).await.expect("deleted, or gone already");
+        }
+        assert_eq!(letters.get(BUCKET, all[0]).await.expect("readable"), None);
+        assert_eq!(names(&letters, "", None).await, all[1..]);
+    }
+}
+
+#[tokio::test]
+async fn a_list_has_a_thousand_names_at_most() {
+    for world in World::both() {
+        let letters = world.stores.letters();
+        letters.create(BUCKET).await.expect("made");
+        for number in 0..1_001 {
+            let name = format!("{number:04}");
+            letters.put(BUCKET, &name, &Labels::default(), vec![]).await.expect("stored");
+        }
+        let first = names(&letters, "", None).await;
+        assert_eq!((first.len(), first[999].as_str()), (1_000, "0999"));
+        assert_eq!(names(&letters, "", Some("0999")).await, ["1000"]);
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_are_files_that_anybody_can_open() {
+    let world = World::on_disk();
+    let letters = world.stores.letters();
+    letters.create(BUCKET).await.expect("made");
+    letters.put(BUCKET, "T/S/a.json", &origin().labels(), b"[1]".to_vec()).await.expect("stored");
+    let folder = letters.folder().expect("a folder").to_owned();
+    assert_eq!(folder, world.folder().join("dead-letters"));
+    let file = folder.join(BUCKET).join("T/S/a.json");
+    assert_eq!(fs::read(&file).expect("a file"), b"[1]");
+    // Anybody may put files there, and take them away.
+    fs::write(folder.join(BUCKET).join("T/S/b.json"), b"[2]").expect("written");
+    fs::remove_file(file).expect("removed");
+    assert_eq!(names(&letters, "T/S/", None).await, ["T/S/b.json"]);
+    let got = letters.get(BUCKET, "T/S/b.json").await.expect("readable");
+    assert_eq!(got, Some((b"[2]".to_vec(), None)));
+    assert_eq!(letters.get(BUCKET, "T/S/a.json").await.expect("readable"), None);
+    assert!(!has_unfinished(&folder), "what was written is whole");
+}
+
+fn has_unfinished(folder: &Path) -> bool {
+    fs::read_dir(folder).expect("a folder").any(|entry| {
+        let entry = entry.expect("an entry");
+        let is_unfinished = entry.file_name().to_string_lossy().starts_with('.');
+        is_unfinished || (entry.path().is_dir() && has_unfinished(&entry.path()))
+    })
+}
+
+#[tokio::test]
+async fn what_says_nothing_any_more_is_removed() {
+    for world in World::both() {
+        let (tables, payloads) = (world.stores.tables(), world.stores.payloads());
+        let state = contract::state(7);
+        let (key, uid) = (contract::key(), Uuid::from_u128(5));
+        let now = world.clock.now();
+        let state = gridpost_core::delivery::state::DeliveryState { publish_time: now, ..state };
+        DeliveryStates::save(&*tables, &state).await.expect("written");
+        payloads.put("deliveries/7", vec![1]).await.expect("written");
+        RequestRates::count(&*tables, uid, now.as_minutes(), 3).await.expect("counted");
+        let load = || DeliveryStates::load(&*tables, Uuid::from_u128(7));
+        let lives_for = state.forget_at().since(now).as_secs();
+        world.clock.pass(lives_for - 1);
+        let health = EndpointHealths::load(&*tables, &key, uid).await.expect("readable");
+        EndpointHealths::save(&*tables, &key, uid, &health).await.expect("written");
+        assert!(load().await.expect("readable").is_some());
+        assert!(payloads.get("deliveries/7").await.expect("readable").is_some());
+        let counted = RequestRates::count(&*tables, uid, now.as_minutes(), 1).await;
+        assert_eq!(counted.expect("counted"), 1, "the minute's count has expired");
+        world.clock.pass(30 * DAY_S);
+        payloads.put("deliveries/8", vec![1]).await.expect("written");
+        assert_eq!(load().await.expect("readable"), None);
+        assert_eq!(payloads.get("deliveries/7").await.expect("readable"), None);
+        assert!(payloads.get("deliveries/8").await.expect("readable").is_some());
+        assert!(world.clock.now() > Timestamp::from_millis(0));
+    }
+}
