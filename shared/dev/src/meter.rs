@@ -1,0 +1,64 @@
+//! Counts of a function, written to the log in the form that they have on AWS.
+
+use std::time::Duration;
+
+use gridpost_core::time::Timestamp;
+use gridpost_ports::Meter;
+use gridpost_runtime::telemetry::EmbeddedMeter;
+
+use crate::log::Log;
+
+/// The counts of one function.
+pub(crate) struct LogMeter {
+    counted: EmbeddedMeter,
+    function: &'static str,
+    log: Log,
+}
+
+impl LogMeter {
+    /// The counts of the function of that name.
+    pub(crate) fn of(function: &'static str, log: Log) -> Self {
+        Self { counted: EmbeddedMeter::default(), function, log }
+    }
+}
+
+impl Meter for LogMeter {
+    fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
+        self.counted.count(metric, dimensions, by);
+    }
+
+    fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
+        self.counted.measure(metric, dimensions, took);
+    }
+
+    fn count_events(
+        &self,
+        metric: &'static str,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        by: u64,
+    ) {
+        self.counted.count_events(metric, dimensions, published_at, by);
+    }
+
+    fn count_delivered(
+        &self,
+        dimensions: &[(&'static str, &str)],
+        published_at: Timestamp,
+        took: Duration,
+        by: u64,
+    ) {
+        self.counted.count_delivered(dimensions, published_at, took, by);
+    }
+
+    fn flush(&self, now: Timestamp) {
+        let lines = self.counted.lines(now);
+        if lines.is_empty() {
+            return;
+        }
+        // The log tells by it whose line it is, as a log group does on AWS.
+        let own = format!("{{\"function\":\"{}\",", self.function);
+        let named = lines.lines().map(|line| format!("{own}{}\n", line.trim_start_matches('{')));
+        self.log.write(&named.collect::<String>());
+    }
+}

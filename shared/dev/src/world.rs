@@ -1,0 +1,355 @@
+//! The functions' contexts, on the embedded stores: what their programs make of AWS.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use gridpost_core::{
+    delivery::resource_check::Finding,
+    endpoint::{Allowed, AllowedPorts, arn::AllowedResources},
+    publish::fan_out::PIECE_DELIVERIES_MAX,
+    retry::{
+        health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
+    },
+    subscription::Resource,
+};
+use gridpost_dead_letter_handler as dead_letter;
+use gridpost_dispatch_handler::{
+    self as dispatch, health::HealthCache, in_flight::InFlight, rate::Rates,
+    resources::NoResources,
+};
+use gridpost_embedded::{Embedded, Options as StoreOptions, Visibility};
+use gridpost_ingest_handler as ingest;
+use gridpost_manage_handler as manage;
+use gridpost_ports::{
+    Clock, Configuration, Meter, PortError, ResourceChecker,
+    configuration::{ConfigurationCache, Limits},
+};
+use gridpost_runtime::system::SystemDice;
+use gridpost_wake_handler as wake;
+use gridpost_webhook::http::HttpClient;
+
+use crate::{
+    Options, StartError,
+    clock::DevClock,
+    log::Log,
+    mapping::{self, RETRY_QUEUES},
+    meter::LogMeter,
+};
+
+/// Bytes of a queue message at most: the deployment's default.
+const QUEUE_MESSAGE_BYTES_MAX: usize = 262_144;
+
+/// How long configuration is kept in memory, by the machine's clock: reading it again costs next to
+/// nothing here, and a change is answered when it is over.
+const CONFIGURATION_KEPT_FOR: Duration = Duration::from_millis(50);
+
+/// What a change waits beyond that, for clocks that are read at different moments.
+const SLACK: Duration = Duration::from_millis(10);
+
+/// Most memory of one copy of the configuration.
+const CONFIGURATION_BYTES_MAX: usize = 64 * 1_048_576;
+
+/// How long an ended delivery waits for others to share its object. A deployment waits five minutes.
+const DEAD_LETTER_DELAY_S: u32 = 5;
+
+/// The topic of events about dead letters, where it was created.
+const DEAD_LETTER_TOPIC: &str = "dead-letters";
+
+/// How long a destination for dead letters may refuse.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(4 * 60 * 60);
+
+/// Publishes with more deliveries are stored first: the deployment's default.
+const INLINE_FAN_OUT: usize = 10_000;
+
+/// Runs that may listen for late responses at the same time.
+const LISTENERS_MAX: usize = 50;
+
+/// How the deployment names itself to CloudEvents endpoints.
+const ORIGIN: &str = "eventgrid.azure.net";
+
+/// The networks that endpoints may be in besides the public internet: this machine.
+const NETWORKS: &str = "127.0.0.0/8,::1/128";
+
+/// What a refused AWS resource reads as the list of those that are allowed.
+const NO_RESOURCES: &str =
+    "none, as `gridpost dev` delivers to webhooks alone (`gridpost up` or a deployment on AWS has resources)";
+
+/// Everything that runs here.
+pub(crate) struct World {
+    pub(crate) clock: Arc<DevClock>,
+    pub(crate) store: Embedded,
+    pub(crate) log: Log,
+    pub(crate) ingest: ingest::Context,
+    pub(crate) dispatch: dispatch::Context,
+    pub(crate) dead_letter: dead_letter::Context,
+    pub(crate) redrive: dead_letter::redrive::Context,
+    pub(crate) manage: manage::Context,
+    pub(crate) wake: wake::Context,
+}
+
+/// What every context is made of.
+struct Parts {
+    clock: Arc<DevClock>,
+    store: Embedded,
+    log: Log,
+    allowed: Allowed,
+    client: HttpClient,
+}
+
+impl World {
+    /// Opens the stores and wires the functions to them.
+    ///
+    /// # Errors
+    ///
+    /// The stores can't be opened, or the system's certificates not be read.
+    pub(crate) fn open(
+        options: &Options,
+        address: SocketAddr,
+        clock: Arc<DevClock>,
+    ) -> Result<Self, StartError> {
+        let store = Embedded::open(store_options(options), Arc::clone(&clock) as _)?;
+        clock.begin().map_err(StartError::Clock)?;
+        let allowed = allowed();
+        let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
+        let client = client.map_err(StartError::Certificates)?;
+        let parts = Parts { clock, store, log: options.log.clone(), allowed, client };
+        Ok(Self {
+            ingest: parts.ingest(),
+            dispatch: parts.dispatch(),
+            dead_letter: parts.dead_letter(),
+            redrive: parts.redrive(),
+            manage: parts.manage(&url(address)),
+            wake: parts.wake(),
+            clock: parts.clock,
+            store: parts.store,
+            log: parts.log,
+        })
+    }
+
+    /// Closes the stores, and notes where the clock has come to.
+    pub(crate) async fn stop(&self) {
+        self.store.close().await;
+        self.clock.stop();
+    }
+}
+
+/// The base URL of both APIs.
+pub(crate) fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+fn store_options(options: &Options) -> StoreOptions {
+    // What protects a message in hand is a time of the machine: an attempt takes as long as it takes.
+    let hidden = |timeout: Duration| options.speed.by_the_clock(timeout + mapping::VISIBLE_AFTER);
+    StoreOptions {
+        folder: options.data.clone(),
+        sync: options.sync,
+        retry_queues: RETRY_QUEUES,
+        visibility: Visibility {
+            delivery: hidden(mapping::DISPATCH_TIMEOUT),
+            dead_letter: hidden(mapping::DEAD_LETTER_TIMEOUT),
+            fan_out: hidden(mapping::INGEST_TIMEOUT),
+            redrive: hidden(mapping::DEAD_LETTER_TIMEOUT),
+        },
+        max_receives: options.receives_max,
+        message_bytes_max: 1_048_576,
+        makes_buckets: true,
+    }
+}
+
+fn allowed() -> Allowed {
+    Allowed {
+        networks: NETWORKS.parse().unwrap_or_default(),
+        ports: AllowedPorts::default(),
+        resources: AllowedResources {
+            region: String::new(),
+            // No ARN is like this text, which a refusal shows.
+            patterns: NO_RESOURCES.parse().unwrap_or_default(),
+        },
+    }
+}
+
+impl Parts {
+    fn meter(&self, function: &'static str) -> Arc<dyn Meter> {
+        Arc::new(LogMeter::of(function, self.log.clone()))
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock) as _
+    }
+
+    fn cache(&self) -> ConfigurationCache {
+        let speed = self.clock.speed();
+        let limits = Limits {
+            fresh_for: speed.by_the_clock(CONFIGURATION_KEPT_FOR),
+            stale_for: speed.by_the_clock(Duration::from_secs(60)),
+            bytes_max: CONFIGURATION_BYTES_MAX,
+        };
+        let tables: Arc<dyn Configuration> = self.store.tables();
+        ConfigurationCache::new(tables, self.clock(), Arc::new(SystemDice), limits)
+    }
+
+    fn ingest(&self) -> ingest::Context {
+        ingest::Context {
+            clock: self.clock(),
+            dice: Arc::new(SystemDice),
+            configuration: self.cache().with_keys(self.store.tables()),
+            sender: self.store.queues(),
+            payloads: self.store.payloads(),
+            meter: self.meter("ingest"),
+            latency_metrics: false,
+            authorization: ingest::Authorization::Keys,
+            queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+            inline_fan_out: INLINE_FAN_OUT,
+            piece_deliveries_max: PIECE_DELIVERIES_MAX,
+        }
+    }
+
+    fn dispatch(&self) -> dispatch::Context {
+        let tables = self.store.tables();
+        dispatch::Context {
+            clock: self.clock(),
+            dice: Arc::new(SystemDice),
+            sender: self.store.queues(),
+            receiver: self.store.queues(),
+            states: Arc::clone(&tables) as _,
+            in_flight: InFlight::new(self.store.queues()),
+            parking: Arc::clone(&tables) as _,
+            payloads: self.store.payloads(),
+            healths: HealthCache::new(Arc::clone(&tables) as _, Arc::new(SystemDice)),
+            rates: Rates::new(Arc::clone(&tables) as _),
+            configuration: self.cache(),
+            listeners: tables,
+            client: Arc::new(self.client.clone().keeping(ResponseBytes::default())),
+            resources: Arc::new(NoResources),
+            meter: self.meter("dispatch"),
+            settings: dispatch::Settings {
+                probation: Durations::default(),
+                retry_shards: RETRY_QUEUES,
+                lanes: LaneSettings::default(),
+                first_listeners_max: LISTENERS_MAX,
+                retry_listeners_max: LISTENERS_MAX,
+                // Every long wait is parked, as `gridpost up` has it: then it can be seen.
+                retry_in_flight_limit: 0,
+                dead_letter_delay_s: DEAD_LETTER_DELAY_S,
+                log_successful_attempts: true,
+                latency_metrics: false,
+                origin: ORIGIN.to_owned(),
+            },
+        }
+    }
+
+    fn dead_letter(&self) -> dead_letter::Context {
+        dead_letter::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            receiver: self.store.queues(),
+            bucket: self.store.letters(),
+            payloads: self.store.payloads(),
+            meter: self.meter("dead-letter"),
+            notifier: Some(dead_letter::notify::Notifier {
+                topic: DEAD_LETTER_TOPIC.to_owned(),
+                configuration: self.cache(),
+                queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+                has_complained: Default::default(),
+            }),
+            give_up_after: GIVE_UP_AFTER,
+        }
+    }
+
+    fn redrive(&self) -> dead_letter::redrive::Context {
+        dead_letter::redrive::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            receiver: self.store.queues(),
+            letters: self.store.letters(),
+            redrives: self.store.tables(),
+            configuration: self.store.tables(),
+            payloads: self.store.payloads(),
+            meter: self.meter("dead-letter"),
+            queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+        }
+    }
+
+    fn manage(&self, url: &str) -> manage::Context {
+        let (tables, queues) = (self.store.tables(), self.store.queues());
+        manage::Context {
+            configuration: Arc::clone(&tables) as _,
+            keys: Arc::clone(&tables) as _,
+            topics: Arc::clone(&tables) as _,
+            subscriptions: Arc::clone(&tables) as _,
+            deliveries: Arc::clone(&tables) as _,
+            handshakes: Arc::new(self.client.clone()),
+            endpoints: Arc::new(self.client.clone().keeping(ResponseBytes::default())),
+            checker: Arc::new(NoChecker),
+            poison: Arc::clone(&queues) as _,
+            receiver: Arc::clone(&queues) as _,
+            sender: queues,
+            parked: Arc::clone(&tables) as _,
+            parking: Arc::clone(&tables) as _,
+            states: Arc::clone(&tables) as _,
+            healths: Arc::clone(&tables) as _,
+            dead_letters: self.store.letters(),
+            payloads: self.store.payloads(),
+            redrives: tables,
+            meter: self.meter("manage"),
+            clock: self.clock(),
+            dice: Arc::new(SystemDice),
+            settings: manage::Settings {
+                allowed: self.allowed.clone(),
+                validation_origin: ORIGIN.to_owned(),
+                publish_url: url.to_owned(),
+                manage_url: url.to_owned(),
+                configuration_kept_for: CONFIGURATION_KEPT_FOR + SLACK,
+                account: "000000000000".to_owned(),
+                retry_shards: RETRY_QUEUES,
+                queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+                authorization: manage::Authorization::None,
+            },
+        }
+    }
+
+    fn wake(&self) -> wake::Context {
+        let tables = self.store.tables();
+        wake::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            parking: Arc::clone(&tables) as _,
+            due: Arc::clone(&tables) as _,
+            cursor: tables,
+            payloads: self.store.payloads(),
+            meter: self.meter("wake"),
+            settings: wake::Settings {
+                retry_shards: RETRY_QUEUES,
+                queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+            },
+        }
+    }
+}
+
+/// Finds no AWS resource: an event subscription with one is refused before it is asked for.
+struct NoChecker;
+
+#[async_trait]
+impl ResourceChecker for NoChecker {
+    async fn check(&self, _: &Resource) -> Result<Finding, PortError> {
+        Ok(Finding { outcome: Outcome::Disabled, says: NO_RESOURCES.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_may_be_on_this_machine_and_no_resources_are_allowed() {
+        let allowed = allowed();
+        for address in ["127.0.0.1", "::1"] {
+            assert!(allowed.networks.contains(address.parse().expect("an address")), "{address}");
+        }
+        assert!(!allowed.networks.contains("10.0.0.1".parse().expect("an address")));
+        let queue = "arn:aws:sqs:eu-north-1:111122223333:orders".parse().expect("an ARN");
+        assert!(!allowed.resources.patterns.has(&queue));
+        assert_eq!(allowed.resources.patterns.to_string(), NO_RESOURCES);
+    }
+}
