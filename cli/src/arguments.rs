@@ -3,8 +3,8 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    audit, cost, dead_letter, delivery, deployment, down, explain, listen, parked, poison,
-    prober, publish, sas, schedule, subscription, tail, topic, up, watch,
+    audit, cost, dead_letter, delivery, deployment, dev, down, explain, listen, parked, poison,
+    prober, publish, sas, schedule, subscription, tail, topic, up, wait, watch,
 };
 use crate::examples::EXAMPLES;
 use crate::target::TargetArguments;
@@ -13,7 +13,7 @@ use crate::target::TargetArguments;
 const EXIT_CODES: &str = "\
 Results go to standard output, all else to standard error; with --json both are JSON.
 Exit codes: 0 done, 1 failed or refused, 2 not understood, 3 not over yet (audit: events under way;
-explain: nothing known so far).
+explain: nothing known so far; wait: not in time).
 `gridpost COMMAND --help` has examples.";
 
 /// Event-Grid-compatible event delivery on AWS: run it locally, manage it, publish, listen.
@@ -52,7 +52,9 @@ pub fn command() -> clap::Command {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Start the whole product on this machine and show that it delivers, retries and dead-letters
+    /// Run the whole product in this process and show that it delivers, retries and dead-letters
+    Dev(dev::DevArguments),
+    /// Start the whole product as it runs on AWS, on an emulator on this machine
     Up(up::UpArguments),
     /// Run the functions from source beside the local stack, built again when a file changes
     Watch(watch::WatchArguments),
@@ -85,6 +87,8 @@ pub enum Command {
     Explain(explain::ExplainArguments),
     /// Follow attempts as they are made
     Tail(tail::TailArguments),
+    /// Wait until so many events were delivered or dead-lettered by `gridpost dev`
+    Wait(wait::WaitArguments),
     /// Publish an event
     Publish(publish::PublishArguments),
     /// Make a SAS token from a topic key (offline)
@@ -124,6 +128,9 @@ mod tests {
             "up",
             "up --no-demo",
             "up --release",
+            "dev --port 0 --memory --speed 60 --quiet",
+            "dev --data /tmp/d --sync full --config topics.toml --logs",
+            "wait --topic orders --subscription billing --delivered 10 --dead-lettered 1 --timeout 30s",
             "watch --port 9002",
             "status --json",
             "down --purge",
@@ -273,6 +280,11 @@ mod tests {
             "topic create orders --file t.json --mapping mapping.json",
             "sas --key K",
             "listen --answer teapot",
+            "dev --speed 0",
+            "dev --speed 601",
+            "dev --memory --data d",
+            "wait --topic orders",
+            "wait --delivered 1",
             "audit --subscription s1",
             "delivery list --topic demo",
             "delivery resend --topic demo --name s1",

@@ -6,6 +6,7 @@ pub mod cost;
 pub mod dead_letter;
 pub mod delivery;
 pub mod deployment;
+pub mod dev;
 pub mod down;
 pub mod explain;
 pub mod listen;
@@ -20,6 +21,7 @@ pub mod subscription;
 pub mod tail;
 pub mod topic;
 pub mod up;
+pub mod wait;
 pub mod watch;
 
 use std::io::Read;

@@ -2,6 +2,21 @@
 
 /// Each command with lines that show what it is for, without `gridpost` before them.
 pub const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "dev",
+        &[
+            "dev",
+            "dev --memory --quiet --config topics.toml",
+            "dev --speed 60 --data /tmp/orders --port 7071",
+        ],
+    ),
+    (
+        "wait",
+        &[
+            "wait --topic orders --delivered 10",
+            "wait --topic orders --subscription billing --delivered 10 --dead-lettered 1 --timeout 2m",
+        ],
+    ),
     ("up", &["up", "up --no-demo", "up --release"]),
     ("watch", &["watch", "watch --port 9002"]),
     ("status", &["status", "status --json"]),

@@ -45,6 +45,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let output = Output::new(arguments.json);
     let target = arguments.target;
     match arguments.command {
+        Command::Dev(dev) => commands::dev::run(dev, &target, output).await,
+        Command::Wait(wait) => commands::wait::run(&wait, &target, output).await,
         Command::Up(up) => commands::up::run(up, &target, output).await,
         Command::Status => commands::status::run(&target, output).await,
         Command::Watch(watch) => commands::watch::run(watch, &target).await,

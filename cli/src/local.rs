@@ -7,14 +7,19 @@
 //! recorded [`state`] and a [`fingerprint`] of everything that was deployed. [`demonstration`] shows
 //! that it works; [`samples`] are payloads for each function, for `cargo lambda invoke`. Everything is kept in one folder ([`home`]); other programs connect by the file in it
 //! that [`connection`] describes.
+//!
+//! `gridpost dev` needs none of that: [`in_process`] makes its topics and writes the same file, [`declared`]
+//! reads what it shall begin with.
 
 pub mod build;
 pub mod child;
 pub mod connection;
+pub mod declared;
 pub mod demonstration;
 pub mod emulator;
 pub mod fingerprint;
 pub mod home;
+pub mod in_process;
 pub mod plan;
 pub mod prerequisites;
 pub mod processes;

@@ -16,7 +16,7 @@ use crate::manage_api::ManageApi;
 const NAME_PREFIX: &str = "gridpost";
 
 /// Flags that choose the deployment; one that is named by `--deployment` keeps what other flags do not
-/// say. Without them: the local stack that `gridpost up` started.
+/// say. Without them: the local stack that `gridpost dev` or `gridpost up` started.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TargetArguments {
     /// Base URL of the manage API (Terraform output `manage_url`); requests are signed with your AWS
@@ -75,7 +75,7 @@ impl TargetArguments {
         let local = home.map(|home| Connection::read(&home)).transpose()?.flatten();
         let Some(local) = local else {
             return Err(Misuse(
-                "no local stack is up here: start one with `gridpost up` (`cargo run -- up`), or name a \
+                "no local stack is up here: start one with `gridpost dev` (`cargo run -- dev`), or name a \
                  deployment by --manage-url and --publish-url (GRIDPOST_MANAGE_URL, GRIDPOST_PUBLISH_URL) or by \
                  --deployment (GRIDPOST_DEPLOYMENT)"
                     .to_owned(),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::local::connection::Connection;
 use crate::local::emulator::Emulator;
 use crate::local::home::Home;
+use crate::local::in_process::is_in_process;
 use crate::local::stack;
 use crate::local::state::{EmulatorRecord, State};
 use crate::manage_api::ManageApi;
@@ -22,6 +23,12 @@ pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()>
         Some(home) => stack::running(home).await?,
         None => None,
     };
+    if let (Some(home), None) = (&home, &running)
+        && let Some(document) = in_process(home).await?
+    {
+        output.print(&document, text_in_process);
+        return Ok(());
+    }
     let (Some(home), Some((record, connection))) = (&home, running) else {
         let was_up = home.as_ref().is_some_and(|home| State::read(home).deployment.is_some());
         output.print(&json!({"running": false, "deployed": was_up}), |_| match was_up {
@@ -29,13 +36,34 @@ pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()>
                 "the emulator does not run; `gridpost up` starts it again with what was deployed"
                     .to_owned()
             }
-            false => "no local stack is up; `gridpost up` starts one".to_owned(),
+            false => "no local stack is up; `gridpost dev` starts one".to_owned(),
         });
         return Ok(());
     };
     let document = document(home, &record, &connection).await;
     output.print(&document, |document| text(document, home));
     Ok(())
+}
+
+/// What `gridpost dev` runs in another process; none where nothing answers.
+async fn in_process(home: &Home) -> anyhow::Result<Option<Value>> {
+    let Some(connection) = Connection::read(home)?.filter(is_in_process) else { return Ok(None) };
+    let Ok(topics) = topics(&connection.manage_url).await else { return Ok(None) };
+    Ok(Some(json!({
+        "running": true,
+        "publishUrl": connection.publish_url,
+        "manageUrl": connection.manage_url,
+        "deadLetterBucket": connection.dead_letter_bucket,
+        "home": home.root(),
+        "topics": topics,
+    })))
+}
+
+fn text_in_process(document: &Value) -> String {
+    let row = |name: &str, pointer| [name.to_owned(), text_at(document, pointer).to_owned()];
+    let mut rows = vec![row("publish API", "/publishUrl"), row("manage API", "/manageUrl")];
+    rows.extend(topic_rows(document));
+    output::columns(&rows)
 }
 
 async fn document(home: &Home, record: &EmulatorRecord, connection: &Connection) -> Value {
@@ -92,16 +120,23 @@ fn text(document: &Value, home: &Home) -> String {
         row("dead letters", format!("s3://{}", at("/deadLetterBucket"))),
         row("logs", home.logs().display().to_string()),
     ];
-    for topic in document["topics"].as_array().into_iter().flatten() {
+    rows.extend(topic_rows(document));
+    if let Some(problem) = document["problem"].as_str() {
+        rows.push(row("problem", problem.to_owned()));
+    }
+    output::columns(&rows)
+}
+
+/// A row for each topic.
+fn topic_rows(document: &Value) -> Vec<[String; 2]> {
+    let topics = document["topics"].as_array().into_iter().flatten();
+    let row = |topic: &Value| {
         let names = topic["eventSubscriptions"].as_array().into_iter().flatten();
         let names: Vec<&str> = names.filter_map(Value::as_str).collect();
         let names =
             if names.is_empty() { "no event subscriptions".to_owned() } else { names.join(", ") };
         let schema = text_at(topic, "/inputSchema");
-        rows.push(row(&format!("topic {}", text_at(topic, "/name")), format!("{schema}: {names}")));
-    }
-    if let Some(problem) = document["problem"].as_str() {
-        rows.push(row("problem", problem.to_owned()));
-    }
-    output::columns(&rows)
+        [format!("topic {}", text_at(topic, "/name")), format!("{schema}: {names}")]
+    };
+    topics.map(row).collect()
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::local::build::Profile;
 use crate::local::connection::Connection;
-use crate::local::demonstration::{self, Shown};
+use crate::local::demonstration::{self, Letters, Publisher, Show, Shown};
 use crate::local::stack::{self, Settings};
 use crate::output::{self, Output};
 use crate::progress::Progress;
@@ -43,7 +43,12 @@ pub async fn run(
     let stack = stack::up(&settings, &progress).await?;
     let shown = match arguments.no_demo {
         true => Vec::new(),
-        false => demonstration::run(&stack, &progress).await?,
+        false => {
+            let publisher = Publisher::AzureSdk(&stack.environment);
+            let (connection, letters) = (&stack.connection, Letters::Emulator);
+            let show = Show { connection, publisher, letters, speed: 1 };
+            demonstration::run(show, &progress).await?
+        }
     };
     let cases = shown.iter().map(|case| json!({"title": case.title, "lines": case.lines}));
     let mut document = serde_json::to_value(&stack.connection)?;
@@ -53,7 +58,7 @@ pub async fn run(
 }
 
 /// How this program was called, so that the commands shown can be pasted.
-fn invocation() -> String {
+pub(super) fn invocation() -> String {
     if env::var_os("CARGO_MANIFEST_DIR").is_some() {
         return "cargo run -q --".to_owned();
     }

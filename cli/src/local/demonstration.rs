@@ -1,5 +1,5 @@
-//! Shows on a stack that it works: events published by Azure's SDK are delivered, retried on schedule,
-//! and dead-lettered. All cases run at once and take about half a minute.
+//! Shows that it works: published events are delivered, retried on schedule, and dead-lettered. All cases
+//! run at once and take about half a minute.
 
 pub mod case;
 pub mod dead_letter;
@@ -17,15 +17,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::answers::Answers;
 use crate::failure;
-use crate::local::connection::Connection;
+use crate::commands::publish::{Event, InputSchema};
+use crate::local::connection::{Connection, TopicConnection};
 use crate::local::demonstration::case::{CASES, Case, Seen};
 use crate::local::demonstration::dead_letter::DeadLetters;
+pub use crate::local::demonstration::dead_letter::Letters;
 use crate::local::python::Environment;
-use crate::local::stack::Stack;
 use crate::manage_api::ManageApi;
 use crate::progress::Progress;
 use crate::receiver::{Arrival, Behaviour, Purpose, Receiver};
-use crate::{local::child, wall_clock};
+use crate::{http_client, local::child, wall_clock};
 
 const PUBLISH: &str = include_str!("demonstration/publish.py");
 
@@ -43,13 +44,35 @@ pub struct Shown {
     pub lines: Vec<String>,
 }
 
+/// Where it is shown, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Show<'a> {
+    /// What runs.
+    pub connection: &'a Connection,
+    /// Who publishes.
+    pub publisher: Publisher<'a>,
+    /// Where dead letters are read back.
+    pub letters: Letters<'a>,
+    /// How many times as fast as the machine's clock it runs, at least 1.
+    pub speed: u32,
+}
+
+/// Who publishes.
+#[derive(Clone, Copy, Debug)]
+pub enum Publisher<'a> {
+    /// Azure's SDK, in a Python environment.
+    AzureSdk(&'a Environment),
+    /// This program.
+    Own,
+}
+
 /// Runs all cases.
 ///
 /// # Errors
 ///
 /// When one does not show what it should; the message says what was seen instead.
-pub async fn run(stack: &Stack, progress: &Progress) -> anyhow::Result<Vec<Shown>> {
-    let connection = &stack.connection;
+pub async fn run(show: Show<'_>, progress: &Progress) -> anyhow::Result<Vec<Shown>> {
+    let connection = show.connection;
     let (sender, arrivals) = mpsc::unbounded_channel();
     let scripts = CASES.iter().filter_map(|case| {
         let answers: Answers = case.answers.parse().ok()?;
@@ -59,13 +82,14 @@ pub async fn run(stack: &Stack, progress: &Progress) -> anyhow::Result<Vec<Shown
     let otherwise = Behaviour::prompt(Answers::always(404));
     let receiver = Receiver::start(address, scripts.collect(), otherwise, sender).await?;
     let api = ManageApi::connect(&connection.manage_url).await?;
-    let run = Run { connection, api, receiver, run_id: wall_clock::random_id(), progress };
-    let shown = run.show(&stack.environment, arrivals).await;
+    let run = Run { show, connection, api, receiver, run_id: wall_clock::random_id(), progress };
+    let shown = run.show(arrivals).await;
     run.unsubscribe().await;
     shown
 }
 
 struct Run<'a> {
+    show: Show<'a>,
     connection: &'a Connection,
     api: ManageApi,
     receiver: Receiver,
@@ -77,16 +101,19 @@ struct Run<'a> {
 impl Run<'_> {
     async fn show(
         &self,
-        environment: &Environment,
         mut arrivals: mpsc::UnboundedReceiver<Arrival>,
     ) -> anyhow::Result<Vec<Shown>> {
         let step = self.progress.step("Demonstrating: subscribing a built-in endpoint");
         try_join_all(CASES.iter().map(|case| self.subscribe(case))).await?;
         step.done("Subscribed a built-in endpoint; both handshakes passed");
-        let step = self.progress.step("Demonstrating: publishing with Azure's SDK");
-        self.publish(environment).await?;
+        let with = match self.show.publisher {
+            Publisher::AzureSdk(_) => " with Azure's SDK",
+            Publisher::Own => "",
+        };
+        let step = self.progress.step(&format!("Demonstrating: publishing{with}"));
+        self.publish().await?;
         let published = Instant::now();
-        step.done("Published an event for each case with Azure's SDK");
+        step.done(&format!("Published an event for each case{with}"));
 
         let step =
             self.progress.step("Demonstrating: delivering, retrying, dead-lettering (about 30 s)");
@@ -97,19 +124,22 @@ impl Run<'_> {
             while !seen.is_complete() {
                 let Ok(Some(arrival)) = timeout_at(deadline, arrivals.recv()).await else { break };
                 if let Some(case) = self.case_of(&arrival) {
-                    self.progress.line(&log_line(&arrival, case, published));
+                    let since = arrival.at.saturating_duration_since(published);
+                    let since = since * self.show.speed;
+                    self.progress.line(&log_line(&arrival, case, since));
                     step.advance(case.title);
                     seen.add(case, &arrival);
                 }
             }
             seen
         };
-        let dead_letters = DeadLetters::of(self.connection, &self.dead_letter_prefix())?;
+        let (letters, prefix) = (self.show.letters, self.dead_letter_prefix());
+        let dead_letters = DeadLetters::of(letters, self.connection, &prefix)?;
         let dead_letter = async {
             let found = dead_letters.wait(deadline).await;
             if found.is_ok() {
-                let since_s = published.elapsed().as_secs_f64();
-                let place = format!("s3://{}/", self.connection.dead_letter_bucket);
+                let since_s = (published.elapsed() * self.show.speed).as_secs_f64();
+                let place = dead_letters.place();
                 self.progress.line(&format!(
                     "  {since_s:>5.1} s  {:<14} dead letter in {place}",
                     "dead-lettered"
@@ -134,7 +164,7 @@ impl Run<'_> {
         let mut shown = Vec::new();
         let mut problems = Vec::new();
         for case in &CASES {
-            match case.judge(seen.of(case)) {
+            match case.judge(seen.of(case), self.show.speed) {
                 Ok(lines) => shown.push(Shown { title: case.title, lines }),
                 Err(problem) => problems.push(format!("{}: {problem}", case.title)),
             }
@@ -173,7 +203,48 @@ impl Run<'_> {
         join_all(deletes).await;
     }
 
-    async fn publish(&self, environment: &Environment) -> anyhow::Result<()> {
+    async fn publish(&self) -> anyhow::Result<()> {
+        match self.show.publisher {
+            Publisher::AzureSdk(environment) => self.publish_by_sdk(environment).await,
+            Publisher::Own => {
+                try_join_all(CASES.iter().map(|case| self.publish_one(case))).await.map(drop)
+            }
+        }
+    }
+
+    async fn publish_one(&self, case: &Case) -> anyhow::Result<()> {
+        let topic = self.topic_of(case)?;
+        let (id, time) = (self.event_id(case), wall_clock::now_rfc3339());
+        let schema = match case.schema {
+            "CloudEventSchemaV1_0" => InputSchema::CloudEvents,
+            _ => InputSchema::EventGrid,
+        };
+        let event = Event {
+            id: &id,
+            event_type: &case.event_type(),
+            subject: &format!("demonstration/{}", case.name),
+            source: "/gridpost/demonstration",
+            time: &time,
+            data: json!({"message": "Hello from Gridpost", "case": case.name}),
+        };
+        let body = event.body(schema).to_string();
+        let request = http_client::for_url(&topic.endpoint)?.post(&topic.endpoint);
+        let request = request.header("content-type", schema.content_type(body.as_bytes()));
+        let request = request.header("aeg-sas-key", topic.keys.first().map_or("", String::as_str));
+        let answer = request.body(body).send().await?;
+        let status = answer.status();
+        if !status.is_success() {
+            bail!("publishing to {} failed: HTTP {}", case.topic, status.as_u16());
+        }
+        Ok(())
+    }
+
+    fn topic_of(&self, case: &Case) -> anyhow::Result<&TopicConnection> {
+        let topic = self.connection.topics.get(case.topic);
+        topic.with_context(|| format!("topic {} is not there", case.topic))
+    }
+
+    async fn publish_by_sdk(&self, environment: &Environment) -> anyhow::Result<()> {
         let publishes =
             CASES.iter().map(|case| self.publish_of(case)).collect::<anyhow::Result<Vec<_>>>()?;
         let mut python = child::command(&environment.python());
@@ -194,8 +265,7 @@ impl Run<'_> {
     }
 
     fn publish_of(&self, case: &Case) -> anyhow::Result<Value> {
-        let topic = self.connection.topics.get(case.topic);
-        let topic = topic.with_context(|| format!("topic {} is not there", case.topic))?;
+        let topic = self.topic_of(case)?;
         let key = topic.keys.first().with_context(|| format!("topic {} has no key", case.topic))?;
         Ok(json!({
             "endpoint": topic.endpoint,
@@ -220,8 +290,8 @@ impl Run<'_> {
 }
 
 /// One attempt in the live log.
-fn log_line(arrival: &Arrival, case: &Case, published: Instant) -> String {
-    let since_s = arrival.at.saturating_duration_since(published).as_secs_f64();
+fn log_line(arrival: &Arrival, case: &Case, since_published: Duration) -> String {
+    let since_s = since_published.as_secs_f64();
     let count = arrival.header("aeg-delivery-count").unwrap_or("-");
     let events = arrival.events();
     let text = |event: &Value, members: [&str; 2]| {

@@ -88,6 +88,11 @@ impl Home {
         self.root.join("samples")
     }
 
+    /// What `gridpost dev` keeps.
+    pub fn dev(&self) -> PathBuf {
+        self.root.join("dev")
+    }
+
     /// Held by the one command that may change the stack.
     pub fn lock_file(&self) -> PathBuf {
         self.root.join("lock")
@@ -96,6 +101,16 @@ impl Home {
     /// Held while the caches are changed; stacks may share them.
     pub fn cache_lock_file(&self) -> PathBuf {
         self.cache.join("lock")
+    }
+
+    /// Makes the folder itself, for the owner alone.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn create_root(&self) -> anyhow::Result<()> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root);
+        made.with_context(|| format!("{} cannot be made", self.root.display()))
     }
 
     /// Makes the folders, for the owner alone: keys and deployed state are in them.

@@ -306,7 +306,8 @@ impl Run<'_> {
         let api = ManageApi::connect(&outputs.manage_url).await?;
         let mut topics = BTreeMap::new();
         for (topic, schema) in TOPICS {
-            topics.insert(topic.to_owned(), reach_topic(&api, &outputs, topic, schema).await?);
+            let reached = reach_topic(&api, &outputs.publish_url, topic, schema).await?;
+            topics.insert(topic.to_owned(), reached);
         }
         let connection = Connection {
             publish_url: outputs.publish_url,
@@ -322,9 +323,13 @@ impl Run<'_> {
 }
 
 /// Creates a topic unless it is there, and reads its keys.
-async fn reach_topic(
+///
+/// # Errors
+///
+/// A refusal by the manage API, or a transport failure.
+pub async fn reach_topic(
     api: &ManageApi,
-    outputs: &Outputs,
+    publish_url: &str,
     topic: &str,
     schema: &str,
 ) -> anyhow::Result<TopicConnection> {
@@ -337,7 +342,7 @@ async fn reach_topic(
     let key = |name: &str| keys.get(name).and_then(Value::as_str).map(str::to_owned);
     let keys: Option<Vec<String>> = ["key1", "key2"].into_iter().map(key).collect();
     Ok(TopicConnection {
-        endpoint: format!("{}/topics/{topic}/api/events", outputs.publish_url),
+        endpoint: format!("{publish_url}/topics/{topic}/api/events"),
         keys: keys.with_context(|| format!("topic {topic} has no two keys"))?,
     })
 }

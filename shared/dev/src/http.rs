@@ -28,6 +28,9 @@ use crate::{emulated, world::World};
 /// Source: Amazon API Gateway, "Quotas for configuring and running an HTTP API".
 const BODY_BYTES_MAX: usize = 10 * 1_024 * 1_024;
 
+/// Where scripts ask what became of events. Neither API has such a path.
+const COUNTS: &str = "/dev/counts";
+
 type Reply = Response<Full<Bytes>>;
 
 /// Answers requests for ever.
@@ -73,6 +76,9 @@ async fn answer(world: &World, request: hyper::Request<Incoming>) -> Reply {
         let answered = emulated::answer(&world.store, &world.log, operation, &body).await;
         let (status, document) = answered;
         return json(status, document.to_string());
+    }
+    if (&parts.method, parts.uri.path()) == (&Method::GET, COUNTS) {
+        return json(StatusCode::OK, world.counts.document().to_string());
     }
     let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
     if is_publish(&parts.method, parts.uri.path()) {

@@ -3,11 +3,12 @@
 //! [`Dev`] wires the handlers to SQLite and files as the functions' programs wire them to AWS. [`mapping`]
 //! reads the queues in Lambda's place and [`functions`] invokes the handlers; [`http`] hands requests over
 //! as API Gateway would. One [`clock`] drives everything and may run faster than the machine's. [`log`]
-//! keeps what the functions log, and [`emulated`] answers the few calls of CloudWatch Logs and SQS that
+//! keeps what the functions log, [`counts`] what became of events, and [`emulated`] answers the few calls of CloudWatch Logs and SQS that
 //! the command line makes, so that its commands work here as they do on AWS.
 
 pub mod clock;
-pub mod emulated;
+mod counts;
+mod emulated;
 mod functions;
 mod http;
 pub mod log;
@@ -27,7 +28,7 @@ use world::World;
 pub use gridpost_embedded::Sync;
 
 /// The bucket that `gridpost dev` names for dead letters. Any other name is a folder beside it.
-pub const DEAD_LETTER_BUCKET: &str = "dead-letters";
+pub const DEAD_LETTER_BUCKET: &str = "gridpost";
 
 /// How a process is set.
 #[derive(Clone, Debug)]

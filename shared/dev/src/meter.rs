@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
-use gridpost_core::time::Timestamp;
+use gridpost_core::{metric::DELIVERY_SUCCESS_COUNT, time::Timestamp};
 use gridpost_ports::Meter;
 use gridpost_runtime::telemetry::EmbeddedMeter;
 
-use crate::log::Log;
+use crate::{counts::Counts, log::Log};
 
 /// The counts of one function.
 pub(crate) struct LogMeter {
     counted: EmbeddedMeter,
     function: &'static str,
     log: Log,
+    counts: Counts,
 }
 
 impl LogMeter {
-    /// The counts of the function of that name.
-    pub(crate) fn of(function: &'static str, log: Log) -> Self {
-        Self { counted: EmbeddedMeter::default(), function, log }
+    /// The counts of the function of that name; the ends of events are added to `counts`, too.
+    pub(crate) fn of(function: &'static str, log: Log, counts: Counts) -> Self {
+        Self { counted: EmbeddedMeter::default(), function, log, counts }
     }
 }
 
@@ -38,6 +39,7 @@ impl Meter for LogMeter {
         published_at: Timestamp,
         by: u64,
     ) {
+        self.counts.add(metric, dimensions, by);
         self.counted.count_events(metric, dimensions, published_at, by);
     }
 
@@ -48,6 +50,7 @@ impl Meter for LogMeter {
         took: Duration,
         by: u64,
     ) {
+        self.counts.add(DELIVERY_SUCCESS_COUNT, dimensions, by);
         self.counted.count_delivered(dimensions, published_at, took, by);
     }
 

@@ -31,6 +31,7 @@ use gridpost_webhook::http::HttpClient;
 use crate::{
     Options, StartError,
     clock::DevClock,
+    counts::Counts,
     log::Log,
     mapping::{self, RETRY_QUEUES},
     meter::LogMeter,
@@ -79,6 +80,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<DevClock>,
     pub(crate) store: Embedded,
     pub(crate) log: Log,
+    pub(crate) counts: Counts,
     pub(crate) ingest: ingest::Context,
     pub(crate) dispatch: dispatch::Context,
     pub(crate) dead_letter: dead_letter::Context,
@@ -92,6 +94,7 @@ struct Parts {
     clock: Arc<DevClock>,
     store: Embedded,
     log: Log,
+    counts: Counts,
     allowed: Allowed,
     client: HttpClient,
 }
@@ -112,7 +115,8 @@ impl World {
         let allowed = allowed();
         let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
         let client = client.map_err(StartError::Certificates)?;
-        let parts = Parts { clock, store, log: options.log.clone(), allowed, client };
+        let (log, counts) = (options.log.clone(), Counts::default());
+        let parts = Parts { clock, store, log, counts, allowed, client };
         Ok(Self {
             ingest: parts.ingest(),
             dispatch: parts.dispatch(),
@@ -123,6 +127,7 @@ impl World {
             clock: parts.clock,
             store: parts.store,
             log: parts.log,
+            counts: parts.counts,
         })
     }
 
@@ -171,7 +176,7 @@ fn allowed() -> Allowed {
 
 impl Parts {
     fn meter(&self, function: &'static str) -> Arc<dyn Meter> {
-        Arc::new(LogMeter::of(function, self.log.clone()))
+        Arc::new(LogMeter::of(function, self.log.clone(), self.counts.clone()))
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -53,7 +53,7 @@ pub const CASES: [Case; 4] = [
     },
     Case {
         name: "dead-lettered",
-        title: "An endpoint that answers 400 is not asked again; the event becomes a dead letter in S3",
+        title: "An endpoint that answers 400 is not asked again; the event becomes a dead letter",
         topic: "demo",
         schema: "EventGridSchema",
         answers: "400",
@@ -136,8 +136,9 @@ impl Case {
     /// # Errors
     ///
     /// What is wrong with them: too few or many, out of count, or early. A late one is only remarked: it
-    /// says more about this machine than about Gridpost.
-    pub fn judge(&self, attempts: &[Attempt]) -> Result<Vec<String>, String> {
+    /// says more about this machine than about Gridpost. Times are those of a clock that runs `speed`
+    /// times as fast as the machine's.
+    pub fn judge(&self, attempts: &[Attempt], speed: u32) -> Result<Vec<String>, String> {
         let (seen, want) = (attempts.len(), self.attempts());
         let Some(first) = attempts.first() else {
             return Err("no attempt arrived".to_owned());
@@ -147,12 +148,8 @@ impl Case {
         }
         let judged =
             attempts.iter().zip(self.due_s).enumerate().map(|(index, (attempt, due_s))| {
-                judge_attempt(
-                    index,
-                    attempt,
-                    attempt.at.saturating_duration_since(first.at),
-                    *due_s,
-                )
+                let offset = attempt.at.saturating_duration_since(first.at);
+                judge_attempt(index, attempt, offset, (*due_s, speed))
             });
         judged.collect()
     }
@@ -162,7 +159,7 @@ fn judge_attempt(
     index: usize,
     attempt: &Attempt,
     offset: Duration,
-    due_s: u64,
+    (due_s, speed): (u64, u32),
 ) -> Result<String, String> {
     let number = index + 1;
     if attempt.delivery_count.map(|count| count as usize) != Some(index) {
@@ -172,8 +169,10 @@ fn judge_attempt(
         ));
     }
     let due = Duration::from_secs(due_s);
-    let (offset_s, late) = (offset.as_secs_f64(), due + due.mul_f64(0.1) + LATE);
-    if offset + EARLY < due {
+    // What the machine adds or takes away is the same at any speed.
+    let late = (due + due.mul_f64(0.1)) / speed + LATE;
+    let offset_s = (offset * speed).as_secs_f64();
+    if offset + EARLY < due / speed {
         return Err(format!(
             "attempt {number} came {offset_s:.1} s after the first, before {due_s} s"
         ));
@@ -235,10 +234,24 @@ mod tests {
                 status: 500,
             };
             let attempts: Vec<Attempt> = attempts.iter().map(attempt).collect();
-            let judged = retried.judge(&attempts);
+            let judged = retried.judge(&attempts, 1);
             let last = judged.as_ref().map(|lines| lines.last().expect("a line").as_str());
             assert_eq!(last.map_err(String::as_str), want, "{row}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_fast_clock_is_judged_by_its_own_time() {
+        let start = Instant::now();
+        let attempt = |at_ms, count| Attempt {
+            at: start + Duration::from_millis(at_ms),
+            delivery_count: Some(count),
+            status: 500,
+        };
+        let attempts = [attempt(0, 0), attempt(1_000, 1), attempt(3_000, 2)];
+        let judged = CASES[2].judge(&attempts, 10).expect("on schedule");
+        assert_eq!(judged[2], "attempt 3 at 30.0 s (due at 30 s): answered 500");
+        assert!(CASES[2].judge(&attempts, 1).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Reads dead letters back from the emulator's S3.
+//! Reads dead letters back: from the emulator's S3, or from the manage API.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -20,9 +21,32 @@ const POLL: Duration = Duration::from_millis(500);
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
+/// Where dead letters are read back.
+#[derive(Clone, Copy, Debug)]
+pub enum Letters<'a> {
+    /// From the emulator's S3.
+    Emulator,
+    /// From the folder of files that `gridpost dev` keeps; in memory it keeps none.
+    Folder(Option<&'a Path>),
+}
+
 /// The dead letters below one prefix.
 #[derive(Clone, Debug)]
-pub struct DeadLetters {
+pub enum DeadLetters {
+    /// Objects.
+    Objects(Objects),
+    /// Files.
+    Files {
+        /// The folder of the prefix.
+        folder: PathBuf,
+    },
+    /// Kept in memory: nothing can be read back.
+    Memory,
+}
+
+/// Objects of the emulator's S3.
+#[derive(Clone, Debug)]
+pub struct Objects {
     http: reqwest::Client,
     signer: Signer,
     url: String,
@@ -31,12 +55,79 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    /// Those in the stack's own bucket.
+    /// Those in the deployment's own bucket.
     ///
     /// # Errors
     ///
     /// When the platform's TLS roots cannot be loaded.
-    pub fn of(connection: &Connection, prefix: &str) -> anyhow::Result<Self> {
+    pub fn of(
+        letters: Letters<'_>,
+        connection: &Connection,
+        prefix: &str,
+    ) -> anyhow::Result<Self> {
+        Ok(match letters {
+            Letters::Emulator => Self::Objects(Objects::of(connection, prefix)?),
+            Letters::Folder(Some(folder)) => {
+                let bucket = folder.join(&connection.dead_letter_bucket);
+                Self::Files { folder: bucket.join(prefix) }
+            }
+            Letters::Folder(None) => Self::Memory,
+        })
+    }
+
+    /// Where they are, for a reader.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Objects(objects) => format!("s3://{}/", objects.bucket),
+            Self::Files { folder } => folder.display().to_string(),
+            Self::Memory => "memory".to_owned(),
+        }
+    }
+
+    /// Waits for the first one and gives it as `{"place","records"}`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none by `deadline`, or it is no JSON array.
+    pub async fn wait(&self, deadline: Instant) -> anyhow::Result<Value> {
+        match self {
+            Self::Objects(objects) => objects.wait(deadline).await,
+            Self::Files { folder } => wait_for_file(folder, deadline).await,
+            Self::Memory => Ok(json!({"place": "in memory", "records": []})),
+        }
+    }
+}
+
+async fn wait_for_file(folder: &Path, deadline: Instant) -> anyhow::Result<Value> {
+    loop {
+        if let Some(file) = first_file(folder) {
+            let text = std::fs::read(&file)?;
+            let records: Vec<Value> = serde_json::from_slice(&text)
+                .with_context(|| format!("{} is no JSON array", file.display()))?;
+            return Ok(json!({"place": file, "records": records}));
+        }
+        if Instant::now() >= deadline {
+            bail!("no dead letter was written to {}", folder.display());
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// The first JSON file in a folder, or in one below it.
+fn first_file(folder: &Path) -> Option<PathBuf> {
+    let mut entries: Vec<_> =
+        std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    entries.into_iter().find_map(|path| {
+        if path.is_dir() {
+            return first_file(&path);
+        }
+        path.extension().is_some_and(|ending| ending == "json").then_some(path)
+    })
+}
+
+impl Objects {
+    fn of(connection: &Connection, prefix: &str) -> anyhow::Result<Self> {
         let Connection { emulator_url, dead_letter_bucket: bucket, .. } = connection;
         Ok(Self {
             http: http_client::for_url(emulator_url)?,
@@ -47,12 +138,7 @@ impl DeadLetters {
         })
     }
 
-    /// Waits for the first object and gives it as `{"key","records"}`.
-    ///
-    /// # Errors
-    ///
-    /// When there is none by `deadline`, or it is no JSON array.
-    pub async fn wait(&self, deadline: Instant) -> anyhow::Result<Value> {
+    async fn wait(&self, deadline: Instant) -> anyhow::Result<Value> {
         loop {
             // A failed listing is tried again like an empty one; the last failure is told.
             let found = self.first().await;
@@ -69,11 +155,7 @@ impl DeadLetters {
     }
 
     /// The key of the first object, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// When the bucket cannot be listed.
-    pub async fn first(&self) -> anyhow::Result<Option<String>> {
+    async fn first(&self) -> anyhow::Result<Option<String>> {
         let prefix = utf8_percent_encode(&self.prefix, QUERY);
         let url = format!("{}?list-type=2&max-keys=1&prefix={prefix}", self.url);
         let key = async { first_key(&self.get(&url).await?) };
@@ -86,7 +168,7 @@ impl DeadLetters {
         let bytes = bytes.with_context(|| format!("s3://{}/{key} cannot be read", self.bucket))?;
         let records: Vec<Value> = serde_json::from_slice(&bytes)
             .with_context(|| format!("s3://{}/{key} is no JSON array", self.bucket))?;
-        Ok(json!({"bucket": self.bucket, "key": key, "records": records}))
+        Ok(json!({"place": format!("s3://{}/{key}", self.bucket), "records": records}))
     }
 
     async fn get(&self, url: &str) -> anyhow::Result<Vec<u8>> {
@@ -124,7 +206,7 @@ fn first_key(answer: &[u8]) -> anyhow::Result<Option<String>> {
 
 /// What [`DeadLetters::wait`] gave, line by line.
 pub fn describe(found: &Value) -> Vec<String> {
-    let mut lines = vec![format!("s3://{}/{}", text_at(found, "/bucket"), text_at(found, "/key"))];
+    let mut lines = vec![text_at(found, "/place").to_owned()];
     let members = [
         "eventType",
         "deadLetterReason",
@@ -146,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_dead_letter_is_shown_with_its_reason() {
-        let found = json!({"bucket": "b", "key": "p/S/2030/1/2/3/u.json", "records": [{
+        let found = json!({"place": "s3://b/p/S/2030/1/2/3/u.json", "records": [{
             "id": "1", "eventType": "T", "deadLetterReason": "UndeliverableDueToHttpBadRequest",
             "deliveryAttempts": 1, "lastDeliveryOutcome": "BadRequest", "lastHttpStatusCode": 400,
         }]});
@@ -158,6 +240,29 @@ mod tests {
              \"BadRequest\", lastHttpStatusCode 400, deliveryAttempts 1",
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_file_below_the_prefix_is_found() {
+        let folder = tempfile::tempdir().expect("folder");
+        let connection = Connection {
+            publish_url: String::new(),
+            manage_url: String::new(),
+            emulator_url: String::new(),
+            dead_letter_bucket: "b".to_owned(),
+            topics: Default::default(),
+        };
+        let of = |prefix| {
+            let folder = Letters::Folder(Some(folder.path()));
+            DeadLetters::of(folder, &connection, prefix).expect("letters")
+        };
+        assert!(of("p/").wait(Instant::now()).await.is_err());
+        let file = folder.path().join("b/p/2030/1/u.json");
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        std::fs::write(&file, r#"[{"id":"1"}]"#).expect("written");
+        let found = of("p/").wait(Instant::now()).await.expect("found");
+        assert_eq!(found, json!({"place": file, "records": [{"id": "1"}]}));
+        assert!(of("q/").wait(Instant::now()).await.is_err());
     }
 
     #[test]

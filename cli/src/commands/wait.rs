@@ -1,0 +1,174 @@
+//! `gridpost wait`: until so many events were delivered or dead-lettered, for scripts.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::failure::{Misuse, Unfinished};
+use crate::http_client;
+use crate::output::{Output, text_at};
+use crate::target::TargetArguments;
+use crate::time_span::TimeSpan;
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What to wait for. Events are counted since `gridpost dev` was started; one that is delivered twice
+/// counts twice.
+#[derive(Args, Debug)]
+#[group(id = "ends", required = true, multiple = true, args = ["delivered", "dead_lettered"])]
+pub struct WaitArguments {
+    /// Events of this topic
+    #[arg(long, value_name = "NAME")]
+    topic: String,
+
+    /// Only those for this event subscription; without it, an event counts for each that it is for
+    #[arg(long, alias = "name", value_name = "NAME")]
+    subscription: Option<String>,
+
+    /// Until at least so many were delivered
+    #[arg(long, value_name = "COUNT")]
+    delivered: Option<u64>,
+
+    /// Until at least so many lie in dead letters
+    #[arg(long, value_name = "COUNT")]
+    dead_lettered: Option<u64>,
+
+    /// Give up after so long: 500ms, 30s, 10m. Exit code 3
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    timeout: TimeSpan,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    delivered: u64,
+    dead_lettered: u64,
+    dropped: u64,
+}
+
+/// Runs `gridpost wait`.
+///
+/// # Errors
+///
+/// [`Unfinished`] when the time is up; [`Misuse`] where `gridpost dev` does not run.
+pub async fn run(
+    arguments: &WaitArguments,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let target = target.resolve()?;
+    let url = target.manage_url().filter(|url| http_client::is_loopback(url));
+    let url = url.ok_or_else(not_dev)?.trim_end_matches('/');
+    let http = http_client::for_url(url)?;
+    let url = format!("{url}/dev/counts");
+    let last_look = Instant::now() + arguments.timeout.0;
+    loop {
+        let answer = http.get(&url).send().await;
+        let answer = answer.with_context(|| format!("GET {url} got no answer"))?;
+        if !answer.status().is_success() {
+            return Err(not_dev().into());
+        }
+        let counts: Value = answer.json().await.map_err(|_| not_dev())?;
+        let counted = arguments.count(&counts);
+        if arguments.is_reached(counted) {
+            output.print(&arguments.document(counted), |_| arguments.told(counted));
+            return Ok(());
+        }
+        if Instant::now() >= last_look {
+            let waited = arguments.timeout.0.as_secs_f64();
+            let told = arguments.told(counted);
+            return Err(Unfinished(format!("not after {waited} s: {told}")).into());
+        }
+        sleep(POLL).await;
+    }
+}
+
+fn not_dev() -> Misuse {
+    Misuse(
+        "this waits for `gridpost dev`, which does not run here; on AWS and on `gridpost up` use \
+         `gridpost audit --wait SECONDS`"
+            .to_owned(),
+    )
+}
+
+impl WaitArguments {
+    fn count(&self, counts: &Value) -> Counted {
+        let mut counted = Counted::default();
+        for one in counts["value"].as_array().into_iter().flatten() {
+            let name = text_at(one, "/eventSubscription");
+            let is_wanted = self.subscription.as_ref().is_none_or(|wanted| wanted == name);
+            if is_wanted && text_at(one, "/topic") == self.topic {
+                let number = |member: &str| one[member].as_u64().unwrap_or(0);
+                counted.delivered += number("delivered");
+                counted.dead_lettered += number("deadLettered");
+                counted.dropped += number("dropped");
+            }
+        }
+        counted
+    }
+
+    fn is_reached(&self, counted: Counted) -> bool {
+        self.delivered.is_none_or(|wanted| counted.delivered >= wanted)
+            && self.dead_lettered.is_none_or(|wanted| counted.dead_lettered >= wanted)
+    }
+
+    fn document(&self, counted: Counted) -> Value {
+        json!({
+            "topic": self.topic, "eventSubscription": self.subscription,
+            "delivered": counted.delivered, "deadLettered": counted.dead_lettered,
+            "dropped": counted.dropped,
+        })
+    }
+
+    fn told(&self, counted: Counted) -> String {
+        let of = |count, wanted: Option<u64>| match wanted {
+            Some(wanted) => format!("{count} of {wanted}"),
+            None => format!("{count}"),
+        };
+        format!(
+            "{} delivered, {} dead-lettered, {} dropped",
+            of(counted.delivered, self.delivered),
+            of(counted.dead_lettered, self.dead_lettered),
+            counted.dropped,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_table() {
+        let counts = json!({"value": [
+            {"topic": "a", "eventSubscription": "x", "delivered": 2, "deadLettered": 1, "dropped": 0},
+            {"topic": "a", "eventSubscription": "y", "delivered": 3, "deadLettered": 0, "dropped": 4},
+            {"topic": "b", "eventSubscription": "x", "delivered": 9, "deadLettered": 9, "dropped": 9},
+        ]});
+        let counted = |delivered, dead_lettered, dropped| Counted { delivered, dead_lettered, dropped };
+        // (topic, event subscription, --delivered, --dead-lettered, what is counted, reached)
+        let table = [
+            ("a", None, Some(5), None, counted(5, 1, 4), true),
+            ("a", None, Some(6), None, counted(5, 1, 4), false),
+            ("a", None, Some(5), Some(2), counted(5, 1, 4), false),
+            ("a", Some("x"), None, Some(1), counted(2, 1, 0), true),
+            ("a", Some("z"), Some(0), None, counted(0, 0, 0), true),
+            ("c", None, Some(1), None, counted(0, 0, 0), false),
+        ];
+        for (topic, subscription, delivered, dead_lettered, want, reached) in table {
+            let arguments = WaitArguments {
+                topic: topic.to_owned(),
+                subscription: subscription.map(str::to_owned),
+                delivered,
+                dead_lettered,
+                timeout: TimeSpan(Duration::ZERO),
+            };
+            let got = arguments.count(&counts);
+            assert_eq!((got, arguments.is_reached(got)), (want, reached), "{arguments:?}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What became of events since the process started, for scripts that wait for it (`GET /dev/counts`).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use gridpost_core::metric::{
+    DEAD_LETTERED_COUNT, DELIVERY_SUCCESS_COUNT, DROPPED_EVENT_COUNT, EVENT_SUBSCRIPTION_NAME,
+    TOPIC,
+};
+use serde_json::{Value, json};
+
+/// Counts by topic and event subscription. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts(Arc<Mutex<BTreeMap<(String, String), Totals>>>);
+
+/// Events of one event subscription. An event that is delivered twice counts twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    delivered: u64,
+    dead_lettered: u64,
+    dropped: u64,
+}
+
+impl Counts {
+    /// Adds what a counter of the ledger has counted.
+    pub(crate) fn add(
+        &self,
+        metric: &'static str,
+        dimensions: &[(&'static str, &str)],
+        events: u64,
+    ) {
+        let of = |name| {
+            let found = dimensions.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let is_end =
+            [DELIVERY_SUCCESS_COUNT, DEAD_LETTERED_COUNT, DROPPED_EVENT_COUNT].contains(&metric);
+        let (true, Some(topic), Some(name)) = (is_end, of(TOPIC), of(EVENT_SUBSCRIPTION_NAME))
+        else {
+            return;
+        };
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let totals = counts.entry((topic, name)).or_default();
+        match metric {
+            DELIVERY_SUCCESS_COUNT => totals.delivered += events,
+            DEAD_LETTERED_COUNT => totals.dead_lettered += events,
+            _ => totals.dropped += events,
+        }
+    }
+
+    /// All of them as a document.
+    pub(crate) fn document(&self) -> Value {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = counts.iter().map(|((topic, name), totals)| {
+            json!({
+                "topic": topic, "eventSubscription": name, "delivered": totals.delivered,
+                "deadLettered": totals.dead_lettered, "dropped": totals.dropped,
+            })
+        });
+        json!({ "value": each.collect::<Vec<_>>() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ends_of_event_subscriptions_count() {
+        let counts = Counts::default();
+        let of = [(TOPIC, "orders"), (EVENT_SUBSCRIPTION_NAME, "billing"), ("Error", "x")];
+        for (metric, dimensions, events) in [
+            (DELIVERY_SUCCESS_COUNT, &of[..], 3),
+            (DELIVERY_SUCCESS_COUNT, &of[..2], 1),
+            (DEAD_LETTERED_COUNT, &of[..], 2),
+            (DROPPED_EVENT_COUNT, &of[..], 1),
+            ("DeliveryAttemptFailCount", &of[..], 9),
+            (DELIVERY_SUCCESS_COUNT, &of[..1], 9),
+        ] {
+            counts.add(metric, dimensions, events);
+        }
+        let want = json!({"value": [{"topic": "orders", "eventSubscription": "billing",
+            "delivered": 4, "deadLettered": 2, "dropped": 1}]});
+        assert_eq!(counts.document(), want);
+    }
+}
