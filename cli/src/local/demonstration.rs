@@ -20,7 +20,7 @@ use crate::failure;
 use crate::commands::publish::{Event, InputSchema};
 use crate::local::connection::{Connection, TopicConnection};
 use crate::local::demonstration::case::{CASES, Case, Seen};
-use crate::local::demonstration::dead_letter::DeadLetters;
+use crate::local::demonstration::dead_letter::{DeadLetters, Listed};
 pub use crate::local::demonstration::dead_letter::Letters;
 use crate::local::python::Environment;
 use crate::manage_api::ManageApi;
@@ -134,7 +134,7 @@ impl Run<'_> {
             seen
         };
         let (letters, prefix) = (self.show.letters, self.dead_letter_prefix());
-        let dead_letters = DeadLetters::of(letters, self.connection, &prefix)?;
+        let dead_letters = DeadLetters::of(letters, self.connection, &prefix, self.listed())?;
         let dead_letter = async {
             let found = dead_letters.wait(deadline).await;
             if found.is_ok() {
@@ -150,6 +150,13 @@ impl Run<'_> {
         let (seen, dead_letter) = tokio::join!(follow, dead_letter);
         drop(step);
         self.judge(&seen, dead_letter)
+    }
+
+    /// The dead letters of the last case.
+    fn listed(&self) -> Listed {
+        let [.., case] = &CASES;
+        let subscription = case.subscription_name();
+        Listed { api: self.api.clone(), topic: case.topic, subscription }
     }
 
     /// The case that an arrival belongs to; none for a handshake, or an event of somebody else.

@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::local::connection::Connection;
 use crate::local::terraform::REGION;
+use crate::manage_api::ManageApi;
+use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::text_at;
 use crate::signing::{S3, Signer};
 use crate::{http_client, wall_clock};
@@ -40,8 +42,19 @@ pub enum DeadLetters {
         /// The folder of the prefix.
         folder: PathBuf,
     },
-    /// Kept in memory: nothing can be read back.
-    Memory,
+    /// Kept in memory: the manage API lists them.
+    Listed(Box<Listed>),
+}
+
+/// Dead letters of one event subscription, by the manage API.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The API.
+    pub api: ManageApi,
+    /// The topic.
+    pub topic: &'static str,
+    /// The event subscription.
+    pub subscription: String,
 }
 
 /// Objects of the emulator's S3.
@@ -64,6 +77,7 @@ impl DeadLetters {
         letters: Letters<'_>,
         connection: &Connection,
         prefix: &str,
+        listed: Listed,
     ) -> anyhow::Result<Self> {
         Ok(match letters {
             Letters::Emulator => Self::Objects(Objects::of(connection, prefix)?),
@@ -71,7 +85,7 @@ impl DeadLetters {
                 let bucket = folder.join(&connection.dead_letter_bucket);
                 Self::Files { folder: bucket.join(prefix) }
             }
-            Letters::Folder(None) => Self::Memory,
+            Letters::Folder(None) => Self::Listed(Box::new(listed)),
         })
     }
 
@@ -80,7 +94,7 @@ impl DeadLetters {
         match self {
             Self::Objects(objects) => format!("s3://{}/", objects.bucket),
             Self::Files { folder } => folder.display().to_string(),
-            Self::Memory => "memory".to_owned(),
+            Self::Listed(_) => "memory".to_owned(),
         }
     }
 
@@ -93,7 +107,23 @@ impl DeadLetters {
         match self {
             Self::Objects(objects) => objects.wait(deadline).await,
             Self::Files { folder } => wait_for_file(folder, deadline).await,
-            Self::Memory => Ok(json!({"place": "in memory", "records": []})),
+            Self::Listed(listed) => listed.wait(deadline).await,
+        }
+    }
+}
+
+impl Listed {
+    async fn wait(&self, deadline: Instant) -> anyhow::Result<Value> {
+        let Self { api, topic, subscription } = self;
+        loop {
+            let found = api.dead_letters(topic, subscription, &LetterChoice::default(), 1).await?;
+            if !found.is_empty() {
+                return Ok(json!({"place": "in memory", "records": found}));
+            }
+            if Instant::now() >= deadline {
+                bail!("no dead letter was written for event subscription {subscription}");
+            }
+            sleep(POLL).await;
         }
     }
 }
@@ -242,6 +272,11 @@ mod tests {
         );
     }
 
+    async fn listed() -> Listed {
+        let api = ManageApi::connect("http://127.0.0.1:1").await.expect("a client");
+        Listed { api, topic: "demo", subscription: "s".to_owned() }
+    }
+
     #[tokio::test]
     async fn a_file_below_the_prefix_is_found() {
         let folder = tempfile::tempdir().expect("folder");
@@ -252,9 +287,10 @@ mod tests {
             dead_letter_bucket: "b".to_owned(),
             topics: Default::default(),
         };
+        let listed = listed().await;
         let of = |prefix| {
             let folder = Letters::Folder(Some(folder.path()));
-            DeadLetters::of(folder, &connection, prefix).expect("letters")
+            DeadLetters::of(folder, &connection, prefix, listed.clone()).expect("letters")
         };
         assert!(of("p/").wait(Instant::now()).await.is_err());
         let file = folder.path().join("b/p/2030/1/u.json");

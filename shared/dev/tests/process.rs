@@ -1,0 +1,245 @@
+//! A whole process, from a publish by HTTP to an endpoint on loopback, by a fast clock.
+
+mod receiver;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Options, clock::Speed};
+use gridpost_ports::Clock;
+use receiver::Receiver;
+use reqwest::{Client, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+/// An hour of the clock takes 6 s.
+const FAST: u32 = 600;
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process, and a client of it.
+struct World {
+    dev: Dev,
+    http: Client,
+    key: String,
+}
+
+impl World {
+    async fn start(data: Option<&Path>) -> Self {
+        Self::of(Options { data: data.map(Path::to_owned), ..Options::default() }).await
+    }
+
+    async fn of(options: Options) -> Self {
+        let speed = Speed::new(FAST).expect("a speed");
+        let dev = Dev::start(Options { speed, ..options }).await.expect("it starts");
+        let http = Client::builder().no_proxy().build().expect("a client");
+        let mut world = Self { dev, http, key: String::new() };
+        world.put("/topics/orders", &json!({})).await;
+        let keys = world.http.post(world.url("/topics/orders/listKeys")).send().await;
+        let keys: Value = keys.expect("an answer").json().await.expect("keys");
+        world.key = keys["key1"].as_str().expect("a key").to_owned();
+        world
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.dev.url())
+    }
+
+    async fn put(&self, path: &str, document: &Value) -> Value {
+        let answer = self.http.put(self.url(path)).json(document).send().await;
+        let answer = answer.expect("an answer");
+        let status = answer.status();
+        let text = answer.text().await.expect("a body");
+        assert!(status.is_success(), "PUT {path}: {status} {text}");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let answer = self.http.get(self.url(path)).send().await.expect("an answer");
+        answer.json().await.expect("JSON")
+    }
+
+    /// An event subscription for events of the type that it is named after, with its own dead letters.
+    async fn subscribe(&self, name: &str, endpoint: &str, bucket: &str) {
+        let properties = json!({
+            "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": endpoint}},
+            "filter": {"includedEventTypes": [name]},
+            "deadLetterDestination": {"endpointType": "S3Bucket",
+                "properties": {"bucketName": bucket}},
+        });
+        let path = format!("/topics/orders/eventSubscriptions/{name}");
+        self.put(&path, &json!({ "properties": properties })).await;
+    }
+
+    async fn publish(&self, event_type: &str, id: &str) {
+        let event = json!([{"id": id, "eventType": event_type, "subject": "s", "data": {},
+            "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"}]);
+        let request = self.http.post(self.url("/topics/orders/api/events"));
+        let answer = request.header("aeg-sas-key", &self.key).json(&event).send().await;
+        assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
+    }
+
+    /// What `GET /dev/counts` says of an event subscription, once that is anything.
+    async fn counted(&self, name: &str, member: &str) {
+        until(&format!("{member} of {name}"), async || {
+            let counts = self.get("/dev/counts").await;
+            let mut all = counts["value"].as_array().expect("a list").iter();
+            all.any(|one| one["eventSubscription"] == name && one[member] == 1).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Waits until something is there.
+async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let found = timeout(PATIENCE, async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+    found.await.unwrap_or_else(|_| panic!("{what} did not come"))
+}
+
+/// The JSON files in a folder and below it.
+fn letters(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        match path.is_dir() {
+            true => found.extend(letters(&path)),
+            false => found.push(path),
+        }
+    }
+    found.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    found
+}
+
+fn bucket(folder: &Path) -> PathBuf {
+    folder.join("dead-letters").join(DEAD_LETTER_BUCKET)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_delivered_retried_and_dead_lettered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let receiver = Receiver::start().await;
+    for (name, answers) in [("fine", &[][..]), ("twice", &[500, 500]), ("bad", &[400])] {
+        receiver.script(name, answers);
+        world.subscribe(name, &receiver.url(name), DEAD_LETTER_BUCKET).await;
+        world.publish(name, &format!("{name}-1")).await;
+    }
+    for (name, attempts) in [("fine", 1), ("twice", 3), ("bad", 1)] {
+        let look = async || Some(receiver.seen(name)).filter(|seen| seen.len() >= attempts);
+        let seen = until(name, look).await;
+        let counts: Vec<_> = seen.iter().map(|attempt| attempt.delivery_count).collect();
+        assert_eq!(counts, (0..attempts).collect::<Vec<_>>(), "{name}");
+        assert!(seen.iter().all(|attempt| attempt.event_id == format!("{name}-1")), "{name}");
+    }
+    let file = until("a dead letter", async || letters(&bucket(folder.path())).pop()).await;
+    let letter: Value = serde_json::from_slice(&fs::read(file).expect("a file")).expect("JSON");
+    assert_eq!((&letter[0]["id"], &letter[0]["deliveryAttempts"]), (&json!("bad-1"), &json!(1)));
+    for (name, member) in [("fine", "delivered"), ("twice", "delivered"), ("bad", "deadLettered")] {
+        world.counted(name, member).await;
+    }
+    // What was settled is attempted no more.
+    assert_eq!((receiver.seen("fine").len(), receiver.seen("bad").len()), (1, 1));
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_goes_on_with_the_schedule() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let receiver = Receiver::start().await;
+    receiver.script("often", &[500, 500, 500]);
+    world.subscribe("often", &receiver.url("often"), DEAD_LETTER_BUCKET).await;
+    world.publish("often", "o-1").await;
+    until("the second attempt", async || (receiver.seen("often").len() >= 2).then_some(())).await;
+    let stopped_at = world.dev.clock().now();
+    world.dev.stop().await;
+
+    let world = World::start(Some(folder.path())).await;
+    assert!(world.dev.clock().now() >= stopped_at, "the clock went back");
+    let attempts = until("the success", async || {
+        Some(receiver.seen("often")).filter(|seen| seen.iter().any(|it| it.status == 200))
+    });
+    // What was under way when it ended may be made once more; no attempt is left out.
+    let counts: Vec<_> = attempts.await.iter().map(|attempt| attempt.delivery_count).collect();
+    let each = [0, 1, 2].iter().all(|count| counts.contains(count));
+    assert!(counts.is_sorted() && each, "{counts:?}");
+    world.counted("often", "delivered").await;
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_settled_comes_back_alone_and_is_poison_at_last() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = Some(folder.path().to_owned());
+    let world = World::of(Options { data, receives_max: 3, ..Options::default() }).await;
+    let receiver = Receiver::start().await;
+    // A file in the place of a bucket takes no dead letter.
+    fs::create_dir_all(folder.path().join("dead-letters")).expect("a folder");
+    fs::write(folder.path().join("dead-letters").join("blocked"), "").expect("a file");
+    for (name, bucket) in [("held", "blocked"), ("bad", DEAD_LETTER_BUCKET)] {
+        receiver.script(name, &[400]);
+        world.subscribe(name, &receiver.url(name), bucket).await;
+    }
+    for name in ["held", "bad"] {
+        world.publish(name, &format!("{name}-1")).await;
+    }
+    world.counted("bad", "deadLettered").await;
+    let poison = until("the poison message", async || {
+        let listed = world.get("/poison").await;
+        listed["value"].as_array().filter(|all| !all.is_empty()).cloned()
+    });
+    let poison = poison.await;
+    assert_eq!(poison.len(), 1);
+    assert!(poison[0].to_string().contains("orders/held"), "{}", poison[0]);
+    assert_eq!(letters(&bucket(folder.path())).len(), 1);
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_and_aws_resources_are_refused() {
+    let world = World::start(None).await;
+    let ask = |host: &'static str| {
+        let request = world.http.post(world.url("/topics/orders/listKeys"));
+        request.header("host", host).send()
+    };
+    assert_eq!(ask("localhost:1").await.expect("an answer").status(), StatusCode::OK);
+    let refused = ask("rebound.example").await.expect("an answer");
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    assert!(refused.headers().keys().all(|name| !name.as_str().starts_with("access-control")));
+
+    let destination = json!({"endpointType": "SqsQueue",
+        "properties": {"resourceArn": "arn:aws:sqs:eu-north-1:111122223333:orders"}});
+    let path = world.url("/topics/orders/eventSubscriptions/queue");
+    let document = json!({"properties": {"destination": destination}});
+    let refused = world.http.put(path).json(&document).send().await.expect("an answer");
+    assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    let told = refused.text().await.expect("a body");
+    assert!(told.contains("gridpost up"), "{told}");
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_has_one_process_and_a_port_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let port = world.dev.address().port();
+    let taken = Dev::start(Options { port, ..Options::default() }).await;
+    assert!(taken.is_err_and(|error| error.to_string().contains(&port.to_string())));
+    let data = Some(folder.path().to_owned());
+    let taken = Dev::start(Options { data: data.clone(), ..Options::default() }).await;
+    assert!(taken.is_err(), "two processes on one folder would both deliver");
+    world.dev.stop().await;
+    let next = Dev::start(Options { data, ..Options::default() }).await.expect("it is free");
+    next.stop().await;
+}
