@@ -149,7 +149,8 @@ mod tests {
             {"topic": "a", "eventSubscription": "y", "delivered": 3, "deadLettered": 0, "dropped": 4},
             {"topic": "b", "eventSubscription": "x", "delivered": 9, "deadLettered": 9, "dropped": 9},
         ]});
-        let counted = |delivered, dead_lettered, dropped| Counted { delivered, dead_lettered, dropped };
+        let counted =
+            |delivered, dead_lettered, dropped| Counted { delivered, dead_lettered, dropped };
         // (topic, event subscription, --delivered, --dead-lettered, what is counted, reached)
         let table = [
             ("a", None, Some(5), None, counted(5, 1, 4), true),

@@ -56,7 +56,8 @@ impl Declared {
             for (name, document) in object(value, "topics", &mut problems) {
                 let path = format!("topics.{name}");
                 let mut document = object(document, &path, &mut problems);
-                let own = document.remove("eventSubscriptions").unwrap_or(Value::Object(Map::new()));
+                let own =
+                    document.remove("eventSubscriptions").unwrap_or(Value::Object(Map::new()));
                 let path = format!("{path}.eventSubscriptions");
                 let subscriptions = object(own, &path, &mut problems);
                 let document = Value::Object(document);
@@ -134,8 +135,7 @@ mod tests {
             destination = { endpointType = "WebHook", properties = { endpointUrl = "http://localhost:1/" } }
             [topics.plain]
         "#;
-        let destination =
-            json!({"endpointType": "WebHook", "properties": {"endpointUrl": "http://localhost:1/"}});
+        let destination = json!({"endpointType": "WebHook", "properties": {"endpointUrl": "http://localhost:1/"}});
         let document = json!({"topics": {
             "orders": {
                 "properties": {"inputSchema": "CloudEventSchemaV1_0"},
@@ -160,7 +160,10 @@ mod tests {
         let problems = Declared::of(document).expect_err("problems");
         assert_eq!(problems.len(), 3, "{problems:?}");
         for part in ["topics.a:", "topics.b.eventSubscriptions:", "subs:"] {
-            assert!(problems.iter().any(|problem| problem.starts_with(part)), "{part} {problems:?}");
+            assert!(
+                problems.iter().any(|problem| problem.starts_with(part)),
+                "{part} {problems:?}"
+            );
         }
         assert!(Declared::of(json!([])).is_err());
     }

@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answers::Answers;
-use crate::failure;
 use crate::commands::publish::{Event, InputSchema};
+use crate::failure;
 use crate::local::connection::{Connection, TopicConnection};
 use crate::local::demonstration::case::{CASES, Case, Seen};
-use crate::local::demonstration::dead_letter::{DeadLetters, Listed};
 pub use crate::local::demonstration::dead_letter::Letters;
+use crate::local::demonstration::dead_letter::{DeadLetters, Listed};
 use crate::local::python::Environment;
 use crate::manage_api::ManageApi;
 use crate::progress::Progress;

@@ -82,8 +82,7 @@ fn refusal(code: &str, text: &str) -> (StatusCode, Value) {
 
 /// The queues by their names.
 fn names() -> impl Iterator<Item = (String, Queue)> {
-    let own =
-        [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
+    let own = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
     let all = own.into_iter().chain((0..RETRY_QUEUES).map(Queue::Retry));
     all.map(|queue| (format!("{PREFIX}-{queue}"), queue))
 }

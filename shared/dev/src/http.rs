@@ -48,9 +48,8 @@ pub(crate) async fn serve(listener: TcpListener, world: Arc<World>) {
                         async move { Ok::<_, Infallible>(answer(&world, request).await) }
                     });
                     // A client that breaks off mid-request is no error of ours.
-                    let _ = http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
+                    let _ =
+                        http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
             }
             // A failed accept is one client's trouble; the pause keeps a lasting one from spinning.
@@ -264,7 +263,10 @@ mod tests {
             headers.append(name, HeaderValue::from_static(value));
         }
         let joined = joined(&headers);
-        assert_eq!((&joined["a"], &joined["b"]), (&HeaderValue::from_static("1,3"), &HeaderValue::from_static("2")));
+        assert_eq!(
+            (&joined["a"], &joined["b"]),
+            (&HeaderValue::from_static("1,3"), &HeaderValue::from_static("2"))
+        );
         assert_eq!(joined.len(), 2);
     }
 }

@@ -99,8 +99,7 @@ impl Dev {
         let Options { port, .. } = options;
         let listener = TcpListener::bind(("127.0.0.1", port)).await;
         let listener = listener.map_err(|reason| StartError::Port { port, reason })?;
-        let address =
-            listener.local_addr().map_err(|reason| StartError::Port { port, reason })?;
+        let address = listener.local_addr().map_err(|reason| StartError::Port { port, reason })?;
         let clock = DevClock::open(options.data.as_deref(), options.speed);
         let clock = Arc::new(clock.map_err(StartError::Clock)?);
         let world = Arc::new(World::open(&options, address, clock)?);

@@ -14,8 +14,7 @@ use gridpost_core::{
 };
 use gridpost_dead_letter_handler as dead_letter;
 use gridpost_dispatch_handler::{
-    self as dispatch, health::HealthCache, in_flight::InFlight, rate::Rates,
-    resources::NoResources,
+    self as dispatch, health::HealthCache, in_flight::InFlight, rate::Rates, resources::NoResources,
 };
 use gridpost_embedded::{Embedded, Options as StoreOptions, Visibility};
 use gridpost_ingest_handler as ingest;
@@ -72,8 +71,7 @@ const ORIGIN: &str = "eventgrid.azure.net";
 const NETWORKS: &str = "127.0.0.0/8,::1/128";
 
 /// What a refused AWS resource reads as the list of those that are allowed.
-const NO_RESOURCES: &str =
-    "none, as `gridpost dev` delivers to webhooks alone (`gridpost up` or a deployment on AWS has resources)";
+const NO_RESOURCES: &str = "none, as `gridpost dev` delivers to webhooks alone (`gridpost up` or a deployment on AWS has resources)";
 
 /// Everything that runs here.
 pub(crate) struct World {
