@@ -254,6 +254,7 @@ fn handlers_and_command_line_have_no_aws_sdk() {
             &["aws-sdk", "aws-config", "lambda_runtime"],
         );
     }
+    none_of("gridpost-embedded", &["aws-", "lambda_runtime"]);
     none_of("gridpost-dev", &["aws-sdk", "aws-config", "lambda_runtime"]);
     none_of("gridpost-cli", &["aws-sdk", "lambda_runtime"]);
 }

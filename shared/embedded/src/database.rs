@@ -7,9 +7,10 @@ mod folder;
 mod job;
 
 use std::{
+    marker,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicI64, AtomicU64, Ordering},
         mpsc,
     },
@@ -78,6 +79,8 @@ enum Access {
 
 /// What the connection that writes knows.
 struct Writer {
+    /// What is done once after each commit, when all that it wrote has been settled.
+    after: OnceLock<Box<dyn Fn() + Send + marker::Sync>>,
     clock: Arc<dyn Clock>,
     /// The time that was noted last.
     noted: AtomicI64,
@@ -102,6 +105,7 @@ impl Database {
         set_note(&connection, OPENED, opened)?;
         let last_seen = note_of(&connection, TIME)?;
         let writer = Arc::new(Writer {
+            after: OnceLock::new(),
             clock,
             noted: AtomicI64::new(last_seen.unwrap_or(i64::MIN)),
             looked: AtomicI64::new(i64::MIN),
@@ -113,6 +117,11 @@ impl Database {
         };
         let last_seen = last_seen.map(Timestamp::from_millis);
         Ok(Self { access, last_seen, opened, writer })
+    }
+
+    /// Sets what is done once after each commit. Only the first call counts.
+    pub(crate) fn after_each_commit(&self, work: impl Fn() + Send + marker::Sync + 'static) {
+        let _ = self.writer.after.set(Box::new(work));
     }
 
     /// How many commits were made since it was opened.
@@ -235,6 +244,9 @@ impl Writer {
         }
         for job in jobs {
             job.settle(committed.as_ref().map(drop).map_err(String::as_str));
+        }
+        if let Some(after) = self.after.get() {
+            after();
         }
     }
 

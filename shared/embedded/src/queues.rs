@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -65,6 +65,7 @@ pub struct Queues {
 #[derive(Default)]
 struct Line {
     contents: Mutex<Contents>,
+    has_changed: AtomicBool,
     changed: Notify,
 }
 
@@ -75,6 +76,19 @@ struct Room(AtomicUsize);
 impl Line {
     fn contents(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().expect("no panic while held")
+    }
+
+    /// Notes that a waiter is to be woken.
+    fn change(&self) {
+        self.has_changed.store(true, Ordering::Release);
+    }
+
+    /// Wakes a waiter, where that was noted. After a commit, and not after each message of it: then all
+    /// of them are there for one batch.
+    fn wake(&self) {
+        if self.has_changed.swap(false, Ordering::AcqRel) {
+            self.changed.notify_one();
+        }
     }
 }
 
@@ -106,10 +120,13 @@ impl Queues {
         let all = all.into_iter().chain(retry).map(|queue| (queue, Line::default()));
         let all: BTreeMap<_, _> = all.collect();
         rows::load(database, &all, clock.now(), options.retry_queues.max(1))?;
+        let all = Arc::new(all);
+        let lines = Arc::clone(&all);
+        database.after_each_commit(move || lines.values().for_each(Line::wake));
         Ok(Self {
             database: Arc::clone(database),
             clock,
-            all: Arc::new(all),
+            all,
             ids: Arc::new(Ids::from(database.opened)),
             room: Arc::default(),
             visibility: options.visibility,
@@ -209,7 +226,7 @@ impl Queues {
                     Message { visible_at: now, moved_from: Some(moved_from.clone()), ..message };
                 all[&Queue::Poison].contents().add(id, message);
             }
-            all[&Queue::Poison].changed.notify_one();
+            all[&Queue::Poison].change();
         };
         self.database.write_then(CALL, work, then).await
     }

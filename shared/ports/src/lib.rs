@@ -1,7 +1,7 @@
 //! What the pipeline needs of the world, as small traits.
 //!
-//! The crates `gridpost-aws`, `gridpost-webhook` and `gridpost-runtime` implement them for real,
-//! `gridpost-testkit` in virtual time. No SDK type appears here. Two things that functions share are
+//! The crates `gridpost-aws`, `gridpost-embedded`, `gridpost-webhook` and `gridpost-runtime` implement
+//! them for real, `gridpost-testkit` in virtual time. No SDK type appears here. Two things that functions share are
 //! built on one port each: [`configuration`] keeps in memory what it reads, [`dead_letter_walk`] goes
 //! through what a bucket holds.
 

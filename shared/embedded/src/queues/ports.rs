@@ -69,7 +69,7 @@ impl QueueSender for Queues {
                     })
                 };
                 let answers: Vec<_> = written.into_iter().map(put).collect();
-                line.changed.notify_one();
+                line.change();
                 answers
             };
             self.database.write_then(CALL, write, then).await
@@ -126,7 +126,7 @@ impl QueueReceiver for Queues {
             }
             let line = &all[&queue];
             line.contents().hide(id, receives, until)?;
-            line.changed.notify_one();
+            line.change();
             Ok(())
         };
         self.database.write_then(CALL, write, then).await?.map_err(void)

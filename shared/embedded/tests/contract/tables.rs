@@ -10,7 +10,6 @@ use gridpost_core::{
         state::{DeliveryState, DeliveryStatus},
     },
     event::DeliverySchema,
-    fixtures,
     retry::health::Health,
     time::Timestamp,
     topic::{Change, Topic},
@@ -21,7 +20,7 @@ use gridpost_ports::{
     PARKED_PARTITIONS, ParkedDeliveries, ParkingLot, Redrives, RequestRates, Saved,
     SubscriptionStore, TopicKeys, TopicStore, WaitingDeliveries, WakeCursor,
 };
-use gridpost_testkit::contract;
+use gridpost_testkit::{contract, fixtures};
 use uuid::Uuid;
 
 use super::world::World;
