@@ -10,6 +10,7 @@ pub mod crash;
 pub mod dead_letters;
 pub mod handshakes;
 pub mod infrastructure;
+pub mod javascript;
 pub mod neighbours;
 pub mod operating;
 pub mod probation;
@@ -72,6 +73,9 @@ pub fn all() -> Vec<Case> {
         case!(Together, clients::azures_sdk_raises_its_classes_for_every_client),
         case!(Together, clients::cloud_events_come_in_binary_and_structured_form),
         case!(Together, clients::curl_publishes),
+        case!(Together, javascript::every_client_sends_every_kind_of_event),
+        case!(Together, javascript::every_client_raises_its_error),
+        case!(Together, javascript::parsers_read_what_is_delivered),
         case!(Together, receivers::a_receiver_as_in_the_samples_reads_what_it_gets),
         case!(Together, receivers::a_receiver_is_validated_by_hand),
         case!(Together, resources::azures_management_models_round_trip_documents),
@@ -95,6 +99,8 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, crash::killed_functions_lose_nothing),
         case!(Disturbing, infrastructure::permissions_are_enforced),
         case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
+        // It deletes what it finds.
+        case!(Alone, resources::what_openapi_says_is_what_is_answered),
         case!(Alone, aws_resources::throttled_calls_and_parts_of_batches_come_again),
         case!(Alone, neighbours::one_that_never_answers_delays_nobody),
         case!(Alone, changing::nothing_is_lost_while_event_subscriptions_come_and_go),

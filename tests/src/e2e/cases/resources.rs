@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::e2e::{
     receiver::Reply,
+    schemathesis,
     world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World},
 };
 
@@ -243,4 +244,17 @@ pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow:
         deliveries[0].ids()
     );
     Ok(())
+}
+
+/// Whatever schemathesis makes up out of `docs/openapi.json`, alone or in chains, is answered as the
+/// document says, and with no error of ours.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn what_openapi_says_is_what_is_answered(world: &World) -> anyhow::Result<()> {
+    let endpoint = world.receiver.endpoint("schemathesis", &[Reply::prompt(200)]);
+    let ground = &world.ground;
+    let url = &ground.connection.manage_url;
+    schemathesis::run(ground.home(), &ground.environment, url, endpoint.url()).await
 }
