@@ -1,5 +1,6 @@
 //! `gridpost dev`: the whole of Gridpost in this process, for one machine.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -111,6 +112,7 @@ async fn serve(
     output: Output,
 ) -> anyhow::Result<()> {
     let api = ManageApi::connect(&dev.url()).await?;
+    in_process::forget_killed(home)?;
     match &declared {
         Some(declared) => declared.make(&api).await?,
         None => in_process::make_topics(&api).await?,
@@ -204,7 +206,9 @@ fn log_of(arguments: &DevArguments, data: Option<&Path>, home: &Home) -> anyhow:
         }
     };
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        // Keys and events will be in it.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.with_context(|| format!("{} cannot be made", folder.display()))?;
     }
     Log::file(&path).with_context(|| format!("{} cannot be written", path.display()))
 }

@@ -19,7 +19,6 @@ const POLL: Duration = Duration::from_millis(50);
 /// What to wait for. Events are counted since `gridpost dev` was started; one that is delivered twice
 /// counts twice.
 #[derive(Args, Debug)]
-#[group(id = "ends", required = true, multiple = true, args = ["delivered", "dead_lettered"])]
 pub struct WaitArguments {
     /// Events of this topic
     #[arg(long, value_name = "NAME")]
@@ -30,7 +29,7 @@ pub struct WaitArguments {
     subscription: Option<String>,
 
     /// Until at least so many were delivered
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", required_unless_present = "dead_lettered")]
     delivered: Option<u64>,
 
     /// Until at least so many lie in dead letters

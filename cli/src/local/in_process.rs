@@ -49,6 +49,19 @@ pub async fn connection(api: &ManageApi, url: &str) -> anyhow::Result<Connection
     Ok(connection)
 }
 
+/// Removes what a process like this one has left that was killed: the file is there when all is ready.
+///
+/// # Errors
+///
+/// When it cannot be removed.
+pub fn forget_killed(home: &Home) -> anyhow::Result<()> {
+    let path = home.connection_file();
+    match fs::read_to_string(&path) {
+        Ok(text) if !is_of_a_stack(&text) => Ok(remove_file(&path)?),
+        _ => Ok(()),
+    }
+}
+
 /// `local.json` as long as the process runs. Dropping it brings back what was there before: how to
 /// connect to a stack that `gridpost up` has started.
 #[derive(Debug)]
@@ -128,7 +141,13 @@ mod tests {
         drop(Written::write(&own, &home).expect("written"));
         assert_eq!(read(), Some(stack.clone()));
 
+        forget_killed(&home).expect("nothing to do");
+        assert_eq!(read(), Some(stack));
+
         // A process that was killed has left its own, and another one has taken over.
+        own.write(&home).expect("written");
+        forget_killed(&home).expect("removed");
+        assert_eq!(read(), None);
         own.write(&home).expect("written");
         let first = Written::write(&own, &home).expect("written");
         let other = connection("http://e", "http://e");
