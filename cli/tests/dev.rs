@@ -145,7 +145,7 @@ async fn what_a_file_declares_is_there_and_a_script_waits_for_it() {
     for (line, part) in [
         ("status", "topic orders"),
         ("audit", "The ledger balances"),
-        ("explain e-1 --topic orders", "delivered"),
+        ("explain e-1 --topic orders", "Delivered (200)"),
         ("subscription health", "Healthy"),
     ] {
         let told = code(&place.run(line).await, 0);
