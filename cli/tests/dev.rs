@@ -151,6 +151,7 @@ async fn what_a_file_declares_is_there_and_a_script_waits_for_it() {
         let told = code(&place.run(line).await, 0);
         assert!(told.contains(part), "{line}: {told}");
     }
+    assert!(code(&place.run("down").await, 2).contains("gridpost dev"));
     assert!(end(dev, Signal::TERM).await.success());
     assert!(!place.connection_file().exists());
     code(&place.run("wait --topic orders --delivered 1").await, 2);

@@ -3,8 +3,11 @@
 use clap::Args;
 use serde_json::json;
 
+use crate::commands::status::in_process;
+use crate::failure::Misuse;
+use crate::local::home::Home;
 use crate::local::stack;
-use crate::output::Output;
+use crate::output::{Output, text_at};
 use crate::target::TargetArguments;
 
 /// How much to remove.
@@ -19,14 +22,17 @@ pub struct DownArguments {
 ///
 /// # Errors
 ///
-/// When a process cannot be ended or a file not removed.
+/// When a process cannot be ended or a file not removed, or `gridpost dev` runs.
 pub async fn run(
     arguments: &DownArguments,
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
     let was_there = match target.existing_home()? {
-        Some(home) => stack::down(&home, arguments.purge).await?,
+        Some(home) => {
+            refuse_in_process(&home).await?;
+            stack::down(&home, arguments.purge).await?
+        }
         None => false,
     };
     output.print(&json!({ "removed": was_there }), |_| match (was_there, arguments.purge) {
@@ -37,4 +43,12 @@ pub async fn run(
         }
     });
     Ok(())
+}
+
+/// Leaves `gridpost dev` alone: other commands would find it no more, and --purge would remove its data.
+async fn refuse_in_process(home: &Home) -> anyhow::Result<()> {
+    // A damaged file is removed with the rest.
+    let Some(found) = in_process(home).await.ok().flatten() else { return Ok(()) };
+    let url = text_at(&found, "/manageUrl");
+    Err(Misuse(format!("`gridpost dev` runs here, on {url}: end it first, by Ctrl-C")).into())
 }

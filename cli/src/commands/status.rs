@@ -46,7 +46,11 @@ pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()>
 }
 
 /// What `gridpost dev` runs in another process; none where nothing answers.
-async fn in_process(home: &Home) -> anyhow::Result<Option<Value>> {
+///
+/// # Errors
+///
+/// When `local.json` is damaged.
+pub(super) async fn in_process(home: &Home) -> anyhow::Result<Option<Value>> {
     let Some(connection) = Connection::read(home)?.filter(is_in_process) else { return Ok(None) };
     let Ok(topics) = topics(&connection.manage_url).await else { return Ok(None) };
     Ok(Some(json!({

@@ -1,6 +1,8 @@
 //! A whole process, from a publish by HTTP to an endpoint on loopback, by a fast clock.
 
-mod receiver;
+mod process {
+    pub(super) mod receiver;
+}
 
 use std::{
     fs,
@@ -10,7 +12,7 @@ use std::{
 
 use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Options, clock::Speed};
 use gridpost_ports::Clock;
-use receiver::Receiver;
+use process::receiver::Receiver;
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
