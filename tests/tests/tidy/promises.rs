@@ -131,7 +131,8 @@ fn is_root(path: &Path) -> bool {
     let folder = path.parent().and_then(Path::file_name).unwrap_or_default();
     let in_source = path.iter().any(|part| part == "src");
     ["lib.rs", "main.rs", "build.rs"].iter().any(|name| path.ends_with(name))
-        || !in_source && ["tests", "benches", "examples", "fuzz_targets"].iter().any(|it| folder == *it)
+        || !in_source
+            && ["tests", "benches", "examples", "fuzz_targets"].iter().any(|it| folder == *it)
         || folder == "bin"
 }
 

@@ -101,9 +101,8 @@ impl<'c> Look<'c> {
     async fn end(self) -> bool {
         let receiver = &self.context.receiver;
         // Receipts by value: a closure over references makes a future that can't change threads.
-        let shown = stream::iter(self.hidden).map(|receipt| async move {
-            receiver.hide(Queue::Poison, &receipt, 0).await
-        });
+        let shown = stream::iter(self.hidden)
+            .map(|receipt| async move { receiver.hide(Queue::Poison, &receipt, 0).await });
         let shown: Vec<_> = shown.buffer_unordered(AT_ONCE_MAX).collect().await;
         if let Some(error) = shown.into_iter().find_map(Result::err) {
             tracing::warn!(error = %chain(&error), "a poison message stays hidden for a minute");
