@@ -52,6 +52,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "ingest-handler",
             "dispatch-handler",
             "dead-letter-handler",
+            "manage-handler",
             "wake-handler",
         ],
     ),

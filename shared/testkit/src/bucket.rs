@@ -15,6 +15,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{Bucket, BucketError, Clock, DeadLetters, Listed, PortError};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::{
     clock::VirtualClock,
@@ -147,7 +148,13 @@ impl Buckets {
     }
 
     /// Notes the records that an object has.
-    fn note(&self, key: &str, labels: &Labels, body: &[u8]) -> Result<(), PortError> {
+    fn note(
+        &self,
+        in_hand: &[Uuid],
+        key: &str,
+        labels: &Labels,
+        body: &[u8],
+    ) -> Result<(), PortError> {
         let records: Vec<Value> =
             serde_json::from_slice(body).map_err(|error| PortError::new(PUT, error))?;
         let mut history = self.history.lock().expect("no panic while held");
@@ -161,7 +168,10 @@ impl Buckets {
             let label = |wanted: &str| labels.iter().find(|(name, _)| *name == wanted);
             let owner = Origin::of(|wanted| label(wanted).map(|(_, value)| value.clone()));
             let owner = owner.map(|origin| origin.subscription);
-            let Some(delivery) = owner.and_then(|owner| history.carrier(&owner, &id)) else {
+            let said = |one: &Uuid| history.stored.get(one).map_or(0, |count| *count as usize);
+            let Some(delivery) =
+                owner.and_then(|owner| history.carrier_in(&owner, &id, in_hand, said))
+            else {
                 history.violation(at, format!("a dead letter of nobody's event: {record}"));
                 continue;
             };
@@ -169,7 +179,7 @@ impl Buckets {
             *history.stored.entry(delivery).or_default() += 1;
             let found = DeadLetter { delivery, at, record };
             // Written once more under the same name it is the same.
-            history.dead_letters.entry((key.to_owned(), id)).or_insert(found);
+            history.dead_letters.entry((key.to_owned(), id, delivery)).or_insert(found);
         }
         Ok(())
     }
@@ -196,8 +206,22 @@ impl Bucket for Buckets {
         labels: &Labels,
         body: Vec<u8>,
     ) -> Result<(), BucketError> {
+        self.put_by(&[], bucket, key, labels, body)
+    }
+}
+
+impl Buckets {
+    /// Stores an object for a caller that has these deliveries in hand.
+    pub(crate) fn put_by(
+        &self,
+        in_hand: &[Uuid],
+        bucket: &str,
+        key: &str,
+        labels: &Labels,
+        body: Vec<u8>,
+    ) -> Result<(), BucketError> {
         self.call(PUT, bucket, key)?;
-        self.note(key, labels, &body)?;
+        self.note(in_hand, key, labels, &body)?;
         if self.settings().keeps_objects {
             let label = |wanted: &str| labels.iter().find(|(name, _)| *name == wanted);
             let origin = Origin::of(|wanted| label(wanted).map(|(_, value)| value.clone()));
@@ -255,6 +279,8 @@ impl DeadLetters for Buckets {
     async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError> {
         self.call(DELETE, bucket, name)?;
         self.contents().objects.remove(&(bucket.to_owned(), name.to_owned()));
+        let mut history = self.history.lock().expect("no panic while held");
+        history.operated.deleted_letters.insert(name.to_owned(), self.clock.now());
         Ok(())
     }
 }

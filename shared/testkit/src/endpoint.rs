@@ -19,6 +19,7 @@ use gridpost_core::{
 use gridpost_ports::{Attempted, Clock, EndpointClient};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use crate::{
     bucket::subscription_of,
@@ -148,8 +149,24 @@ struct Event {
     id: String,
     #[serde(default)]
     subject: Option<String>,
+    /// The topic, where the event says so: as `topic`, or a CloudEvent as `source`.
+    #[serde(default, alias = "source")]
+    topic: Option<String>,
     #[serde(skip)]
     text: String,
+}
+
+impl Event {
+    /// Where it was published. Simulated ones have that as their subject; those that tell of dead letters
+    /// have the subject of what they tell of.
+    fn published_to(&self) -> Option<SubscriptionKey> {
+        let subject = self.subject.as_deref()?;
+        if !subject.starts_with('/') {
+            return subscription_of(subject);
+        }
+        let topic = self.topic.as_deref()?.strip_prefix("/topics/")?.to_owned();
+        Some(SubscriptionKey { topic, name: String::new() })
+    }
 }
 
 /// The events of a request's body: an array of them, or one.
@@ -192,10 +209,9 @@ impl Endpoints {
     }
 
     /// Notes a request that has arrived; answers its index and what the endpoint will do.
-    fn arrive(&self, sent: &Sent) -> Result<(usize, Reaction), String> {
+    fn arrive(&self, in_hand: &[Uuid], sent: &Sent) -> Result<(usize, Reaction), String> {
         let events = events(&sent.body).map_err(|error| error.to_string())?;
-        let subject = events.first().and_then(|event| event.subject.as_deref());
-        let published_to = subject.and_then(subscription_of).ok_or("a strange event")?;
+        let published_to = events.first().and_then(Event::published_to).ok_or("a strange event")?;
         let header = |name| sent.headers.iter().find(|(found, _)| *found == name);
         let (_, name) = header("aeg-subscription-name").ok_or("no aeg-subscription-name")?;
         let subscription = SubscriptionKey { name: name.to_ascii_lowercase(), ..published_to };
@@ -204,8 +220,9 @@ impl Endpoints {
         let mut deliveries = Vec::new();
         let mut events_bytes = 0;
         for event in &events {
-            let delivery =
-                history.carrier(&subscription, &event.id).ok_or("somebody else's event")?;
+            let said = |delivery: &Uuid| said_of(&history, &deliveries, delivery);
+            let delivery = history.carrier_in(&subscription, &event.id, in_hand, said);
+            let delivery = delivery.ok_or("somebody else's event")?;
             // Two copies of a delivery may go out together.
             let begins = history.accepted[&delivery].events.first() == Some(&event.id);
             if begins || deliveries.last() != Some(&delivery) {
@@ -304,6 +321,12 @@ impl Endpoints {
     }
 }
 
+/// How often a delivery was sent, this time included.
+fn said_of(history: &History, now: &[Uuid], delivery: &Uuid) -> usize {
+    let before = history.requests.iter().filter(|made| made.deliveries.contains(delivery));
+    before.count() + usize::from(now.contains(delivery))
+}
+
 /// A hash of texts, to be compared within one run.
 fn hash_of<'b>(bodies: impl IntoIterator<Item = &'b [u8]>) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -314,7 +337,14 @@ fn hash_of<'b>(bodies: impl IntoIterator<Item = &'b [u8]>) -> u64 {
 #[async_trait]
 impl EndpointClient for Endpoints {
     async fn attempt(&self, request: Sent) -> Attempted {
-        let (index, reaction) = match self.arrive(&request) {
+        self.attempt_by(&[], request).await
+    }
+}
+
+impl Endpoints {
+    /// An attempt of a caller that has these deliveries in hand.
+    pub(crate) async fn attempt_by(&self, in_hand: &[Uuid], request: Sent) -> Attempted {
+        let (index, reaction) = match self.arrive(in_hand, &request) {
             Ok(arrived) => arrived,
             Err(strange) => {
                 let mut history = self.history.lock().expect("no panic while held");

@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use gridpost_core::time::Timestamp;
 use gridpost_ports::{Clock, PortError};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -29,7 +30,11 @@ pub use self::{
     partitions::{Limits, Partitions, Units},
     plan::{Fault, Plan},
 };
-use crate::{clock::VirtualClock, dice::SeededDice, history::History};
+use crate::{
+    clock::VirtualClock,
+    dice::SeededDice,
+    history::{History, Operated},
+};
 
 /// The longest that a call of SQS or DynamoDB takes with all its tries: then the client gives it up.
 const CALL_TIMEOUT: Duration = Duration::from_secs(6);
@@ -48,9 +53,20 @@ pub struct Instance {
     endpoints_in_hand: Mutex<Vec<Uuid>>,
     /// Bytes of the bodies and objects in hand.
     bytes_in_hand: AtomicUsize,
+    /// Whether it does what operators ask for.
+    serves_operators: bool,
 }
 
 impl Instance {
+    /// A copy that does what operators ask for.
+    pub fn of_operators() -> Self {
+        Self { serves_operators: true, ..Self::default() }
+    }
+
+    fn deliveries(&self) -> Vec<Uuid> {
+        self.in_hand.lock().expect("no panic while held").clone()
+    }
+
     /// Takes deliveries in hand.
     pub fn take(&self, deliveries: Vec<Uuid>, endpoints: Vec<Uuid>) {
         *self.in_hand.lock().expect("no panic while held") = deliveries;
@@ -296,6 +312,11 @@ impl<T: Served + ?Sized> Faulty<T> {
         F: Future<Output = Result<R, PortError>>,
     {
         let injector = &self.injector;
+        if let About::Deliveries(ids) = &about
+            && self.instance.serves_operators
+        {
+            self.instance.in_hand.lock().expect("no panic while held").extend(ids);
+        }
         injector.take_time().await;
         let noted = |what| injector.note(&self.instance, &about, what);
         match injector.draw(T::BY) {
@@ -358,6 +379,15 @@ impl<T: Served + ?Sized> Faulty<T> {
 }
 
 impl<T: ?Sized> Faulty<T> {
+    /// Notes what an operator has changed, where the caller is one.
+    fn note_operated(&self, note: impl FnOnce(&mut Operated, Timestamp)) {
+        if self.instance.serves_operators {
+            let now = self.injector.clock.now();
+            let mut history = self.injector.history.lock().expect("no panic while held");
+            note(&mut history.operated, now);
+        }
+    }
+
     async fn die<R>(&self, about: &About) -> R {
         let kind = "the caller died";
         self.injector.history.lock().expect("no panic while held").fault_kinds.insert(kind);

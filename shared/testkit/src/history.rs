@@ -20,6 +20,9 @@ use gridpost_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
+mod operated;
+
+pub use self::operated::Operated;
 use crate::event;
 
 /// What disturbs a delivery in calm worlds too: a schedule may invoke wake twice.
@@ -32,12 +35,16 @@ pub struct History {
     pub accepted: BTreeMap<Uuid, Accepted>,
     /// Which delivery carries an event, by its id, to a subscription.
     pub carriers: BTreeMap<SubscriptionKey, BTreeMap<String, Uuid>>,
+    /// Deliveries that carried an event before it was redriven.
+    pub carried_before: BTreeMap<(SubscriptionKey, String), Vec<Uuid>>,
+    /// What operators did.
+    pub operated: Operated,
     /// Events that were accepted for a subscription before a delivery carried them.
     pub promised: BTreeSet<(SubscriptionKey, String)>,
     /// Requests made to endpoints, in the order they began.
     pub requests: Vec<Request>,
-    /// Records that stand in dead-letter objects, by object and event.
-    pub dead_letters: BTreeMap<(String, String), DeadLetter>,
+    /// Records that stand in dead-letter objects, by object, event and delivery.
+    pub dead_letters: BTreeMap<(String, String, Uuid), DeadLetter>,
     /// Objects of the payload bucket, by delivery; empty once their delivery has ended.
     pub payloads: BTreeMap<Uuid, Vec<u8>>,
     /// How often an object of the payload bucket was asked for.
@@ -131,6 +138,8 @@ pub struct Life {
     pub until: Option<Timestamp>,
     /// Its webhook's URLs, and from when on each.
     pub urls: Vec<(Timestamp, String)>,
+    /// By which uids the health of its endpoints is known.
+    pub endpoints: Vec<Uuid>,
 }
 
 /// A publish that was answered 200.
@@ -194,6 +203,11 @@ pub struct Accepted {
     pub uid: Uuid,
     /// When the publish was accepted.
     pub publish_time: Timestamp,
+    /// From when its time-to-live counts, by each message of it: more than one where a redrive, or what
+    /// tells of dead letters, has sent it again.
+    pub lives_from: Vec<Timestamp>,
+    /// How often it was sent by a redrive.
+    pub redriven: u64,
     /// When the delivery was last put into the dispatch queue, and when SQS showed it there.
     pub queued_at: Timestamp,
     /// The ids of its events.
@@ -267,6 +281,8 @@ pub struct Drop {
     pub delivery: Uuid,
     /// Why, as logged.
     pub reason: String,
+    /// How many events, where the log says so and not which.
+    pub counted: Option<u64>,
     /// Why the delivery had ended before, where it was dropped instead of dead-lettered.
     pub ended_by: Option<String>,
     /// The ids of its events, as logged.
@@ -279,7 +295,8 @@ impl Drop {
     /// How many events were dropped, of a delivery with so many.
     pub fn count(&self, of: usize) -> u64 {
         // Events that were never in hand have no ids in the log.
-        (if self.events.is_empty() { of } else { self.events.len() }) as u64
+        let named = (if self.events.is_empty() { of } else { self.events.len() }) as u64;
+        self.counted.unwrap_or(named)
     }
 }
 
@@ -287,6 +304,23 @@ impl History {
     /// The delivery that carries an event to a subscription.
     pub fn carrier(&self, of: &SubscriptionKey, event: &str) -> Option<Uuid> {
         self.carriers.get(of)?.get(event).copied()
+    }
+
+    /// The same where a caller that has these deliveries in hand says something of an event: an earlier
+    /// carrier, if that is the one that it has. `said` tells how much was said of each.
+    pub fn carrier_in(
+        &self,
+        of: &SubscriptionKey,
+        event: &str,
+        in_hand: &[Uuid],
+        said: impl Fn(&Uuid) -> usize,
+    ) -> Option<Uuid> {
+        let latest = self.carrier(of, event)?;
+        let before = self.carried_before.get(&(of.clone(), event.to_owned()));
+        let Some(before) = before else { return Some(latest) };
+        let all = before.iter().rev().chain([&latest]).filter(|one| in_hand.contains(one));
+        // Of several in one hand it is the one of which least was said.
+        Some(all.min_by_key(|one| said(one)).copied().unwrap_or(latest))
     }
 
     /// What is wrong with an event as it was sent to an endpoint.

@@ -229,6 +229,11 @@ impl Queues {
     fn take(&self, queue: Queue, most: usize) -> Vec<Received> {
         let now = self.clock.now();
         let mut poisoned = Vec::new();
+        let receives_max = match queue {
+            // A redrive replaces its message long before SQS gives that up.
+            Queue::Redrive => RECEIVES_MAX,
+            _ => self.settings.receives_max,
+        };
         let taken = self.with(queue, |contents| {
             contents.forget(now);
             let most_in_flight = self.settings.in_flight_max;
@@ -245,7 +250,7 @@ impl Queues {
             visible.truncate(most);
             let mut taken = Vec::new();
             for id in visible {
-                if contents.messages[&id].receives >= self.settings.receives_max {
+                if contents.messages[&id].receives >= receives_max {
                     poisoned.extend(contents.remove(id));
                     continue;
                 }
@@ -359,15 +364,35 @@ impl Queues {
         let events = stored.iter().filter_map(|event| event::name(event.get()).ok());
         let events: Vec<_> = events.collect();
         let carriers = history.carriers.entry(delivery.subscription.clone()).or_default();
-        carriers.extend(events.iter().map(|event| (event.clone(), delivery.id)));
+        let before = events.iter().filter_map(|event| {
+            let before = carriers.insert(event.clone(), delivery.id)?;
+            (before != delivery.id).then(|| (event.clone(), before))
+        });
+        for (event, before) in before.collect::<Vec<_>>() {
+            let of_it = (delivery.subscription.clone(), event);
+            history.carried_before.entry(of_it).or_default().push(before);
+        }
         let (id, publish_time) = (delivery.id, delivery.publish_time);
+        let known = history.accepted.get(&id);
+        let mut lives_from = known.map_or_else(Vec::new, |known| known.lives_from.clone());
+        lives_from.push(delivery.ttl_starts_at());
+        let redriven = known.map_or(0, |known| known.redriven);
+        let redriven = redriven + u64::from(delivery.redriven.is_some());
         if history.accepted.contains_key(&id) {
             history.disturb(now, id, "it was sent once more");
             history.resent.insert(id);
         }
         history.trace(now, || format!("publish {id} to {}", delivery.subscription));
         let (subscription, uid) = (delivery.subscription, delivery.subscription_uid);
-        let accepted = Accepted { subscription, uid, publish_time, queued_at: visible_at, events };
+        let accepted = Accepted {
+            subscription,
+            uid,
+            publish_time,
+            lives_from,
+            redriven,
+            queued_at: visible_at,
+            events,
+        };
         history.accepted.insert(id, accepted);
     }
 

@@ -14,6 +14,7 @@ mod ledger;
 mod load;
 mod matching;
 pub mod model;
+mod operated;
 mod promptness;
 mod records;
 mod waits;
@@ -81,7 +82,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
             check.requests.entry(*delivery).or_default().push(request);
         }
     }
-    for ((_, event), found) in &remains.history.dead_letters {
+    for ((_, event, _), found) in &remains.history.dead_letters {
         check.records.entry(found.delivery).or_default().push(event);
     }
     for found in &remains.history.drops {
@@ -108,6 +109,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     ledger::check(&mut check);
     load::check(&mut check);
     promptness::check(&mut check);
+    operated::check(&mut check);
     check.failures
 }
 
@@ -119,7 +121,18 @@ impl<'a> Check<'a> {
     }
 
     fn is_disturbed(&self, delivery: Uuid) -> bool {
-        self.remains.history.disturbed.contains_key(&delivery)
+        self.disturbances(delivery) > 0
+    }
+
+    /// How often something went wrong in the way of a delivery. What can't tell of a dead letter
+    /// writes it again, so there every failed call counts; and so does an attempt that an operator
+    /// asked for while another one was under way.
+    fn disturbances(&self, delivery: Uuid) -> usize {
+        let history = &self.remains.history;
+        let hindered = history.hindered.get(&delivery).filter(|_| self.remains.told.is_some());
+        history.disturbances(delivery)
+            + hindered.map_or(0, Vec::len)
+            + operated::resent_under_way(self, delivery)
     }
 
     /// How often something went wrong in the way of a delivery until then.
@@ -128,11 +141,20 @@ impl<'a> Check<'a> {
         all.map_or(0, |all| all.iter().filter(|found| found.at <= until).count())
     }
 
-    /// When its time-to-live ends.
+    /// When its time-to-live ends, at the earliest: what a redrive has sent twice may live by the
+    /// first message of it or by the last one.
     fn expires_at(&self, delivery: Uuid) -> Timestamp {
+        self.expires(delivery).0
+    }
+
+    /// The same, at the earliest and at the latest.
+    fn expires(&self, delivery: Uuid) -> (Timestamp, Timestamp) {
         let accepted = &self.remains.history.accepted[&delivery];
         let minutes = self.owners[&accepted.subscription].1.retry_policy.time_to_live_minutes;
-        accepted.publish_time + Duration::from_secs(u64::from(minutes) * 60)
+        let life = Duration::from_secs(u64::from(minutes) * 60);
+        let from = || accepted.lives_from.iter().copied();
+        let at = |from: Option<Timestamp>| from.unwrap_or(accepted.publish_time) + life;
+        (at(from().min()), at(from().max()))
     }
 
     fn requests_of(&self, delivery: Uuid) -> Vec<&'a Request> {
@@ -268,8 +290,9 @@ impl<'a> Check<'a> {
             let times = seen.entry(request.number).or_default();
             *times += 1;
             let disturbed = self.disturbed_until(delivery, request.began_at);
+            let beside = operated::resent_under_way(self, delivery);
             // Of two copies of a message each may lose its answer: a disturbance may double them all.
-            if *times > 1 << disturbed.min(16) {
+            if *times > (1 << disturbed.min(16)) + beside {
                 let number = request.number;
                 self.fail(format!(
                     "attempt {number} of {delivery} was made {times} times, {disturbed} disturbances"
@@ -285,7 +308,7 @@ impl<'a> Check<'a> {
         if request.number > most {
             self.fail(format!("attempt {} of {delivery}, of at most {most}", request.number));
         }
-        let expires_at = self.expires_at(delivery);
+        let (_, expires_at) = self.expires(delivery);
         if request.began_at >= expires_at + self.slack {
             let at = request.began_at;
             self.fail(format!(
@@ -310,7 +333,11 @@ impl<'a> Check<'a> {
             };
             firsts.iter().filter_map(due).min()
         });
-        match dues.min() {
+        // An operator may have asked for it since.
+        let made = earlier.iter().filter(|made| made.number == number - 1);
+        let made = made.map(|made| made.began_at).min();
+        let asked = operated::hurried(self, delivery, made, request.began_at);
+        match dues.chain(asked).min() {
             Some(due) if request.began_at + ROUNDING < due => self.fail(format!(
                 "attempt {number} of {delivery} at {}, due no sooner than {due}",
                 request.began_at,
@@ -342,7 +369,7 @@ impl<'a> Check<'a> {
         if delivered.is_empty() && !answered_late && records == 0 && drops == 0 {
             self.fail(format!("{delivery} to {} never ended: it is lost", accepted.subscription));
         }
-        let disturbances = history.disturbances(delivery);
+        let disturbances = self.disturbances(delivery);
         let events = accepted.events.len();
         if records % events != 0 {
             self.fail(format!("{delivery} has {events} events, {records} dead letters"));
@@ -372,7 +399,7 @@ impl<'a> Check<'a> {
         let Some(last) = requests.iter().map(|made| made.began_at).max() else { return };
         let forgotten = requests.iter().filter_map(over).filter(|ended_at| *ended_at < last);
         let forgotten = forgotten.count();
-        let disturbances = self.remains.history.disturbances(delivery);
+        let disturbances = self.disturbances(delivery);
         if forgotten > disturbances {
             self.fail(format!(
                 "{delivery} was attempted at {last} after {forgotten} ends, {disturbances} disturbances"

@@ -33,6 +33,7 @@ struct Line {
     delivery: Option<Uuid>,
     reason: String,
     ended_by: Option<String>,
+    counted: Option<u64>,
     events: Vec<String>,
     rest: String,
 }
@@ -44,6 +45,7 @@ impl Visit for Line {
             "message" => self.message = text,
             "delivery.id" => self.delivery = text.parse().ok(),
             "ended_by" => self.ended_by = Some(text),
+            "events" => self.counted = text.parse().ok(),
             "reason" => self.reason = text.trim_matches('"').to_owned(),
             "event_ids" => {
                 // A text within a text, or the text itself.
@@ -82,9 +84,12 @@ impl Subscriber for LogReader {
         history.trace(at, || format!("log: {} {}{}", line.message, line.reason, line.rest));
         if line.message.starts_with("events dropped") {
             match line.delivery {
+                // A message was purged that had no part of an event any more.
+                Some(_) if line.counted == Some(0) => {}
                 Some(delivery) => {
-                    let Line { reason, ended_by, events, .. } = line;
-                    history.drops.push(Drop { delivery, reason, ended_by, events, at });
+                    let Line { reason, ended_by, events, counted, .. } = line;
+                    let counted = counted.filter(|_| events.is_empty());
+                    history.drops.push(Drop { delivery, reason, ended_by, events, counted, at });
                 }
                 None => history.violation(at, "a drop was logged without its delivery"),
             }

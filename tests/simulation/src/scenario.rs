@@ -3,6 +3,7 @@
 mod additions;
 mod changes;
 pub(crate) mod filters;
+mod operations;
 mod resources;
 mod seeds;
 
@@ -27,7 +28,12 @@ use gridpost_core::{
 use uuid::Uuid;
 
 pub use self::changes::{CHANGING, Change, Changed, Changing};
-pub use self::{additions::mixed, filters::Filtered, seeds::plain};
+pub use self::{
+    additions::mixed,
+    filters::Filtered,
+    operations::{Operate, Operation, TOLD},
+    seeds::plain,
+};
 use crate::lambda::{Readings, Wakes};
 
 use gridpost_testkit::{
@@ -52,6 +58,10 @@ pub struct Scenario {
     pub changes: Vec<Change>,
     /// Endpoints that must consent anew.
     pub consents: Vec<Consent>,
+    /// What operators do.
+    pub operations: Vec<Operation>,
+    /// The topic that is told of dead letters, if one is.
+    pub told: Option<String>,
     /// Buckets that do not exist.
     pub missing_buckets: BTreeSet<String>,
     /// When buckets refuse.
@@ -75,6 +85,8 @@ pub struct Scenario {
     /// From when on there are so many retry queues for what is sent from then on; the others are
     /// emptied.
     pub retry_shards_from: Vec<(Timestamp, usize)>,
+    /// From when on copies that are started have other settings; the queues take what they took.
+    pub settings_from: Vec<(Timestamp, Settings)>,
     /// How often a fresh copy of a function is started though an idle one exists.
     pub cold_starts: f64,
     /// Whether of the copies that wait Lambda takes the one that was used last; any otherwise.
@@ -83,6 +95,15 @@ pub struct Scenario {
     pub jitter: bool,
     /// How long an event of a healthy endpoint may wait for its first attempt; `None`: it is not promised.
     pub first_attempt_within: Option<Duration>,
+}
+
+/// Settings of a deployment that its operator may change at any time.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Above so many in flight, long waits are parked.
+    pub retry_in_flight_limit: u64,
+    /// The largest message that functions send, in bytes.
+    pub message_bytes_max: usize,
 }
 
 /// The events of one publish.
@@ -133,6 +154,8 @@ impl Default for Scenario {
             deletions: Vec::new(),
             changes: Vec::new(),
             consents: Vec::new(),
+            operations: Vec::new(),
+            told: None,
             missing_buckets: BTreeSet::new(),
             bucket_refuses: Vec::new(),
             plan: Plan {
@@ -153,6 +176,7 @@ impl Default for Scenario {
             wakes: None,
             parked_page_max: usize::MAX,
             retry_shards_from: Vec::new(),
+            settings_from: Vec::new(),
             cold_starts: 0.0,
             last_used_first: false,
             jitter: false,
@@ -162,7 +186,7 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// Adds a topic of that profile with one event subscription, `s`, that `set` may change.
+    /// Adds a topic of that profile with one event subscription, `sub`, that `set` may change.
     #[must_use]
     pub fn with(
         mut self,
@@ -209,7 +233,7 @@ impl Scenario {
         self
     }
 
-    /// Publishes one event to subscription `s` of a topic, so many milliseconds after the beginning.
+    /// Publishes one event to subscription `sub` of a topic, so many milliseconds after the beginning.
     #[must_use]
     pub fn publish(mut self, topic: &str, at_ms: u64, events: &[usize]) -> Self {
         let at = BEGINNING + Duration::from_millis(at_ms);
@@ -217,7 +241,7 @@ impl Scenario {
         self
     }
 
-    /// Asks the endpoint of subscription `s` of a topic for its consent, and has it given, at those
+    /// Asks the endpoint of subscription `sub` of a topic for its consent, and has it given, at those
     /// seconds after the beginning.
     #[must_use]
     pub fn ask(mut self, topic: &str, asked_at_s: u64, given_at_s: Option<u64>) -> Self {
@@ -228,9 +252,9 @@ impl Scenario {
     }
 }
 
-/// The key of subscription `s` of a topic.
+/// The key of subscription `sub` of a topic. (manage knows no shorter names.)
 pub fn key(topic: &str) -> SubscriptionKey {
-    SubscriptionKey { topic: topic.to_owned(), name: "s".to_owned() }
+    SubscriptionKey { topic: topic.to_owned(), name: "sub".to_owned() }
 }
 
 fn topic(name: &str, profile: ProfileName) -> Topic {

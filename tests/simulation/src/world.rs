@@ -3,6 +3,7 @@
 mod configuration;
 mod copies;
 mod meter;
+mod operators;
 mod publisher;
 
 use std::{
@@ -32,12 +33,14 @@ use super::{
     lambda::{self, Function, Mapping, Pools, Readings, Usage, Wakes},
     log::LogReader,
     scenario::{
-        Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Publish, Scenario,
+        Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Operation,
+        Publish, Scenario,
     },
 };
 use gridpost_testkit::{
     bucket::{BucketSettings, Buckets},
     clock::VirtualClock,
+    consent::Consents,
     dice::{SeededDice, StillDice},
     endpoint::Endpoints,
     faults::{Injector, Instance, Limits},
@@ -85,6 +88,7 @@ pub struct World {
     buckets: Arc<Buckets>,
     payloads: Arc<PayloadBucket>,
     endpoints: Arc<Endpoints>,
+    consents: Arc<Consents>,
     handlers_dice: Arc<dyn Dice>,
     scenario: Scenario,
     ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest_handler::Context>)>>,
@@ -106,6 +110,8 @@ pub struct Remains {
     pub topics: Vec<(Topic, Vec<EventSubscription>)>,
     /// The endpoints that had to consent anew.
     pub consents: Vec<Consent>,
+    /// The topic that was told of dead letters.
+    pub told: Option<String>,
     /// Whether nothing went wrong by plan.
     pub calm: bool,
     /// The key of a table that was written most in one second, and how often.
@@ -136,6 +142,7 @@ enum Act<'a> {
     Change(&'a Changed),
     Ask(&'a Consent),
     Give(&'a Consent),
+    Operate(&'a Operation),
 }
 
 /// Runs a world to its end. `traced` keeps a line of everything.
@@ -175,7 +182,7 @@ impl World {
         let buckets = BucketSettings {
             missing: scenario.missing_buckets.clone(),
             refuses: scenario.bucket_refuses.clone(),
-            keeps_objects: false,
+            keeps_objects: !scenario.operations.is_empty(),
             ..BucketSettings::CALM
         };
         let buckets = Buckets::new(buckets, clock, shared());
@@ -194,6 +201,7 @@ impl World {
             buckets: Arc::new(buckets),
             payloads: Arc::new(PayloadBucket { clock, history: shared() }),
             endpoints: Arc::new(endpoints),
+            consents: Arc::new(Consents::new(clock)),
             handlers_dice,
             scenario: scenario.clone(),
             ingests: RefCell::default(),
@@ -272,6 +280,7 @@ impl World {
                 mapping(Queue::Dispatch, dispatch, DISPATCH_TIMEOUT),
                 mapping(Queue::DeadLetter, dead_letter, DEAD_LETTER_TIMEOUT),
                 mapping(Queue::FanOut, fan_out, INGEST_TIMEOUT),
+                mapping(Queue::Redrive, fan_out, DEAD_LETTER_TIMEOUT),
             ])
             .collect()
     }
@@ -312,7 +321,10 @@ impl World {
         loop {
             tokio::time::sleep(OPERATES_EVERY).await;
             self.begin();
-            self.queues.return_poisoned();
+            match self.scenario.operations.is_empty() {
+                true => self.queues.return_poisoned(),
+                false => self.resend_poison().await,
+            }
             self.end();
         }
     }
@@ -327,7 +339,10 @@ impl World {
         let consents = scenario.consents.iter();
         let given = consents.filter_map(|consent| Some((consent.given_at?, Act::Give(consent))));
         let changed = scenario.changes.iter().map(|change| (change.at, Act::Change(&change.what)));
+        let operations = scenario.operations.iter();
+        let operated = operations.map(|operation| (operation.at, Act::Operate(operation)));
         let all = published.chain(deleted).chain(changed).chain(asked).chain(given);
+        let all = all.chain(operated);
         let mut all: Vec<_> = all.collect();
         all.sort_by_key(|(at, _)| *at);
         for (number, (at, act)) in all.into_iter().enumerate() {
@@ -338,6 +353,14 @@ impl World {
                     self.begin();
                     tokio::task::spawn_local(async move {
                         world.publish(number, &publish).await;
+                        world.end();
+                    });
+                }
+                Act::Operate(operation) => {
+                    let (world, operation) = (Rc::clone(self), operation.clone());
+                    self.begin();
+                    tokio::task::spawn_local(async move {
+                        world.operate_on(&operation).await;
                         world.end();
                     });
                 }
@@ -356,6 +379,8 @@ impl World {
     }
 
     fn remains(&self) -> Remains {
+        let jobs = self.tables.with_redrives(|jobs| jobs.values().cloned().collect());
+        self.history().operated.jobs = jobs;
         let queues = self.mappings().into_iter().map(|mapping| mapping.queue);
         let in_queues = queues
             .flat_map(|queue| self.queues.bodies(queue).into_iter().map(move |body| (queue, body)));
@@ -370,6 +395,7 @@ impl World {
             states: self.tables.states(),
             topics: self.topics(),
             consents: self.scenario.consents.clone(),
+            told: self.scenario.told.clone(),
             calm: self.scenario.plan.is_calm()
                 && self.scenario.queues.duplicates == 0.0
                 && !self.operates(),

@@ -14,7 +14,7 @@ use std::{
 };
 
 use gridpost_core::{retry::outcome::Outcome, subscription::EventSubscription, time::Timestamp};
-use gridpost_simulation::world;
+use gridpost_simulation::{scenario, world};
 use gridpost_testkit::history::{DeadLetter, Met, Request};
 use serde_json::Value;
 use uuid::Uuid;
@@ -115,6 +115,22 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "fault a message was not deleted",
         "fault a message went to the poison queue",
         "fault a further page could not be read",
+        // Operators.
+        "operator label",
+        "operator move",
+        "operator reset",
+        "operator resend",
+        "operator release",
+        "operator cancel",
+        "operator redrive",
+        "operator stop",
+        "operator resume",
+        "operator resend poison",
+        "operator purge poison",
+        "a redriven event",
+        "a dead letter of a redriven event",
+        "a canceled delivery",
+        "a topic told of dead letters",
     ];
     let missing: Vec<_> = wanted.into_iter().filter(|what| !seen.contains(*what)).collect();
     assert!(
@@ -170,6 +186,7 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
         }
     }
     note_waits(remains, note);
+    note_operated(remains, note);
     let facts = [
         (history.parked > 0, "a parked delivery"),
         (!history.payloads.is_empty(), "events in the payload bucket"),
@@ -180,6 +197,29 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
         (has_equal_ids(remains), "equal ids"),
         (!history.health_faults.is_empty(), "a fault in an endpoint's health"),
         (remains.calm, "a calm world"),
+    ];
+    for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
+        note(what.to_owned());
+    }
+}
+
+/// Notes what operators did.
+fn note_operated(remains: &world::Remains, note: &mut impl FnMut(String)) {
+    let history = &remains.history;
+    for (name, _) in history.operated.answers.iter().filter(|(_, status)| *status < 300) {
+        note(format!("operator {name}"));
+    }
+    let is_redriven = |delivery: &Uuid| history.accepted[delivery].redriven > 0;
+    let told = remains.told.as_ref().map(|told| scenario::key(told));
+    let dies = |one: &DeadLetter| is_redriven(&one.delivery);
+    let facts = [
+        (history.accepted.keys().any(is_redriven), "a redriven event"),
+        (history.dead_letters.values().any(dies), "a dead letter of a redriven event"),
+        (!history.operated.canceled.is_empty(), "a canceled delivery"),
+        (
+            told.is_some_and(|told| history.carriers.contains_key(&told)),
+            "a topic told of dead letters",
+        ),
     ];
     for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
         note(what.to_owned());

@@ -98,6 +98,7 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, cargo_lambda::watch_serves_every_sample_and_publishers),
         case!(Disturbing, crash::killed_functions_lose_nothing),
         case!(Disturbing, infrastructure::permissions_are_enforced),
+        case!(Disturbing, infrastructure::a_denied_action_is_refused_of_every_service),
         case!(Disturbing, infrastructure::a_second_plan_shows_only_the_listed_misreports),
         // It deletes what it finds.
         case!(Alone, resources::what_openapi_says_is_what_is_answered),

@@ -92,4 +92,17 @@ pub(super) const ALL: &[Mutation] = &[
         old: "    let this_minute = context.clock.now().as_minutes();",
         new: "    let this_minute = context.clock.now().as_minutes() - 10;",
     },
+    Mutation {
+        name: "a redrive sends the first of each batch",
+        file: "functions/dead-letter/handler/src/redrive.rs",
+        old: "            self.send(std::mem::take(&mut batch)).await?;",
+        new: r#"            batch.truncate(1);
+            self.send(std::mem::take(&mut batch)).await?;"#,
+    },
+    Mutation {
+        name: "a topic is told of its own dead letters",
+        file: "functions/dead-letter/handler/src/notify.rs",
+        old: "    if first.delivery.subscription.topic == notifier.topic {",
+        new: "    if first.delivery.subscription.topic == notifier.topic && context.give_up_after.is_zero() {",
+    },
 ];

@@ -54,18 +54,24 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "state written without its condition",
         file: SETTLE,
-        old: r#"        Ok(Saved::Written) => follow(context, hand, status).await,
-        Ok(Saved::Conflict) => follow_stored(context, hand).await,
-"#,
-        new: r#"        Ok(Saved::Written) => follow(context, hand, status).await,
-        Ok(Saved::Conflict) => {
-            let stored = context.states.load(hand.delivery.id).await?;
-            let revision = stored.map_or(0, |state| state.revision);
-            let hand = DeliveryInHand { revision, ..hand };
-            let _ = context.states.save(&hand.state(status)).await?;
-            follow(context, hand, status).await
-        }
-"#,
+        old: "        if !is_asked || stored.attempts.made >= next.attempts.made {",
+        new: "        if (!is_asked || stored.attempts.made >= next.attempts.made) && next.id.is_nil() {",
+    },
+    Mutation {
+        name: "an attempt is forgotten beside which another one was asked for",
+        file: SETTLE,
+        old: "        if !is_asked || stored.attempts.made >= next.attempts.made {",
+        new: "        if is_asked || stored.attempts.made >= next.attempts.made {",
+    },
+    Mutation {
+        name: "a state that others wrote is written over",
+        file: SETTLE,
+        old: r#"        Ok(None) => follow_stored(context, hand).await,
+        Err(error) => {
+            not_written(&hand, &error, "its message carries it on");"#,
+        new: r#"        Ok(None) => follow(context, hand, status).await,
+        Err(error) => {
+            not_written(&hand, &error, "its message carries it on");"#,
     },
     Mutation {
         name: "attempts counted by receives",

@@ -135,4 +135,16 @@ pub(super) const ALL: &[Mutation] = &[
         new: r#"    if let Some(until) = subscription.consent_until.filter(|_| false) {
 "#,
     },
+    Mutation {
+        name: "a first attempt that waits as long as it likes",
+        file: HEALTH,
+        old: "const PROBED_LOOK_AGAIN: Duration = Duration::from_secs(20);",
+        new: "const PROBED_LOOK_AGAIN: Duration = Duration::from_secs(200);",
+    },
+    Mutation {
+        name: "a redrive sends what an earlier one has sent",
+        file: "shared/core/src/delivery/redrive.rs",
+        old: "        } else if !self.send_again && earlier.iter()",
+        new: "        } else if self.send_again && earlier.iter()",
+    },
 ];

@@ -44,6 +44,12 @@ pub(super) const CORE: &[Mutation] = &[
         old: "found(name).is_none_or(|revision| revision > *number)",
         new: "found(name).is_none_or(|revision| revision > 0 || *number > 0)",
     },
+    Mutation {
+        name: "arrays are looked into unasked",
+        file: CORE_SUBSCRIPTION_FILTER_COMPILED,
+        old: "            looks_into_arrays: filter.enable_advanced_filtering_on_arrays,",
+        new: "            looks_into_arrays: true,",
+    },
 ];
 
 /// Those that a stored text notices.

@@ -40,6 +40,9 @@ pub use hold::{Hold, hold_all};
 /// itself round 16 times (Lambda developer guide, "Recursive loop detection").
 const RESENT_MAX: u8 = 8;
 
+/// How often a state is written that others have written meanwhile.
+const WRITES_MAX: u32 = 3;
+
 /// Settles a delivery whose first attempt has delivered it: that writes nothing, and waits for nothing.
 /// `None` where it is not so simple; then nothing has happened.
 pub fn at_once(
@@ -165,11 +168,11 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
 }
 
 /// Settles a failed delivery that is to be attempted again. Its attempts count the failed one.
-async fn retry(context: &Context, hand: DeliveryInHand, due: Timestamp) -> Settled {
+async fn retry(context: &Context, mut hand: DeliveryInHand, due: Timestamp) -> Settled {
     let status = DeliveryStatus::Waiting { due };
-    match context.states.save(&hand.state(status)).await {
-        Ok(Saved::Written) => follow(context, hand, status).await,
-        Ok(Saved::Conflict) => follow_stored(context, hand).await,
+    match write(context, &mut hand, status).await {
+        Ok(Some(written)) => follow(context, hand, written).await,
+        Ok(None) => follow_stored(context, hand).await,
         Err(error) => {
             not_written(&hand, &error, "its message carries it on");
             hold::in_message(context, hand, due).await
@@ -181,17 +184,47 @@ async fn retry(context: &Context, hand: DeliveryInHand, due: Timestamp) -> Settl
 pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason) -> Settled {
     let at = context.clock.now();
     let status = DeliveryStatus::Ending { reason, at };
-    match context.states.save(&hand.state(status)).await {
-        Ok(Saved::Written) => {
+    match write(context, &mut hand, status).await {
+        Ok(Some(_)) => {
             hand.revision += 1;
             follow(context, hand, status).await
         }
-        Ok(Saved::Conflict) => follow_stored(context, hand).await,
+        Ok(None) => follow_stored(context, hand).await,
         Err(error) => {
             not_written(&hand, &error, "its end is carried out at once");
             end::carry_out_unwritten(context, hand, reason, at).await
         }
     }
+}
+
+/// Writes what follows a failed attempt; answers where the delivery stands then, `None` where another copy has
+/// written what follows.
+///
+/// An operator may have asked for an attempt while this one was under way. That knows nothing of it, so
+/// it is written all the same, or the endpoint would get one more than it may; what was asked for is
+/// done next.
+async fn write(
+    context: &Context,
+    hand: &mut DeliveryInHand,
+    status: DeliveryStatus,
+) -> Result<Option<DeliveryStatus>, PortError> {
+    let mut next = hand.state(status);
+    for _ in 0..WRITES_MAX {
+        if context.states.save(&next).await? == Saved::Written {
+            return Ok(Some(next.standing));
+        }
+        let Some(stored) = context.states.load(next.id).await? else { return Ok(None) };
+        let is_asked = matches!(stored.standing, DeliveryStatus::Waiting { .. });
+        if !is_asked || stored.attempts.made >= next.attempts.made {
+            return Ok(None);
+        }
+        let is_wait = matches!(status, DeliveryStatus::Waiting { .. });
+        let resend = stored.resend.filter(|_| is_wait);
+        let standing = if resend.is_some() { stored.standing } else { status };
+        hand.revision = stored.revision;
+        next = DeliveryState { standing, resend, ..hand.state(standing) };
+    }
+    Ok(None)
 }
 
 fn not_written(hand: &DeliveryInHand, error: &PortError, instead: &str) {

@@ -9,8 +9,9 @@ use gridpost_core::{
     subscription::{Resource, ResourceKind, SubscriptionKey},
 };
 use gridpost_ports::{Clock, ResourceClient};
+use uuid::Uuid;
 
-use super::{Endpoints, Event, Reaction, Script, events, hash_of, is_picked};
+use super::{Endpoints, Event, Reaction, Script, events, hash_of, is_picked, said_of};
 use crate::history::{History, Met, Request};
 
 /// What a call comes to.
@@ -24,11 +25,16 @@ struct Reply {
 /// The event subscription of a resource: simulated ones are named after their topic.
 fn subscription_of(resource: &Resource) -> SubscriptionKey {
     let name = resource.arn.resource.rsplit(':').next().unwrap_or_default();
-    SubscriptionKey { topic: name.to_owned(), name: "s".to_owned() }
+    SubscriptionKey { topic: name.to_owned(), name: "sub".to_owned() }
 }
 
 impl Endpoints {
-    fn called(&self, resource: &Resource, entries: &[Entry]) -> Result<Reply, String> {
+    fn called(
+        &self,
+        in_hand: &[Uuid],
+        resource: &Resource,
+        entries: &[Entry],
+    ) -> Result<Reply, String> {
         let subscription = subscription_of(resource);
         let now = self.clock.now();
         let carried: Result<Vec<Vec<Event>>, _> =
@@ -48,7 +54,7 @@ impl Endpoints {
         let all: Vec<Event> = carried.iter().flatten().map(Event::clone).collect();
         let reaction = self.react(&subscription, &all, now);
         let answers = self.answers(&subscription, &carried, reaction, is_function);
-        let met = Self::met(&history, &subscription, &carried, answers.as_deref())?;
+        let met = Self::met(&history, (&subscription, in_hand), &carried, answers.as_deref())?;
         let mut deliveries: Vec<_> = met.iter().map(|met| met.delivery).collect();
         deliveries.dedup();
         history.trace(now, || format!("call {subscription} {} {met:?}", made + 1));
@@ -95,7 +101,7 @@ impl Endpoints {
 
     fn met(
         history: &History,
-        subscription: &SubscriptionKey,
+        (subscription, in_hand): (&SubscriptionKey, &[Uuid]),
         carried: &[Vec<Event>],
         answers: Option<&[Answer]>,
     ) -> Result<Vec<Met>, String> {
@@ -104,7 +110,9 @@ impl Endpoints {
         for (number, events) in carried.iter().enumerate() {
             let answer = answers.map_or(unheard, |answers| answers[number]);
             for event in events {
-                let delivery = history.carrier(subscription, &event.id);
+                let now: Vec<_> = met.iter().map(|met: &Met| met.delivery).collect();
+                let said = |delivery: &Uuid| said_of(history, &now, delivery);
+                let delivery = history.carrier_in(subscription, &event.id, in_hand, said);
                 let delivery = delivery.ok_or("somebody else's event")?;
                 met.push(Met { delivery, event: event.id.clone(), answer });
             }
@@ -134,8 +142,20 @@ impl ResourceClient for Endpoints {
     }
 
     async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
+        self.send_by(&[], resource, entries).await
+    }
+}
+
+impl Endpoints {
+    /// A call of a caller that has these deliveries in hand.
+    pub(crate) async fn send_by(
+        &self,
+        in_hand: &[Uuid],
+        resource: &Resource,
+        entries: Vec<Entry>,
+    ) -> Vec<Answer> {
         let count = entries.len();
-        let reply = match self.called(resource, &entries) {
+        let reply = match self.called(in_hand, resource, &entries) {
             Ok(reply) => reply,
             Err(strange) => {
                 let mut history = self.history.lock().expect("no panic while held");

@@ -74,7 +74,9 @@ impl Bucket for Faulty<Buckets> {
         labels: &Labels,
         body: Vec<u8>,
     ) -> Result<(), BucketError> {
-        let effect = || async { Ok(self.inner.put(bucket, key, labels, body.clone()).await) };
+        let in_hand = self.instance.deliveries();
+        let effect =
+            || async { Ok(self.inner.put_by(&in_hand, bucket, key, labels, body.clone())) };
         self.call(About::InHand, effect).await?
     }
 }
@@ -101,13 +103,14 @@ impl ResourceClient for Faulty<Endpoints> {
     }
 
     async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
+        let in_hand = self.instance.deliveries();
         match self.injector.draw(Service::None) {
             Fault::DiesBefore => self.die(&About::Other).await,
             Fault::DiesAfter => {
-                let _ = self.inner.send(resource, entries).await;
+                let _ = self.inner.send_by(&in_hand, resource, entries).await;
                 self.die(&About::Other).await
             }
-            _ => self.inner.send(resource, entries).await,
+            _ => self.inner.send_by(&in_hand, resource, entries).await,
         }
     }
 }
@@ -116,13 +119,14 @@ impl ResourceClient for Faulty<Endpoints> {
 impl EndpointClient for Faulty<Endpoints> {
     async fn attempt(&self, request: Request) -> Attempted {
         // An attempt never fails on our side, but its maker may die before or after it.
+        let in_hand = self.instance.deliveries();
         match self.injector.draw(Service::None) {
             Fault::DiesBefore => self.die(&About::Other).await,
             Fault::DiesAfter => {
-                let _ = self.inner.attempt(request).await;
+                let _ = self.inner.attempt_by(&in_hand, request).await;
                 self.die(&About::Other).await
             }
-            _ => self.inner.attempt(request).await,
+            _ => self.inner.attempt_by(&in_hand, request).await,
         }
     }
 }

@@ -35,7 +35,14 @@ impl DeliveryStates for Faulty<Tables> {
             let number = state.id.as_u128() % WAITING_KEYS;
             units.push((format!("waiting {}#{number}", state.subscription_uid), Units::Write(1)));
         }
-        self.table(about, &units, || DeliveryStates::save(&*self.inner, state)).await
+        let save = || async {
+            let saved = DeliveryStates::save(&*self.inner, state).await;
+            if matches!(saved, Ok(Saved::Written)) {
+                self.note_operated(|operated, at| operated.note_state(at, state));
+            }
+            saved
+        };
+        self.table(about, &units, save).await
     }
 }
 
@@ -54,7 +61,15 @@ impl EndpointHealths for Faulty<Tables> {
         health: &Health,
     ) -> Result<Saved, PortError> {
         let units = [(format!("health {uid}"), Units::Write(1))];
-        let save = || EndpointHealths::save(&*self.inner, key, uid, health);
+        let save = || async {
+            let saved = EndpointHealths::save(&*self.inner, key, uid, health).await;
+            if matches!(saved, Ok(Saved::Written)) {
+                self.note_operated(|operated, at| {
+                    operated.resets.entry(uid).or_default().push(at);
+                });
+            }
+            saved
+        };
         self.table(About::Health(uid), &units, save).await
     }
 }

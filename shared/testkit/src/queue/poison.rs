@@ -80,6 +80,18 @@ impl Queues {
         }
     }
 
+    /// Notes that a message is taken out of it: until now it lay there.
+    pub(super) fn note_returned(&self, id: u64) {
+        let found = self.with(Queue::Poison, |contents| {
+            let message = contents.messages.get(&id)?;
+            Some((message.carried.delivery?, message.sent_at))
+        });
+        let Some((delivery, sent_at)) = found else { return };
+        let until = self.clock.now() + RETURNED_WITHIN;
+        let mut history = self.history.lock().expect("no panic while held");
+        history.hold_back(delivery, sent_at..until);
+    }
+
     /// Puts a message into the poison queue as if it had been moved there. It keeps its id; its receipt
     /// is new with each receive, which is counted.
     pub fn lay(&self, message: Poisoned) {

@@ -55,6 +55,9 @@ impl QueueReceiver for Queues {
         for receipt in receipts {
             let Some((id, number)) = read_receipt(&receipt) else { continue };
             let stale_counts = self.dice.chance(0.5);
+            if queue == Queue::Poison {
+                self.note_returned(id);
+            }
             self.with(queue, |contents| {
                 let newest =
                     contents.messages.get(&id).is_some_and(|found| found.receipt == number);

@@ -133,12 +133,17 @@ impl SubscriptionStore for Tables {
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
         let next = stored(subscription)?;
-        self.write(topic, |items| {
+        let saved = self.write(topic, |items| {
             let written = Change::Written(subscription.key.name.clone());
             let revision = next_revision(items, topic, [written])?;
             items.subscriptions.insert(subscription.key.clone(), (next, revision));
             Ok(())
-        })
+        })?;
+        if saved == Saved::Written {
+            let mut history = self.history.lock().expect("no panic while held");
+            history.note_written(self.clock.now(), subscription);
+        }
+        Ok(saved)
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {

@@ -36,7 +36,7 @@ fn one(check: &mut Check<'_>, delivery: Uuid, event: &str, requests: &[&Request]
         check
             .fail(format!("event {event} of {delivery} to {subscription} never ended: it is lost"));
     }
-    let disturbances = history.disturbances(delivery);
+    let disturbances = check.disturbances(delivery);
     let ends = delivered + records + drops;
     if ends > 1 + disturbances || (ends == 0 && disturbances == 0) {
         check.fail(format!(

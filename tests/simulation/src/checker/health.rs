@@ -17,7 +17,7 @@ use gridpost_core::{
 
 use uuid::Uuid;
 
-use super::{Check, model};
+use super::{Check, model, operated};
 use gridpost_testkit::history::Request;
 
 /// For so long an instance believes what it has read.
@@ -68,6 +68,8 @@ struct Model {
 enum Event<'a> {
     Ends(&'a Request, Answer),
     Begins(&'a Request),
+    /// An operator has reset it.
+    Reset,
 }
 
 /// Checks the requests to the endpoints that one subscription has had: another destination begins
@@ -78,12 +80,18 @@ pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
     let urls: BTreeSet<&str> = own.map(|request| request.url.as_str()).collect();
     let faults = &check.remains.history.health_faults;
     // Which of them is known by which uid is not known here.
-    let faults: Vec<Timestamp> = match urls.len() {
+    let mut faults: Vec<Timestamp> = match urls.len() {
         0 | 1 => faults.get(&subscription.endpoint_uid()).cloned().unwrap_or_default(),
         _ => faults.values().flatten().copied().collect(),
     };
+    let resets = check.remains.history.operated.resets.iter();
+    let own = check.endpoints_of(subscription);
+    let resets = resets.filter(|(uid, _)| own.contains(uid)).flat_map(|(_, at)| at.clone());
+    let resets: Vec<_> = resets.collect();
+    // An answer that is being noted meets it or not.
+    faults.extend(resets.iter().copied());
     for url in urls {
-        check_endpoint(check, subscription, url, &faults);
+        check_endpoint(check, subscription, url, (&faults, &resets));
     }
 }
 
@@ -91,7 +99,7 @@ fn check_endpoint(
     check: &mut Check<'_>,
     subscription: &EventSubscription,
     url: &str,
-    faults: &[Timestamp],
+    (faults, resets): (&[Timestamp], &[Timestamp]),
 ) {
     let requests = check.remains.history.requests.iter();
     let requests = requests.filter(|it| it.subscription == subscription.key && it.url == url);
@@ -107,15 +115,25 @@ fn check_endpoint(
             events.push((at, 0, number, Event::Ends(request, Answer::of_status(200, None))));
         }
     }
+    let after = events.len();
+    events.extend(resets.iter().map(|at| (*at, 0, after, Event::Reset)));
     events.sort_by_key(|(at, kind, number, _)| (*at, *kind, *number));
     let mut model = Model::default();
     for (at, _, _, event) in events {
         match event {
+            // An operator had it attempted whatever its endpoint's health.
+            Event::Begins(request) if operated::is_resent(check, request) => {}
             Event::Begins(request) => model.begins(check, request),
+            Event::Reset => model.reset(at),
             Event::Ends(request, answer) => {
                 let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING)
-                    || alike[&counted_as(request)] > 1;
+                    || alike[&counted_as(request)] > 1
+                    || operated::is_resent(check, request);
                 if answer.outcome == Outcome::Delivered {
+                    // An attempt that an operator asked for may end a wait that is not over.
+                    if operated::is_resent(check, request) {
+                        model.reset(at);
+                    }
                     model.succeeds(request, at, check.slack, doubtful);
                 } else {
                     model.fails(request, at, answer, check.slack, doubtful);
@@ -174,6 +192,16 @@ impl Model {
             self.lift(wait, doubtful || unseen);
         } else if crosses || at <= wait.known_at + slack || self.level == 1 {
             self.lift(wait, true);
+        }
+    }
+
+    fn reset(&mut self, at: Timestamp) {
+        self.streak = 0;
+        self.perhaps.clear();
+        self.last_success_at = self.last_success_at.max(Some(at));
+        match self.wait {
+            Some(wait) => self.lift(wait, true),
+            None => (self.level, self.unsure) = (0, false),
         }
     }
 

@@ -99,7 +99,7 @@ fn latest_due(
         return Some(accepted.queued_at);
     }
     let (topic, subscription) = check.owners[&accepted.subscription];
-    let expires_at = check.expires_at(delivery);
+    let (_, expires_at) = check.expires(delivery);
     // Which of several first attempts was noted is not known here.
     let firsts = requests.iter().filter(|made| made.number == 1).map(|made| made.began_at);
     let made = requests.iter().filter(|made| made.number == number);
@@ -154,7 +154,7 @@ fn end(
         return None;
     }
     // A life that ends while its endpoint waits ends then, unless its next attempt is due later.
-    let life = (last == 0).then(|| check.expires_at(delivery).max(due));
+    let life = (last == 0).then(|| check.expires(delivery).1.max(due));
     let late = waits.end_late(check, delivery, &(due..at), life);
     (late > most).then(|| {
         format!("{delivery} ended by {due}, but was written at {at}: after {late:?}, not {after:?}")

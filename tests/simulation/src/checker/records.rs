@@ -14,7 +14,7 @@ use gridpost_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Check, ROUNDING, model};
+use super::{Check, ROUNDING, model, operated};
 use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
 use gridpost_testkit::history::{DeadLetter, Drop, Request};
 
@@ -31,7 +31,7 @@ struct Said {
 /// Checks every record and every drop.
 pub(super) fn check(check: &mut Check<'_>) {
     let history = &check.remains.history;
-    for ((_, event), dead_letter) in &history.dead_letters {
+    for ((_, event, _), dead_letter) in &history.dead_letters {
         record(check, event, dead_letter);
     }
     let mut events = 0;
@@ -46,6 +46,8 @@ pub(super) fn check(check: &mut Check<'_>) {
         match drop.reason.as_str() {
             // Whether it was is looked at with the configuration.
             "SubscriptionDeleted" => {}
+            // Only what went to the poison queue can be purged from there.
+            "PurgedByOperator" => operated::purged(check, drop),
             "DeadLetterDestinationNotFound" | "DeadLetterDestinationUnavailable" => {
                 if settings.dead_letter.is_none() {
                     check.fail(format!("{} dropped: {}", drop.delivery, drop.reason));
@@ -140,7 +142,9 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     if subscription.dead_letter.is_none() {
         check.fail(format!("{delivery} is dead-lettered without a destination"));
     }
-    if said.publish_time != Some(accepted.publish_time.to_iso_8601()) {
+    let published = accepted.lives_from.iter().chain([&accepted.publish_time]);
+    let published: Vec<_> = published.map(|at| Some(at.to_iso_8601())).collect();
+    if !published.contains(&said.publish_time) {
         check.fail(format!(
             "the dead letter of {delivery} has publish time {:?}",
             said.publish_time
@@ -151,7 +155,7 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     let requests: Vec<_> = requests.into_iter().filter(with_it).collect();
     let numbers = requests.iter().map(|made| u64::from(made.number)).max().unwrap_or(0);
     // Each disturbance may have kept an attempt from being noted.
-    let disturbances = check.remains.history.disturbances(*delivery) as u64;
+    let disturbances = check.disturbances(*delivery) as u64;
     if said.attempts > numbers || said.attempts + disturbances < numbers {
         let attempts = said.attempts;
         check
@@ -217,6 +221,7 @@ fn reason(
             let ends = failures.iter().filter(retried).map(|found| found.0);
             ends.clone().min().zip(ends.max()).filter(|_| all)
         }
+        "CanceledByOperator" => operated::canceled(check, delivery, at),
         "UndeliverableDueToProbationCausedByClientError" => {
             probation_met(check, delivery, at).map(|began| (began, at))
         }
@@ -229,7 +234,9 @@ fn reason(
             let namespace = topic.delivery_profile == ProfileName::Namespace;
             let met = namespace.then(|| probation_met(check, delivery, at)).flatten();
             let met = met.map(|began| [began, at]).into_iter().flatten();
-            let ends: Vec<_> = end.chain(met).collect();
+            let canceled = namespace.then(|| operated::canceled(check, delivery, at)).flatten();
+            let canceled = canceled.map(|(from, until)| [from, until]).into_iter().flatten();
+            let ends: Vec<_> = end.chain(met).chain(canceled).collect();
             ends.iter().min().copied().zip(ends.iter().max().copied())
         }
         _ => None,

@@ -65,11 +65,13 @@ impl Waits {
         dead_letters.extend(refuses.map(|span| span.start..span.end + DEAD_LETTER_COMES_BACK));
         let mut endpoints: BTreeMap<_, Vec<Span>> = BTreeMap::new();
         for (key, (_, subscription)) in &check.owners {
-            let uid = subscription.endpoint_uid();
-            let said = history.healths.get(&uid).map_or(&[][..], Vec::as_slice);
-            let mut spans: Vec<_> = said.iter().flat_map(endpoint).collect();
-            let faults = history.health_faults.get(&uid).into_iter().flatten();
-            spans.extend(faults.map(|at| *at..*at + COMES_BACK));
+            let mut spans = Vec::new();
+            for uid in check.endpoints_of(subscription) {
+                let said = history.healths.get(&uid).map_or(&[][..], Vec::as_slice);
+                spans.extend(said.iter().flat_map(endpoint));
+                let faults = history.health_faults.get(&uid).into_iter().flatten();
+                spans.extend(faults.map(|at| *at..*at + COMES_BACK));
+            }
             let asked = check.remains.consents.iter().filter(|consent| consent.of == *key);
             spans.extend(asked.map(|consent| {
                 let until = consent.given_at.unwrap_or(Timestamp::from_millis(i64::MAX / 2));

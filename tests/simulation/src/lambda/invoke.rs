@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_dead_letter_handler::gather;
+use gridpost_dead_letter_handler::{gather, redrive};
 use gridpost_dispatch_handler::{handler::handle, record::Record};
 use gridpost_ingest_handler::expand;
 use gridpost_ports::{Clock, QueueReceiver};
@@ -84,15 +84,8 @@ async fn run(
             });
             handle(context, records.collect(), deadline).await
         }
-        Copy::DeadLetter(context) => {
-            let records = received.into_iter().map(|message| gather::Record {
-                message_id: message.message_id,
-                receipt: message.receipt,
-                body: message.body,
-                receive_count: message.count,
-            });
-            gather::gather(context, records.collect()).await
-        }
+        Copy::DeadLetter(context) => gather::gather(context, records(received)).await,
+        Copy::Redrive(context) => redrive::work(context, records(received), deadline).await,
         Copy::Ingest(context) => {
             let records = received.into_iter().map(|message| expand::Record {
                 message_id: message.message_id,
@@ -101,4 +94,14 @@ async fn run(
             expand::expand(context, records.collect(), deadline).await
         }
     }
+}
+
+fn records(received: Vec<Received>) -> Vec<gather::Record> {
+    let record = |message: Received| gather::Record {
+        message_id: message.message_id,
+        receipt: message.receipt,
+        body: message.body,
+        receive_count: message.count,
+    };
+    received.into_iter().map(record).collect()
 }

@@ -16,6 +16,8 @@ use crate::world::World;
 pub(super) enum Copy {
     Dispatch(Rc<gridpost_dispatch_handler::Context>),
     DeadLetter(Rc<gridpost_dead_letter_handler::Context>),
+    /// dead-letter, as the redrive queue's mapping invokes it.
+    Redrive(Rc<gridpost_dead_letter_handler::redrive::Context>),
     /// ingest, as the fan-out queue's mapping invokes it.
     Ingest(Rc<gridpost_ingest_handler::Context>),
 }
@@ -27,6 +29,7 @@ type Idle = Mutex<Vec<(Arc<Instance>, Copy)>>;
 pub struct Pools {
     dispatch: Idle,
     dead_letter: Idle,
+    redrive: Idle,
     ingest: Idle,
 }
 
@@ -35,6 +38,7 @@ impl Copy {
         match self {
             Self::Dispatch(context) => &*context.meter,
             Self::DeadLetter(context) => &*context.meter,
+            Self::Redrive(context) => &*context.meter,
             Self::Ingest(context) => &*context.meter,
         }
     }
@@ -44,6 +48,7 @@ impl Pools {
     fn of(&self, queue: Queue) -> &Idle {
         match queue {
             Queue::DeadLetter => &self.dead_letter,
+            Queue::Redrive => &self.redrive,
             Queue::FanOut => &self.ingest,
             _ => &self.dispatch,
         }
@@ -70,6 +75,7 @@ pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
     let instance = Arc::new(Instance::default());
     let copy = match queue {
         Queue::DeadLetter => Copy::DeadLetter(Rc::new(world.dead_letter(&instance))),
+        Queue::Redrive => Copy::Redrive(Rc::new(world.redrive(&instance))),
         Queue::FanOut => Copy::Ingest(Rc::new(world.ingest(&instance))),
         _ => Copy::Dispatch(Rc::new(world.dispatch(&instance))),
     };

@@ -15,6 +15,8 @@ pub enum Function {
     DeadLetter,
     /// Brings parked deliveries back.
     Wake,
+    /// Does what operators ask for.
+    Manage,
 }
 
 /// How much a function was used.
@@ -36,7 +38,7 @@ impl Function {
     /// The function that a queue's mapping invokes.
     pub fn of(queue: Queue) -> Self {
         match queue {
-            Queue::DeadLetter => Self::DeadLetter,
+            Queue::DeadLetter | Queue::Redrive => Self::DeadLetter,
             Queue::FanOut => Self::Ingest,
             _ => Self::Dispatch,
         }
@@ -45,7 +47,7 @@ impl Function {
     /// Its memory as it is deployed, in MB (`memory_mb` in `infra/functions.tf`).
     pub fn memory_mb(self) -> u64 {
         match self {
-            Self::Ingest | Self::Dispatch | Self::DeadLetter => 512,
+            Self::Ingest | Self::Dispatch | Self::DeadLetter | Self::Manage => 512,
             Self::Wake => 256,
         }
     }

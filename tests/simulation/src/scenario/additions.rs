@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gridpost_core::publish::pack::HEADROOM_BYTES;
 use gridpost_testkit::{
     clock::BEGINNING,
     dice::SeededDice,
@@ -10,11 +11,17 @@ use gridpost_testkit::{
     faults::{Outage, Service},
 };
 
-use super::{Scenario, filters, plain};
+use super::{Scenario, Settings, filters, operations, plain};
 use crate::lambda::Wakes;
+
+/// The same of settings that change, which came last.
+const SETTINGS: u64 = 0x5e7_71a6;
 
 /// Tells these dice from those of the plain world.
 const APART: u64 = 0xadd_ed00;
+
+/// The same of what operators do, which came later.
+const OPERATED: u64 = 0x0be_7a7e;
 
 /// A world of many kinds, chosen by a seed.
 pub fn mixed(seed: u64) -> Scenario {
@@ -25,6 +32,8 @@ pub fn mixed(seed: u64) -> Scenario {
     set_wake(&dice, &mut scenario);
     filters::set(&dice, &mut scenario);
     set_functions(&dice, &mut scenario);
+    let mut scenario = operations::set(&SeededDice::new(seed ^ OPERATED), scenario);
+    set_settings(&SeededDice::new(seed ^ SETTINGS), &mut scenario);
     if dice.chance(0.5) {
         begin_later(&mut scenario, dice.millis(0..86_400_000));
     }
@@ -65,15 +74,36 @@ fn set_functions(dice: &SeededDice, scenario: &mut Scenario) {
     }
 }
 
+/// Settings that change once or twice while deliveries wait that were sent under others.
+fn set_settings(dice: &SeededDice, scenario: &mut Scenario) {
+    if !dice.chance(0.15) {
+        return;
+    }
+    let most = scenario.queues.message_bytes_max;
+    let mut at = BEGINNING;
+    for _ in 0..dice.number(1..3) {
+        at = at + dice.millis(0..dice.choose(&[60_000, 3_600_000]));
+        let settings = Settings {
+            retry_in_flight_limit: dice.choose(&[0, 3, 60_000]),
+            message_bytes_max: dice.choose(&[most, most, HEADROOM_BYTES + 800]).min(most),
+        };
+        scenario.settings_from.push((at, settings));
+    }
+}
+
 /// Lets everything happen so much later: at other minutes of an hour, hours of a day.
 fn begin_later(scenario: &mut Scenario, by: Duration) {
-    let Scenario { publishes, deletions, changes, consents, bucket_refuses, plan, .. } = scenario;
+    let Scenario { publishes, deletions, changes, consents, operations, .. } = scenario;
+    let Scenario { bucket_refuses, plan, .. } = scenario;
     let shards = &mut scenario.retry_shards_from;
+    let settings = scenario.settings_from.iter_mut().map(|(at, _)| at);
     let times = publishes.iter_mut().map(|publish| &mut publish.at);
     let times = times.chain(deletions.iter_mut().map(|(at, _)| at));
     let times = times.chain(changes.iter_mut().map(|change| &mut change.at));
+    let times = times.chain(operations.iter_mut().map(|operation| &mut operation.at));
     let asked = consents.iter_mut().flat_map(|it| [Some(&mut it.asked_at), it.given_at.as_mut()]);
-    let times = times.chain(asked.flatten()).chain(shards.iter_mut().map(|(at, _)| at));
+    let times =
+        times.chain(asked.flatten()).chain(shards.iter_mut().map(|(at, _)| at)).chain(settings);
     let outages = plan.outages.iter_mut().map(|outage| &mut outage.during);
     let spans = bucket_refuses.iter_mut().chain(&mut plan.throttled).chain(outages);
     let times = times.chain(spans.flat_map(|span| [&mut span.start, &mut span.end]));

@@ -41,7 +41,7 @@ pub(super) fn set(dice: &SeededDice, scenario: &mut Scenario) {
         let plain = first.clone();
         for number in 0..more {
             let mut one = plain.clone();
-            one.key.name = format!("f{number}");
+            one.key.name = format!("sub-{number}");
             one.uid = Uuid::from_u128(plain.uid.as_u128() << 64 | u128::from(number + 1));
             let url = format!("https://{}.example/f{number}", topic.name);
             one.endpoint = Endpoint::WebHook { url: Secret::new(url) };
@@ -72,7 +72,7 @@ fn document(dice: &SeededDice, topic: &str) -> Value {
     });
     match dice.number(0..6) {
         0 => document["includedEventTypes"] = json!(["simulated", "a.created"]),
-        1 => document["subjectBeginsWith"] = json!(format!("{topic}/S/r")),
+        1 => document["subjectBeginsWith"] = json!(format!("{topic}/SUB/r")),
         2 => document["subjectEndsWith"] = json!(dice.choose(&["/red", "7", "/\u{c4}"])),
         _ => {}
     }

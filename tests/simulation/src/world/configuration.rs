@@ -1,14 +1,14 @@
 //! The configuration as its owner changes it, and what is known of who was there when.
 
 use gridpost_core::{
-    subscription::{Endpoint, EventSubscription, SubscriptionKey},
+    subscription::{EventSubscription, SubscriptionKey},
     topic::Topic,
 };
 use gridpost_ports::Clock;
 
 use super::World;
 use crate::scenario::Changed;
-use gridpost_testkit::history::{History, Life};
+use gridpost_testkit::history::History;
 
 impl World {
     /// The topics, with all event subscriptions that they ever had.
@@ -61,21 +61,7 @@ impl World {
     }
 
     fn note_written(&self, subscription: &EventSubscription) {
-        let now = self.clock.now();
-        let url = match &subscription.endpoint {
-            Endpoint::WebHook { url } => url.expose().to_owned(),
-            Endpoint::Resource(_) => String::new(),
-        };
-        let key = &subscription.key;
-        let mut history = self.history();
-        history.trace(now, || format!("configuration: {key} {} to {url}", subscription.uid));
-        let life = history.lives.entry(subscription.uid).or_insert_with(|| Life {
-            subscription: key.clone(),
-            from: now,
-            until: None,
-            urls: Vec::new(),
-        });
-        life.urls.push((now, url));
+        self.history().note_written(self.clock.now(), subscription);
     }
 
     fn note_gone(&self, is_gone: impl Fn(&SubscriptionKey) -> bool) {
@@ -87,7 +73,7 @@ impl World {
         }
     }
 
-    fn history(&self) -> std::sync::MutexGuard<'_, History> {
+    pub(super) fn history(&self) -> std::sync::MutexGuard<'_, History> {
         self.history.lock().expect("no panic while held")
     }
 }

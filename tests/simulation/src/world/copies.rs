@@ -1,8 +1,15 @@
 //! Copies of the functions: the one place that gives them what they need.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
-use gridpost_core::retry::{health::Durations, lane::LaneSettings};
+use gridpost_core::{
+    endpoint::Allowed,
+    retry::{health::Durations, lane::LaneSettings},
+};
+use gridpost_dead_letter_handler::{notify::Notifier, redrive};
 use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight, rate::Rates};
 use gridpost_ports::{
     Clock, Configuration,
@@ -11,7 +18,7 @@ use gridpost_ports::{
 use gridpost_testkit::faults::{Faulty, Instance};
 
 use super::{CONFIGURATION_KEPT_FOR, World, meter::CountingMeter};
-use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
+use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER, Settings as Tuned};
 
 /// For how long dispatch keeps configuration in memory, as deployed. It reads anew sooner where a delivery was matched under more.
 const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
@@ -31,7 +38,7 @@ impl World {
             meter: CountingMeter::of(&self.history),
             authorization: gridpost_ingest_handler::Authorization::Keys,
             payloads: self.faulty(instance, &self.payloads),
-            queue_message_bytes_max: self.scenario.queues.message_bytes_max,
+            queue_message_bytes_max: self.settings().message_bytes_max,
             latency_metrics: true,
             inline_fan_out: self.scenario.inline_fan_out,
             piece_deliveries_max: self.scenario.piece_deliveries_max,
@@ -44,6 +51,17 @@ impl World {
         let mut changes = self.scenario.retry_shards_from.iter();
         let last = changes.rfind(|(from, _)| *from <= now);
         last.map_or(self.scenario.queues.retry_shards, |(_, shards)| *shards)
+    }
+
+    /// The settings of a copy that is started now.
+    fn settings(&self) -> Tuned {
+        let now = self.clock.now();
+        let mut changes = self.scenario.settings_from.iter();
+        let first = Tuned {
+            retry_in_flight_limit: self.scenario.retry_in_flight_limit,
+            message_bytes_max: self.scenario.queues.message_bytes_max,
+        };
+        changes.rfind(|(from, _)| *from <= now).map_or(first, |(_, settings)| *settings)
     }
 
     /// A copy's own memory of the configuration.
@@ -88,7 +106,7 @@ impl World {
                 lanes: LaneSettings::default(),
                 first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
                 retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
-                retry_in_flight_limit: self.scenario.retry_in_flight_limit,
+                retry_in_flight_limit: self.settings().retry_in_flight_limit,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
                 log_successful_attempts: false,
                 latency_metrics: true,
@@ -107,8 +125,78 @@ impl World {
             bucket: self.faulty(instance, &self.buckets),
             payloads: self.faulty(instance, &self.payloads),
             meter: CountingMeter::of(&self.history),
-            notifier: None,
+            notifier: self.notifier(instance),
             give_up_after: GIVE_UP_AFTER,
+        }
+    }
+
+    /// Who tells of dead letters, where a topic is to be told.
+    fn notifier(&self, instance: &Arc<Instance>) -> Option<Notifier> {
+        let topic = self.scenario.told.clone()?;
+        let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
+        Some(Notifier {
+            topic,
+            configuration: self.cache(configuration, CONFIGURATION_KEPT_FOR),
+            queue_message_bytes_max: self.settings().message_bytes_max,
+            has_complained: AtomicBool::new(false),
+        })
+    }
+
+    /// A fresh copy of dead-letter, for redrives.
+    pub fn redrive(&self, instance: &Arc<Instance>) -> redrive::Context {
+        let (queues, tables) =
+            (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
+        redrive::Context {
+            clock: Arc::new(self.clock),
+            sender: Arc::clone(&queues) as _,
+            receiver: queues,
+            letters: self.faulty(instance, &self.buckets),
+            redrives: Arc::clone(&tables) as _,
+            configuration: tables,
+            payloads: self.faulty(instance, &self.payloads),
+            meter: CountingMeter::of(&self.history),
+            queue_message_bytes_max: self.settings().message_bytes_max,
+        }
+    }
+
+    /// A fresh copy of manage.
+    pub fn manage(&self, instance: &Arc<Instance>) -> gridpost_manage_handler::Context {
+        let (queues, tables) =
+            (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
+        let consents = self.faulty(instance, &self.consents);
+        gridpost_manage_handler::Context {
+            configuration: Arc::clone(&tables) as _,
+            keys: Arc::clone(&tables) as _,
+            topics: Arc::clone(&tables) as _,
+            subscriptions: Arc::clone(&tables) as _,
+            deliveries: Arc::clone(&tables) as _,
+            handshakes: Arc::clone(&consents) as _,
+            endpoints: self.faulty(instance, &self.endpoints),
+            checker: consents,
+            poison: Arc::clone(&queues) as _,
+            receiver: Arc::clone(&queues) as _,
+            sender: queues,
+            parked: Arc::clone(&tables) as _,
+            parking: Arc::clone(&tables) as _,
+            states: Arc::clone(&tables) as _,
+            healths: Arc::clone(&tables) as _,
+            dead_letters: self.faulty(instance, &self.buckets),
+            payloads: self.faulty(instance, &self.payloads),
+            redrives: tables,
+            meter: CountingMeter::of(&self.history),
+            clock: Arc::new(self.clock),
+            dice: Arc::clone(&self.handlers_dice),
+            settings: gridpost_manage_handler::Settings {
+                allowed: Allowed::default(),
+                validation_origin: "gridpost.example".to_owned(),
+                publish_url: "https://publish.example".to_owned(),
+                manage_url: "https://manage.example".to_owned(),
+                configuration_kept_for: DISPATCH_KEEPS_CONFIGURATION,
+                account: "123456789012".to_owned(),
+                retry_shards: self.retry_shards(),
+                queue_message_bytes_max: self.settings().message_bytes_max,
+                authorization: gridpost_manage_handler::Authorization::None,
+            },
         }
     }
 
@@ -125,7 +213,7 @@ impl World {
             meter: CountingMeter::of(&self.history),
             settings: gridpost_wake_handler::Settings {
                 retry_shards: self.retry_shards(),
-                queue_message_bytes_max: self.scenario.queues.message_bytes_max,
+                queue_message_bytes_max: self.settings().message_bytes_max,
             },
         }
     }

@@ -2,6 +2,7 @@
 
 mod fan_out;
 mod health;
+mod operators;
 mod trouble;
 
 use std::{num::NonZeroU32, time::Duration};

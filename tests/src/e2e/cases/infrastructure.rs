@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
-use serde_json::Value;
+use gridpost_cli::manage_api::waiting::ParkedChoice;
+use serde_json::{Value, json};
 
 use crate::e2e::{
     inside,
-    world::{World, refusal},
+    receiver::{Reply, describe},
+    world::{EVENT_GRID, SOON, World, refusal},
 };
 
 const MISREPORTS: &str = include_str!("../../../../infra/tests/emulator-misreports.json");
@@ -47,6 +49,34 @@ pub async fn permissions_are_enforced(world: &World) -> anyhow::Result<()> {
     let refused = refused.context("the queue was read without the permission")?;
     ensure!(refused.status == 503 && refused.message.contains("sqs:ReceiveMessage"), "{refused}");
     world.api.poison(1).await.context("with the permission back")?;
+    Ok(())
+}
+
+/// Each kind of call that a role is denied is refused, of more than one function and service, and goes
+/// through again once it is allowed: a table that is looked through, a message that is sent.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn a_denied_action_is_refused_of_every_service(world: &World) -> anyhow::Result<()> {
+    let all = ParkedChoice::default();
+    world.deny("manage", "dynamodb:Scan").await?;
+    let refused = refusal(world.api.parked(&all).await);
+    world.deny_no_more("manage").await?;
+    let refused = refused.context("the table was read without the permission")?;
+    ensure!(refused.status == 503, "{refused}");
+    world.api.parked(&all).await.context("with the permission back")?;
+
+    let topic = world.topic("denied", EVENT_GRID).await?;
+    let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
+    world.deny("ingest", "sqs:SendMessage").await?;
+    let refused = topic.post(json!([topic.plain_event("denied-1")]).to_string()).await;
+    world.deny_no_more("ingest").await?;
+    let (status, body) = refused?;
+    ensure!(status == 503, "a publish without the permission to send: {status}: {body}");
+    topic.publish(&[topic.plain_event("denied-2")]).await.context("with the permission back")?;
+    let arrived = endpoint.wait_for(1, SOON).await?;
+    ensure!(arrived[0].ids() == ["denied-2"], "{}", describe(&arrived));
     Ok(())
 }
 

@@ -1,0 +1,82 @@
+//! What operators did, as it took effect.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use gridpost_core::{
+    delivery::{
+        redrive::Job,
+        state::{DeliveryState, DeliveryStatus},
+    },
+    retry::EndReason,
+    subscription::{Endpoint, EventSubscription},
+    time::Timestamp,
+};
+use uuid::Uuid;
+
+use super::{History, Life};
+
+/// All that they did in one world.
+#[derive(Debug, Default)]
+pub struct Operated {
+    /// When the health of an endpoint was written by them, by its uid.
+    pub resets: BTreeMap<Uuid, Vec<Timestamp>>,
+    /// When a waiting delivery was made due at once.
+    pub hurried: BTreeMap<Uuid, Vec<Timestamp>>,
+    /// When the same was to be whatever its endpoint's health.
+    pub resent: BTreeMap<Uuid, Vec<Timestamp>>,
+    /// When the end of a waiting delivery was decided.
+    pub canceled: BTreeMap<Uuid, Vec<Timestamp>>,
+    /// Objects of dead letters that were deleted, and when.
+    pub deleted_letters: BTreeMap<String, Timestamp>,
+    /// Jobs that send dead letters again, as they are at the end.
+    pub jobs: Vec<Job>,
+    /// What was done, by its name and the status of the answer.
+    pub answers: BTreeSet<(&'static str, u16)>,
+    /// When they were at work.
+    pub at_work: Vec<Range<Timestamp>>,
+}
+
+impl Operated {
+    /// Notes a state as they have written it.
+    pub fn note_state(&mut self, at: Timestamp, state: &DeliveryState) {
+        let of_it = match state.standing {
+            DeliveryStatus::Waiting { .. } => {
+                if state.resend.is_some() {
+                    self.resent.entry(state.id).or_default().push(at);
+                }
+                &mut self.hurried
+            }
+            DeliveryStatus::Ending { reason: EndReason::CanceledByOperator, .. } => {
+                &mut self.canceled
+            }
+            _ => return,
+        };
+        of_it.entry(state.id).or_default().push(at);
+    }
+}
+
+impl History {
+    /// Notes an event subscription as it is written.
+    pub fn note_written(&mut self, at: Timestamp, subscription: &EventSubscription) {
+        let url = match &subscription.endpoint {
+            Endpoint::WebHook { url } => url.expose().to_owned(),
+            Endpoint::Resource(_) => String::new(),
+        };
+        let key = &subscription.key;
+        self.trace(at, || format!("configuration: {key} {} to {url}", subscription.uid));
+        let life = self.lives.entry(subscription.uid).or_insert_with(|| Life {
+            subscription: key.clone(),
+            from: at,
+            until: None,
+            urls: Vec::new(),
+            endpoints: Vec::new(),
+        });
+        if life.urls.last().is_none_or(|(_, last)| *last != url) {
+            life.urls.push((at, url));
+            life.endpoints.push(subscription.endpoint_uid());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What operators do takes effect, and nothing else does: what is canceled is attempted no more, what is
+//! redriven is sent again once, and where a topic is told of dead letters it is told of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridpost_core::{
+    delivery::redrive::{Job, Status},
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+};
+use gridpost_testkit::history::{Drop, Request};
+use uuid::Uuid;
+
+use super::{Check, IN_HAND};
+
+pub(super) fn check(check: &mut Check<'_>) {
+    nothing_after_a_cancellation(check);
+    redrives(check);
+    told(check);
+}
+
+impl Check<'_> {
+    /// The uids by which the health of an event subscription's endpoints was ever known.
+    pub(super) fn endpoints_of(&self, subscription: &EventSubscription) -> BTreeSet<Uuid> {
+        let life = self.remains.history.lives.get(&subscription.uid);
+        let known = life.into_iter().flat_map(|life| life.endpoints.iter().copied());
+        known.chain([subscription.endpoint_uid()]).collect()
+    }
+}
+
+fn times(of: &BTreeMap<Uuid, Vec<Timestamp>>, delivery: Uuid) -> &[Timestamp] {
+    of.get(&delivery).map_or(&[], Vec::as_slice)
+}
+
+/// When an operator made a delivery due, between the attempt before, which began at `made`, and one
+/// that began then.
+pub(super) fn hurried(
+    check: &Check<'_>,
+    delivery: Uuid,
+    made: Option<Timestamp>,
+    began_at: Timestamp,
+) -> Option<Timestamp> {
+    let all = times(&check.remains.history.operated.hurried, delivery).iter().copied();
+    all.filter(|at| made.is_some_and(|made| made <= *at) && *at <= began_at).min()
+}
+
+/// Whether a request has a delivery in it that an operator has had sent whatever its endpoint's health,
+/// and that was not attempted since more often than disturbances explain.
+pub(super) fn is_resent(check: &Check<'_>, request: &Request) -> bool {
+    let is_it = |delivery: &Uuid| {
+        let resent = times(&check.remains.history.operated.resent, *delivery);
+        let Some(at) = resent.iter().filter(|at| **at <= request.began_at).max() else {
+            return false;
+        };
+        let since = check.requests_of(*delivery).into_iter();
+        let since = since.filter(|made| made.began_at >= *at && made.began_at < request.began_at);
+        since.count() <= check.disturbed_until(*delivery, request.began_at)
+    };
+    request.deliveries.iter().any(is_it)
+}
+
+/// How often a delivery was attempted while an attempt of the same number was under way, because an
+/// operator had asked for it meanwhile.
+pub(super) fn resent_under_way(check: &Check<'_>, delivery: Uuid) -> usize {
+    let resent = times(&check.remains.history.operated.resent, delivery);
+    if resent.is_empty() {
+        return 0;
+    }
+    let requests = check.requests_of(delivery);
+    let beside = |number: usize, made: &Request| {
+        requests[..number].iter().any(|other| {
+            let over = other.heard.map_or(other.began_at + IN_HAND, |(over, _)| over);
+            let asked = |at: &Timestamp| {
+                other.began_at <= *at + IN_HAND && *at <= made.began_at + check.slack
+            };
+            other.number == made.number
+                && made.began_at <= over + check.slack
+                && resent.iter().any(asked)
+        })
+    };
+    (0..requests.len()).filter(|number| beside(*number, requests[*number])).count()
+}
+
+/// When the end of a delivery was decided by an operator, before `at`.
+pub(super) fn canceled(
+    check: &Check<'_>,
+    delivery: Uuid,
+    at: Timestamp,
+) -> Option<(Timestamp, Timestamp)> {
+    let all = times(&check.remains.history.operated.canceled, delivery);
+    let before = all.iter().filter(|canceled| **canceled <= at);
+    before.clone().min().copied().zip(before.max().copied())
+}
+
+/// What was purged had gone to the poison queue.
+pub(super) fn purged(check: &mut Check<'_>, drop: &Drop) {
+    let disturbed = check.remains.history.disturbed.get(&drop.delivery);
+    let is_poison = |what: &str| what == "it was received too often";
+    if !disturbed.into_iter().flatten().any(|found| is_poison(found.what)) {
+        check.fail(format!("{} was purged at {}, but was no poison", drop.delivery, drop.at));
+    }
+}
+
+/// One that is canceled is not attempted any more.
+fn nothing_after_a_cancellation(check: &mut Check<'_>) {
+    let canceled = &check.remains.history.operated.canceled;
+    let mut failures = Vec::new();
+    for (delivery, all) in canceled {
+        let Some(first) = all.iter().min() else { continue };
+        let after = check.requests_of(*delivery).into_iter();
+        let after = after.filter(|made| made.began_at > *first + IN_HAND + check.slack).count();
+        let disturbances = check.disturbances(*delivery);
+        if after > disturbances {
+            failures.push(format!(
+                "{delivery}, canceled at {first}, was attempted {after} times after that, {disturbances} \
+                 disturbances"
+            ));
+        }
+    }
+    failures.into_iter().for_each(|failure| check.fail(failure));
+}
+
+/// Dead letters by event subscription and event: the objects that each stands in, with the time at
+/// which it was written and the delivery.
+type Letters<'a> = BTreeMap<(&'a SubscriptionKey, &'a str), Vec<(&'a str, Timestamp, Uuid)>>;
+
+fn letters<'a>(check: &Check<'a>) -> Letters<'a> {
+    let history = &check.remains.history;
+    let mut letters = Letters::new();
+    for ((object, event, _), dead) in &history.dead_letters {
+        let key = &history.accepted[&dead.delivery].subscription;
+        let of_it = letters.entry((key, event)).or_default();
+        of_it.push((object, dead.at, dead.delivery));
+    }
+    letters
+}
+
+/// A redrive that has come to its end has sent every dead letter that it was asked for, and no two of
+/// them have sent the same one.
+fn redrives(check: &mut Check<'_>) {
+    let history = &check.remains.history;
+    let mut sent: BTreeMap<(&SubscriptionKey, &str), BTreeSet<Uuid>> = BTreeMap::new();
+    for (delivery, accepted) in history.accepted.iter().filter(|(_, one)| one.redriven > 0) {
+        for event in &accepted.events {
+            sent.entry((&accepted.subscription, event)).or_default().insert(*delivery);
+        }
+    }
+    let letters = letters(check);
+    let mut failures = Vec::new();
+    for ((key, event), redriven) in &sent {
+        let objects = letters.get(&(key, *event)).map_or(0, Vec::len);
+        if redriven.len() > objects {
+            let times = redriven.len();
+            failures.push(format!(
+                "{event} of {key} stands in {objects} dead letters and was redriven {times} times"
+            ));
+        }
+    }
+    for job in history.operated.jobs.iter().filter(|job| job.status == Status::Completed) {
+        for ((key, event), objects) in
+            letters.iter().filter(|((key, _), _)| **key == job.subscription)
+        {
+            let asked = objects.iter().any(|(_, at, delivery)| {
+                is_asked_for(job, *at) && history.accepted[delivery].redriven == 0
+            });
+            if asked && !sent.contains_key(&(*key, *event)) {
+                let id = job.id;
+                failures
+                    .push(format!("the redrive {id} is over, but has not sent {event} of {key}"));
+            }
+        }
+    }
+    failures.into_iter().for_each(|failure| check.fail(failure));
+}
+
+/// Whether a letter that was written then is one that a job is to send. S3 tells whole seconds.
+fn is_asked_for(job: &Job, written_at: Timestamp) -> bool {
+    let written_at = Timestamp::from_millis(written_at.as_seconds() * 1_000);
+    job.to == job.subscription && job.wanted.has_time(written_at)
+}
+
+/// Where a topic is told of dead letters, it is told of each object.
+fn told(check: &mut Check<'_>) {
+    let Some(told) = &check.remains.told else { return };
+    let to = crate::scenario::key(told);
+    let history = &check.remains.history;
+    let mut failures = BTreeSet::new();
+    for ((object, ..), dead) in &history.dead_letters {
+        let id = object.rsplit('/').next().and_then(|name| name.strip_suffix(".json"));
+        let is_own = history.accepted[&dead.delivery].subscription.topic == *told;
+        let is_told = id.is_some_and(|id| history.carrier(&to, id).is_some());
+        if is_told == is_own && !history.deleted.contains_key(&to) {
+            let what = if is_own { "its own letters are told of" } else { "it was not told of" };
+            failures.insert(format!("{told}: {what}: {object}, written at {}", dead.at));
+        }
+    }
+    failures.into_iter().for_each(|failure| check.fail(failure));
+}
