@@ -222,7 +222,7 @@ impl Endpoints {
         for event in &events {
             let said = |delivery: &Uuid| said_of(&history, &deliveries, delivery);
             let delivery = history.carrier_in(&subscription, &event.id, in_hand, said);
-            let delivery = delivery.ok_or("somebody else's event")?;
+            let delivery = delivery.ok_or("another's event")?;
             // Two copies of a delivery may go out together.
             let begins = history.accepted[&delivery].events.first() == Some(&event.id);
             if begins || deliveries.last() != Some(&delivery) {

@@ -120,7 +120,7 @@ fn nothing_after_a_cancellation(check: &mut Check<'_>) {
     failures.into_iter().for_each(|failure| check.fail(failure));
 }
 
-/// Dead letters by event subscription and event: the objects that each stands in, with the time at
+/// Dead letters by event subscription and event: the objects that each lies in, with the time at
 /// which it was written and the delivery.
 type Letters<'a> = BTreeMap<(&'a SubscriptionKey, &'a str), Vec<(&'a str, Timestamp, Uuid)>>;
 
@@ -152,7 +152,7 @@ fn redrives(check: &mut Check<'_>) {
         if redriven.len() > objects {
             let times = redriven.len();
             failures.push(format!(
-                "{event} of {key} stands in {objects} dead letters and was redriven {times} times"
+                "{event} of {key} lies in {objects} dead letters and was redriven {times} times"
             ));
         }
     }
