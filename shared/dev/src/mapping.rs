@@ -23,7 +23,7 @@ pub(crate) const DEAD_LETTER_TIMEOUT: Duration = Duration::from_secs(60);
 /// ingest's.
 pub(crate) const INGEST_TIMEOUT: Duration = Duration::from_secs(29);
 
-/// How long after its function's timeout a message is visible again that nobody settled.
+/// How long after its function's timeout a message is visible again that was not settled.
 pub(crate) const VISIBLE_AFTER: Duration = Duration::from_secs(30);
 
 /// A queue is looked at again after so long, whatever was heard of it.
