@@ -252,4 +252,32 @@ mod tests {
         let state: DeliveryState = serde_json::from_str(json).expect("a state");
         assert_eq!((state.past.len(), state.receipt, state.resend), (0, None, None));
     }
+
+    /// A state that waits is kept until no attempt can follow, however early its next one is due.
+    #[test]
+    fn when_a_state_may_be_forgotten() {
+        let day = |days: u64| Timestamp::default() + Duration::from_secs(days * 24 * 60 * 60);
+        let waits = |days: u64| DeliveryStatus::Waiting { due: day(days) };
+        let ends = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: day(4) };
+        // What it is, its first and last attempt, a redrive; when it may go.
+        let table = [
+            ("waits, due soon", waits(1), (Some(1), Some(1)), None, 1 + 7 + 2),
+            ("waits, due late", waits(12), (Some(1), Some(6)), None, 12 + 2),
+            ("waits, and was not attempted", waits(1), (None, None), None, 7 + 2),
+            ("waits, and was redriven", waits(5), (None, None), Some(5), 5 + 7 + 2),
+            ("ends", ends, (Some(1), Some(3)), None, 4 + 2),
+            ("ended", DeliveryStatus::Ended, (Some(1), Some(3)), None, 3 + 2),
+            ("delivered", DeliveryStatus::Delivered, (Some(1), Some(2)), None, 2 + 2),
+        ];
+        let json = r#"{"id":"00000000-0000-0000-0000-000000000007","subscription":{"topic":"t",
+            "name":"s"},"publishTime":0,"attempts":{"made":1},"standing":{"is":"ended"}}"#;
+        let ended: DeliveryState = serde_json::from_str(json).expect("a state");
+        for (row, standing, (first, last), redriven, forgotten) in table {
+            let mut state = DeliveryState { standing, ..ended.clone() };
+            state.attempts.first_at = first.map(day);
+            state.attempts.last_at = last.map(day);
+            state.redriven_at = redriven.map(day);
+            assert_eq!(state.forget_at(), day(forgotten), "{row}");
+        }
+    }
 }
