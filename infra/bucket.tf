@@ -1,7 +1,7 @@
 # Where dead letters go unless a subscription names another bucket (variable dead_letter_bucket_arns).
 
 locals {
-  bucket_key_arn = try(var.kms_key_arns.s3, null)
+  bucket_key_arn = var.kms_key_arns.s3
 }
 
 resource "aws_s3_bucket" "dead_letters" {

@@ -5,12 +5,12 @@ locals {
   # shared/runtime/src/telemetry.rs too.
   metric_namespace = var.name_prefix == "gridpost" ? "Gridpost" : "Gridpost/${var.name_prefix}"
 
-  # Searches show the topics and event subscriptions that there are when somebody looks.
-  of_topics        = "{${local.metric_namespace},Topic}"
-  of_subscriptions = "{${local.metric_namespace},Topic,EventSubscriptionName}"
-  by_error         = "{${local.metric_namespace},Error,Topic,EventSubscriptionName}"
-  by_dead_letter   = "{${local.metric_namespace},DeadLetterReason,Topic,EventSubscriptionName}"
-  by_drop          = "{${local.metric_namespace},DropReason,Topic,EventSubscriptionName}"
+  # In quotes, which names with a hyphen or a slash need. Searches show the topics and event subscriptions that there are when somebody looks.
+  of_topics        = "{\"${local.metric_namespace}\",Topic}"
+  of_subscriptions = "{\"${local.metric_namespace}\",Topic,EventSubscriptionName}"
+  by_error         = "{\"${local.metric_namespace}\",Error,Topic,EventSubscriptionName}"
+  by_dead_letter   = "{\"${local.metric_namespace}\",DeadLetterReason,Topic,EventSubscriptionName}"
+  by_drop          = "{\"${local.metric_namespace}\",DropReason,Topic,EventSubscriptionName}"
 
   search = {
     for name, of in {
@@ -26,7 +26,7 @@ locals {
       ProbationCount                    = local.by_error
       DeadLetteredCount                 = local.by_dead_letter
       DroppedEventCount                 = local.by_drop
-      PublishFailCount                  = "{${local.metric_namespace},ErrorType,Error}"
+      PublishFailCount                  = "{\"${local.metric_namespace}\",ErrorType,Error}"
     } :
     name => "SEARCH('${of} MetricName=\"${name}\"', '${endswith(name, "InMs") ? "Average" : "Sum"}', 60)"
   }
@@ -62,6 +62,8 @@ locals {
 }
 
 resource "aws_cloudwatch_dashboard" "this" {
+  count = var.dashboard ? 1 : 0
+
   dashboard_name = var.name_prefix
 
   dashboard_body = jsonencode({

@@ -12,6 +12,7 @@ module "dead_letter" {
   memory_mb          = local.memory_mb["dead-letter"]
   timeout_seconds    = local.timeout_seconds["dead-letter"]
   log_retention_days = var.log_retention_days
+  live_version       = lookup(var.live_versions, "dead-letter", null)
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE                = local.config_table_name
@@ -74,9 +75,8 @@ resource "aws_lambda_event_source_mapping" "dead_letter" {
   maximum_batching_window_in_seconds = var.dead_letter_window_seconds
   function_response_types            = ["ReportBatchItemFailures"]
 
-  # Few at a time make fewer and fuller objects.
   scaling_config {
-    maximum_concurrency = 10
+    maximum_concurrency = var.dead_letter_concurrency
   }
 
   lifecycle {
@@ -97,6 +97,6 @@ resource "aws_lambda_event_source_mapping" "redrive" {
   function_response_types            = ["ReportBatchItemFailures"]
 
   scaling_config {
-    maximum_concurrency = 5
+    maximum_concurrency = var.redrive_concurrency
   }
 }

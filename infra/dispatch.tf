@@ -29,6 +29,19 @@ locals {
   ]
 }
 
+locals {
+  # What may run at the same time because queues are full. Publishes come on top, but for those that reserved concurrency holds.
+  concurrencies = {
+    first_attempt_concurrency                                                                         = var.first_attempt_concurrency
+    "retry_queue_count times retry_concurrency"                                                       = var.retry_queue_count * var.retry_concurrency
+    dead_letter_concurrency                                                                           = var.dead_letter_concurrency
+    redrive_concurrency                                                                               = var.redrive_concurrency
+    (var.ingest_reserved_concurrency == null ? "fan_out_concurrency" : "ingest_reserved_concurrency") = coalesce(var.ingest_reserved_concurrency, var.fan_out_concurrency)
+  }
+  concurrency_sum   = sum(values(local.concurrencies))
+  concurrency_terms = join(", ", [for name, runs in local.concurrencies : "${name} ${runs}"])
+}
+
 module "dispatch" {
   source = "./modules/function"
 
@@ -40,6 +53,8 @@ module "dispatch" {
   memory_mb          = local.memory_mb["dispatch"]
   timeout_seconds    = local.timeout_seconds["dispatch"]
   log_retention_days = var.log_retention_days
+  live_version       = lookup(var.live_versions, "dispatch", null)
+  vpc                = var.vpc
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE              = local.config_table_name
@@ -109,6 +124,17 @@ resource "aws_lambda_event_source_mapping" "dispatch" {
   }
 
   lifecycle {
+    # Beyond the quota Lambda refuses runs: publishes are answered with 503 while queues are worked off.
+    precondition {
+      condition     = local.concurrency_sum <= var.account_concurrency
+      error_message = "The queues may use ${local.concurrency_sum} concurrent runs together (${local.concurrency_terms}), and account_concurrency is ${var.account_concurrency}: lower them, or have the quota raised and say so in account_concurrency."
+    }
+
+    precondition {
+      condition     = var.ingest_reserved_concurrency == null || var.account_concurrency - coalesce(var.ingest_reserved_concurrency, 0) >= 100
+      error_message = "Lambda leaves at least 100 of an account's concurrency unreserved: ingest_reserved_concurrency, ${coalesce(var.ingest_reserved_concurrency, 0)}, must be at most account_concurrency, ${var.account_concurrency}, less 100."
+    }
+
     precondition {
       condition     = alltrue([for arn in var.resource_destinations : try(split(":", arn)[3], "") == local.region])
       error_message = "resource_destinations must be in the deployment's region, ${local.region}, got ${jsonencode(var.resource_destinations)}."

@@ -23,7 +23,8 @@ locals {
     tags                     = local.tags
     permissions_boundary_arn = var.permissions_boundary_arn
     iam_path                 = var.iam_path
-    log_kms_key_arn          = try(var.kms_key_arns.logs, null)
+    log_kms_key_arn          = var.kms_key_arns.logs
+    versions                 = var.versions
   }
 
   functions = {

@@ -6,14 +6,16 @@
 module "ingest" {
   source = "./modules/function"
 
-  name               = "${var.name_prefix}-ingest"
-  settings           = local.function_settings
-  description        = "Gridpost: accepts published events and enqueues their deliveries"
-  package            = local.packages["ingest"]
-  architecture       = var.architecture
-  memory_mb          = local.memory_mb["ingest"]
-  timeout_seconds    = local.timeout_seconds["ingest"]
-  log_retention_days = var.log_retention_days
+  name                 = "${var.name_prefix}-ingest"
+  settings             = local.function_settings
+  description          = "Gridpost: accepts published events and enqueues their deliveries"
+  package              = local.packages["ingest"]
+  architecture         = var.architecture
+  memory_mb            = local.memory_mb["ingest"]
+  timeout_seconds      = local.timeout_seconds["ingest"]
+  reserved_concurrency = var.ingest_reserved_concurrency
+  log_retention_days   = var.log_retention_days
+  live_version         = lookup(var.live_versions, "ingest", null)
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE            = local.config_table_name
@@ -75,8 +77,14 @@ resource "aws_lambda_event_source_mapping" "fan_out" {
   maximum_batching_window_in_seconds = 0
   function_response_types            = ["ReportBatchItemFailures"]
 
-  # A few make ten thousand deliveries in a second. Publishers must not wait for them.
   scaling_config {
-    maximum_concurrency = 5
+    maximum_concurrency = var.fan_out_concurrency
+  }
+
+  lifecycle {
+    precondition {
+      condition     = var.ingest_reserved_concurrency == null || try(var.fan_out_concurrency < var.ingest_reserved_concurrency, false)
+      error_message = "fan_out_concurrency, ${var.fan_out_concurrency}, must be below ingest_reserved_concurrency, ${coalesce(var.ingest_reserved_concurrency, 0)}: publishes would wait for large ones to be expanded."
+    }
   }
 }

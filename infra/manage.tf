@@ -12,6 +12,8 @@ module "manage" {
   memory_mb          = local.memory_mb["manage"]
   timeout_seconds    = local.timeout_seconds["manage"]
   log_retention_days = var.log_retention_days
+  live_version       = lookup(var.live_versions, "manage", null)
+  vpc                = var.vpc
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE              = local.config_table_name

@@ -56,7 +56,7 @@ locals {
   manage_url = (
     local.emulated
     ? "${var.aws_endpoint_url}/_aws/execute-api/${aws_apigatewayv2_api.manage.id}/$default"
-    : aws_apigatewayv2_api.manage.api_endpoint
+    : var.manage_domain != null ? "https://${var.manage_domain.name}" : aws_apigatewayv2_api.manage.api_endpoint
   )
 }
 
@@ -66,7 +66,15 @@ resource "aws_apigatewayv2_api" "manage" {
   description   = "Gridpost: manage topics and event subscriptions"
   protocol_type = "HTTP"
 
+  # Beside a domain of its own, this name would lead past what stands in front of that.
+  disable_execute_api_endpoint = !var.default_endpoints
+
   lifecycle {
+    precondition {
+      condition     = var.default_endpoints || var.manage_domain != null
+      error_message = "Without default_endpoints the manage API needs manage_domain: nothing would lead to it."
+    }
+
     precondition {
       condition     = var.manage_authorization == "AWS_IAM" || local.emulated
       error_message = "manage_authorization \"NONE\" would let anyone on the internet read topic keys and redirect events. It is allowed only together with aws_endpoint_url, that is, on an emulator; use \"AWS_IAM\"."
@@ -102,7 +110,7 @@ resource "aws_apigatewayv2_route" "validation" {
 }
 
 resource "aws_apigatewayv2_stage" "manage" {
-  # checkov:skip=CKV_AWS_76:manage logs every change itself, and IAM callers can be found in CloudTrail
+  # checkov:skip=CKV_AWS_76:manage_access_logs
   # checkov:skip=CKV2_AWS_51:callers authenticate with IAM
   api_id      = aws_apigatewayv2_api.manage.id
   name        = "$default"
@@ -110,6 +118,15 @@ resource "aws_apigatewayv2_stage" "manage" {
   auto_deploy = true
 
   # Operators and their scripts, not events.
+  dynamic "access_log_settings" {
+    for_each = [for name, group in aws_cloudwatch_log_group.access : group.arn if name == "manage"]
+
+    content {
+      destination_arn = access_log_settings.value
+      format          = local.access_log_format
+    }
+  }
+
   default_route_settings {
     throttling_rate_limit  = 50
     throttling_burst_limit = 100
@@ -134,6 +151,7 @@ resource "aws_lambda_permission" "manage" {
   statement_id  = "AllowManageApi"
   action        = "lambda:InvokeFunction"
   function_name = module.manage.name
+  qualifier     = module.manage.qualifier
   principal     = "apigateway.amazonaws.com"
   source_arn    = "${aws_apigatewayv2_api.manage.execution_arn}/*/*"
 }

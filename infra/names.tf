@@ -55,7 +55,10 @@ locals {
   poison_queue_url      = "${local.queue_url_prefix}/${local.poison_queue_name}"
 
   # manage asks dispatch whether an AWS resource is there.
-  dispatch_arn = "arn:${local.partition}:lambda:${local.region}:${local.account_id}:function:${var.name_prefix}-dispatch"
+  dispatch_arn = "arn:${local.partition}:lambda:${local.region}:${local.account_id}:function:${var.name_prefix}-dispatch${local.live}"
+
+  # Behind a function's ARN where its versions are told apart.
+  live = var.versions ? ":live" : ""
 
   config_table_name = "${var.name_prefix}-config"
   state_table_name  = "${var.name_prefix}-state"
@@ -85,7 +88,7 @@ locals {
       actions     = actions
       resources   = [var.kms_key_arns[service]]
       via_service = "${service}.${local.region}.${local.account.dns_suffix}"
-    } if try(var.kms_key_arns[service], null) != null
+    } if var.kms_key_arns[service] != null
   ]
 
   # Without the right to list, S3 answers 403 for an object that is not there, which is no proof that it is gone.

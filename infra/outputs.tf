@@ -8,6 +8,16 @@ output "manage_url" {
   value       = local.manage_url
 }
 
+output "domain_targets" {
+  description = "What the domains of your own must lead to (CNAME, or an alias record), by API: publish and manage, where they have one."
+  value = {
+    for api, domain in aws_apigatewayv2_domain_name.this : api => {
+      name    = domain.domain_name_configuration[0].target_domain_name
+      zone_id = domain.domain_name_configuration[0].hosted_zone_id
+    }
+  }
+}
+
 output "dead_letter_bucket" {
   description = "Bucket that subscriptions can name as dead-letter destination without further permission."
   value       = aws_s3_bucket.dead_letters.bucket
@@ -39,7 +49,7 @@ output "function_names" {
 }
 
 output "function_arns" {
-  description = "Lambda function ARNs by function."
+  description = "ARNs to invoke, by function: with versions those of the aliases live."
   value       = { for name, function in local.functions : name => function.arn }
 }
 
@@ -99,7 +109,7 @@ output "publish_execution_arn" {
 
 output "publish_host" {
   description = "Host name of publish_url, for a CDN or a firewall in front of it."
-  value       = regex("^https?://([^/]+)", "${local.publish_url}/")[0]
+  value       = split("/", replace(local.publish_url, "/^https?:\\/\\//", ""))[0]
 }
 
 output "manage_api_id" {
@@ -114,7 +124,7 @@ output "manage_execution_arn" {
 
 output "manage_host" {
   description = "Host name of manage_url."
-  value       = regex("^https?://([^/]+)", "${local.manage_url}/")[0]
+  value       = split("/", replace(local.manage_url, "/^https?:\\/\\//", ""))[0]
 }
 
 output "config_table" {
@@ -128,10 +138,10 @@ output "state_table" {
 }
 
 output "publish_command" {
-  description = "Publishes one event to the topic demo, once GRIDPOST_KEY holds one of the topic's keys. Print it with terraform output -raw publish_command."
+  description = "Publishes one event to the topic demo; print it with terraform output -raw publish_command. It takes from the environment what publish_authorization asks for: one of the topic's keys (GRIDPOST_KEY), credentials of IAM (AWS_ACCESS_KEY_ID and so on), or a token (GRIDPOST_TOKEN)."
   value       = <<-EOT
     curl --fail-with-body -sS '${local.publish_url}/topics/demo/api/events' \
-      -H "aeg-sas-key: $GRIDPOST_KEY" -H 'content-type: application/json' \
+      ${local.publish_credentials[var.publish_authorization]} -H 'content-type: application/json' \
       -d '[{"id":"'"$(date +%s)"'","eventType":"Demo.Greeting","subject":"/demo/first","eventTime":"'"$(date -u +%Y-%m-%dT%H:%M:%SZ)"'","dataVersion":"1","data":{"hello":"world"}}]'
   EOT
 }

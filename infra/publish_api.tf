@@ -11,13 +11,20 @@ locals {
     "POST /topics/{topic}",
   ]) : toset([])
 
+  # How curl shows who it is, by publish_authorization. A signature is of one service: API Gateway's or Lambda's.
+  publish_credentials = {
+    KEYS    = "-H \"aeg-sas-key: $GRIDPOST_KEY\""
+    JWT     = "-H \"authorization: Bearer $GRIDPOST_TOKEN\""
+    AWS_IAM = "--aws-sigv4 'aws:amz:${local.region}:${local.publish_by_api ? "execute-api" : "lambda"}' --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -H \"x-amz-security-token: $AWS_SESSION_TOKEN\""
+  }
+
   publish_url = local.publish_by_api ? local.publish_api_url : local.publish_function_url
 
   # A client of the emulator cannot resolve the API's host name and goes by path.
   publish_api_url = (
     local.emulated
     ? "${var.aws_endpoint_url}/_aws/execute-api/${join("", aws_apigatewayv2_api.publish[*].id)}/$default"
-    : join("", aws_apigatewayv2_api.publish[*].api_endpoint)
+    : var.publish_domain != null ? "https://${var.publish_domain.name}" : join("", aws_apigatewayv2_api.publish[*].api_endpoint)
   )
 }
 
@@ -29,7 +36,15 @@ resource "aws_apigatewayv2_api" "publish" {
   description   = "Gridpost: publish events to topics"
   protocol_type = "HTTP"
 
+  # Beside a domain of its own, this name would lead past what stands in front of that.
+  disable_execute_api_endpoint = !var.default_endpoints
+
   lifecycle {
+    precondition {
+      condition     = var.default_endpoints || var.publish_domain != null
+      error_message = "Without default_endpoints the publish API needs publish_domain: nothing would lead to it."
+    }
+
     precondition {
       condition     = var.publish_authorization != "JWT" || (var.publish_jwt_issuer != null && length(var.publish_jwt_audience) > 0)
       error_message = "publish_authorization \"JWT\" needs publish_jwt_issuer and at least one publish_jwt_audience: without them there is nothing to tell a publisher by."
@@ -78,7 +93,7 @@ resource "aws_apigatewayv2_route" "publish" {
 }
 
 resource "aws_apigatewayv2_stage" "publish" {
-  # checkov:skip=CKV_AWS_76:ingest logs every refusal itself; access logs would cost as much as the requests
+  # checkov:skip=CKV_AWS_76:access logs (publish_access_logs) cost a third of what the requests do
   # checkov:skip=CKV2_AWS_51:publishers authenticate with topic keys
   count = local.publish_by_api ? 1 : 0
 
@@ -86,6 +101,15 @@ resource "aws_apigatewayv2_stage" "publish" {
   name        = "$default"
   tags        = local.tags
   auto_deploy = true
+
+  dynamic "access_log_settings" {
+    for_each = [for name, group in aws_cloudwatch_log_group.access : group.arn if name == "publish"]
+
+    content {
+      destination_arn = access_log_settings.value
+      format          = local.access_log_format
+    }
+  }
 
   default_route_settings {
     throttling_rate_limit  = var.publish_rate_limit
@@ -102,6 +126,7 @@ resource "aws_lambda_permission" "publish" {
   statement_id  = "AllowPublishApi"
   action        = "lambda:InvokeFunction"
   function_name = module.ingest.name
+  qualifier     = module.ingest.qualifier
   principal     = "apigateway.amazonaws.com"
   source_arn    = "${aws_apigatewayv2_api.publish[0].execution_arn}/*/*"
 }

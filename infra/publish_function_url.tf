@@ -14,6 +14,7 @@ resource "aws_lambda_function_url" "publish" {
   count = local.publish_by_api ? 0 : 1
 
   function_name      = module.ingest.name
+  qualifier          = module.ingest.qualifier
   authorization_type = var.publish_authorization == "AWS_IAM" ? "AWS_IAM" : "NONE"
   invoke_mode        = "BUFFERED"
 
@@ -35,6 +36,7 @@ resource "aws_lambda_permission" "publish_function_url" {
   statement_id           = "AllowPublishByUrl"
   action                 = "lambda:InvokeFunctionUrl"
   function_name          = module.ingest.name
+  qualifier              = module.ingest.qualifier
   principal              = "*"
   function_url_auth_type = "NONE"
 }

@@ -31,7 +31,7 @@ locals {
   })
 
   # A queue has one of the two.
-  sqs_key_arn     = try(var.kms_key_arns.sqs, null)
+  sqs_key_arn     = var.kms_key_arns.sqs
   sqs_managed_sse = local.sqs_key_arn == null ? true : null
 
   # By queue name. SQS accepts plain HTTP unless told not to. Without Version the provider would wait in vain for the policy

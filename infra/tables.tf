@@ -3,7 +3,7 @@
 # parked deliveries, jobs that send dead letters again.
 
 locals {
-  table_key_arns = compact([try(var.kms_key_arns.dynamodb, null)])
+  table_key_arns = compact([var.kms_key_arns.dynamodb])
 }
 
 resource "aws_dynamodb_table" "config" {

@@ -145,6 +145,43 @@ variable "functions_bucket" {
   }
 }
 
+variable "versions" {
+  description = "Whether each change of a function makes a version, and everything invokes the alias live: then live_versions leads back to an older one in seconds. Callers of your own that invoke manage by name should name its ARN (function_arns)."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "live_versions" {
+  description = "Versions that the aliases live lead to, by function, where not to the newest. To go back: the number of the version before, for as long as it takes to mend the newest. A version has the environment and program of its time, but not its role, queues and tables. Needs versions."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = length(setsubtract(keys(var.live_versions), ["ingest", "dispatch", "dead-letter", "manage", "wake"])) == 0 && alltrue([for version in values(var.live_versions) : can(regex("^[0-9]+$", version))])
+    error_message = "live_versions must be numbers of versions by function (ingest, dispatch, dead-letter, manage, wake), got ${jsonencode(var.live_versions)}."
+  }
+}
+
+variable "vpc" {
+  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, for Lambda's own network. For endpoints in private networks (name them in endpoint_allowed_networks too) and for a fixed address (that of the subnets' NAT gateway). The subnets need a way to AWS's services: a NAT gateway, or endpoints for SQS and Lambda, and gateways for DynamoDB and S3. Not subnets with an internet gateway alone: Lambda has no public address there. ipv6: also by IPv6, where the subnets have it."
+  type = object({
+    subnet_ids         = list(string)
+    security_group_ids = list(string)
+    ipv6               = optional(bool, false)
+  })
+  default = null
+
+  validation {
+    condition = var.vpc == null || (
+      alltrue([for id in try(var.vpc.subnet_ids, []) : can(regex("^subnet-[0-9a-z]+$", id))]) && length(try(var.vpc.subnet_ids, [])) >= 1
+      && alltrue([for id in try(var.vpc.security_group_ids, []) : can(regex("^sg-[0-9a-z]+$", id))]) && length(try(var.vpc.security_group_ids, [])) >= 1
+    )
+    error_message = "vpc must have at least one subnet (subnet-...) and one security group (sg-...), got ${jsonencode(var.vpc)}."
+  }
+}
+
 variable "memory_mb" {
   description = "Memory per function in MB, 128 to 10240, only where it shall differ: ingest, dispatch and dead-letter have 512, manage and wake 256. Processor time comes with memory (1,769 MB are one vCPU), so more may be quicker and no dearer."
   type        = map(number)
@@ -178,7 +215,7 @@ variable "dispatch_timeout_seconds" {
 }
 
 variable "first_attempt_concurrency" {
-  description = "Most runs of dispatch at the same time for first attempts, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. An endpoint that stops answering holds one for each of its events until it is marked as slow, after about a second: at 500 events a second some 300. Keep the sum of this and retry_queue_count times retry_concurrency under the account's concurrency quota."
+  description = "Most runs of dispatch at the same time for first attempts, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. An endpoint that stops answering holds one for each of its events until it is marked as slow, after about a second: at 500 events a second some 300. See account_concurrency."
   type        = number
   default     = 550
   nullable    = false
@@ -204,6 +241,68 @@ variable "retry_concurrency" {
       && floor(var.retry_concurrency) == var.retry_concurrency
     )
     error_message = "retry_concurrency must be a whole number from 2 to 1000, got ${var.retry_concurrency}."
+  }
+}
+
+variable "fan_out_concurrency" {
+  description = "Most runs of ingest at the same time that expand large publishes, 2 to 1000 (Lambda's own limits). A few make ten thousand deliveries in a second. Publishers must not wait for them."
+  type        = number
+  default     = 5
+  nullable    = false
+
+  validation {
+    condition     = var.fan_out_concurrency >= 2 && var.fan_out_concurrency <= 1000 && floor(var.fan_out_concurrency) == var.fan_out_concurrency
+    error_message = "fan_out_concurrency must be a whole number from 2 to 1000, got ${var.fan_out_concurrency}."
+  }
+}
+
+variable "dead_letter_concurrency" {
+  description = "Most runs of dead-letter at the same time that write dead letters, 2 to 1000 (Lambda's own limits). Few at a time make fewer and fuller objects."
+  type        = number
+  default     = 10
+  nullable    = false
+
+  validation {
+    condition     = var.dead_letter_concurrency >= 2 && var.dead_letter_concurrency <= 1000 && floor(var.dead_letter_concurrency) == var.dead_letter_concurrency
+    error_message = "dead_letter_concurrency must be a whole number from 2 to 1000, got ${var.dead_letter_concurrency}."
+  }
+}
+
+variable "redrive_concurrency" {
+  description = "Most redrive jobs that are worked at at the same time, 2 to 1000 (Lambda's own limits)."
+  type        = number
+  default     = 5
+  nullable    = false
+
+  validation {
+    condition     = var.redrive_concurrency >= 2 && var.redrive_concurrency <= 1000 && floor(var.redrive_concurrency) == var.redrive_concurrency
+    error_message = "redrive_concurrency must be a whole number from 2 to 1000, got ${var.redrive_concurrency}."
+  }
+}
+
+variable "ingest_reserved_concurrency" {
+  description = "Concurrent runs that are kept for ingest whatever else the account runs, 2 to 10000, and that it can't exceed: publishes and the expansion of large ones (fan_out_concurrency) share them. Null, the default: it has its share of the account's. Lambda leaves at least 100 of an account unreserved."
+  type        = number
+  default     = null
+
+  validation {
+    condition = var.ingest_reserved_concurrency == null || try(
+      var.ingest_reserved_concurrency >= 2 && var.ingest_reserved_concurrency <= 10000
+      && floor(var.ingest_reserved_concurrency) == var.ingest_reserved_concurrency, false
+    )
+    error_message = "ingest_reserved_concurrency must be null or a whole number from 2 to 10000, got ${jsonencode(var.ingest_reserved_concurrency)}."
+  }
+}
+
+variable "account_concurrency" {
+  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). What queues may use at the same time must fit: first_attempt_concurrency, retry_queue_count times retry_concurrency, fan_out_concurrency, dead_letter_concurrency and redrive_concurrency, and ingest_reserved_concurrency in the place of fan_out_concurrency."
+  type        = number
+  default     = 1000
+  nullable    = false
+
+  validation {
+    condition     = var.account_concurrency >= 10 && floor(var.account_concurrency) == var.account_concurrency
+    error_message = "account_concurrency must be a whole number of at least 10, got ${var.account_concurrency}."
   }
 }
 
@@ -544,10 +643,71 @@ variable "publish_front_door" {
   }
 }
 
+variable "publish_domain" {
+  description = "Host name of your own for the publish API: its name, the ARN of its certificate in the deployment's region, and, where Route 53 has it, the id of its zone, which then gets a record. Elsewhere make a CNAME to output domain_targets. publish_url changes with it. The API is all there is below that name; paths are the same. Not with publish_front_door FUNCTION_URL."
+  type = object({
+    name            = string
+    certificate_arn = string
+    zone_id         = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.publish_domain == null || can(regex("^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\.)+[a-z]{2,}$", var.publish_domain.name))
+    error_message = "publish_domain.name must be a host name in small letters, such as events.example.com, got ${jsonencode(var.publish_domain)}."
+  }
+
+  validation {
+    condition     = var.publish_domain == null || can(regex("^arn:aws[a-z-]*:acm:[a-z0-9-]+:[0-9]{12}:certificate/.+$", var.publish_domain.certificate_arn))
+    error_message = "publish_domain.certificate_arn must be the ARN of a certificate of ACM, got ${jsonencode(var.publish_domain)}."
+  }
+}
+
+variable "manage_domain" {
+  description = "Host name of your own for the manage API: its name, the ARN of its certificate in the deployment's region, and, where Route 53 has it, the id of its zone, which then gets a record. Elsewhere make a CNAME to output domain_targets. manage_url changes with it. The API is all there is below that name; paths are the same."
+  type = object({
+    name            = string
+    certificate_arn = string
+    zone_id         = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.manage_domain == null || can(regex("^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\.)+[a-z]{2,}$", var.manage_domain.name))
+    error_message = "manage_domain.name must be a host name in small letters, such as manage.events.example.com, got ${jsonencode(var.manage_domain)}."
+  }
+
+  validation {
+    condition     = var.manage_domain == null || can(regex("^arn:aws[a-z-]*:acm:[a-z0-9-]+:[0-9]{12}:certificate/.+$", var.manage_domain.certificate_arn))
+    error_message = "manage_domain.certificate_arn must be the ARN of a certificate of ACM, got ${jsonencode(var.manage_domain)}."
+  }
+}
+
+variable "default_endpoints" {
+  description = "Whether the APIs answer by their names of execute-api, too. False where publish_domain and manage_domain are the only way in, as behind a CDN with a firewall."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "publish_access_logs" {
+  description = "Whether API Gateway logs every publish, refused ones too, with the caller's address and identity: about 600 bytes each, 0.30 dollars per million. Not with publish_front_door FUNCTION_URL."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "manage_access_logs" {
+  description = "Whether API Gateway logs every call of the manage API, refused ones too, with the caller's IAM identity: who read keys, who changed what."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
 variable "publish_rate_limit" {
-  description = "Requests per second that the publish API accepts on average, 1 to 100000; more are answered with 429. The account's quota, 10,000 unless raised, holds beside it."
+  description = "Requests per second that the publish API accepts on average, 1 to 100000; more are answered with 429. The account's quota, 10,000 unless raised, holds beside it. Requests are paid for, refused ones too (but not 429s): what anybody can send is bounded by this, the default by some 80 dollars a day."
   type        = number
-  default     = 5000
+  default     = 500
   nullable    = false
 
   validation {
@@ -559,7 +719,7 @@ variable "publish_rate_limit" {
 variable "publish_burst_limit" {
   description = "Requests that the publish API accepts at once above the rate, 1 to 50000. The account's quota, 5,000 unless raised, holds beside it."
   type        = number
-  default     = 2500
+  default     = 500
   nullable    = false
 
   validation {
@@ -572,7 +732,7 @@ variable "publish_burst_limit" {
 }
 
 variable "publish_authorization" {
-  description = "Who may publish: KEYS (whoever has a topic's access key or a SAS token; ingest checks them), AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route, so a policy can name topics) or JWT (whoever has a token of publish_jwt_issuer for one of publish_jwt_audience; it opens every topic). With the latter two, keys and SAS tokens are not looked at."
+  description = "Who may publish: KEYS (whoever has a topic's access key or a SAS token; ingest checks them), AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route, so a policy can name topics; with publish_front_door FUNCTION_URL see infra/README.md) or JWT (whoever has a token of publish_jwt_issuer for one of publish_jwt_audience; it opens every topic). With the latter two, keys and SAS tokens are not looked at."
   type        = string
   default     = "KEYS"
   nullable    = false
@@ -630,6 +790,49 @@ variable "latency_metrics" {
   type        = bool
   default     = false
   nullable    = false
+}
+
+variable "alarms" {
+  description = "Which alarms are made. PAGES: five that tell of events that are refused, late or lost (publishes answered with 5xx, old messages, poison, drops, wake not running), 0.70 dollars a month. ALL: ten kinds more that tell of causes and of what can wait until the morning (dead letters, failing attempts, retries that come late, full retry queues, failed and refused runs of functions, throttled tables, the manage API, redrives, stuck parked deliveries), some 3 dollars more. NONE: none."
+  type        = string
+  default     = "PAGES"
+  nullable    = false
+
+  validation {
+    condition     = contains(["PAGES", "ALL", "NONE"], var.alarms)
+    error_message = "alarms must be PAGES, ALL or NONE, got \"${var.alarms}\"."
+  }
+}
+
+variable "dashboard" {
+  description = "Whether a dashboard of CloudWatch is made: 3 dollars a month beyond an account's first three."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "alarm_failed_publishes" {
+  description = "Publishes that are answered with 5xx within five minutes, at least 1, from which the alarm on refused publishes goes off."
+  type        = number
+  default     = 3
+  nullable    = false
+
+  validation {
+    condition     = var.alarm_failed_publishes >= 1
+    error_message = "alarm_failed_publishes must be at least 1, got ${var.alarm_failed_publishes}."
+  }
+}
+
+variable "alarm_due_retries" {
+  description = "Messages of one retry queue that are due and not taken, at least 0, above which for a quarter of an hour the alarm on late retries goes off."
+  type        = number
+  default     = 1000
+  nullable    = false
+
+  validation {
+    condition     = var.alarm_due_retries >= 0
+    error_message = "alarm_due_retries must not be negative, got ${var.alarm_due_retries}."
+  }
 }
 
 variable "alarm_failed_attempts_percent" {
@@ -717,7 +920,7 @@ variable "log_retention_days" {
 }
 
 variable "alarm_topic_arns" {
-  description = "ARNs of SNS topics that are told when an alarm goes off, at most five (CloudWatch's limit). Empty: alarms only change colour."
+  description = "ARNs of SNS topics that are told when an alarm goes off, and when it is over, at most five (CloudWatch's limit). Empty: alarms only change colour."
   type        = list(string)
   default     = []
   nullable    = false

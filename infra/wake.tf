@@ -12,6 +12,7 @@ module "wake" {
   memory_mb          = local.memory_mb["wake"]
   timeout_seconds    = local.timeout_seconds["wake"]
   log_retention_days = var.log_retention_days
+  live_version       = lookup(var.live_versions, "wake", null)
 
   environment = merge(local.common_environment, {
     GRIDPOST_STATE_TABLE             = local.state_table_name
@@ -44,15 +45,18 @@ module "wake" {
 # the retry.
 resource "aws_lambda_function_event_invoke_config" "wake" {
   function_name                = module.wake.name
+  qualifier                    = module.wake.qualifier
   maximum_retry_attempts       = 0
   maximum_event_age_in_seconds = 60
 }
 
 # Role names are global in an account: the region keeps two deployments apart.
 resource "aws_iam_role" "wake_schedule" {
-  name        = "${var.name_prefix}-wake-schedule-${local.region}"
-  tags        = local.tags
-  description = "Lets EventBridge Scheduler invoke ${var.name_prefix}-wake, and nothing else"
+  name                 = "${var.name_prefix}-wake-schedule-${local.region}"
+  tags                 = local.tags
+  path                 = var.iam_path
+  permissions_boundary = var.permissions_boundary_arn
+  description          = "Lets EventBridge Scheduler invoke ${var.name_prefix}-wake, and nothing else"
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
@@ -82,7 +86,7 @@ resource "aws_iam_role_policy" "wake_schedule" {
       Sid      = "InvokeWake"
       Effect   = "Allow"
       Action   = "lambda:InvokeFunction"
-      Resource = "arn:${local.partition}:lambda:${local.region}:${local.account_id}:function:${var.name_prefix}-wake"
+      Resource = "arn:${local.partition}:lambda:${local.region}:${local.account_id}:function:${var.name_prefix}-wake${local.live}"
     }]
   })
 }

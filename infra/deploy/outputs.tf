@@ -10,6 +10,11 @@ output "manage_url" {
   value       = module.gridpost.manage_url
 }
 
+output "domain_targets" {
+  description = "What the domains of your own must lead to (CNAME, or an alias record), by API: publish and manage, where they have one."
+  value       = module.gridpost.domain_targets
+}
+
 output "dead_letter_bucket" {
   description = "Bucket that subscriptions can name as dead-letter destination without further permission."
   value       = module.gridpost.dead_letter_bucket
@@ -41,7 +46,7 @@ output "function_names" {
 }
 
 output "function_arns" {
-  description = "Lambda function ARNs by function."
+  description = "ARNs to invoke, by function: with versions those of the aliases live."
   value       = module.gridpost.function_arns
 }
 
@@ -116,6 +121,6 @@ output "state_table" {
 }
 
 output "publish_command" {
-  description = "Publishes one event to the topic demo, once GRIDPOST_KEY holds one of the topic's keys. Print it with terraform output -raw publish_command."
+  description = "Publishes one event to the topic demo; print it with terraform output -raw publish_command. It takes from the environment what publish_authorization asks for: one of the topic's keys (GRIDPOST_KEY), credentials of IAM (AWS_ACCESS_KEY_ID and so on), or a token (GRIDPOST_TOKEN)."
   value       = module.gridpost.publish_command
 }

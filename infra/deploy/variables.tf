@@ -74,6 +74,28 @@ variable "functions_bucket" {
   default = null
 }
 
+variable "versions" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "live_versions" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(string)
+  default     = null
+}
+
+variable "vpc" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type = object({
+    subnet_ids         = list(string)
+    security_group_ids = list(string)
+    ipv6               = optional(bool, false)
+  })
+  default = null
+}
+
 variable "memory_mb" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = map(number)
@@ -93,6 +115,36 @@ variable "first_attempt_concurrency" {
 }
 
 variable "retry_concurrency" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "fan_out_concurrency" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "dead_letter_concurrency" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "redrive_concurrency" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "ingest_reserved_concurrency" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "account_concurrency" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = number
   default     = null
@@ -236,6 +288,44 @@ variable "publish_front_door" {
   default     = null
 }
 
+variable "publish_domain" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type = object({
+    name            = string
+    certificate_arn = string
+    zone_id         = optional(string)
+  })
+  default = null
+}
+
+variable "manage_domain" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type = object({
+    name            = string
+    certificate_arn = string
+    zone_id         = optional(string)
+  })
+  default = null
+}
+
+variable "default_endpoints" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "publish_access_logs" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "manage_access_logs" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
 variable "publish_rate_limit" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = number
@@ -281,6 +371,30 @@ variable "protect_data" {
 variable "latency_metrics" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = bool
+  default     = null
+}
+
+variable "alarms" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = string
+  default     = null
+}
+
+variable "dashboard" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "alarm_failed_publishes" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
+  default     = null
+}
+
+variable "alarm_due_retries" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = number
   default     = null
 }
 

@@ -50,3 +50,65 @@ run "the_smallest_example_has_every_default" {
     source = "./examples/smallest"
   }
 }
+
+run "a_complete_example_has_a_roots_own_topic_bucket_and_boundary" {
+  command = plan
+
+  module {
+    source = "./examples/complete"
+  }
+
+  variables {
+    kms_key_arn              = "arn:aws:kms:eu-central-1:123456789012:key/k"
+    permissions_boundary_arn = "arn:aws:iam::123456789012:policy/boundary"
+    functions_bucket = {
+      name       = "releases"
+      key_prefix = "1.0.0/arm64/"
+      sha256 = {
+        for name in ["ingest", "dispatch-resources", "dead-letter", "manage", "wake"] : name => base64sha256(name)
+      }
+    }
+  }
+}
+
+run "an_example_delivers_into_a_private_network" {
+  command = plan
+
+  module {
+    source = "./examples/private-network"
+  }
+}
+
+run "an_example_has_domains_and_a_firewall" {
+  command = plan
+
+  module {
+    source = "./examples/custom-domain"
+  }
+
+  variables {
+    zone = "example.com"
+  }
+}
+
+run "the_module_takes_for_each_count_providers_and_depends_on" {
+  command = plan
+
+  module {
+    source = "./tests/uses"
+  }
+
+  variables {
+    functions_dir = "../functions"
+  }
+
+  assert {
+    condition     = output.config_tables == { orders = "orders-config", billing = "billing-config" }
+    error_message = "the deployments have ${jsonencode(output.config_tables)}"
+  }
+
+  assert {
+    condition     = output.counted_bucket == "counted-0-dead-letters-123456789012-us-east-1"
+    error_message = "the bucket is ${output.counted_bucket}"
+  }
+}

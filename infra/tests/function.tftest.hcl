@@ -153,3 +153,17 @@ run "refuses_a_timeout_over_lambdas_longest" {
 
   expect_failures = [var.timeout_seconds]
 }
+
+run "refuses_a_policy_that_iam_does_not_take" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    statements = [{ sid = "Many", actions = ["s3:PutObject"], resources = [for number in range(130) : "arn:aws:s3:::${format("%063d", number)}"] }]
+  }
+
+  expect_failures = [aws_iam_role_policy.this]
+}

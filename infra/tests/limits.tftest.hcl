@@ -12,7 +12,7 @@ run "defaults" {
   command = plan
 
   assert {
-    condition     = length(aws_sqs_queue.retry) == 4 && length(aws_cloudwatch_metric_alarm.retry_in_flight) == 4
+    condition     = length(aws_sqs_queue.retry) == 4
     error_message = "there are ${length(aws_sqs_queue.retry)} retry queues"
   }
 
@@ -75,6 +75,7 @@ run "defaults" {
       && aws_lambda_event_source_mapping.redrive.batch_size == 1
       && aws_lambda_event_source_mapping.redrive.scaling_config[0].maximum_concurrency == 5
       && aws_lambda_event_source_mapping.dead_letter.batch_size == 100
+      && aws_lambda_event_source_mapping.dead_letter.scaling_config[0].maximum_concurrency == 10
       && aws_lambda_event_source_mapping.dead_letter.maximum_batching_window_in_seconds == 20
     )
     error_message = "a mapping has other batches or another concurrency"
@@ -149,8 +150,8 @@ run "defaults" {
   assert {
     condition = (
       aws_apigatewayv2_stage.publish[0].name == "$default" && aws_apigatewayv2_stage.publish[0].auto_deploy
-      && aws_apigatewayv2_stage.publish[0].default_route_settings[0].throttling_rate_limit == 5000
-      && aws_apigatewayv2_stage.publish[0].default_route_settings[0].throttling_burst_limit == 2500
+      && aws_apigatewayv2_stage.publish[0].default_route_settings[0].throttling_rate_limit == 500
+      && aws_apigatewayv2_stage.publish[0].default_route_settings[0].throttling_burst_limit == 500
       && aws_apigatewayv2_stage.manage.name == "$default" && aws_apigatewayv2_stage.manage.auto_deploy
       && aws_apigatewayv2_stage.manage.default_route_settings[0].throttling_rate_limit == 50
     )
@@ -170,146 +171,6 @@ run "visibility_follows_the_timeout" {
       for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 931
     ])
     error_message = "Lambda would refuse a queue that hides for ${aws_sqs_queue.dispatch.visibility_timeout_seconds} s"
-  }
-}
-
-run "alarms_stand_before_the_walls" {
-  command = plan
-
-  variables {
-    retry_queue_count         = 1
-    dead_letter_delay_seconds = 900
-    alarm_topic_arns          = ["arn:aws:sns:eu-central-1:123456789012:ops"]
-  }
-
-  assert {
-    condition = alltrue([
-      for alarm in concat(
-        [
-          aws_cloudwatch_metric_alarm.poison, aws_cloudwatch_metric_alarm.dead_letter_age,
-          aws_cloudwatch_metric_alarm.fan_out_age, aws_cloudwatch_metric_alarm.wake, aws_cloudwatch_metric_alarm.stuck_parked,
-          aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.dropped,
-          aws_cloudwatch_metric_alarm.dispatch_age, aws_cloudwatch_metric_alarm.failed_attempts,
-        ],
-        aws_cloudwatch_metric_alarm.retry_in_flight,
-      ) :
-      alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && length(alarm.alarm_description) <= 1024
-    ])
-    error_message = "an alarm tells nobody, or describes itself at greater length than CloudWatch takes"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.poison.metric_name == "ApproximateNumberOfMessagesVisible"
-      && aws_cloudwatch_metric_alarm.poison.dimensions == tomap({ QueueName = "gridpost-poison" })
-      && aws_cloudwatch_metric_alarm.poison.comparison_operator == "GreaterThanThreshold"
-      && aws_cloudwatch_metric_alarm.poison.threshold == 0
-    )
-    error_message = "nobody hears of a poisoned record"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.retry_in_flight[0].metric_name == "ApproximateNumberOfMessagesNotVisible"
-      && aws_cloudwatch_metric_alarm.retry_in_flight[0].dimensions == tomap({ QueueName = "gridpost-retry-0" })
-      && aws_cloudwatch_metric_alarm.retry_in_flight[0].threshold == 100000
-    )
-    error_message = "nobody hears of a full retry queue"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.dead_letter_age.dimensions == tomap({ QueueName = "gridpost-dead-letter" })
-      && aws_cloudwatch_metric_alarm.dead_letter_age.threshold == 1220
-    )
-    error_message = "the age alarm must allow for the delay, got ${aws_cloudwatch_metric_alarm.dead_letter_age.threshold} s"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.fan_out_age.metric_name == "ApproximateAgeOfOldestMessage"
-      && aws_cloudwatch_metric_alarm.fan_out_age.dimensions == tomap({ QueueName = "gridpost-fan-out" })
-      && aws_cloudwatch_metric_alarm.fan_out_age.threshold == 900
-    )
-    error_message = "nobody hears of publishes that are not expanded"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.wake.dimensions == tomap({ FunctionName = "gridpost-wake" })
-      && aws_cloudwatch_metric_alarm.wake.treat_missing_data == "breaching"
-    )
-    error_message = "a wake that does not run raises no alarm"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.stuck_parked.metric_name == "StuckParkedCount"
-      && aws_cloudwatch_metric_alarm.stuck_parked.namespace == "Gridpost"
-      && aws_cloudwatch_metric_alarm.stuck_parked.threshold == 0
-    )
-    error_message = "a parked delivery that can't be sent back raises no alarm"
-  }
-}
-
-run "alarms_hear_of_events_that_fail" {
-  command = plan
-
-  variables {
-    alarm_dead_letters            = 10
-    alarm_failed_attempts_percent = 75
-    alarm_queue_age_seconds       = 600
-  }
-
-  assert {
-    condition = alltrue([
-      for alarm, metric in {
-        dead_letters = aws_cloudwatch_metric_alarm.dead_letters, dropped = aws_cloudwatch_metric_alarm.dropped
-      } :
-      metric.namespace == "Gridpost" && metric.dimensions == null && metric.statistic == "Sum"
-    ])
-    error_message = "an alarm looks at a metric by dimensions, which it can't know"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.dead_letters.metric_name == "DeadLetteredCount"
-      && aws_cloudwatch_metric_alarm.dead_letters.threshold == 10
-      && aws_cloudwatch_metric_alarm.dropped.metric_name == "DroppedEventCount"
-      && aws_cloudwatch_metric_alarm.dropped.threshold == 0
-    )
-    error_message = "nobody hears of events that end undelivered"
-  }
-
-  assert {
-    condition = (
-      aws_cloudwatch_metric_alarm.dispatch_age.dimensions == tomap({ QueueName = "gridpost-dispatch" })
-      && aws_cloudwatch_metric_alarm.dispatch_age.threshold == 600
-      && aws_cloudwatch_metric_alarm.failed_attempts.threshold == 75
-      && toset(aws_cloudwatch_metric_alarm.failed_attempts.metric_query[*].id) == toset(["percent", "failed", "delivered"])
-    )
-    error_message = "nobody hears of late or failing attempts"
-  }
-}
-
-run "the_dashboard_shows_every_metric" {
-  command = plan
-
-  assert {
-    condition = alltrue([
-      for metric in [
-        "PublishSuccessCount", "PublishFailCount", "MatchedEventCount", "UnmatchedEventCount", "DeliverySuccessCount",
-        "DeliveryAttemptFailCount", "DeadLetteredCount", "RedrivenEventCount", "DroppedEventCount", "PoisonCount", "ParkedCount", "StuckParkedCount", "HideFailCount",
-        "ProbationCount", "PublishSuccessLatencyInMs", "DestinationProcessingDurationInMs", "DeliveryLatencyInMs",
-        "ApproximateAgeOfOldestMessage",
-      ] : strcontains(aws_cloudwatch_dashboard.this.dashboard_body, metric)
-    ])
-    error_message = "the dashboard leaves a metric out: ${aws_cloudwatch_dashboard.this.dashboard_body}"
-  }
-
-  assert {
-    condition     = length(jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets) == 18
-    error_message = "the dashboard has other graphs"
   }
 }
 
@@ -339,6 +200,9 @@ run "the_longest_names_fit" {
     account                 = { id = "123456789012", region = "ap-southeast-1" }
     dead_letter_bucket_arns = [for number in range(30) : "arn:aws:s3:::${format("%063d", number)}"]
     retry_queue_count       = 32
+    account_concurrency     = 3000
+    alarms                  = "ALL"
+    dashboard               = true
   }
 
   assert {
@@ -364,9 +228,53 @@ run "the_longest_names_fit" {
   assert {
     condition = (
       module.dispatch.environment["GRIDPOST_METRIC_NAMESPACE"] == "Gridpost/abcdefghijklmnopqrst"
-      && aws_cloudwatch_metric_alarm.dropped.namespace == "Gridpost/abcdefghijklmnopqrst"
-      && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "{Gridpost/abcdefghijklmnopqrst,Topic}")
+      && aws_cloudwatch_metric_alarm.dropped[0].namespace == "Gridpost/abcdefghijklmnopqrst"
+      && strcontains(jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets[0].properties.metrics[0][0].expression, "{\"Gridpost/abcdefghijklmnopqrst\",Topic}")
     )
     error_message = "two deployments of one account and region share metrics and alarms"
+  }
+
+  # CloudWatch takes ten metrics for an alarm, and descriptions of 1,024 characters.
+  assert {
+    condition = (
+      [for alarm in aws_cloudwatch_metric_alarm.retry_late : length(alarm.metric_query)] == [11, 11, 11, 3]
+      && alltrue([
+        for alarm in [aws_cloudwatch_metric_alarm.late[0], aws_cloudwatch_metric_alarm.publish_refused[0], aws_cloudwatch_metric_alarm.stuck_parked[0]] :
+        length(alarm.alarm_description) <= 1024
+      ])
+    )
+    error_message = "an alarm is larger than CloudWatch takes"
+  }
+}
+
+run "what_queues_may_use_fits_into_the_account" {
+  command = plan
+
+  variables {
+    first_attempt_concurrency = 2
+    retry_concurrency         = 2
+    retry_queue_count         = 1
+    fan_out_concurrency       = 2
+    dead_letter_concurrency   = 2
+    redrive_concurrency       = 2
+    account_concurrency       = 10
+  }
+
+  assert {
+    condition     = local.concurrency_sum == 10 && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 2
+    error_message = "the queues may use ${local.concurrency_terms}"
+  }
+}
+
+run "concurrency_can_be_kept_for_publishes" {
+  command = plan
+
+  variables {
+    ingest_reserved_concurrency = 200
+  }
+
+  assert {
+    condition     = module.ingest.reserved_concurrency == 200 && local.concurrency_sum == 550 + 4 * 50 + 200 + 10 + 5
+    error_message = "ingest keeps ${coalesce(module.ingest.reserved_concurrency, 0)} of ${local.concurrency_terms}"
   }
 }

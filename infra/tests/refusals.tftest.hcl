@@ -37,6 +37,13 @@ run "refuses_what_is_below_its_range" {
     retry_concurrency           = 1
     retry_in_flight_limit       = -1
     retry_queue_count           = 0
+    fan_out_concurrency         = 1
+    dead_letter_concurrency     = 1
+    redrive_concurrency         = 1
+    ingest_reserved_concurrency = 1
+    account_concurrency         = 9
+    alarm_failed_publishes      = 0
+    alarm_due_retries           = -1
   }
 
   expect_failures = [
@@ -44,6 +51,8 @@ run "refuses_what_is_below_its_range" {
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.failed_response_bytes, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
     var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
+    var.fan_out_concurrency, var.dead_letter_concurrency, var.redrive_concurrency, var.ingest_reserved_concurrency,
+    var.account_concurrency, var.alarm_failed_publishes, var.alarm_due_retries,
   ]
 }
 
@@ -130,12 +139,14 @@ run "refuses_words_it_does_not_know" {
     probation_seconds     = { BadRequest = 10 }
     publish_authorization = "NONE"
     publish_front_door    = "ALB"
+    alarms                = "SOME"
+    live_versions         = { dispatch = "newest" }
     tags                  = { "aws:team" = "reserved" }
   }
 
   expect_failures = [
     var.architecture, var.log_level, var.log_retention_days, var.manage_authorization, var.memory_mb, var.probation_seconds,
-    var.publish_authorization, var.publish_front_door, var.tags,
+    var.publish_authorization, var.publish_front_door, var.tags, var.alarms, var.live_versions,
   ]
 }
 
@@ -323,6 +334,8 @@ run "takes_both_ends_of_each_range" {
     retry_concurrency           = 1000
     retry_in_flight_limit       = 120000
     retry_queue_count           = 32
+    account_concurrency         = 32022
+    fan_out_concurrency         = 5
     log_level                   = "warn,gridpost_aws::sqs=trace"
     endpoint_allowed_networks   = ["10.0.0.0/8", "fd00::/8"]
     endpoint_allowed_ports      = ["1", "65535", "1-65535"]
@@ -333,4 +346,78 @@ run "takes_both_ends_of_each_range" {
     condition     = length(aws_sqs_queue.retry) == 32 && aws_sqs_queue.dispatch.name == "g1-dispatch"
     error_message = "there are ${length(aws_sqs_queue.retry)} retry queues"
   }
+}
+
+run "refuses_more_concurrency_than_the_account_has" {
+  command = plan
+
+  variables {
+    first_attempt_concurrency = 781
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
+}
+
+run "refuses_to_reserve_what_lambda_keeps_free" {
+  command = plan
+
+  variables {
+    account_concurrency         = 1000
+    first_attempt_concurrency   = 2
+    retry_concurrency           = 2
+    ingest_reserved_concurrency = 901
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
+}
+
+run "refuses_large_publishes_all_of_what_is_kept_for_publishes" {
+  command = plan
+
+  variables {
+    fan_out_concurrency         = 5
+    ingest_reserved_concurrency = 5
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.fan_out]
+}
+
+run "refuses_names_of_no_key_role_network_or_host" {
+  command = plan
+
+  variables {
+    permissions_boundary_arn = "boundary"
+    iam_path                 = "platform"
+    kms_key_arns             = { s3 = "alias/mine" }
+    vpc                      = { subnet_ids = [], security_group_ids = ["sg-1"] }
+    functions_bucket         = { name = "releases", sha256 = { ingest = "abc" } }
+    publish_domain           = { name = "Events", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1" }
+    manage_domain            = { name = "manage.example.com", certificate_arn = "certificate" }
+  }
+
+  expect_failures = [
+    var.permissions_boundary_arn, var.iam_path, var.kms_key_arns, var.vpc, var.functions_bucket, var.publish_domain, var.manage_domain,
+  ]
+}
+
+run "refuses_a_domain_for_a_function_url_and_a_certificate_of_elsewhere" {
+  command = plan
+
+  variables {
+    publish_front_door = "FUNCTION_URL"
+    publish_domain     = { name = "events.example.com", certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1" }
+    manage_domain      = { name = "manage.example.com", certificate_arn = "arn:aws:acm:us-east-1:123456789012:certificate/1" }
+  }
+
+  expect_failures = [aws_apigatewayv2_domain_name.this["publish"], aws_apigatewayv2_domain_name.this["manage"]]
+}
+
+run "refuses_an_api_that_nothing_leads_to" {
+  command = plan
+
+  variables {
+    default_endpoints = false
+  }
+
+  expect_failures = [aws_apigatewayv2_api.publish, aws_apigatewayv2_api.manage]
 }

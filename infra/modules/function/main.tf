@@ -122,6 +122,7 @@ resource "aws_lambda_function" "this" {
   s3_bucket                      = var.package.bucket
   s3_key                         = var.package.key
   source_code_hash               = var.package.bucket == null ? try(filebase64sha256(var.package.file), null) : var.package.sha256
+  publish                        = var.settings.versions
   tags                           = var.settings.tags
 
   environment {
@@ -141,6 +142,8 @@ resource "aws_lambda_function" "this" {
     content {
       subnet_ids         = vpc_config.value.subnet_ids
       security_group_ids = vpc_config.value.security_group_ids
+
+      ipv6_allowed_for_dual_stack = vpc_config.value.ipv6
     }
   }
 
@@ -165,4 +168,14 @@ resource "aws_lambda_function" "this" {
 
   # A function shall not run before it may do what it must, nor log into a group that is not there yet.
   depends_on = [aws_iam_role_policy.this]
+}
+
+# Whoever invokes the function names this, so that another version is one change away.
+resource "aws_lambda_alias" "live" {
+  count = var.settings.versions ? 1 : 0
+
+  name             = "live"
+  description      = "The version that is invoked"
+  function_name    = aws_lambda_function.this.function_name
+  function_version = coalesce(var.live_version, aws_lambda_function.this.version)
 }

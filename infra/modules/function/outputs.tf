@@ -1,6 +1,11 @@
 output "arn" {
-  description = "ARN of the function."
-  value       = aws_lambda_function.this.arn
+  description = "ARN of what is to be invoked: the alias live where there are versions, else the function."
+  value       = one(concat(aws_lambda_alias.live[*].arn, var.settings.versions ? [] : [aws_lambda_function.this.arn]))
+}
+
+output "qualifier" {
+  description = "live where there are versions, else null."
+  value       = one(aws_lambda_alias.live[*].name)
 }
 
 output "name" {
@@ -10,7 +15,7 @@ output "name" {
 
 output "invoke_arn" {
   description = "ARN by which API Gateway invokes the function."
-  value       = aws_lambda_function.this.invoke_arn
+  value       = one(concat(aws_lambda_alias.live[*].invoke_arn, var.settings.versions ? [] : [aws_lambda_function.this.invoke_arn]))
 }
 
 output "role_arn" {
@@ -36,4 +41,19 @@ output "policy" {
 output "environment" {
   description = "The function's environment variables."
   value       = var.environment
+}
+
+output "reserved_concurrency" {
+  description = "Concurrent runs that are kept for the function; null for its share of the account's."
+  value       = var.reserved_concurrency
+}
+
+output "vpc" {
+  description = "Subnets and security groups of the function; null for Lambda's own network."
+  value       = var.vpc
+}
+
+output "live_version" {
+  description = "Version that the alias live is held at; null for the newest."
+  value       = var.live_version
 }

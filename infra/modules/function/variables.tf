@@ -21,6 +21,7 @@ variable "settings" {
     permissions_boundary_arn = optional(string)
     iam_path                 = optional(string, "/")
     log_kms_key_arn          = optional(string)
+    versions                 = optional(bool, false)
   })
   nullable = false
 }
@@ -48,11 +49,18 @@ variable "reserved_concurrency" {
   default     = null
 }
 
+variable "live_version" {
+  description = "Version that the alias live leads to, where settings.versions is set; null for the newest."
+  type        = string
+  default     = null
+}
+
 variable "vpc" {
   description = "Subnets and security groups that the function's connections come from; null for Lambda's own network."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = list(string)
+    ipv6               = optional(bool, false)
   })
   default = null
 }

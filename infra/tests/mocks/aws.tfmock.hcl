@@ -13,6 +13,10 @@ mock_data "aws_region" {
   defaults = { id = "eu-central-1" }
 }
 
+mock_resource "aws_cloudwatch_log_group" {
+  defaults = { arn = "arn:aws:logs:eu-central-1:123456789012:log-group:mocked" }
+}
+
 mock_resource "aws_iam_role" {
   defaults = { arn = "arn:aws:iam::123456789012:role/mocked" }
 }

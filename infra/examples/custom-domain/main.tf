@@ -1,0 +1,216 @@
+# Names of your own for both APIs, with certificates and records in a zone of Route 53; and a firewall for publishes: CloudFront with
+# WAF has the name in front of an API that answers by no other.
+
+terraform {
+  required_version = ">= 1.7"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 5.90, < 7"
+    }
+  }
+}
+
+provider "aws" {
+  region = var.region
+}
+
+# CloudFront's certificates and firewalls live there.
+provider "aws" {
+  alias  = "global"
+  region = "us-east-1"
+}
+
+variable "region" {
+  description = "AWS region to deploy to."
+  type        = string
+  default     = "eu-central-1"
+}
+
+variable "functions_dir" {
+  description = "Directory with the functions' zips; null for target/lambda of this repository."
+  type        = string
+  default     = null
+}
+
+variable "zone" {
+  description = "Name of a public zone in Route 53, such as example.com."
+  type        = string
+}
+
+locals {
+  hosts = {
+    # What CloudFront calls, and what publishers do.
+    origin  = "origin.events.${var.zone}"
+    publish = "events.${var.zone}"
+    manage  = "manage.events.${var.zone}"
+  }
+}
+
+data "aws_route53_zone" "this" {
+  name = var.zone
+}
+
+module "gridpost" {
+  source = "../.."
+
+  functions_dir = var.functions_dir
+
+  publish_domain = {
+    name            = local.hosts.origin
+    certificate_arn = aws_acm_certificate_validation.regional.certificate_arn
+    zone_id         = data.aws_route53_zone.this.zone_id
+  }
+  manage_domain = {
+    name            = local.hosts.manage
+    certificate_arn = aws_acm_certificate_validation.regional.certificate_arn
+    zone_id         = data.aws_route53_zone.this.zone_id
+  }
+  default_endpoints = false
+}
+
+# One certificate for both APIs.
+resource "aws_acm_certificate" "regional" {
+  domain_name               = local.hosts.origin
+  subject_alternative_names = [local.hosts.manage]
+  validation_method         = "DNS"
+}
+
+resource "aws_acm_certificate" "global" {
+  provider = aws.global
+
+  domain_name       = local.hosts.publish
+  validation_method = "DNS"
+}
+
+resource "aws_route53_record" "validation" {
+  for_each = toset(values(local.hosts))
+
+  zone_id = data.aws_route53_zone.this.zone_id
+  type    = "CNAME"
+  ttl     = 300
+  name    = one([for option in local.validation : option.resource_record_name if option.domain_name == each.key])
+  records = [one([for option in local.validation : option.resource_record_value if option.domain_name == each.key])]
+}
+
+locals {
+  validation = concat(
+    tolist(aws_acm_certificate.regional.domain_validation_options), tolist(aws_acm_certificate.global.domain_validation_options),
+  )
+}
+
+resource "aws_acm_certificate_validation" "regional" {
+  certificate_arn         = aws_acm_certificate.regional.arn
+  validation_record_fqdns = [for host in ["origin", "manage"] : aws_route53_record.validation[local.hosts[host]].fqdn]
+}
+
+resource "aws_acm_certificate_validation" "global" {
+  provider = aws.global
+
+  certificate_arn         = aws_acm_certificate.global.arn
+  validation_record_fqdns = [aws_route53_record.validation[local.hosts.publish].fqdn]
+}
+
+resource "aws_wafv2_web_acl" "publish" {
+  provider = aws.global
+
+  name  = "gridpost-publish"
+  scope = "CLOUDFRONT"
+
+  default_action {
+    allow {}
+  }
+
+  # One address may publish 10,000 times in five minutes.
+  rule {
+    name     = "rate-by-address"
+    priority = 1
+
+    action {
+      block {}
+    }
+
+    statement {
+      rate_based_statement {
+        limit              = 10000
+        aggregate_key_type = "IP"
+      }
+    }
+
+    visibility_config {
+      cloudwatch_metrics_enabled = true
+      metric_name                = "gridpost-rate-by-address"
+      sampled_requests_enabled   = false
+    }
+  }
+
+  visibility_config {
+    cloudwatch_metrics_enabled = true
+    metric_name                = "gridpost-publish"
+    sampled_requests_enabled   = false
+  }
+}
+
+resource "aws_cloudfront_distribution" "publish" {
+  enabled     = true
+  aliases     = [local.hosts.publish]
+  web_acl_id  = aws_wafv2_web_acl.publish.arn
+  price_class = "PriceClass_100"
+
+  origin {
+    domain_name = local.hosts.origin
+    origin_id   = "gridpost"
+
+    custom_origin_config {
+      http_port              = 80
+      https_port             = 443
+      origin_protocol_policy = "https-only"
+      origin_ssl_protocols   = ["TLSv1.2"]
+    }
+  }
+
+  # Everything is passed on as it came, and nothing kept. Without the Host header, by which API Gateway knows the domain.
+  default_cache_behavior {
+    target_origin_id         = "gridpost"
+    allowed_methods          = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"]
+    cached_methods           = ["GET", "HEAD"]
+    viewer_protocol_policy   = "https-only"
+    cache_policy_id          = "4135ea2d-6df8-44a3-9df3-4b5a84be39ad" # Managed-CachingDisabled
+    origin_request_policy_id = "b689b0a8-53d0-40ab-baf2-68738e2966ac" # Managed-AllViewerExceptHostHeader
+  }
+
+  restrictions {
+    geo_restriction {
+      restriction_type = "none"
+    }
+  }
+
+  viewer_certificate {
+    acm_certificate_arn      = aws_acm_certificate_validation.global.certificate_arn
+    ssl_support_method       = "sni-only"
+    minimum_protocol_version = "TLSv1.2_2021"
+  }
+}
+
+resource "aws_route53_record" "publish" {
+  zone_id = data.aws_route53_zone.this.zone_id
+  name    = local.hosts.publish
+  type    = "A"
+
+  alias {
+    name                   = aws_cloudfront_distribution.publish.domain_name
+    zone_id                = aws_cloudfront_distribution.publish.hosted_zone_id
+    evaluate_target_health = false
+  }
+}
+
+output "publish_url" {
+  description = "Where publishers publish."
+  value       = "https://${local.hosts.publish}"
+}
+
+output "manage_url" {
+  description = "Base URL of the manage API."
+  value       = module.gridpost.manage_url
+}

@@ -1,0 +1,225 @@
+# Which alarms are made, what each looks at, and whom they tell.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  functions_dir = "tests/functions"
+}
+
+run "five_alarms_page_and_no_dashboard_costs" {
+  command = plan
+
+  variables {
+    dead_letter_delay_seconds = 900
+    alarm_queue_age_seconds   = 600
+    alarm_topic_arns          = ["arn:aws:sns:eu-central-1:123456789012:ops"]
+  }
+
+  assert {
+    condition = (
+      length(aws_cloudwatch_metric_alarm.publish_refused) == 1 && length(aws_cloudwatch_metric_alarm.late) == 1
+      && length(aws_cloudwatch_metric_alarm.poison) == 1 && length(aws_cloudwatch_metric_alarm.dropped) == 1
+      && length(aws_cloudwatch_metric_alarm.wake) == 1 && length(aws_cloudwatch_dashboard.this) == 0
+      && length(concat(
+        aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.failed_attempts,
+        aws_cloudwatch_metric_alarm.retry_in_flight, aws_cloudwatch_metric_alarm.retry_late,
+        aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age,
+        aws_cloudwatch_metric_alarm.function_errors, aws_cloudwatch_metric_alarm.function_throttles,
+        aws_cloudwatch_metric_alarm.table_throttles, aws_cloudwatch_metric_alarm.manage_failing,
+      )) == 0
+    )
+    error_message = "other alarms are made, or a dashboard"
+  }
+
+  assert {
+    condition = alltrue([
+      for alarm in [
+        aws_cloudwatch_metric_alarm.publish_refused[0], aws_cloudwatch_metric_alarm.late[0], aws_cloudwatch_metric_alarm.poison[0],
+        aws_cloudwatch_metric_alarm.dropped[0], aws_cloudwatch_metric_alarm.wake[0],
+      ] :
+      alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
+    ])
+    error_message = "an alarm tells nobody, or not that it is over"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.publish_refused[0].namespace == "AWS/ApiGateway"
+      && aws_cloudwatch_metric_alarm.publish_refused[0].metric_name == "5xx"
+      && aws_cloudwatch_metric_alarm.publish_refused[0].threshold == 3
+    )
+    error_message = "publishes that are answered with 503 page nobody"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.poison[0].metric_name == "ApproximateNumberOfMessagesVisible"
+      && aws_cloudwatch_metric_alarm.poison[0].dimensions == tomap({ QueueName = "gridpost-poison" })
+      && aws_cloudwatch_metric_alarm.poison[0].comparison_operator == "GreaterThanThreshold"
+      && aws_cloudwatch_metric_alarm.poison[0].threshold == 0
+    )
+    error_message = "nobody hears of a poisoned record"
+  }
+
+  # The dead letters' normal age allows for their delay.
+  assert {
+    condition = (
+      one([for query in aws_cloudwatch_metric_alarm.late[0].metric_query : query.expression if query.id == "late"])
+      == "MAX([FILL(dead_letter, 0) / 1220, FILL(dispatch, 0) / 600, FILL(fan_out, 0) / 900])"
+      && aws_cloudwatch_metric_alarm.late[0].threshold == 1
+      && toset([for query in aws_cloudwatch_metric_alarm.late[0].metric_query : query.metric[0].dimensions["QueueName"] if query.id != "late"])
+      == toset(["gridpost-dispatch", "gridpost-fan-out", "gridpost-dead-letter"])
+    )
+    error_message = "nobody hears of what waits: ${jsonencode(aws_cloudwatch_metric_alarm.late[0].metric_query)}"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.dropped[0].metric_name == "DroppedEventCount"
+      && aws_cloudwatch_metric_alarm.dropped[0].namespace == "Gridpost" && aws_cloudwatch_metric_alarm.dropped[0].dimensions == null
+      && aws_cloudwatch_metric_alarm.dropped[0].threshold == 0
+    )
+    error_message = "nobody hears of events that are gone, or the alarm looks at a metric by dimensions, which it can't know"
+  }
+
+  # A run that is missing is told by the state without data, in which a new alarm begins without telling it.
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.wake[0].dimensions == tomap({ FunctionName = "gridpost-wake" })
+      && aws_cloudwatch_metric_alarm.wake[0].treat_missing_data == "missing"
+      && aws_cloudwatch_metric_alarm.wake[0].insufficient_data_actions == aws_cloudwatch_metric_alarm.wake[0].alarm_actions
+    )
+    error_message = "a wake that does not run raises no alarm, or one that was never there does"
+  }
+}
+
+run "publishes_by_function_url_are_watched_too" {
+  command = plan
+
+  variables {
+    publish_front_door = "FUNCTION_URL"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.publish_refused[0].namespace == "AWS/Lambda"
+      && aws_cloudwatch_metric_alarm.publish_refused[0].metric_name == "Url5xxCount"
+      && aws_cloudwatch_metric_alarm.publish_refused[0].dimensions == tomap({ FunctionName = "gridpost-ingest" })
+    )
+    error_message = "publishes that are answered with 503 page nobody"
+  }
+}
+
+run "no_alarms_where_none_are_wanted" {
+  command = plan
+
+  variables {
+    alarms = "NONE"
+  }
+
+  assert {
+    condition = length(concat(
+      aws_cloudwatch_metric_alarm.publish_refused, aws_cloudwatch_metric_alarm.late, aws_cloudwatch_metric_alarm.poison,
+      aws_cloudwatch_metric_alarm.dropped, aws_cloudwatch_metric_alarm.wake, aws_cloudwatch_metric_alarm.function_errors,
+    )) == 0
+    error_message = "alarms are made"
+  }
+}
+
+run "all_alarms_tell_of_causes" {
+  command = plan
+
+  variables {
+    alarms                        = "ALL"
+    retry_queue_count             = 2
+    alarm_dead_letters            = 10
+    alarm_failed_attempts_percent = 75
+    alarm_due_retries             = 5
+    alarm_topic_arns              = ["arn:aws:sns:eu-central-1:123456789012:ops"]
+  }
+
+  assert {
+    condition = alltrue([
+      for alarm in concat(
+        aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.failed_attempts,
+        aws_cloudwatch_metric_alarm.retry_in_flight, aws_cloudwatch_metric_alarm.retry_late,
+        aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age,
+        aws_cloudwatch_metric_alarm.function_errors, aws_cloudwatch_metric_alarm.function_throttles,
+        aws_cloudwatch_metric_alarm.table_throttles, aws_cloudwatch_metric_alarm.manage_failing,
+      ) :
+      alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
+      && length(alarm.alarm_description) <= 1024
+    ])
+    error_message = "an alarm tells nobody, or describes itself at greater length than CloudWatch takes"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.retry_in_flight[1].metric_name == "ApproximateNumberOfMessagesNotVisible"
+      && aws_cloudwatch_metric_alarm.retry_in_flight[1].dimensions == tomap({ QueueName = "gridpost-retry-1" })
+      && aws_cloudwatch_metric_alarm.retry_in_flight[1].threshold == 100000
+    )
+    error_message = "nobody hears of a full retry queue"
+  }
+
+  assert {
+    condition = (
+      one([for query in aws_cloudwatch_metric_alarm.retry_late[0].metric_query : query.expression if query.id == "most"])
+      == "MAX([FILL(due0, 0), FILL(due1, 0)])"
+      && aws_cloudwatch_metric_alarm.retry_late[0].threshold == 5
+      && alltrue([for query in aws_cloudwatch_metric_alarm.retry_late[0].metric_query : query.metric[0].stat == "Minimum" if query.id != "most"])
+    )
+    error_message = "nobody hears of retries that come late: ${jsonencode(aws_cloudwatch_metric_alarm.retry_late[0].metric_query)}"
+  }
+
+  assert {
+    condition = (
+      aws_cloudwatch_metric_alarm.dead_letters[0].metric_name == "DeadLetteredCount"
+      && aws_cloudwatch_metric_alarm.dead_letters[0].threshold == 10
+      && aws_cloudwatch_metric_alarm.stuck_parked[0].metric_name == "StuckParkedCount"
+      && aws_cloudwatch_metric_alarm.stuck_parked[0].threshold == 0
+      && aws_cloudwatch_metric_alarm.failed_attempts[0].threshold == 75
+      && toset(aws_cloudwatch_metric_alarm.failed_attempts[0].metric_query[*].id) == toset(["percent", "failed", "delivered"])
+    )
+    error_message = "nobody hears of events that end undelivered, or of late or failing attempts"
+  }
+
+  assert {
+    condition = (
+      toset([for query in aws_cloudwatch_metric_alarm.function_errors[0].metric_query : query.metric[0].dimensions["FunctionName"] if query.id != "all"])
+      == toset(["gridpost-ingest", "gridpost-dispatch", "gridpost-dead-letter", "gridpost-manage"])
+      && length(aws_cloudwatch_metric_alarm.function_throttles[0].metric_query) == 6
+      && length(aws_cloudwatch_metric_alarm.table_throttles[0].metric_query) == 5
+      && one([for query in aws_cloudwatch_metric_alarm.table_throttles[0].metric_query : query.expression if query.id == "all"])
+      == "SUM([FILL(of0, 0), FILL(of1, 0), FILL(of2, 0), FILL(of3, 0)])"
+    )
+    error_message = "nobody hears of failed runs or throttles"
+  }
+}
+
+run "the_dashboard_shows_every_metric" {
+  command = plan
+
+  variables {
+    dashboard = true
+  }
+
+  assert {
+    condition = alltrue([
+      for metric in [
+        "PublishSuccessCount", "PublishFailCount", "MatchedEventCount", "UnmatchedEventCount", "DeliverySuccessCount",
+        "DeliveryAttemptFailCount", "DeadLetteredCount", "RedrivenEventCount", "DroppedEventCount", "PoisonCount", "ParkedCount", "StuckParkedCount", "HideFailCount",
+        "ProbationCount", "PublishSuccessLatencyInMs", "DestinationProcessingDurationInMs", "DeliveryLatencyInMs",
+        "ApproximateAgeOfOldestMessage",
+      ] : strcontains(aws_cloudwatch_dashboard.this[0].dashboard_body, metric)
+    ])
+    error_message = "the dashboard leaves a metric out: ${aws_cloudwatch_dashboard.this[0].dashboard_body}"
+  }
+
+  assert {
+    condition     = length(jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets) == 18
+    error_message = "the dashboard has other graphs"
+  }
+}
