@@ -41,7 +41,7 @@ run "five_alarms_page_and_no_dashboard_costs" {
       ] :
       alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
     ])
-    error_message = "an alarm tells nobody, or not that it is over"
+    error_message = "an alarm tells no one, or not that it is over"
   }
 
   assert {
@@ -50,7 +50,7 @@ run "five_alarms_page_and_no_dashboard_costs" {
       && aws_cloudwatch_metric_alarm.publish_refused[0].metric_name == "5xx"
       && aws_cloudwatch_metric_alarm.publish_refused[0].threshold == 3
     )
-    error_message = "publishes that are answered with 503 page nobody"
+    error_message = "publishes that are answered with 503 page no one"
   }
 
   assert {
@@ -60,7 +60,7 @@ run "five_alarms_page_and_no_dashboard_costs" {
       && aws_cloudwatch_metric_alarm.poison[0].comparison_operator == "GreaterThanThreshold"
       && aws_cloudwatch_metric_alarm.poison[0].threshold == 0
     )
-    error_message = "nobody hears of a poisoned record"
+    error_message = "no one hears of a poisoned record"
   }
 
   # The dead letters' normal age allows for their delay.
@@ -72,7 +72,7 @@ run "five_alarms_page_and_no_dashboard_costs" {
       && toset([for query in aws_cloudwatch_metric_alarm.late[0].metric_query : query.metric[0].dimensions["QueueName"] if query.id != "late"])
       == toset(["gridpost-dispatch", "gridpost-fan-out", "gridpost-dead-letter"])
     )
-    error_message = "nobody hears of what waits: ${jsonencode(aws_cloudwatch_metric_alarm.late[0].metric_query)}"
+    error_message = "no one hears of what waits: ${jsonencode(aws_cloudwatch_metric_alarm.late[0].metric_query)}"
   }
 
   assert {
@@ -81,7 +81,7 @@ run "five_alarms_page_and_no_dashboard_costs" {
       && aws_cloudwatch_metric_alarm.dropped[0].namespace == "Gridpost" && aws_cloudwatch_metric_alarm.dropped[0].dimensions == null
       && aws_cloudwatch_metric_alarm.dropped[0].threshold == 0
     )
-    error_message = "nobody hears of events that are gone, or the alarm looks at a metric by dimensions, which it can't know"
+    error_message = "no one hears of events that are gone, or the alarm looks at a metric by dimensions, which it can't know"
   }
 
   # A run that is missing is told by the state without data, in which a new alarm begins without telling it.
@@ -108,7 +108,7 @@ run "publishes_by_function_url_are_watched_too" {
       && aws_cloudwatch_metric_alarm.publish_refused[0].metric_name == "Url5xxCount"
       && aws_cloudwatch_metric_alarm.publish_refused[0].dimensions == tomap({ FunctionName = "gridpost-ingest" })
     )
-    error_message = "publishes that are answered with 503 page nobody"
+    error_message = "publishes that are answered with 503 page no one"
   }
 }
 
@@ -152,7 +152,7 @@ run "all_alarms_tell_of_causes" {
       alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
       && length(alarm.alarm_description) <= 1024
     ])
-    error_message = "an alarm tells nobody, or describes itself at greater length than CloudWatch takes"
+    error_message = "an alarm tells no one, or describes itself at greater length than CloudWatch takes"
   }
 
   assert {
@@ -161,7 +161,7 @@ run "all_alarms_tell_of_causes" {
       && aws_cloudwatch_metric_alarm.retry_in_flight[1].dimensions == tomap({ QueueName = "gridpost-retry-1" })
       && aws_cloudwatch_metric_alarm.retry_in_flight[1].threshold == 100000
     )
-    error_message = "nobody hears of a full retry queue"
+    error_message = "no one hears of a full retry queue"
   }
 
   assert {
@@ -171,7 +171,7 @@ run "all_alarms_tell_of_causes" {
       && aws_cloudwatch_metric_alarm.retry_late[0].threshold == 5
       && alltrue([for query in aws_cloudwatch_metric_alarm.retry_late[0].metric_query : query.metric[0].stat == "Minimum" if query.id != "most"])
     )
-    error_message = "nobody hears of retries that come late: ${jsonencode(aws_cloudwatch_metric_alarm.retry_late[0].metric_query)}"
+    error_message = "no one hears of retries that come late: ${jsonencode(aws_cloudwatch_metric_alarm.retry_late[0].metric_query)}"
   }
 
   assert {
@@ -183,7 +183,7 @@ run "all_alarms_tell_of_causes" {
       && aws_cloudwatch_metric_alarm.failed_attempts[0].threshold == 75
       && toset(aws_cloudwatch_metric_alarm.failed_attempts[0].metric_query[*].id) == toset(["percent", "failed", "delivered"])
     )
-    error_message = "nobody hears of events that end undelivered, or of late or failing attempts"
+    error_message = "no one hears of events that end undelivered, or of late or failing attempts"
   }
 
   assert {
@@ -195,7 +195,7 @@ run "all_alarms_tell_of_causes" {
       && one([for query in aws_cloudwatch_metric_alarm.table_throttles[0].metric_query : query.expression if query.id == "all"])
       == "SUM([FILL(of0, 0), FILL(of1, 0), FILL(of2, 0), FILL(of3, 0)])"
     )
-    error_message = "nobody hears of failed runs or throttles"
+    error_message = "no one hears of failed runs or throttles"
   }
 }
 

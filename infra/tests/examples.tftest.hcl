@@ -5,6 +5,17 @@ mock_provider "aws" {
   source = "./tests/mocks"
 }
 
+# Of the roots that have a second one.
+mock_provider "aws" {
+  alias  = "global"
+  source = "./tests/mocks"
+}
+
+mock_provider "aws" {
+  alias  = "elsewhere"
+  source = "./tests/mocks"
+}
+
 variables {
   functions_dir = "../../tests/functions"
 }

@@ -170,7 +170,7 @@ resource "aws_lambda_function" "this" {
   depends_on = [aws_iam_role_policy.this]
 }
 
-# Whoever invokes the function names this, so that another version is one change away.
+# All that invoke the function name this, so that another version is one change away.
 resource "aws_lambda_alias" "live" {
   count = var.settings.versions ? 1 : 0
 
