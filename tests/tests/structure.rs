@@ -49,6 +49,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "ports",
             "runtime",
             "testkit",
+            "embedded",
             "ingest-handler",
             "dispatch-handler",
             "dead-letter-handler",

@@ -20,6 +20,7 @@ pub mod logs;
 pub mod meter;
 pub mod payloads;
 pub mod queue;
+pub mod stores;
 pub mod table;
 
 pub use gridpost_core::fixtures;

@@ -6,6 +6,7 @@ mod hand;
 mod log;
 mod poison;
 mod ports;
+mod real;
 mod receipt;
 mod sample;
 
@@ -34,6 +35,7 @@ use self::{
     fair::Groups,
     log::Log,
     poison::Note,
+    real::Real,
     receipt::{read_receipt, received},
     sample::Samples,
 };
@@ -139,6 +141,7 @@ pub struct Queues {
     samples: Mutex<Samples>,
     contents: Mutex<BTreeMap<Queue, Contents>>,
     changed: BTreeMap<Queue, Notify>,
+    real: Option<Real>,
     settings: QueueSettings,
     clock: VirtualClock,
     dice: SeededDice,
@@ -164,6 +167,7 @@ impl Queues {
             samples: Mutex::default(),
             contents: Mutex::new(all.iter().map(|queue| (*queue, contents())).collect()),
             changed: all.iter().map(|queue| (*queue, Notify::new())).collect(),
+            real: None,
             settings,
             clock,
             dice,
@@ -173,24 +177,30 @@ impl Queues {
 
     /// Whether a queue holds nothing, and no second hand-over is to come.
     pub fn is_empty(&self, queue: Queue) -> bool {
+        if let Some(real) = &self.real {
+            return real.count(queue) == 0;
+        }
         self.with(queue, |contents| contents.messages.is_empty() && contents.ghosts.is_empty())
     }
 
     /// Whether a queue has something to hand over now.
     pub fn has_visible(&self, queue: Queue) -> bool {
         let now = self.clock.now();
-        self.with(queue, |contents| contents.next().is_some_and(|at| at <= now))
+        self.next(queue).is_some_and(|at| at <= now)
     }
 
     /// The bodies in a queue.
     pub fn bodies(&self, queue: Queue) -> Vec<String> {
+        if let Some(real) = &self.real {
+            return real.bodies(queue);
+        }
         self.with(queue, |all| all.messages.values().map(|found| found.body.clone()).collect())
     }
 
     /// Waits until the queue hands something over, then takes up to `most` messages.
     pub async fn receive(&self, queue: Queue, most: usize) -> Vec<Received> {
         loop {
-            let next = self.with(queue, |all| all.next());
+            let next = self.next(queue);
             let changed = self.changed[&queue].notified();
             match next {
                 Some(at) if at <= self.clock.now() => {
@@ -217,6 +227,9 @@ impl Queues {
 
     /// The delivery that a receipt is about.
     pub fn delivery_of(&self, queue: Queue, receipt: &str) -> Option<Uuid> {
+        if let Some(real) = &self.real {
+            return real.delivery_of(receipt);
+        }
         let (id, _) = read_receipt(receipt)?;
         self.with(queue, |all| all.messages.get(&id).and_then(|found| found.carried.delivery))
     }
@@ -226,7 +239,18 @@ impl Queues {
         ask(all.get_mut(&queue).expect("the queue exists"))
     }
 
+    /// When the next message is visible, or since when the first one is.
+    fn next(&self, queue: Queue) -> Option<Timestamp> {
+        match &self.real {
+            Some(real) => real.next(queue),
+            None => self.with(queue, |contents| contents.next()),
+        }
+    }
+
     fn take(&self, queue: Queue, most: usize) -> Vec<Received> {
+        if let Some(real) = &self.real {
+            return self.take_real(real, queue, most);
+        }
         let now = self.clock.now();
         let mut poisoned = Vec::new();
         let receives_max = match queue {
@@ -323,6 +347,12 @@ impl Queues {
     /// Puts a message into a queue; answers its id.
     fn put(&self, queue: Queue, body: String, group: &str, visible_at: Timestamp) -> u64 {
         let now = self.clock.now();
+        if let Some(real) = &self.real {
+            let delay_s = u32::try_from(visible_at.since(now).as_secs()).unwrap_or(DELAY_S_MAX);
+            real.put(queue, body, group, delay_s);
+            self.changed[&queue].notify_one();
+            return 0;
+        }
         let (group, carried) = (Arc::from(group), Carried::of(&body));
         let id = self.with(queue, |contents| {
             let id = self.dice.number(0..u64::MAX);
@@ -416,7 +446,7 @@ impl Queues {
             return Err(self.refuse(format!("SQS was sent {bytes} bytes for {}", message.group)));
         }
         let mut visible_at = self.clock.now() + Duration::from_secs(u64::from(message.delay_s));
-        if self.dice.chance(self.settings.late) {
+        if self.real.is_none() && self.dice.chance(self.settings.late) {
             let in_time = visible_at;
             visible_at = visible_at + self.dice.millis(0..30_000);
             if let Some(delivery) = Carried::of(&message.body).delivery {

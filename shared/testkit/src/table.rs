@@ -26,11 +26,17 @@ use gridpost_core::{
     time::Timestamp,
     topic::{AccessKeys, Topic},
 };
-use gridpost_ports::{Clock, DeliveryStates, EndpointHealths, PortError, RequestRates, Saved};
+use gridpost_ports::{
+    Clock, DeliveryStates, EndpointHealths, PortError, RequestRates, Saved, WakeCursor,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::{clock::VirtualClock, history::History};
+use crate::{
+    clock::VirtualClock,
+    history::History,
+    stores::{StateStores, at_once},
+};
 
 /// DynamoDB deletes expired items up to two days late.
 const EXPIRES_LATE_MAX: Duration = Duration::from_secs(48 * 60 * 60);
@@ -56,6 +62,7 @@ struct Items {
 pub struct Tables {
     items: Mutex<Items>,
     page_items_max: usize,
+    real: Option<Arc<dyn StateStores>>,
     clock: VirtualClock,
     history: Arc<Mutex<History>>,
 }
@@ -64,7 +71,13 @@ impl Tables {
     /// Empty tables.
     pub fn new(clock: VirtualClock, history: Arc<Mutex<History>>) -> Self {
         let page_items_max = parked::PAGE_ITEMS_MAX;
-        Self { items: Mutex::default(), page_items_max, clock, history }
+        Self { items: Mutex::default(), page_items_max, real: None, clock, history }
+    }
+
+    /// The same, with all that the data plane writes in those stores too: what they say counts.
+    #[must_use]
+    pub fn on(self, real: Arc<dyn StateStores>) -> Self {
+        Self { real: Some(real), ..self }
     }
 
     /// The same with pages of at most so many due deliveries.
@@ -82,6 +95,11 @@ impl Tables {
     /// What a run of wake does that finds nothing parked: it notes how far it has come.
     pub fn pass(&self) {
         let next = self.clock.now().as_minutes() + 1;
+        if let Some(real) = &self.real {
+            // A run that finds nothing parked notes the minute after this one, too.
+            at_once(WakeCursor::save(&**real, next)).expect("it is writable");
+            return;
+        }
         let mut items = self.items();
         let from = items.cursor.unwrap_or(next);
         if items.parked.range((from, Uuid::nil())..).next().is_none() {
@@ -130,6 +148,9 @@ fn broken_law(before: &DeliveryState, after: &DeliveryState) -> Option<&'static 
 #[async_trait]
 impl DeliveryStates for Tables {
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError> {
+        if let Some(real) = &self.real {
+            return DeliveryStates::load(&**real, id).await;
+        }
         let now = self.clock.now();
         let found = self.items().states.get(&id).cloned();
         Ok(found.filter(|state| !is_gone(id, state.forget_at(), now)))
@@ -137,10 +158,15 @@ impl DeliveryStates for Tables {
 
     async fn save(&self, state: &DeliveryState) -> Result<Saved, PortError> {
         let now = self.clock.now();
+        let saved = match &self.real {
+            Some(real) => Some(DeliveryStates::save(&**real, state).await?),
+            None => None,
+        };
         let mut items = self.items();
         let before = items.states.get(&state.id);
         let before = before.filter(|state| !is_gone(state.id, state.forget_at(), now));
-        if before.map_or(0, |state| state.revision) != state.revision {
+        let is_as_it_was = before.map_or(0, |state| state.revision) == state.revision;
+        if saved.map_or(!is_as_it_was, |saved| saved == Saved::Conflict) {
             return Ok(Saved::Conflict);
         }
         let broken = before.and_then(|before| broken_law(before, state));
@@ -161,7 +187,10 @@ impl DeliveryStates for Tables {
 
 #[async_trait]
 impl EndpointHealths for Tables {
-    async fn load(&self, _key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
+    async fn load(&self, key: &SubscriptionKey, uid: Uuid) -> Result<Health, PortError> {
+        if let Some(real) = &self.real {
+            return EndpointHealths::load(&**real, key, uid).await;
+        }
         Ok(self.items().healths.get(&uid).cloned().unwrap_or_default())
     }
 
@@ -171,8 +200,13 @@ impl EndpointHealths for Tables {
         uid: Uuid,
         health: &Health,
     ) -> Result<Saved, PortError> {
+        let saved = match &self.real {
+            Some(real) => Some(EndpointHealths::save(&**real, key, uid, health).await?),
+            None => None,
+        };
         let mut items = self.items();
-        if items.healths.get(&uid).map_or(0, |before| before.revision) != health.revision {
+        let before = items.healths.get(&uid).map_or(0, |before| before.revision);
+        if saved.map_or(before != health.revision, |saved| saved == Saved::Conflict) {
             return Ok(Saved::Conflict);
         }
         let next = Health { revision: health.revision + 1, ..stored(health)? };
@@ -188,9 +222,14 @@ impl EndpointHealths for Tables {
 #[async_trait]
 impl RequestRates for Tables {
     async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
+        let counted = match &self.real {
+            Some(real) => Some(real.count(uid, minute, requests).await?),
+            None => None,
+        };
         let mut history = self.history.lock().expect("no panic while held");
         let count = history.counts.entry((uid, minute)).or_default();
         *count += requests;
+        *count = counted.unwrap_or(*count);
         let count = *count;
         history.trace(self.clock.now(), || format!("count {count} of minute {minute} of {uid}"));
         Ok(count)

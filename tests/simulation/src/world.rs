@@ -2,6 +2,7 @@
 
 mod configuration;
 mod copies;
+mod embedded;
 mod meter;
 mod operators;
 mod publisher;
@@ -49,6 +50,9 @@ use gridpost_testkit::{
     queue::{QueueSettings, Queues},
     table::Tables,
 };
+
+use self::embedded::EmbeddedQueues;
+pub use self::embedded::Stores;
 
 /// Worlds that last longer than this hold something that waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -147,6 +151,11 @@ enum Act<'a> {
 
 /// Runs a world to its end. `traced` keeps a line of everything.
 pub fn run(scenario: &Scenario, seed: u64, traced: bool) -> Remains {
+    run_on(Stores::Fakes, scenario, seed, traced)
+}
+
+/// The same with those stores.
+pub fn run_on(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> Remains {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -154,7 +163,7 @@ pub fn run(scenario: &Scenario, seed: u64, traced: bool) -> Remains {
         .expect("a runtime without IO needs nothing");
     let tasks = tokio::task::LocalSet::new();
     runtime.block_on(tasks.run_until(async {
-        let world = World::new(scenario, seed, traced);
+        let world = World::new(stores, scenario, seed, traced);
         let reader = LogReader { clock: world.clock, history: Arc::clone(&world.history) };
         let _guard = tracing::subscriber::set_default(reader);
         world.live().await
@@ -162,7 +171,7 @@ pub fn run(scenario: &Scenario, seed: u64, traced: bool) -> Remains {
 }
 
 impl World {
-    fn new(scenario: &Scenario, seed: u64, traced: bool) -> Rc<Self> {
+    fn new(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> Rc<Self> {
         let dice = SeededDice::new(seed ^ 0x5eed);
         let clock = VirtualClock::start();
         let history = History { trace: traced.then(Vec::new), ..History::default() };
@@ -170,6 +179,14 @@ impl World {
         let shared = || Arc::clone(&history);
         let queues = Queues::new(scenario.queues.clone(), clock, dice.fork(), shared());
         let tables = Tables::new(clock, shared()).with_pages_of(scenario.parked_page_max);
+        let (queues, tables) = match stores {
+            Stores::Fakes => (queues, tables),
+            Stores::Embedded => {
+                let stores = embedded::open(&scenario.queues, clock);
+                let tables = tables.on(stores.tables());
+                (queues.on(Arc::new(EmbeddedQueues(stores))), tables)
+            }
+        };
         for (topic, subscriptions) in &scenario.topics {
             tables.configure(topic.clone(), subscriptions.clone());
         }

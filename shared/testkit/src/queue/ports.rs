@@ -22,6 +22,12 @@ impl QueueReceiver for Queues {
         const CALL: &str = "sqs:ChangeMessageVisibility";
         let now = self.clock.now();
         self.log(|log| log.hidden.push((queue, receipt.to_owned(), seconds)));
+        if let Some(real) = &self.real {
+            real.messages.hide(queue, receipt, seconds).await?;
+            self.trace(|| format!("hide {queue} {receipt} {seconds}"));
+            self.changed[&queue].notify_one();
+            return Ok(());
+        }
         let (id, number) =
             read_receipt(receipt).ok_or_else(|| PortError::new(CALL, "an unknown receipt"))?;
         let until = now + Duration::from_secs(u64::from(seconds));
@@ -52,6 +58,12 @@ impl QueueReceiver for Queues {
     }
 
     async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
+        if let Some(real) = &self.real {
+            self.trace(|| format!("delete {queue} {receipts:?}"));
+            real.messages.delete(queue, receipts).await?;
+            self.changed[&queue].notify_one();
+            return Ok(());
+        }
         for receipt in receipts {
             let Some((id, number)) = read_receipt(&receipt) else { continue };
             let stale_counts = self.dice.chance(0.5);
@@ -73,17 +85,26 @@ impl QueueReceiver for Queues {
 
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {
         let now = self.clock.now();
+        if let Some(real) = &self.real {
+            return real.messages.in_flight(queue).await;
+        }
         let exact = self.with(queue, |contents| contents.in_flight(now)) as u64;
         Ok(self.told(queue, "in flight", exact))
     }
 
     async fn backlog(&self, queue: Queue) -> Result<u64, PortError> {
+        if let Some(real) = &self.real {
+            return real.messages.backlog(queue).await;
+        }
         let exact = self.with(queue, |contents| contents.messages.len()) as u64;
         Ok(self.told(queue, "all", exact))
     }
 
     async fn visible(&self, queue: Queue) -> Result<u64, PortError> {
         let now = self.clock.now();
+        if let Some(real) = &self.real {
+            return real.messages.visible(queue).await;
+        }
         let exact = self.with(queue, |contents| contents.visible_count(now)) as u64;
         Ok(self.told(queue, "visible", exact))
     }

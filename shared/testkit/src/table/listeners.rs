@@ -13,6 +13,9 @@ impl LateListeners for Tables {
         most: usize,
         now: Timestamp,
     ) -> Result<bool, PortError> {
+        if let Some(real) = &self.real {
+            return real.join(listener, most, now).await;
+        }
         let mut items = self.items();
         let listeners = items.listeners.entry(listener.queue).or_default();
         let next = listeners.join(listener.id, listener.until, most, now);
@@ -24,6 +27,9 @@ impl LateListeners for Tables {
     }
 
     async fn leave(&self, listener: Listener) -> Result<(), PortError> {
+        if let Some(real) = &self.real {
+            return real.leave(listener).await;
+        }
         let mut items = self.items();
         let listeners = items.listeners.entry(listener.queue).or_default();
         *listeners = listeners.leave(listener.id);

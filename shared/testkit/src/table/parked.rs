@@ -79,6 +79,9 @@ impl ParkingLot for Tables {
                 format!("an item of {bytes} bytes: DynamoDB takes {ITEM_BYTES_MAX}"),
             );
         }
+        if let Some(real) = &self.real {
+            real.park(parked).await?;
+        }
         let body = parked.body.clone();
         self.items().parked.insert(key, Parked { body, ..stored(parked)? });
         let mut history = self.history.lock().expect("no panic while held");
@@ -91,6 +94,9 @@ impl ParkingLot for Tables {
     }
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
+        if let Some(real) = &self.real {
+            ParkingLot::remove(&**real, parked).await?;
+        }
         let mut items = self.items();
         items.parked.remove(&(parked.due_minute(), parked.id));
         items.in_hand.let_go(parked.id);
@@ -114,6 +120,11 @@ impl DueDeliveries for Tables {
         partition: u32,
         after: Option<String>,
     ) -> Result<DuePage, PortError> {
+        if let Some(real) = &self.real {
+            let page = real.due_in(minute, partition, after).await?;
+            page.due.iter().for_each(|parked| self.items().in_hand.take(parked));
+            return Ok(page);
+        }
         let mut items = self.items();
         let after = after.and_then(|after| after.parse::<Uuid>().ok());
         let mut page = DuePage::default();
@@ -147,10 +158,16 @@ impl DueDeliveries for Tables {
 #[async_trait]
 impl WakeCursor for Tables {
     async fn load(&self) -> Result<Option<i64>, PortError> {
+        if let Some(real) = &self.real {
+            return WakeCursor::load(&**real).await;
+        }
         Ok(self.items().cursor)
     }
 
     async fn save(&self, minute: i64) -> Result<(), PortError> {
+        if let Some(real) = &self.real {
+            return WakeCursor::save(&**real, minute).await;
+        }
         self.items().cursor = Some(minute);
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! `GRIDPOST_SIM_PLAIN=1` without what was added to worlds later.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env,
     io::{self, Write as _},
     process::Command,
@@ -16,7 +16,10 @@ use std::{
     thread,
 };
 
-use gridpost_simulation::{checker, scenario, world};
+use gridpost_simulation::{
+    checker, scenario,
+    world::{self, Stores},
+};
 
 /// Seeds of one run, beside those that are always lived.
 const SEEDS: u64 = 4_000;
@@ -43,8 +46,13 @@ pub(super) struct Seed {
 impl Seed {
     /// Lives its world; answers what is left of it and what is wrong with it.
     pub(super) fn live(self, traced: bool) -> (world::Remains, Vec<String>) {
+        self.live_on(Stores::Fakes, traced)
+    }
+
+    /// The same with those stores.
+    fn live_on(self, stores: Stores, traced: bool) -> (world::Remains, Vec<String>) {
         let make = if self.is_plain { scenario::plain } else { scenario::mixed };
-        let remains = world::run(&make(self.number), self.number, traced);
+        let remains = world::run_on(stores, &make(self.number), self.number, traced);
         let failures = checker::check(&remains);
         (remains, failures)
     }
@@ -172,6 +180,27 @@ fn every_seed_keeps_the_promise() {
     assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
     let share = disturbed.tell(seeds, from);
     assert!(share < DISTURBED_MAX, "{share} % of all deliveries were disturbed");
+}
+
+/// Seeds of one run on the stores of one machine, beside those that are always lived.
+const EMBEDDED_SEEDS: u64 = 300;
+
+/// Crashes and failing calls as ever, on SQLite. Nothing is handed over twice by itself.
+#[test]
+fn every_seed_keeps_the_promise_on_the_stores_of_one_machine() {
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let further = (from..from + EMBEDDED_SEEDS).map(|number| Seed { number, is_plain: false });
+    let (mut lines, mut kinds) = (Vec::new(), BTreeSet::new());
+    for seed in corpus().into_iter().chain(further) {
+        let (remains, failures) = seed.live_on(Stores::Embedded, false);
+        kinds.extend(remains.history.fault_kinds.iter().copied());
+        let number = seed.number;
+        lines.extend(failures.first().map(|first| format!("{number} # {first}")));
+    }
+    assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
+    for kind in ["the caller died", "a function died", "a call took effect but failed"] {
+        assert!(kinds.contains(kind), "{kind}: never");
+    }
 }
 
 /// Were more deliveries disturbed, in hundredths, hardly any would be looked at strictly.
