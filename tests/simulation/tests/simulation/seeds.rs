@@ -183,7 +183,7 @@ fn every_seed_keeps_the_promise() {
 }
 
 /// Seeds of one run on the stores of one machine, beside those that are always lived.
-const EMBEDDED_SEEDS: u64 = 300;
+const EMBEDDED_SEEDS: u64 = 100;
 
 /// Crashes and failing calls as ever, on SQLite. Nothing is handed over twice by itself.
 #[test]
@@ -198,7 +198,7 @@ fn every_seed_keeps_the_promise_on_the_stores_of_one_machine() {
         lines.extend(failures.first().map(|first| format!("{number} # {first}")));
     }
     assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
-    for kind in ["the caller died", "a function died", "a call took effect but failed"] {
+    for kind in ["the caller died", "a call failed", "a call took effect but failed"] {
         assert!(kinds.contains(kind), "{kind}: never");
     }
 }
