@@ -206,19 +206,24 @@ async fn what_is_missing_in_memory_is_read_anew_before_it_counts_as_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_was_created_again_is_not_taken_for_the_old_one() {
-    let world = World::new(Limits::default());
-    world.stored.put("t", 900, &[("s", 1)]);
-    assert_eq!(world.number().await, Some(900));
-    world.stored.put("t", 3, &[("s", 2)]);
-    let again = BEGINNING;
-    world.stored.topics().get_mut("t").expect("there").0.created_at = again;
-    sleep(Duration::from_millis(1)).await;
-    let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
-    let revision = Revision { created_at: again, number: 3 };
-    let (uid, received_at) = (Uuid::from_u128(2), world.clock.now());
-    let wanted = Wanted { key: &key, uid, revision, received_at };
-    let (topic, found) = world.cache.subscription(wanted).await.expect("read").expect("found");
-    assert_eq!((topic.topic.revision, found.uid), (3, uid));
+    // It has had fewer changes by then than the old one, or more.
+    for number in [3, 903] {
+        let world = World::new(Limits::default());
+        world.stored.put("t", 900, &[("old", 9), ("s", 1)]);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(world.number().await, Some(900));
+        world.stored.put("t", number, &[("s", 2)]);
+        let again = BEGINNING;
+        world.stored.topics().get_mut("t").expect("there").0.created_at = again;
+        sleep(Duration::from_millis(1)).await;
+        let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
+        let revision = Revision { created_at: again, number };
+        let (uid, received_at) = (Uuid::from_u128(2), world.clock.now());
+        let wanted = Wanted { key: &key, uid, revision, received_at };
+        let (topic, found) = world.cache.subscription(wanted).await.expect("read").expect("found");
+        assert_eq!((topic.topic.revision, found.uid), (number, uid));
+        assert_eq!(topic.subscriptions.len(), 1, "what the old one had is gone");
+    }
 }
 
 #[tokio::test(start_paused = true)]
