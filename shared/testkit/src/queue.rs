@@ -1,5 +1,6 @@
 //! SQS standard queues: they hide, delay, repeat, reorder, forget, and stop at a wall.
 
+mod carried;
 mod contents;
 mod fair;
 mod hand;
@@ -21,7 +22,6 @@ use gridpost_core::{
     delivery::{
         Delivery,
         claim::{self, Payload},
-        dead_letter::Ended,
         queue::{DELAY_S_MAX, Queue},
     },
     time::Timestamp,
@@ -29,6 +29,8 @@ use gridpost_core::{
 use gridpost_ports::{Clock, Outgoing, PortError};
 use tokio::sync::Notify;
 use uuid::Uuid;
+
+pub use carried::Carried;
 
 use self::{
     contents::{Contents, Message},
@@ -124,15 +126,6 @@ pub struct Received {
     pub at: Timestamp,
     /// What it carries.
     pub carried: Carried,
-}
-
-/// What a message carries: read once, for a message may be received thousands of times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// The delivery, ended or not.
-    pub delivery: Option<Uuid>,
-    /// The uid of the event subscription, where the delivery has not ended.
-    pub subscription: Option<Uuid>,
 }
 
 /// All queues of one world.
@@ -470,17 +463,5 @@ impl Queues {
             self.note(id, Note::sent(message.group));
         }
         Ok(())
-    }
-}
-
-impl Carried {
-    /// What a message with that body carries.
-    pub fn of(body: &str) -> Self {
-        if let Ok(delivery) = Delivery::decode(body) {
-            let subscription = Some(delivery.subscription_uid);
-            return Self { delivery: Some(delivery.id), subscription };
-        }
-        let ended = serde_json::from_str::<Ended>(body).ok();
-        Self { delivery: ended.map(|ended| ended.delivery.id), subscription: None }
     }
 }
