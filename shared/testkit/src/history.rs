@@ -263,6 +263,15 @@ impl Request {
     }
 }
 
+impl Request {
+    /// Whether two copies of a delivery are in it, of which each event was answered for itself.
+    pub fn has_twice(&self, delivery: Uuid) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut own = self.met.iter().filter(|met| met.delivery == delivery);
+        own.any(|met| !seen.insert(&met.event))
+    }
+}
+
 /// A record in a dead-letter object.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {

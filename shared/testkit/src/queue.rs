@@ -399,6 +399,8 @@ impl Queues {
         let known = history.accepted.get(&id);
         let mut lives_from = known.map_or_else(Vec::new, |known| known.lives_from.clone());
         lives_from.push(delivery.ttl_starts_at());
+        // What is sent once more may say another time: its first one stays.
+        let publish_time = known.map_or(publish_time, |known| known.publish_time);
         let redriven = known.map_or(0, |known| known.redriven);
         let redriven = redriven + u64::from(delivery.redriven.is_some());
         if history.accepted.contains_key(&id) {

@@ -327,6 +327,10 @@ impl<'a> Check<'a> {
         let firsts: Vec<_> = earlier.iter().filter(|made| made.number == 1).collect();
         let dues = earlier.iter().filter(|made| made.number == number - 1).filter_map(|before| {
             let (ended_at, answer) = self.heard(before, delivery)?;
+            if before.has_twice(delivery) {
+                // Each of two copies in one call goes by what it met itself.
+                return Some(ended_at);
+            }
             let due = |first: &&&Request| {
                 let times = (first.began_at, ended_at, expires_at);
                 model::due(topic, subscription, times, answer)

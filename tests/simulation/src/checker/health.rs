@@ -80,12 +80,12 @@ pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
     let urls: BTreeSet<&str> = own.map(|request| request.url.as_str()).collect();
     let faults = &check.remains.history.health_faults;
     // Which of them is known by which uid is not known here.
+    let own = check.endpoints_of(subscription);
     let mut faults: Vec<Timestamp> = match urls.len() {
-        0 | 1 => faults.get(&subscription.endpoint_uid()).cloned().unwrap_or_default(),
+        0 | 1 => own.iter().filter_map(|uid| faults.get(uid)).flatten().copied().collect(),
         _ => faults.values().flatten().copied().collect(),
     };
     let resets = check.remains.history.operated.resets.iter();
-    let own = check.endpoints_of(subscription);
     let resets = resets.filter(|(uid, _)| own.contains(uid)).flat_map(|(_, at)| at.clone());
     let resets: Vec<_> = resets.collect();
     // An answer that is being noted meets it or not.
