@@ -10,6 +10,8 @@ use gridpost_dev::clock::Speed;
 use gridpost_dev::log::Log;
 use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Options, StartError, Sync};
 use gridpost_runtime::config;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -86,6 +88,9 @@ pub async fn run(
     let mut terminated = signal(SignalKind::terminate())?;
     let declared = arguments.config.as_deref().map(Declared::read).transpose()?;
     let home = home_of(target)?;
+    in_process::forget_killed(&home).await?;
+    // Keys and events will be in files of this process.
+    umask(Mode::from_raw_mode(0o077));
     let data = data_of(&arguments, &home)?;
     let log = log_of(&arguments, data.as_deref(), &home)?;
     let dev = Dev::start(options(&arguments, data.clone(), log.clone())).await;
@@ -112,7 +117,6 @@ async fn serve(
     output: Output,
 ) -> anyhow::Result<()> {
     let api = ManageApi::connect(&dev.url()).await?;
-    in_process::forget_killed(home)?;
     match &declared {
         Some(declared) => declared.make(&api).await?,
         None => in_process::make_topics(&api).await?,

@@ -3,7 +3,9 @@
 use std::fs;
 
 use serde_json::Value;
+use tokio::net::TcpStream;
 
+use crate::failure::Misuse;
 use crate::local::connection::{Connection, TopicConnection};
 use crate::local::home::{Home, remove_file, write_private};
 use crate::local::stack::{TOPICS, reach_topic};
@@ -53,13 +55,30 @@ pub async fn connection(api: &ManageApi, url: &str) -> anyhow::Result<Connection
 ///
 /// # Errors
 ///
-/// When it cannot be removed.
-pub fn forget_killed(home: &Home) -> anyhow::Result<()> {
+/// When it cannot be removed, or another process still answers: commands would find one of them alone.
+pub async fn forget_killed(home: &Home) -> anyhow::Result<()> {
     let path = home.connection_file();
-    match fs::read_to_string(&path) {
-        Ok(text) if !is_of_a_stack(&text) => Ok(remove_file(&path)?),
-        _ => Ok(()),
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
+    if is_of_a_stack(&text) {
+        return Ok(());
     }
+    if let Some(connection) = Connection::read(home).ok().flatten()
+        && answers(&connection.publish_url).await
+    {
+        return Err(Misuse(format!(
+            "`gridpost dev` already runs here, on {}: end it first, or give this one a folder of its \
+             own for `local.json` by --home",
+            connection.publish_url,
+        ))
+        .into());
+    }
+    Ok(remove_file(&path)?)
+}
+
+/// Whether something listens there.
+async fn answers(url: &str) -> bool {
+    let address = url.strip_prefix("http://").unwrap_or(url);
+    TcpStream::connect(address).await.is_ok()
 }
 
 /// `local.json` as long as the process runs. Dropping it brings back what was there before: how to
@@ -126,8 +145,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_connection_of_a_stack_comes_back() {
+    #[tokio::test]
+    async fn the_connection_of_a_stack_comes_back() {
         let folder = tempfile::tempdir().expect("folder");
         let home = Home::at(folder.path());
         let (stack, own) = (connection("http://p", "http://a"), connection("http://d", "http://d"));
@@ -141,12 +160,12 @@ mod tests {
         drop(Written::write(&own, &home).expect("written"));
         assert_eq!(read(), Some(stack.clone()));
 
-        forget_killed(&home).expect("nothing to do");
+        forget_killed(&home).await.expect("nothing to do");
         assert_eq!(read(), Some(stack));
 
         // A process that was killed has left its own, and another one has taken over.
         own.write(&home).expect("written");
-        forget_killed(&home).expect("removed");
+        forget_killed(&home).await.expect("removed");
         assert_eq!(read(), None);
         own.write(&home).expect("written");
         let first = Written::write(&own, &home).expect("written");
@@ -156,5 +175,17 @@ mod tests {
         assert_eq!(read(), Some(other));
         drop(second);
         assert_eq!(read(), None);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_answers_keeps_its_file() {
+        let folder = tempfile::tempdir().expect("folder");
+        let home = Home::at(folder.path());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        connection(&url, &url).write(&home).expect("written");
+        let refused = forget_killed(&home).await.expect_err("it runs");
+        assert!(refused.to_string().contains(&url), "{refused}");
+        assert!(home.connection_file().exists());
     }
 }

@@ -168,6 +168,11 @@ async fn what_was_redriven_is_told_from_what_is_still_open() {
     let purged = all(&world, &format!("POST {LETTERS}:purge"), Some(&input)).await;
     let purged: u64 = purged.iter().filter_map(|page| page["purgedEvents"].as_u64()).sum();
     assert_eq!((purged, events(&world, "").await), (12, vec![0, 1]));
+    // And so does what can't be read.
+    store(&world.letters, 20, 1, &["7".to_owned()]);
+    all(&world, &format!("POST {LETTERS}:purge"), Some(&input)).await;
+    let left = all(&world, &format!("GET {LETTERS}:count"), None).await;
+    assert_eq!(left.iter().filter_map(|page| page["unreadable"].as_u64()).sum::<u64>(), 1);
 }
 
 #[tokio::test(start_paused = true)]
