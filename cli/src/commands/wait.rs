@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::failure::{Misuse, Unfinished};
 use crate::http_client;
+use crate::manage_api::ManageApi;
 use crate::output::{Output, text_at};
 use crate::target::TargetArguments;
 use crate::time_span::TimeSpan;
@@ -63,6 +64,7 @@ pub async fn run(
     let url = target.manage_url().filter(|url| http_client::is_loopback(url));
     let url = url.ok_or_else(not_dev)?.trim_end_matches('/');
     let http = http_client::for_url(url)?;
+    let api = ManageApi::connect(url).await?;
     let url = format!("{url}/dev/counts");
     let last_look = Instant::now() + arguments.timeout.0;
     loop {
@@ -78,6 +80,8 @@ pub async fn run(
             return Ok(());
         }
         if Instant::now() >= last_look {
+            // A misspelt name looks like a loss; one may also be made while this waits.
+            arguments.names_exist(&api).await?;
             let waited = arguments.timeout.0.as_secs_f64();
             let told = arguments.told(counted);
             return Err(Unfinished(format!("not after {waited} s: {told}")).into());
@@ -95,6 +99,15 @@ fn not_dev() -> Misuse {
 }
 
 impl WaitArguments {
+    /// What does not exist by the end is an error, as in the other commands.
+    async fn names_exist(&self, api: &ManageApi) -> anyhow::Result<()> {
+        match &self.subscription {
+            Some(name) => api.subscription(&self.topic, name).await?,
+            None => api.topic(&self.topic).await?,
+        };
+        Ok(())
+    }
+
     fn count(&self, counts: &Value) -> Counted {
         let mut counted = Counted::default();
         for one in counts["value"].as_array().into_iter().flatten() {

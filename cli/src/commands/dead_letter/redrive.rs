@@ -286,6 +286,12 @@ pub(super) fn summary(job: &Value) -> String {
             text.push_str(&format!("\n  left out: {count} {what}"));
         }
     }
+    if status == "Completed" && counted == 0 {
+        text.push_str(
+            "\n  dead letters of its last two seconds are left to the next one: storage tells times in \
+             whole seconds",
+        );
+    }
     if let Some(problem) = job["problem"].as_str() {
         text.push_str(&format!("\n  {problem}"));
     }
@@ -389,5 +395,8 @@ mod tests {
         let dry = summary(&job("Completed", true));
         assert!(dry.starts_with("Completed: a redrive of t/s would send 9 events to t/u"), "{dry}");
         assert!(list(&[job("Completed", true)]).contains("Completed (dry run)"));
+        let mut empty = job("Completed", false);
+        empty["counted"] = json!(0);
+        assert!(summary(&empty).contains("last two seconds"), "{}", summary(&empty));
     }
 }
