@@ -292,8 +292,9 @@ async fn errors_have_the_form_that_it_says() {
         assert_valid("Error", body(&reply));
         seen.insert(code(&reply).to_owned());
     };
-    let lines: [(&str, &[Header], &str); 9] = [
+    let lines: [(&str, &[Header], &str); 10] = [
         ("GET /topics/none", &[], ""),
+        ("POST /topics/demo/explain", &[], "{\"event\": {\"id\": 1}}"),
         ("POST /topics", &[], ""),
         (S1, &[], "{"),
         (S1, &[], "{}"),
