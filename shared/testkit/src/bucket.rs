@@ -177,9 +177,10 @@ impl Buckets {
             };
             history.trace(at, || format!("dead letter {delivery} in {key}"));
             *history.stored.entry(delivery).or_default() += 1;
-            let found = DeadLetter { delivery, at, record };
+            let found = DeadLetter { delivery, at, record, writes: 0 };
             // Written once more under the same name it is the same.
-            history.dead_letters.entry((key.to_owned(), id, delivery)).or_insert(found);
+            let kept = history.dead_letters.entry((key.to_owned(), id, delivery)).or_insert(found);
+            kept.writes += 1;
         }
         Ok(())
     }

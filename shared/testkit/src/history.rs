@@ -277,10 +277,12 @@ impl Request {
 pub struct DeadLetter {
     /// The delivery.
     pub delivery: Uuid,
-    /// When the object was stored.
+    /// When the object was stored first.
     pub at: Timestamp,
     /// The record.
     pub record: Value,
+    /// How often the object was stored.
+    pub writes: usize,
 }
 
 /// A drop as it was logged.

@@ -120,23 +120,24 @@ fn nothing_after_a_cancellation(check: &mut Check<'_>) {
     failures.into_iter().for_each(|failure| check.fail(failure));
 }
 
-/// Dead letters by event subscription and event: the objects that each lies in, with the time at
-/// which it was written and the delivery.
-type Letters<'a> = BTreeMap<(&'a SubscriptionKey, &'a str), Vec<(&'a str, Timestamp, Uuid)>>;
+/// Dead letters by event subscription and event: for each object that it lies in the time at which
+/// it was written, how often, and the delivery.
+type Letters<'a> = BTreeMap<(&'a SubscriptionKey, &'a str), Vec<(Timestamp, usize, Uuid)>>;
 
 fn letters<'a>(check: &Check<'a>) -> Letters<'a> {
     let history = &check.remains.history;
     let mut letters = Letters::new();
-    for ((object, event, _), dead) in &history.dead_letters {
+    for ((_, event, _), dead) in &history.dead_letters {
         let key = &history.accepted[&dead.delivery].subscription;
         let of_it = letters.entry((key, event)).or_default();
-        of_it.push((object, dead.at, dead.delivery));
+        of_it.push((dead.at, dead.writes, dead.delivery));
     }
     letters
 }
 
 /// A redrive that has come to its end has sent every dead letter that it was asked for, and no two of
-/// them have sent the same one.
+/// them have sent the same one. An object that was stored again is a new one to them: S3 tells when it
+/// was stored last.
 fn redrives(check: &mut Check<'_>) {
     let history = &check.remains.history;
     let mut sent: BTreeMap<(&SubscriptionKey, &str), BTreeSet<Uuid>> = BTreeMap::new();
@@ -148,11 +149,12 @@ fn redrives(check: &mut Check<'_>) {
     let letters = letters(check);
     let mut failures = Vec::new();
     for ((key, event), redriven) in &sent {
-        let objects = letters.get(&(key, *event)).map_or(0, Vec::len);
+        let found = letters.get(&(key, *event)).map(Vec::as_slice).unwrap_or_default();
+        let objects: usize = found.iter().map(|(_, writes, _)| writes).sum();
         if redriven.len() > objects {
             let times = redriven.len();
             failures.push(format!(
-                "{event} of {key} lies in {objects} dead letters and was redriven {times} times"
+                "{event} of {key} was stored as a dead letter {objects} times and was redriven {times} times"
             ));
         }
     }
@@ -160,8 +162,8 @@ fn redrives(check: &mut Check<'_>) {
         for ((key, event), objects) in
             letters.iter().filter(|((key, _), _)| **key == job.subscription)
         {
-            let asked = objects.iter().any(|(_, at, delivery)| {
-                is_asked_for(job, *at) && history.accepted[delivery].redriven == 0
+            let asked = objects.iter().any(|(at, writes, delivery)| {
+                *writes == 1 && is_asked_for(job, *at) && history.accepted[delivery].redriven == 0
             });
             if asked && !sent.contains_key(&(*key, *event)) {
                 let id = job.id;

@@ -135,7 +135,7 @@ fn read(profile: ProfileName, schema: DeliverySchema, record: &Value) -> Said {
 }
 
 fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
-    let DeadLetter { delivery, at, record } = dead_letter;
+    let DeadLetter { delivery, at, record, .. } = dead_letter;
     let accepted = &check.remains.history.accepted[delivery];
     let (topic, subscription) = check.owners[&accepted.subscription];
     let said = read(topic.delivery_profile, subscription.delivery_schema, record);
