@@ -41,7 +41,8 @@ pub(super) fn hurried(
     began_at: Timestamp,
 ) -> Option<Timestamp> {
     let all = times(&check.remains.history.operated.hurried, delivery).iter().copied();
-    all.filter(|at| made.is_some_and(|made| made <= *at) && *at <= began_at).min()
+    // An attempt that began after it may have been in hand before, and counts without it.
+    all.filter(|at| made.is_some_and(|made| made <= *at + IN_HAND) && *at <= began_at).min()
 }
 
 /// Whether a request has a delivery in it that an operator has had sent whatever its endpoint's health,
