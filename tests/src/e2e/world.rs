@@ -376,13 +376,19 @@ impl Topic<'_> {
         format!("{}/", self.name)
     }
 
-    /// Publishes events and expects them to be accepted.
+    /// Publishes events and expects them to be accepted; once more where it is told to, as a
+    /// publisher does.
     ///
     /// # Errors
     ///
     /// When they are not.
     pub async fn publish(&self, events: &[Value]) -> anyhow::Result<()> {
-        let (status, body) = self.post(Value::from(events).to_string()).await?;
+        let (mut status, mut body) = self.post(Value::from(events).to_string()).await?;
+        if status == 503 {
+            eprintln!("{}: a publish was answered 503 and is sent again: {body}", self.name);
+            sleep(Duration::from_secs(1)).await;
+            (status, body) = self.post(Value::from(events).to_string()).await?;
+        }
         ensure!(status == 200 && body.is_empty(), "a publish was answered {status}: {body}");
         Ok(())
     }
