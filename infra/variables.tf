@@ -565,7 +565,7 @@ variable "config_stale_seconds" {
 }
 
 variable "endpoint_allowed_networks" {
-  description = "Networks (CIDR, IPv4 or IPv6) whose private addresses and plain http endpoints are allowed. Empty, the default, allows https to public addresses only: whoever may create subscriptions could otherwise reach into these networks."
+  description = "Networks (CIDR, IPv4 or IPv6) whose private addresses and plain http endpoints are allowed. Empty, the default, allows https to public addresses only: those who may create event subscriptions could otherwise reach into these networks."
   type        = list(string)
   default     = []
   nullable    = false
@@ -597,7 +597,7 @@ variable "endpoint_allowed_ports" {
 }
 
 variable "resource_destinations" {
-  description = "AWS resources that event subscriptions may deliver to, beside webhooks: ARNs of Lambda functions (or their aliases), SQS queues, SNS topics, Kinesis data streams and EventBridge event buses in the deployment's region; * stands for any characters in the last part, as in arn:aws:sqs:eu-central-1:123456789012:orders-*. dispatch is granted to send to exactly these, and to ask whether they are there; an event subscription with another one, or one that is not there, is refused. Resources of other accounts must allow dispatch's role in their own policies. With any, the larger program dispatch-resources is deployed in the place of dispatch."
+  description = "AWS resources that event subscriptions may deliver to, beside webhooks: ARNs of Lambda functions (or their aliases), SQS queues, SNS topics, Kinesis data streams and EventBridge event buses in the deployment's region; * means any characters in the last part, as in arn:aws:sqs:eu-central-1:123456789012:orders-*. dispatch is granted to send to exactly these, and to ask whether they are there; an event subscription with another one, or one that is not there, is refused. Resources of other accounts must allow dispatch's role in their own policies. With any, the larger program dispatch-resources is deployed in the place of dispatch."
   type        = list(string)
   default     = []
   nullable    = false
@@ -732,7 +732,7 @@ variable "publish_burst_limit" {
 }
 
 variable "publish_authorization" {
-  description = "Who may publish: KEYS (whoever has a topic's access key or a SAS token; ingest checks them), AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route, so a policy can name topics; with publish_front_door FUNCTION_URL see infra/README.md) or JWT (whoever has a token of publish_jwt_issuer for one of publish_jwt_audience; it opens every topic). With the latter two, keys and SAS tokens are not looked at."
+  description = "Who may publish: KEYS (with a topic's access key or a SAS token; ingest checks them), AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route, so a policy can name topics; with publish_front_door FUNCTION_URL see infra/README.md) or JWT (with a token of publish_jwt_issuer for one of publish_jwt_audience; it opens every topic). With the latter two, keys and SAS tokens are not looked at."
   type        = string
   default     = "KEYS"
   nullable    = false
@@ -755,7 +755,7 @@ variable "publish_jwt_issuer" {
 }
 
 variable "publish_jwt_audience" {
-  description = "Audiences (aud, or client_id where there is none) of which a token must name one, 1 to 50 of them with publish_authorization JWT (API Gateway's limit). Empty with the others."
+  description = "Audiences (aud, or client_id without it) of which a token must name one, 1 to 50 of them with publish_authorization JWT (API Gateway's limit). Empty with the others."
   type        = list(string)
   default     = []
   nullable    = false
@@ -860,7 +860,7 @@ variable "alarm_dead_letters" {
 }
 
 variable "alarm_queue_age_seconds" {
-  description = "Age of the oldest delivery that nobody has attempted, in seconds, 1 to 86400, above which the alarm on the dispatch queue goes off."
+  description = "Age of the oldest delivery that was not attempted yet, in seconds, 1 to 86400, above which the alarm on the dispatch queue goes off."
   type        = number
   default     = 120
   nullable    = false

@@ -102,7 +102,7 @@ impl DeadLetters {
     ///
     /// # Errors
     ///
-    /// When there is none by `deadline`, or it is no JSON array.
+    /// When it has not come by `deadline`, or is no JSON array.
     pub async fn wait(&self, deadline: Instant) -> anyhow::Result<Value> {
         match self {
             Self::Objects(objects) => objects.wait(deadline).await,
