@@ -107,7 +107,7 @@ resource "aws_cloudwatch_metric_alarm" "dropped" {
   count = local.paging
 
   alarm_name          = "${var.name_prefix}-events-dropped"
-  alarm_description   = "Events ended undelivered and are gone. DroppedEventCount by DropReason says why and whose, the log lines 'events dropped' name the deliveries and event ids. DeadLetterDestinationUnavailable and DeadLetterDestinationNotFound: repair the bucket or its policy at once. PayloadMissing: somebody removes objects from the payload bucket. Other reasons: the event subscription has no dead-letter destination; give it one."
+  alarm_description   = "Events ended undelivered and are gone. DroppedEventCount by DropReason says why and whose, the log lines 'events dropped' name the deliveries and event ids. DeadLetterDestinationUnavailable and DeadLetterDestinationNotFound: repair the bucket or its policy at once. PayloadMissing: objects are removed from the payload bucket before their time. Other reasons: the event subscription has no dead-letter destination; give it one."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns

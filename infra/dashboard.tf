@@ -5,7 +5,7 @@ locals {
   # shared/runtime/src/telemetry.rs too.
   metric_namespace = var.name_prefix == "gridpost" ? "Gridpost" : "Gridpost/${var.name_prefix}"
 
-  # In quotes, which names with a hyphen or a slash need. Searches show the topics and event subscriptions that there are when somebody looks.
+  # In quotes, which names with a hyphen or a slash need. Searches show the topics and event subscriptions that exist when the dashboard is opened.
   of_topics        = "{\"${local.metric_namespace}\",Topic}"
   of_subscriptions = "{\"${local.metric_namespace}\",Topic,EventSubscriptionName}"
   by_error         = "{\"${local.metric_namespace}\",Error,Topic,EventSubscriptionName}"

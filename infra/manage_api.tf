@@ -66,7 +66,7 @@ resource "aws_apigatewayv2_api" "manage" {
   description   = "Gridpost: manage topics and event subscriptions"
   protocol_type = "HTTP"
 
-  # Beside a domain of its own, this name would lead past what stands in front of that.
+  # Beside a domain of its own, this name would bypass what protects that domain.
   disable_execute_api_endpoint = !var.default_endpoints
 
   lifecycle {

@@ -36,7 +36,7 @@ resource "aws_apigatewayv2_api" "publish" {
   description   = "Gridpost: publish events to topics"
   protocol_type = "HTTP"
 
-  # Beside a domain of its own, this name would lead past what stands in front of that.
+  # Beside a domain of its own, this name would bypass what protects that domain.
   disable_execute_api_endpoint = !var.default_endpoints
 
   lifecycle {

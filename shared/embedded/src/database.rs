@@ -42,7 +42,7 @@ const TOGETHER_MAX: usize = 1_024;
 /// Statements that a connection keeps prepared.
 const STATEMENTS: usize = 64;
 
-/// How long another program's lock is waited for: somebody may look into the file.
+/// How long another program's lock is waited for: an operator may have the file open.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Connections that read and are kept open.

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 /// How often is looked for them, while anything is written.
 pub(crate) const EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// Most rows of a table that one look removes: whoever writes meanwhile waits for it.
+/// Most rows of a table that one look removes: writes wait for it meanwhile.
 const AT_ONCE_MAX: i64 = 1_000;
 
 /// A payload is removed when it was written so long ago: nothing can ask for it any more. Source: the
