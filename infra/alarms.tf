@@ -107,7 +107,7 @@ resource "aws_cloudwatch_metric_alarm" "dropped" {
   count = local.paging
 
   alarm_name          = "${var.name_prefix}-events-dropped"
-  alarm_description   = "Events ended undelivered and are gone. DroppedEventCount by DropReason says why and whose, the log lines 'events dropped' name the deliveries and event ids. DeadLetterDestinationUnavailable and DeadLetterDestinationNotFound: repair the bucket or its policy at once. PayloadMissing: objects are removed from the payload bucket before their time. Other reasons: the event subscription has no dead-letter destination; give it one."
+  alarm_description   = "Events ended undelivered and are gone. DroppedEventCount by DropReason says why, the log lines 'events dropped' whose, with the deliveries and event ids. DeadLetterDestinationUnavailable and DeadLetterDestinationNotFound: repair the bucket or its policy at once. PayloadMissing: objects are removed from the payload bucket before their time. Other reasons: the event subscription has no dead-letter destination; give it one."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -148,7 +148,7 @@ resource "aws_cloudwatch_metric_alarm" "dead_letters" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-dead-letters"
-  alarm_description   = "Events ended undelivered and were written as dead letters. DeadLetteredCount by DeadLetterReason says why and whose; the records in the bucket say what the endpoints answered. gridpost subscription health says what is wrong with an endpoint. Repair it, then send the dead letters again. Where dead letters are everyday, raise alarm_dead_letters."
+  alarm_description   = "Events ended undelivered and were written as dead letters. DeadLetteredCount by DeadLetterReason says why; the records in the bucket say whose, and what the endpoints answered. gridpost subscription health says what is wrong with an endpoint. Repair it, then send the dead letters again. Where dead letters are everyday, raise alarm_dead_letters."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -166,7 +166,7 @@ resource "aws_cloudwatch_metric_alarm" "failed_attempts" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-failed-attempts"
-  alarm_description   = "Of what is attempted, much fails, for a quarter of an hour. DeliveryAttemptFailCount by Error says what endpoints answer and whose they are; gridpost tail --failed shows it live, gridpost subscription health what it does to an event subscription. SocketError and ResolutionError of all at once: this deployment's own network or DNS. Failing deliveries are tried again by their retry policy; act before their time-to-live ends."
+  alarm_description   = "Of what is attempted, much fails, for a quarter of an hour. DeliveryAttemptFailCount by Error says what endpoints answer; gridpost tail --failed shows whose they are, gridpost subscription health what it does to an event subscription. SocketError and ResolutionError of all at once: this deployment's own network or DNS. Failing deliveries are tried again by their retry policy; act before their time-to-live ends."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns

@@ -5,15 +5,25 @@ locals {
   # shared/runtime/src/telemetry.rs too.
   metric_namespace = var.name_prefix == "gridpost" ? "Gridpost" : "Gridpost/${var.name_prefix}"
 
-  # In quotes, which names with a hyphen or a slash need. Searches show the topics and event subscriptions that exist when the dashboard is opened.
+  # In quotes, which names with a hyphen or a slash need. Searches show what exists when the dashboard is opened.
+  by_names       = var.metrics_by_event_subscription ? ",Topic,EventSubscriptionName" : ""
+  by_error       = "{\"${local.metric_namespace}\",Error${local.by_names}}"
+  by_dead_letter = "{\"${local.metric_namespace}\",DeadLetterReason${local.by_names}}"
+  by_drop        = "{\"${local.metric_namespace}\",DropReason${local.by_names}}"
+
+  # What has names alone is one line without them.
   of_topics        = "{\"${local.metric_namespace}\",Topic}"
   of_subscriptions = "{\"${local.metric_namespace}\",Topic,EventSubscriptionName}"
-  by_error         = "{\"${local.metric_namespace}\",Error,Topic,EventSubscriptionName}"
-  by_dead_letter   = "{\"${local.metric_namespace}\",DeadLetterReason,Topic,EventSubscriptionName}"
-  by_drop          = "{\"${local.metric_namespace}\",DropReason,Topic,EventSubscriptionName}"
 
-  search = {
-    for name, of in {
+  searches = merge(
+    {
+      DeliveryAttemptFailCount = local.by_error
+      ProbationCount           = local.by_error
+      DeadLetteredCount        = local.by_dead_letter
+      DroppedEventCount        = local.by_drop
+      PublishFailCount         = "{\"${local.metric_namespace}\",ErrorType,Error}"
+    },
+    !var.metrics_by_event_subscription ? {} : {
       PublishSuccessCount               = local.of_topics
       UnmatchedEventCount               = local.of_topics
       PublishSuccessLatencyInMs         = local.of_topics
@@ -22,14 +32,28 @@ locals {
       RedrivenEventCount                = local.of_subscriptions
       DestinationProcessingDurationInMs = local.of_subscriptions
       DeliveryLatencyInMs               = local.of_subscriptions
-      DeliveryAttemptFailCount          = local.by_error
-      ProbationCount                    = local.by_error
-      DeadLetteredCount                 = local.by_dead_letter
-      DroppedEventCount                 = local.by_drop
-      PublishFailCount                  = "{\"${local.metric_namespace}\",ErrorType,Error}"
-    } :
-    name => "SEARCH('${of} MetricName=\"${name}\"', '${endswith(name, "InMs") ? "Average" : "Sum"}', 60)"
+    },
+  )
+
+  # By name of the metric, as a graph takes it.
+  shown = {
+    for name in [
+      "PublishSuccessCount", "UnmatchedEventCount", "PublishSuccessLatencyInMs", "MatchedEventCount", "DeliverySuccessCount", "RedrivenEventCount",
+      "DestinationProcessingDurationInMs", "DeliveryLatencyInMs", "DeliveryAttemptFailCount", "ProbationCount", "DeadLetteredCount", "DroppedEventCount",
+      "PublishFailCount",
+    ] :
+    name => (
+      contains(keys(local.searches), name)
+      ? jsonencode([{ expression = "SEARCH('${lookup(local.searches, name, "")} MetricName=\"${name}\"', '${endswith(name, "InMs") ? "Average" : "Sum"}', 60)" }])
+      : jsonencode([local.metric_namespace, name])
+    )
   }
+
+  # What metrics do not say of event subscriptions, log lines do: each opening of the dashboard reads dispatch's.
+  log_tables = var.metrics_by_event_subscription ? [] : [{
+    title = "By event subscription, from dispatch's log: delivered, failed attempts, dropped"
+    query = "SOURCE '${module.dispatch.log_group_name}' | filter ispresent(EventSubscriptionName) | stats sum(DeliverySuccessCount) as delivered, sum(DeliveryAttemptFailCount) as failed, sum(DroppedEventCount) as dropped by Topic, EventSubscriptionName | sort failed desc | limit 100"
+  }]
 
   queue_metric = {
     for name in ["ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"] :
@@ -40,17 +64,17 @@ locals {
   }
 
   dashboard_graphs = [
-    { title = "Events accepted, by topic", stat = "Sum", metrics = [[{ expression = local.search["PublishSuccessCount"] }]] },
-    { title = "Publishes refused, by error", stat = "Sum", metrics = [[{ expression = local.search["PublishFailCount"] }]] },
-    { title = "Events matched; unmatched by topic", stat = "Sum", metrics = [[{ expression = local.search["MatchedEventCount"] }], [{ expression = local.search["UnmatchedEventCount"] }]] },
-    { title = "Events delivered", stat = "Sum", metrics = [[{ expression = local.search["DeliverySuccessCount"] }]] },
-    { title = "Failed attempts, by error", stat = "Sum", metrics = [[{ expression = local.search["DeliveryAttemptFailCount"] }]] },
-    { title = "Waits of endpoints that began", stat = "Sum", metrics = [[{ expression = local.search["ProbationCount"] }]] },
-    { title = "Dead letters, by reason; sent again", stat = "Sum", metrics = [[{ expression = local.search["DeadLetteredCount"] }], [{ expression = local.search["RedrivenEventCount"] }]] },
-    { title = "Events dropped, by reason", stat = "Sum", metrics = [[{ expression = local.search["DroppedEventCount"] }]] },
-    { title = "Milliseconds of attempts (latency_metrics)", stat = "Average", metrics = [[{ expression = local.search["DestinationProcessingDurationInMs"] }]] },
-    { title = "Milliseconds from publish to delivery (latency_metrics)", stat = "Average", metrics = [[{ expression = local.search["DeliveryLatencyInMs"] }]] },
-    { title = "Milliseconds of publishes (latency_metrics)", stat = "Average", metrics = [[{ expression = local.search["PublishSuccessLatencyInMs"] }]] },
+    { title = "Events accepted", stat = "Sum", metrics = [jsondecode(local.shown["PublishSuccessCount"])] },
+    { title = "Publishes refused, by error", stat = "Sum", metrics = [jsondecode(local.shown["PublishFailCount"])] },
+    { title = "Events matched; unmatched", stat = "Sum", metrics = [jsondecode(local.shown["MatchedEventCount"]), jsondecode(local.shown["UnmatchedEventCount"])] },
+    { title = "Events delivered", stat = "Sum", metrics = [jsondecode(local.shown["DeliverySuccessCount"])] },
+    { title = "Failed attempts, by error", stat = "Sum", metrics = [jsondecode(local.shown["DeliveryAttemptFailCount"])] },
+    { title = "Waits of endpoints that began", stat = "Sum", metrics = [jsondecode(local.shown["ProbationCount"])] },
+    { title = "Dead letters, by reason; sent again", stat = "Sum", metrics = [jsondecode(local.shown["DeadLetteredCount"]), jsondecode(local.shown["RedrivenEventCount"])] },
+    { title = "Events dropped, by reason", stat = "Sum", metrics = [jsondecode(local.shown["DroppedEventCount"])] },
+    { title = "Milliseconds of attempts (latency_metrics)", stat = "Average", metrics = [jsondecode(local.shown["DestinationProcessingDurationInMs"])] },
+    { title = "Milliseconds from publish to delivery (latency_metrics)", stat = "Average", metrics = [jsondecode(local.shown["DeliveryLatencyInMs"])] },
+    { title = "Milliseconds of publishes (latency_metrics)", stat = "Average", metrics = [jsondecode(local.shown["PublishSuccessLatencyInMs"])] },
     { title = "Age of the oldest message, seconds", stat = "Maximum", metrics = local.queue_metric["ApproximateAgeOfOldestMessage"] },
     { title = "Messages that are ready", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesVisible"] },
     { title = "Deliveries that wait, hidden (the wall is at 120,000 for each queue)", stat = "Maximum", metrics = local.queue_metric["ApproximateNumberOfMessagesNotVisible"] },
@@ -67,7 +91,7 @@ resource "aws_cloudwatch_dashboard" "this" {
   dashboard_name = var.name_prefix
 
   dashboard_body = jsonencode({
-    widgets = [
+    widgets = concat([
       for index, graph in local.dashboard_graphs : {
         type   = "metric"
         x      = 8 * (index % 3)
@@ -83,6 +107,15 @@ resource "aws_cloudwatch_dashboard" "this" {
           metrics = graph.metrics
         }
       }
-    ]
+      ], [
+      for index, table in local.log_tables : {
+        type       = "log"
+        x          = 0
+        y          = 6 * ceil(length(local.dashboard_graphs) / 3)
+        width      = 24
+        height     = 6
+        properties = { region = local.region, view = "table", title = table.title, query = table.query }
+      }
+    ])
   })
 }

@@ -7,13 +7,21 @@ locals {
     : "${path.root}/${var.functions_dir}"
   )
 
+  programs = ["ingest", local.dispatch_program, "dead-letter", "manage", "wake"]
+
+  # A release has its zips side by side; cargo-lambda puts each into a folder.
+  files = {
+    for program in local.programs : program =>
+    try(fileexists("${local.functions_dir}/${program}.zip"), false) ? "${local.functions_dir}/${program}.zip" : "${local.functions_dir}/${program}/bootstrap.zip"
+  }
+
   # Where each program comes from: a zip on this machine, or an object of a bucket.
   packages = {
-    for program in ["ingest", local.dispatch_program, "dead-letter", "manage", "wake"] : program => {
-      file   = var.functions_bucket == null ? "${local.functions_dir}/${program}/bootstrap.zip" : null
+    for program in local.programs : program => {
+      file   = var.functions_bucket == null ? local.files[program] : null
       bucket = try(var.functions_bucket.name, null)
       key    = var.functions_bucket == null ? null : "${var.functions_bucket.key_prefix}${program}.zip"
-      sha256 = try(var.functions_bucket.sha256[program], null)
+      sha256 = lookup(try(var.functions_bucket.sha256, var.functions_sha256), program, null)
     }
   }
 
@@ -44,6 +52,7 @@ locals {
   common_environment = merge(
     { GRIDPOST_LOG = var.log_level },
     var.name_prefix == "gridpost" ? {} : { GRIDPOST_METRIC_NAMESPACE = local.metric_namespace },
+    var.metrics_by_event_subscription ? { GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION = "true" } : {},
     local.emulated ? { AWS_ENDPOINT_URL = var.aws_endpoint_url } : {},
   )
 

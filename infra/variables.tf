@@ -111,7 +111,7 @@ variable "architecture" {
 }
 
 variable "functions_dir" {
-  description = "Directory that holds <function>/bootstrap.zip for ingest, dispatch (dispatch-resources with resource_destinations), dead-letter, manage and wake. Absolute, or relative to the root module, so that it means the same wherever Terraform is started. Null, the default, is where cargo lambda build puts them in the repository that this module lies in. Not with functions_bucket."
+  description = "Directory that holds <function>.zip, as a release has them, or <function>/bootstrap.zip for ingest, dispatch (dispatch-resources with resource_destinations), dead-letter, manage and wake. Absolute, or relative to the root module, so that it means the same wherever Terraform is started. Null, the default, is where cargo lambda build puts them in the repository that this module lies in. Not with functions_bucket."
   type        = string
   default     = null
 
@@ -121,8 +121,20 @@ variable "functions_dir" {
   }
 }
 
+variable "functions_sha256" {
+  description = "SHA-256 that the zips in functions_dir must have, by program, in base64: sha256 of a release's release.json. Empty, the default, takes them as they are. Those of a bucket are in functions_bucket."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for hash in values(var.functions_sha256) : can(regex("^[A-Za-z0-9+/]{43}=$", hash))])
+    error_message = "functions_sha256 must be SHA-256 sums in base64, 44 characters each, got ${jsonencode(var.functions_sha256)}."
+  }
+}
+
 variable "functions_bucket" {
-  description = "Functions out of a bucket of your own instead of a directory: its name (in the deployment's region), the prefix of their keys, and the SHA-256 of each zip by program, in base64, as Lambda tells it (openssl dgst -sha256 -binary FILE | base64). Objects are named <key_prefix><program>.zip. Needed are ingest, dispatch (or dispatch-resources with resource_destinations), dead-letter, manage and wake. A new version is a new key_prefix and new hashes: Terraform updates a function when its hash changes."
+  description = "Functions out of a bucket of your own instead of a directory: its name (in the deployment's region), the prefix of their keys, and the SHA-256 of each zip by program, in base64, as Lambda tells it (openssl dgst -sha256 -binary FILE | base64); release.json of a release has key_prefix and sha256. Objects are named <key_prefix><program>.zip. Needed are ingest, dispatch (or dispatch-resources with resource_destinations), dead-letter, manage and wake. A new version is a new key_prefix and new hashes: Terraform updates a function when its hash changes."
   type = object({
     name       = string
     key_prefix = optional(string, "")
@@ -787,6 +799,13 @@ variable "protect_data" {
 
 variable "latency_metrics" {
   description = "Whether PublishSuccessLatencyInMs, DestinationProcessingDurationInMs and DeliveryLatencyInMs are written: a log line of about 350 bytes each for a publish, and for each event subscription that an invocation of dispatch serves. That is 0.20 to 0.50 dollars per million delivered events where each is published alone, less where they come together, and a custom metric of CloudWatch each for every topic or event subscription."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "metrics_by_event_subscription" {
+  description = "Whether metrics are kept by topic and event subscription, too: each is a custom metric of CloudWatch, 0.30 dollars a month for those that have values. That is some 2 for each event subscription and 2 for each topic where all goes well (10 topics with 50 event subscriptions 36 dollars a month, 100 with 1,000 660), and one more for each error and reason where it does not. Without them there are metrics of the whole deployment, by error and reason; names are in the log lines, where gridpost audit, gridpost subscription health and Logs Insights find them."
   type        = bool
   default     = false
   nullable    = false

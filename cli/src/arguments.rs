@@ -3,15 +3,17 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    audit, cost, dead_letter, delivery, deployment, dev, down, explain, listen, parked, poison,
-    prober, publish, sas, schedule, subscription, tail, topic, up, wait, watch,
+    apply, audit, cost, dead_letter, delivery, deployment, dev, doctor, down, explain, export,
+    listen, parked, poison, prober, publish, sas, schedule, subscription, tail, topic, up, wait,
+    watch,
 };
 use crate::examples::EXAMPLES;
 use crate::target::TargetArguments;
 
 /// What programs may rely on.
 const EXIT_CODES: &str = "\
-Results go to standard output, all else to standard error; with --json both are JSON.
+Results go to standard output, all else to standard error. With --json results and errors are JSON,
+but for a command line that is not understood; progress stays text.
 Exit codes: 0 done, 1 failed or refused, 2 not understood, 3 not over yet (audit: events under way;
 explain: nothing known so far; wait: not in time).
 `gridpost COMMAND --help` has examples.";
@@ -89,6 +91,10 @@ pub enum Command {
     Tail(tail::TailArguments),
     /// Wait until so many events were delivered or dead-lettered by `gridpost dev`
     Wait(wait::WaitArguments),
+    /// Write all topics and event subscriptions as one file, and as Terraform, for another deployment
+    Export(export::ExportArguments),
+    /// Create or replace the topics and event subscriptions that a file declares
+    Apply(apply::ApplyArguments),
     /// Publish an event
     Publish(publish::PublishArguments),
     /// Make a SAS token from a topic key (offline)
@@ -109,8 +115,10 @@ pub enum Command {
     Listen(listen::ListenArguments),
     /// Print the timeline of a retry policy before it is saved (offline)
     Schedule(schedule::ScheduleArguments),
-    /// Reckon what a million delivered events cost, beside other services (offline)
+    /// Reckon what a million delivered events, or a month of a deployment, cost (offline)
     Cost(cost::CostArguments),
+    /// Find what AWS would refuse of a plan of Terraform, before it is applied
+    Doctor(doctor::DoctorArguments),
 }
 
 #[cfg(test)]
@@ -131,6 +139,11 @@ mod tests {
             "dev --port 0 --memory --speed 60 --quiet",
             "dev --data /tmp/d --sync full --config topics.toml --logs",
             "wait --topic orders --subscription billing --delivered 10 --dead-lettered 1 --timeout 30s",
+            "dev --tls",
+            "export --topic orders --topic billing --with-secrets --json",
+            "export --terraform infra --module ../gridpost/infra --deployment prod",
+            "apply topics.json",
+            "apply topics.toml --bucket gridpost=letters --bucket other=letters --json",
             "watch --port 9002",
             "status --json",
             "down --purge",
@@ -141,6 +154,10 @@ mod tests {
             "sas --resource https://a/topics/orders --key K --until 2030-01-01T00:00:00Z --json",
             "topic keys orders --regenerate key1 --json",
             "cost --front-door function-url --events-per-publish 10 --json",
+            "cost month --topics 10 --event-subscriptions 50 --events 1000000 --dashboard --json",
+            "cost month --hanging 1 --alarms all --kms-keys 2",
+            "doctor --plan plan.json --account-concurrency 10 --json",
+            "doctor --plan plan.json --account",
             "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \
              --dead-letter-bucket B --max-attempts 5 --ttl 30m",
             "subscription create --topic demo --name s1 --file s1.json",
@@ -263,6 +280,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_is_named_with_all_that_would_do() {
+        // (line, what must be named)
+        let table: [(&str, &[&str]); 6] = [
+            ("dead-letter purge --yes", &["--topic", "--all"]),
+            ("wait --topic orders", &["--delivered", "--dead-lettered"]),
+            ("subscription create --topic demo --name s1", &["--endpoint", "--resource", "--file"]),
+            ("parked release", &["ID", "--topic", "--subscription", "--all"]),
+            ("parked cancel --yes", &["ID", "--topic", "--subscription", "--all"]),
+            ("topic update orders", &["--disable-local-auth", "--delivery-profile", "--file"]),
+        ];
+        for (line, want) in table {
+            let words = std::iter::once("gridpost").chain(line.split_whitespace());
+            let told = Arguments::try_parse_from(words).expect_err(line).to_string();
+            let told = told.split("Usage:").next().unwrap_or_default();
+            for part in want {
+                assert!(told.contains(part), "{line}: {part} in {told}");
+            }
+        }
+    }
+
+    #[test]
     fn contradictions_are_refused() {
         for line in [
             "subscription create --topic demo --name s1",
@@ -291,6 +329,9 @@ mod tests {
             "explain order-4711",
             "tail --name s1",
             "tail --failed --outcome Delivered",
+            "tail --outcome Foo",
+            "delivery list --topic demo --name s1 --outcome Foo",
+            "dead-letter list --reason Foo",
             "dead-letter list --subscription s1",
             "dead-letter show i --topic demo",
             "dead-letter redrive",
@@ -298,6 +339,9 @@ mod tests {
             "dead-letter redrive --topic demo --subscription s --resume 3f2504e0 --dry-run",
             "dead-letter redrive --topic demo --to-subscription s2",
             "dead-letter redrive --topic demo --subscription s --resume 3f2504e0 --max-redrives 9",
+            "dead-letter redrive --topic demo --subscription s --rate 0",
+            "dead-letter redrive --topic demo --subscription s --rate 1001",
+            "dead-letter redrive --topic demo --subscription s --max-redrives 101",
             "dead-letter purge --yes",
             "dead-letter export --topic demo",
             "dead-letter list --open --redriven",

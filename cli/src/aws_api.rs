@@ -6,10 +6,11 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use tokio::time::sleep;
 
+use crate::http_client;
 use crate::local::terraform::REGION;
 use crate::signing::Signer;
 use crate::target::Target;
-use crate::{http_client, wall_clock};
+use crate::wall_clock;
 
 /// How often a call is made that AWS asks to make later.
 const TRIES_MAX: u32 = 6;
@@ -22,6 +23,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 pub enum Service {
     /// CloudWatch Logs.
     Logs,
+    /// Service Quotas.
+    Quotas,
     /// SQS.
     Sqs,
 }
@@ -31,6 +34,7 @@ impl Service {
     fn name(self) -> &'static str {
         match self {
             Self::Logs => "logs",
+            Self::Quotas => "servicequotas",
             Self::Sqs => "sqs",
         }
     }
@@ -41,6 +45,7 @@ impl Service {
     fn target_prefix(self) -> &'static str {
         match self {
             Self::Logs => "Logs_20140328",
+            Self::Quotas => "ServiceQuotasV20190624",
             Self::Sqs => "AmazonSQS",
         }
     }
@@ -48,7 +53,7 @@ impl Service {
     /// Source: the services' API models, `jsonVersion`.
     fn content_type(self) -> &'static str {
         match self {
-            Self::Logs => "application/x-amz-json-1.1",
+            Self::Logs | Self::Quotas => "application/x-amz-json-1.1",
             Self::Sqs => "application/x-amz-json-1.0",
         }
     }
@@ -100,6 +105,17 @@ impl AwsApi {
                 (endpoint(name, signer.region()), signer)
             }
         };
+        Ok(Self { service, http: target.http_client(&url)?, url, signer })
+    }
+
+    /// The service in the account and region of the caller's environment, before there is a deployment.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub async fn of_environment(service: Service) -> anyhow::Result<Self> {
+        let signer = Signer::for_service(service.name(), None, None).await?;
+        let url = endpoint(service.name(), signer.region());
         Ok(Self { service, http: http_client::for_url(&url)?, url, signer })
     }
 

@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod apply;
 pub mod audit;
 pub mod completion;
 pub mod cost;
@@ -7,8 +8,10 @@ pub mod dead_letter;
 pub mod delivery;
 pub mod deployment;
 pub mod dev;
+pub mod doctor;
 pub mod down;
 pub mod explain;
+pub mod export;
 pub mod listen;
 pub mod parked;
 pub mod poison;
@@ -29,6 +32,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
+use gridpost_core::time::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -140,6 +144,12 @@ fn is_near(name: &str, other: &str) -> bool {
         }
     }
     row.last().is_some_and(|distance| *distance <= 2)
+}
+
+/// Whether the time is past until which an endpoint gets nothing: the next delivery is the probe.
+fn wait_is_over(health: &Value, now: Timestamp) -> bool {
+    let until = health["until"].as_str().and_then(Timestamp::parse_rfc_3339);
+    until.is_some_and(|until| until <= now)
 }
 
 #[cfg(test)]

@@ -31,6 +31,13 @@ pub struct Prices {
     pub dynamo_db_read: Price,
     pub dynamo_db_write: Price,
     pub log_gb: Price,
+    pub alarm_metric: Price,
+    pub custom_metric: Price,
+    pub dashboard: Price,
+    pub log_gb_month: Price,
+    pub schedule: Price,
+    pub s3_put: Price,
+    pub kms_key: Price,
     pub event_bridge_event: Price,
     pub event_bridge_api_destination: Price,
     pub sns_request: Price,
@@ -45,7 +52,7 @@ impl Prices {
     }
 
     /// All of them.
-    pub fn all(&self) -> [&Price; 13] {
+    pub fn all(&self) -> [&Price; 20] {
         [
             &self.http_api_request,
             &self.lambda_request,
@@ -55,6 +62,13 @@ impl Prices {
             &self.dynamo_db_read,
             &self.dynamo_db_write,
             &self.log_gb,
+            &self.alarm_metric,
+            &self.custom_metric,
+            &self.dashboard,
+            &self.log_gb_month,
+            &self.schedule,
+            &self.s3_put,
+            &self.kms_key,
             &self.event_bridge_event,
             &self.event_bridge_api_destination,
             &self.sns_request,
@@ -106,7 +120,7 @@ pub struct Mix {
     /// Most events that a request to an endpoint carries (`maxEventsPerBatch`), 1 to 5,000.
     pub events_per_request: u32,
     /// Records that an invocation of dispatch gets, 1 to 10. Under load SQS fills them; below about
-    /// ten messages a second it is 1.
+    /// ten messages a second it is 1, and configuration is read anew for each.
     pub records_per_invocation: u32,
     /// An event's size in bytes.
     pub event_bytes: u32,
@@ -158,7 +172,7 @@ pub struct Line {
 pub struct Bill {
     /// The parts, logs apart.
     pub lines: Vec<Line>,
-    /// What Lambda itself logs: START, END and REPORT of each invocation, and the functions' metrics.
+    /// What is logged: by Lambda START, END and REPORT of each invocation, by the functions metrics.
     pub logs: Line,
 }
 
@@ -188,8 +202,16 @@ const API_CHUNK_BYTES: f64 = 524_288.0;
 /// Memory with which Lambda gives a function one whole processor, in MB.
 const PROCESSOR_MB: f64 = 1_769.0;
 
-/// Bytes logged for an invocation: Lambda's own three lines, and one with its metrics.
-const LOG_BYTES: f64 = 1_000.0;
+/// Bytes logged for an invocation by Lambda itself: START, END and REPORT.
+const LAMBDA_LINES: f64 = 400.0;
+
+/// Bytes of a line that counts events of a topic or an event subscription.
+const METRIC_LINE: f64 = 300.0;
+
+/// Reads of configuration for each publish and for each delivery where little happens, so that what
+/// was read is no longer fresh: the topic and its keys by ingest, the topic and the endpoint's health by
+/// dispatch. Under load they are shared by all that comes within seconds.
+const QUIET_READS: f64 = 2.0;
 
 /// What a million delivered events of this mix cost.
 pub fn bill(mix: &Mix, prices: &Prices, measured: &Measured) -> Bill {
@@ -228,10 +250,20 @@ pub fn bill(mix: &Mix, prices: &Prices, measured: &Measured) -> Bill {
         ],
         logs: line(
             "GB of logs",
-            (calls.publishes + calls.dispatches) * LOG_BYTES / 1e9,
+            (calls.publishes * ingest_lines(mix) + calls.dispatches * dispatch_lines(mix)) / 1e9,
             &prices.log_gb,
         ),
     }
+}
+
+/// Bytes that an invocation of ingest logs: accepted, and matched by each event subscription.
+fn ingest_lines(mix: &Mix) -> f64 {
+    LAMBDA_LINES + METRIC_LINE * (1.0 + f64::from(mix.fan_out))
+}
+
+/// Bytes that an invocation of dispatch logs: delivered, by each event subscription in it.
+fn dispatch_lines(mix: &Mix) -> f64 {
+    LAMBDA_LINES + METRIC_LINE * f64::from(mix.fan_out.min(mix.records_per_invocation))
 }
 
 /// Calls for each delivered event.
@@ -265,6 +297,7 @@ impl Calls {
         // into the index of waiting deliveries and leaves it.
         let failed = messages * mix.failing;
         let records = f64::from(mix.records_per_invocation);
+        let quiet = if mix.records_per_invocation == 1 { 1.0 } else { 0.0 };
         let dispatches = (messages + failed) / records;
         let receives = dispatches * chunks(records).max(1.0);
         let retry_sends = failed * chunks(1.0).max(1.0);
@@ -274,7 +307,7 @@ impl Calls {
             requests: messages + failed,
             dispatches,
             sqs: publishes * sends_each + receives + dispatches + retry_sends,
-            reads: 2.0 * failed,
+            reads: 2.0 * failed + quiet * QUIET_READS * (publishes + messages),
             writes: 6.0 * failed,
         }
     }
@@ -319,6 +352,8 @@ pub fn peers(mix: &Mix, prices: &Prices) -> [Peer; 3] {
         },
     ]
 }
+
+pub mod month;
 
 #[cfg(test)]
 mod tests;

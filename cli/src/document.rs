@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::Args;
 use gridpost_core::{
     endpoint::arn::{Arn, NotAnArn},
-    retry::profile::ProfileName,
+    retry::{EndReason, outcome::Outcome, profile::ProfileName},
     subscription::{ResourceKind, resource::retry::write_duration},
 };
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ pub struct TimeToLive {
 
 /// Why a time-to-live was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is no time-to-live: write minutes, hours or days, as in 30m, 24h or 1d")]
+#[error("`{given}` is no time: write minutes, hours or days, as in 30m, 24h or 1d")]
 pub struct TimeToLiveError {
     given: String,
 }
@@ -44,6 +44,23 @@ impl FromStr for TimeToLive {
     }
 }
 
+/// The name of what an attempt met. A misspelt one would match nothing.
+pub fn outcome_name(given: &str) -> Result<String, String> {
+    one_of(given, &Outcome::ALL.map(|outcome| outcome.to_string()))
+}
+
+/// The name of a reason for which a delivery ended.
+pub fn reason_name(given: &str) -> Result<String, String> {
+    one_of(given, &EndReason::ALL.map(|reason| reason.to_string()))
+}
+
+fn one_of(given: &str, names: &[String]) -> Result<String, String> {
+    match names.iter().any(|name| name == given) {
+        true => Ok(given.to_owned()),
+        false => Err(format!("possible values: {}", names.join(", "))),
+    }
+}
+
 /// An AWS resource by its ARN, which says of which kind it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceArgument {
@@ -64,7 +81,7 @@ fn resource(given: &str) -> Result<ResourceArgument, String> {
 #[derive(Args, Clone, Debug, Default)]
 pub struct SubscriptionFlags {
     /// URL that receives the events
-    #[arg(long, value_name = "URL", required_unless_present_any = ["file", "resource"], conflicts_with_all = ["file", "resource"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["file", "resource"])]
     pub endpoint: Option<String>,
 
     /// AWS resource that receives the events: a Lambda function, SQS queue, SNS topic, Kinesis stream or
@@ -338,6 +355,22 @@ mod tests {
         for given in ["", "m", "30s", "-1m", "+1m", "1.5h", "1 h", "99999999d", "ж"] {
             let refused = given.parse::<TimeToLive>().expect_err(given);
             assert_eq!(refused.given, given);
+            // --since and --lasts are such times, too.
+            assert!(!refused.to_string().contains("time-to-live"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_is_told_the_names() {
+        assert_eq!(outcome_name("Busy"), Ok("Busy".to_owned()));
+        assert_eq!(reason_name("TimeToLiveExceeded"), Ok("TimeToLiveExceeded".to_owned()));
+        for (refused, part) in [
+            (outcome_name("Foo"), "Busy, "),
+            (outcome_name("busy"), "TimedOut"),
+            (reason_name("Foo"), "TimeToLiveExceeded, "),
+        ] {
+            let told = refused.expect_err("misspelt");
+            assert!(told.contains(part), "{told}");
         }
     }
 

@@ -8,6 +8,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "dev",
             "dev --memory --quiet --config topics.toml",
             "dev --speed 60 --data /tmp/orders --port 7071",
+            "dev --tls",
         ],
     ),
     (
@@ -15,6 +16,21 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "wait --topic orders --delivered 10",
             "wait --topic orders --subscription billing --delivered 10 --dead-lettered 1 --timeout 2m",
+        ],
+    ),
+    (
+        "export",
+        &[
+            "export > topics.json",
+            "export --topic orders --with-secrets",
+            "export --terraform gridpost-on-aws",
+        ],
+    ),
+    (
+        "apply",
+        &[
+            "apply topics.json",
+            "apply topics.json --deployment prod --bucket gridpost=prod-letters",
         ],
     ),
     ("up", &["up", "up --no-demo", "up --release"]),
@@ -132,5 +148,21 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "schedule --topic orders --name billing",
         ],
     ),
-    ("cost", &["cost", "cost --front-door function-url --events-per-publish 10"]),
+    (
+        "cost",
+        &[
+            "cost",
+            "cost --front-door function-url --events-per-publish 10",
+            "cost month",
+            "cost month --topics 10 --event-subscriptions 50 --events 1000000",
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            "doctor --plan plan.json",
+            "doctor --plan plan.json --account-concurrency 10",
+            "doctor --plan plan.json --account",
+        ],
+    ),
 ];

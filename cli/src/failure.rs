@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// A command that cannot be carried out as it was written. Exit code 2, as for a bad flag.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +15,16 @@ pub struct Misuse(pub String);
 #[error("{0}")]
 pub struct Unfinished(pub String);
 
+/// The same, with what is known so far for programs: members of the error's JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SoFar {
+    /// The sentence.
+    pub message: String,
+    /// The members.
+    pub members: Map<String, Value>,
+}
+
 /// One problem of a refused request, as the server names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
@@ -22,6 +32,8 @@ pub struct Detail {
     pub code: String,
     /// The sentence.
     pub message: String,
+    /// What it is about, where the server says: the JSON path of a member.
+    pub target: Option<String>,
 }
 
 /// A request that the server refused, in Event Grid's error shape.
@@ -58,6 +70,7 @@ impl Refusal {
         let details = details.into_iter().flatten().map(|detail| Detail {
             code: text(detail, "code").unwrap_or_default(),
             message: text(detail, "message").unwrap_or_else(|| detail.to_string()),
+            target: text(detail, "target"),
         });
         Self {
             status,
@@ -104,7 +117,7 @@ impl Refusal {
         let mut text = self.headline();
         // A single problem often stands in the sentence already.
         let told = |detail: &&Detail| !self.message.contains(&detail.message);
-        for Detail { code, message } in self.details.iter().filter(told) {
+        for Detail { code, message, .. } in self.details.iter().filter(told) {
             let code = if code.is_empty() { String::new() } else { format!("{code}: ") };
             // Writing to a string cannot fail.
             let _ = write!(text, "\n  - {code}{message}");
@@ -122,14 +135,18 @@ pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     match error.downcast_ref::<Refusal>() {
         refusal if json => eprintln!("{}", as_json(error, refusal)),
         Some(refusal) => eprintln!("error: {}{}", context(error), refusal.explain()),
-        None if error.is::<Unfinished>() => eprintln!("{}", chain(error)),
+        None if is_unfinished(error) => eprintln!("{}", chain(error)),
         None => eprintln!("error: {}", chain(error)),
     }
-    match (error.is::<Misuse>(), error.is::<Unfinished>()) {
+    match (error.is::<Misuse>(), is_unfinished(error)) {
         (true, _) => ExitCode::from(2),
         (_, true) => ExitCode::from(3),
         _ => ExitCode::from(1),
     }
+}
+
+fn is_unfinished(error: &anyhow::Error) -> bool {
+    error.is::<Unfinished>() || error.is::<SoFar>()
 }
 
 /// What was being done when a refusal came, if that was said.
@@ -145,9 +162,19 @@ pub fn chain(error: &anyhow::Error) -> String {
 
 fn as_json(error: &anyhow::Error, refusal: Option<&Refusal>) -> Value {
     let Some(refusal) = refusal else {
-        return json!({"error": {"code": "GridpostCli", "message": chain(error)}});
+        let mut document = json!({"error": {"code": "GridpostCli", "message": chain(error)}});
+        for (name, value) in error.downcast_ref::<SoFar>().into_iter().flat_map(|it| &it.members) {
+            document["error"][name] = value.clone();
+        }
+        return document;
     };
-    let detail = |detail: &Detail| json!({"code": detail.code, "message": detail.message});
+    let detail = |detail: &Detail| {
+        let mut one = json!({"code": detail.code, "message": detail.message});
+        if let Some(target) = &detail.target {
+            one["target"] = json!(target);
+        }
+        one
+    };
     json!({"error": {
         "code": refusal.code,
         "message": refusal.message,
@@ -172,6 +199,28 @@ mod tests {
             text,
             "BadRequest (HTTP 400): 2 problems\n  - InvalidValue: $.properties.x: out of range"
         );
+    }
+
+    #[test]
+    fn programs_get_the_target_that_the_server_names() {
+        let body = r#"{"error":{"code":"InvalidRequest","message":"2 problems","details":[
+            {"code":"OutOfRange","target":"properties.x","message":"x is out of range"},
+            {"code":"Conflict","message":"m"}]}}"#;
+        let refusal = Refusal::from_answer(400, body);
+        let document = as_json(&refusal.clone().into(), Some(&refusal));
+        let want = json!([
+            {"code": "OutOfRange", "target": "properties.x", "message": "x is out of range"},
+            {"code": "Conflict", "message": "m"},
+        ]);
+        assert_eq!(document["error"]["details"], want);
+    }
+
+    #[test]
+    fn programs_get_what_is_known_so_far() {
+        let members = Map::from_iter([("delivered".to_owned(), json!(3))]);
+        let document = as_json(&SoFar { message: "not yet".into(), members }.into(), None);
+        let want = json!({"error": {"code": "GridpostCli", "message": "not yet", "delivered": 3}});
+        assert_eq!(document, want);
     }
 
     #[test]
@@ -208,6 +257,10 @@ mod tests {
     fn a_misuse_exits_2_and_the_rest_1() {
         let code = |error: anyhow::Error| format!("{:?}", report(&error, false));
         assert_eq!(code(Misuse("no".into()).into()), format!("{:?}", ExitCode::from(2)));
+        let so_far = SoFar { message: "not yet".into(), members: Map::new() };
+        for unfinished in [Unfinished("not yet".into()).into(), so_far.into()] {
+            assert_eq!(code(unfinished), format!("{:?}", ExitCode::from(3)));
+        }
         assert_eq!(code(anyhow::anyhow!("no")), format!("{:?}", ExitCode::from(1)));
     }
 }

@@ -1,7 +1,11 @@
 //! The HTTP client of every command.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context;
+use reqwest::Certificate;
 use reqwest::redirect::Policy;
 
 /// Longer than API Gateway's own limit of 30 s, so that its answer is what the user sees.
@@ -14,9 +18,28 @@ const ANSWER_MAX: Duration = Duration::from_secs(40);
 ///
 /// When the platform's TLS roots cannot be loaded.
 pub fn for_url(url: &str) -> anyhow::Result<reqwest::Client> {
+    trusting(url, None)
+}
+
+/// The same, which trusts the CA in that file and no other: the one of `gridpost dev --tls`. Without a
+/// file, those of the system.
+///
+/// # Errors
+///
+/// The same; or the file can't be read.
+pub fn trusting(url: &str, ca_file: Option<&Path>) -> anyhow::Result<reqwest::Client> {
     let builder = reqwest::Client::builder().timeout(ANSWER_MAX).redirect(Policy::none());
     let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
+    let builder = match ca_file {
+        Some(file) => builder.tls_certs_only([certificate(file)?]),
+        None => builder,
+    };
     Ok(builder.build()?)
+}
+
+fn certificate(file: &Path) -> anyhow::Result<Certificate> {
+    let read = || -> anyhow::Result<_> { Ok(Certificate::from_pem(&fs::read(file)?)?) };
+    read().with_context(|| format!("the CA certificate {} cannot be read", file.display()))
 }
 
 /// Whether `url` names this machine, where no request is signed.

@@ -5,8 +5,9 @@
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
 //! [`target`] finds, and know no table or queue; `audit` alone reads logs and counts messages
 //! ([`aws_api`]). Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
+//! [`declared`] is all of a deployment's topics and event subscriptions in one file.
 //! [`local`] is the stack on this machine.
-//! [`cost`] reckons what deliveries cost. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
+//! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
 //! `prober` makes of it, with [`probe`], whether anything got lost.
 
 pub mod answers;
@@ -15,7 +16,9 @@ pub mod attempt_lines;
 pub mod aws_api;
 pub mod commands;
 pub mod cost;
+pub mod declared;
 pub mod deployments;
+pub mod doctor;
 pub mod document;
 pub mod examples;
 pub mod failure;
@@ -65,9 +68,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Delivery(delivery) => commands::delivery::run(delivery, &target, output).await,
         Command::Explain(explain) => commands::explain::run(explain, &target, output).await,
         Command::Tail(tail) => commands::tail::run(tail, &target, output).await,
+        Command::Export(export) => commands::export::run(&export, &target, output).await,
+        Command::Apply(apply) => commands::apply::run(&apply, &target, output).await,
         Command::Publish(publish) => commands::publish::run(publish, &target, output).await,
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
+        Command::Doctor(doctor) => commands::doctor::run(&doctor, output).await,
         Command::Schedule(schedule) => commands::schedule::run(&schedule, &target, output).await,
         Command::Audit(audit) => commands::audit::run(&audit, &target, output).await,
         Command::Listen(listen) => commands::listen::run(listen, output).await,

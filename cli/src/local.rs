@@ -8,13 +8,11 @@
 //! that it works; [`samples`] are payloads for each function, for `cargo lambda invoke`. Everything is kept in one folder ([`home`]); other programs connect by the file in it
 //! that [`connection`] describes.
 //!
-//! `gridpost dev` needs none of that: [`in_process`] makes its topics and writes the same file, [`declared`]
-//! reads what it shall begin with.
+//! `gridpost dev` needs none of that: [`in_process`] makes its topics and writes the same file.
 
 pub mod build;
 pub mod child;
 pub mod connection;
-pub mod declared;
 pub mod demonstration;
 pub mod emulator;
 pub mod fingerprint;
@@ -26,6 +24,7 @@ pub mod processes;
 pub mod providers;
 pub mod python;
 pub mod quotas;
+pub mod resources;
 pub mod samples;
 pub mod stack;
 pub mod state;

@@ -4,7 +4,10 @@ pub mod dead_letters;
 pub mod events;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod secrets;
 pub mod waiting;
+
+use std::path::Path;
 
 use anyhow::Context;
 use reqwest::Method;
@@ -38,6 +41,7 @@ pub struct ManageApi {
     http: reqwest::Client,
     signer: Option<Signer>,
     if_match: Option<String>,
+    started_by: Option<&'static str>,
 }
 
 impl ManageApi {
@@ -47,28 +51,39 @@ impl ManageApi {
     ///
     /// When signing needs a region or credentials that are not there.
     pub async fn connect(base_url: &str) -> anyhow::Result<Self> {
-        Self::connect_as(base_url, None).await
+        Self::connect_as(base_url, None, None).await
     }
 
-    /// The same, signed with a profile of the AWS configuration.
+    /// The same, signed with a profile of the AWS configuration, and trusting the CA in a file.
     ///
     /// # Errors
     ///
-    /// The same.
-    pub async fn connect_as(base_url: &str, aws_profile: Option<&str>) -> anyhow::Result<Self> {
+    /// The same; or the file can't be read.
+    pub async fn connect_as(
+        base_url: &str,
+        aws_profile: Option<&str>,
+        ca_file: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let signer = match http_client::is_loopback(base_url) {
             true => None,
             false => Some(Signer::for_url(base_url, aws_profile).await?),
         };
-        let http = http_client::for_url(base_url)?;
+        let http = http_client::trusting(base_url, ca_file)?;
         let base_url = base_url.trim_end_matches('/').to_owned();
-        Ok(Self { base_url, http, signer, if_match: None })
+        Ok(Self { base_url, http, signer, if_match: None, started_by: None })
     }
 
     /// The same API, whose changes are refused unless the resource still has this `ETag`.
     #[must_use]
     pub fn only_if(mut self, etag: Option<String>) -> Self {
         self.if_match = etag;
+        self
+    }
+
+    /// The same API, which that command starts when it does not answer.
+    #[must_use]
+    pub fn started_by(mut self, command: &'static str) -> Self {
+        self.started_by = Some(command);
         self
     }
 
@@ -217,32 +232,6 @@ impl ManageApi {
     /// [`Refusal`], or a transport failure.
     pub async fn subscriptions(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
         self.list(&format!("{}/eventSubscriptions", topic_path(topic)?)).await
-    }
-
-    /// The secrets with which an event subscription's requests are signed.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
-    pub async fn signing_secrets(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/getSigningSecrets", subscription_path(topic, name)?);
-        Ok(self.call(Method::POST, &path, None).await?.document)
-    }
-
-    /// Makes a new signing secret; the one until now stays valid for so many seconds.
-    ///
-    /// # Errors
-    ///
-    /// [`Refusal`], or a transport failure.
-    pub async fn rotate_signing_secret(
-        &self,
-        topic: &str,
-        name: &str,
-        overlap: Option<u32>,
-    ) -> anyhow::Result<Value> {
-        let path = format!("{}/rotateSigningSecret", subscription_path(topic, name)?);
-        let document = json!({ "overlapInSeconds": overlap });
-        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
     }
 
     /// The health of an event subscription's endpoint.
@@ -408,11 +397,14 @@ impl ManageApi {
     }
 
     fn no_answer(&self, method: &Method, url: &str) -> String {
-        let hint = match &self.signer {
-            None => " (is the local stack up? `gridpost status` says, `gridpost up` starts it)",
-            Some(_) => "",
-        };
-        format!("{method} {url} got no answer{hint}")
+        if self.signer.is_some() {
+            return format!("{method} {url} got no answer");
+        }
+        let command = self.started_by.unwrap_or("gridpost dev");
+        format!(
+            "{method} {url} got no answer (is the local stack up? `gridpost status` says, `{command}` \
+             starts it)"
+        )
     }
 }
 

@@ -1,16 +1,23 @@
 //! Which deployment a command is for: the local stack, or one on AWS.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use gridpost_core::time::Timestamp;
+use serde_json::Value;
+use url::Url;
 
 use crate::deployments::{self, Deployment, Deployments};
+use crate::document::TimeToLive;
 use crate::failure::Misuse;
+use crate::http_client;
 use crate::local::connection::Connection;
 use crate::local::home::{self, Home};
+use crate::local::in_process::is_in_process;
 use crate::manage_api::ManageApi;
+use crate::wall_clock;
 
 /// The default of the Terraform variable `name_prefix`.
 const NAME_PREFIX: &str = "gridpost";
@@ -43,13 +50,16 @@ pub struct TargetArguments {
 }
 
 /// The deployment that a command is for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Target {
     manage_url: Option<String>,
     publish_url: Option<String>,
     emulator_url: Option<String>,
     name_prefix: Option<String>,
     aws_profile: Option<String>,
+    ca_file: Option<PathBuf>,
+    home: Option<Home>,
+    is_dev: bool,
 }
 
 impl TargetArguments {
@@ -66,13 +76,22 @@ impl TargetArguments {
         let name_prefix = self.name_prefix.clone().or(named.name_prefix);
         let manage_url = self.manage_url.clone().or(named.manage_url);
         let publish_url = self.publish_url.clone().or(named.publish_url);
+        check_url("--manage-url", "manage_url", manage_url.as_deref())?;
+        check_url("--publish-url", "publish_url", publish_url.as_deref())?;
         if manage_url.is_some() || publish_url.is_some() {
             let emulator_url = env::var("AWS_ENDPOINT_URL").ok().filter(|url| !url.is_empty());
             let aws_profile = named.aws_profile;
-            return Ok(Target { manage_url, publish_url, emulator_url, name_prefix, aws_profile });
+            return Ok(Target {
+                manage_url,
+                publish_url,
+                emulator_url,
+                name_prefix,
+                aws_profile,
+                ..Target::default()
+            });
         }
         let home = self.existing_home()?;
-        let local = home.map(|home| Connection::read(&home)).transpose()?.flatten();
+        let local = home.as_ref().map(Connection::read).transpose()?.flatten();
         let Some(local) = local else {
             return Err(Misuse(
                 "no local stack is up here: start one with `gridpost dev` (`cargo run -- dev`), or name a \
@@ -82,9 +101,16 @@ impl TargetArguments {
             )
             .into());
         };
-        let (manage_url, publish_url) = (Some(local.manage_url), Some(local.publish_url));
-        let emulator_url = Some(local.emulator_url);
-        Ok(Target { manage_url, publish_url, emulator_url, name_prefix, aws_profile: None })
+        Ok(Target {
+            is_dev: is_in_process(&local),
+            manage_url: Some(local.manage_url),
+            publish_url: Some(local.publish_url),
+            emulator_url: Some(local.emulator_url),
+            name_prefix,
+            aws_profile: None,
+            ca_file: local.ca_file,
+            home,
+        })
     }
 
     /// The folder of an existing local stack, if there is one.
@@ -99,6 +125,18 @@ impl TargetArguments {
         let here = env::current_dir().context("the current folder cannot be read")?;
         Ok(home::find_upwards(&here).or_else(home::of_this_build))
     }
+}
+
+/// Refuses what is no URL of a service, before anything else is said of it.
+fn check_url(flag: &str, output: &str, given: Option<&str>) -> Result<(), Misuse> {
+    let Some(given) = given else { return Ok(()) };
+    let parsed = Url::parse(given).ok();
+    if parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
+        return Ok(());
+    }
+    Err(Misuse(format!(
+        "{flag}: `{given}` is no URL: write https://… as the Terraform output {output} has it"
+    )))
 }
 
 impl Target {
@@ -116,7 +154,71 @@ impl Target {
                     .to_owned(),
             )
         })?;
-        ManageApi::connect_as(url, self.aws_profile()).await
+        let api = ManageApi::connect_as(url, self.aws_profile(), self.ca_file.as_deref()).await?;
+        Ok(match (&self.home, self.is_dev) {
+            (None, _) => api,
+            (Some(_), true) => api.started_by("gridpost dev"),
+            (Some(_), false) => api.started_by("gridpost up"),
+        })
+    }
+
+    /// A client for one of the deployment's URLs.
+    ///
+    /// # Errors
+    ///
+    /// When certificates cannot be read.
+    pub fn http_client(&self, url: &str) -> anyhow::Result<reqwest::Client> {
+        http_client::trusting(url, self.ca_file.as_deref())
+    }
+
+    /// What the deployment's clock shows: that of `gridpost dev` is asked for, as `--speed` puts it
+    /// ahead of this machine's; any other one is taken to show the same as this machine's.
+    ///
+    /// # Errors
+    ///
+    /// `gridpost dev` does not answer.
+    pub async fn now(&self) -> anyhow::Result<Timestamp> {
+        let Some(url) = self.dev_url() else { return Ok(machine_time()) };
+        let url = format!("{}/dev/counts", url.trim_end_matches('/'));
+        let answer = self.http_client(&url)?.get(&url).send().await;
+        let answer = answer.with_context(|| {
+            format!(
+                "GET {url} got no answer (does `gridpost dev` still run? `gridpost status` says)"
+            )
+        })?;
+        let document: Value = answer.json().await.unwrap_or_default();
+        let told = document["now"].as_str().and_then(Timestamp::parse_rfc_3339);
+        // Another program that has the port, or a `gridpost dev` of before: it tells no time.
+        Ok(told.unwrap_or_else(machine_time))
+    }
+
+    /// What the deployment's clock showed so long ago.
+    ///
+    /// # Errors
+    ///
+    /// As for [`now`](Self::now).
+    pub async fn ago(&self, span: TimeToLive) -> anyhow::Result<Timestamp> {
+        Ok(before(self.now().await?, span))
+    }
+
+    /// The process, where the local stack is `gridpost dev`.
+    fn dev_url(&self) -> Option<&str> {
+        self.publish_url.as_deref().filter(|_| self.is_dev)
+    }
+
+    /// The folder of the local stack, where it is one.
+    pub fn home(&self) -> Option<&Home> {
+        self.home.as_ref()
+    }
+
+    /// Whether it is what `gridpost dev` runs, by `local.json`.
+    pub fn is_dev(&self) -> bool {
+        self.is_dev
+    }
+
+    /// The CA certificate that the deployment's URLs ask for, beside those of the system.
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.ca_file.as_deref()
     }
 
     /// The URL of the resource API, where one is known.
@@ -152,9 +254,79 @@ impl Target {
     }
 }
 
+fn machine_time() -> Timestamp {
+    Timestamp::from_millis(wall_clock::now_ms())
+}
+
+/// So long before a time.
+pub fn before(time: Timestamp, span: TimeToLive) -> Timestamp {
+    Timestamp::from_millis(time.as_millis() - i64::from(span.minutes) * 60_000)
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::manage_api::fake::FakeApi;
+
+    #[tokio::test]
+    async fn a_process_is_asked_what_its_clock_shows() {
+        let told = [("GET /dev/counts", 200, json!({"now": "2100-01-01T00:00:00.000Z"}))];
+        let process = FakeApi::answering(&told).await;
+        let dev = Target { publish_url: Some(process.url()), is_dev: true, ..Target::default() };
+        assert_eq!(dev.now().await.expect("a time").to_iso_8601(), "2100-01-01T00:00:00.000Z");
+        let ago = dev.ago(TimeToLive { minutes: 60 }).await.expect("a time");
+        assert_eq!(ago.to_iso_8601(), "2099-12-31T23:00:00.000Z");
+        // One whose clock is not known goes by this machine's.
+        let stack = Target { is_dev: false, ..dev.clone() };
+        let silent = FakeApi::answering(&[]).await;
+        let silent = Target { publish_url: Some(silent.url()), ..dev };
+        let of_2100 = Timestamp::from_millis(4_102_444_800_000);
+        for other in [stack, silent] {
+            assert!(other.now().await.expect("a time") < of_2100, "{other:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_does_not_answer_is_started_again_by_what_started_it() {
+        // (the emulator's URL, what starts it again); nothing listens on port 1
+        let table = [
+            ("http://127.0.0.1:1", "`gridpost dev` starts it"),
+            ("http://127.0.0.1:2", "`gridpost up` starts it"),
+        ];
+        for (emulator_url, want) in table {
+            let folder = tempfile::tempdir().expect("a folder");
+            let connection = Connection {
+                publish_url: "http://127.0.0.1:1".to_owned(),
+                manage_url: "http://127.0.0.1:1".to_owned(),
+                emulator_url: emulator_url.to_owned(),
+                dead_letter_bucket: "gridpost".to_owned(),
+                ca_file: None,
+                topics: BTreeMap::new(),
+            };
+            connection.write(&Home::at(folder.path())).expect("written");
+            let home = Some(folder.path().to_owned());
+            let target = TargetArguments { home, ..TargetArguments::default() };
+            let api = target.resolve().expect("it is up").manage_api().await.expect("a client");
+            let told = format!("{:#}", api.topics().await.expect_err("no answer"));
+            assert!(told.contains(want), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_as_such() {
+        for given in ["foo", "localhost:7070", "events.example.com", "ftp://a.example", ""] {
+            let manage_url = Some(given.to_owned());
+            let target = TargetArguments { manage_url, ..TargetArguments::default() };
+            let refused = target.resolve().expect_err(given);
+            assert!(refused.is::<Misuse>(), "{given}: {refused}");
+            assert!(refused.to_string().contains("is no URL"), "{given}: {refused}");
+        }
+        let manage_url = Some("http://127.0.0.1:7070".to_owned());
+        assert!(TargetArguments { manage_url, ..TargetArguments::default() }.resolve().is_ok());
+    }
 
     #[tokio::test]
     async fn a_publish_url_alone_is_named_as_what_turned_the_command_away() {

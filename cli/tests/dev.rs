@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
+    io::AsyncReadExt,
     process::{Child, Command},
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::{sleep, timeout},
@@ -163,18 +164,151 @@ async fn every_problem_of_a_declaration_ends_it() {
     let endpoint = json!({"properties": {"destination": {"endpointType": "WebHook",
         "properties": {"endpointUrl": "http://127.0.0.1:9/"}}}});
     let refused = json!({"topics": {
-        "x": {"properties": {"inputSchema": "None"}},
+        "x": {"properties": {"inputSchema": "None"},
+            "eventSubscriptions": {"below": {"properties": {"labels": 1}}}},
         "orders": {"eventSubscriptions": {"billing": endpoint, "other": {"properties": 1}}},
     }});
     let file = place.write("refused.json", &refused.to_string());
     let line = format!("dev --port 0 --memory --quiet --config {}", file.display());
     let told = code(&place.run(&line).await, 1);
-    for part in ["topics.x:", "eventSubscriptions.billing:", "eventSubscriptions.other:"] {
+    for part in [
+        "topics.x:",
+        "eventSubscriptions.below: properties.labels",
+        "eventSubscriptions.billing:",
+        "eventSubscriptions.other:",
+    ] {
         assert!(told.contains(part), "{part} in {told}");
     }
     assert!(!place.connection_file().exists());
     place.write("broken.toml", "topics = 1");
     code(&place.run("dev --port 0 --memory --quiet --config broken.toml").await, 2);
+}
+
+/// An export, and what it says beside it.
+/// Without AWS's SDK it says how to have it, and with it what it looks for; it never starts as if nothing
+/// had been asked for.
+#[tokio::test]
+async fn resources_are_delivered_to_only_by_a_program_that_can() {
+    let place = Place::new();
+    let mut asked = place.gridpost("dev --quiet --port 0 --memory --allow-aws");
+    for name in ["AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"] {
+        asked.env_remove(name);
+    }
+    asked.env("AWS_CONFIG_FILE", "none").env("AWS_EC2_METADATA_DISABLED", "true");
+    let refused = code(&asked.output().await.expect("it runs"), 2);
+    let missing = if cfg!(feature = "aws") { "no AWS region" } else { "--features aws" };
+    assert!(refused.contains(missing), "{refused}");
+    assert!(!place.connection_file().exists());
+}
+
+async fn exported(place: &Place, flags: &str) -> (Value, String) {
+    let output = place.run(&format!("export {flags}")).await;
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    (serde_json::from_slice(&output.stdout).expect("JSON"), told)
+}
+
+/// Topics of all kinds, with event subscriptions that have what there is.
+fn all_kinds(endpoint_url: &str) -> Value {
+    let header = |name: &str, value: &str, is_secret: bool| {
+        json!({"name": name, "type": "Static",
+        "properties": {"value": value, "isSecret": is_secret}})
+    };
+    let billing = json!({"properties": {
+        "destination": {"endpointType": "WebHook", "properties": {
+            "endpointUrl": format!("{endpoint_url}?code=s-1"),
+            "maxEventsPerBatch": 10,
+            "deliveryAttributeMappings": [header("X-T", "s-2", true), header("X-P", "p", false)],
+        }},
+        "filter": {"includedEventTypes": ["T"], "advancedFilters": [
+            {"operatorType": "NumberIn", "key": "data.n", "values": [1, 2.5]}]},
+        "retryPolicy": {"schedule": [5, 30], "maxDeliveryAttempts": 3},
+        "deadLetterDestination": {"endpointType": "S3Bucket",
+            "properties": {"bucketName": "gridpost", "prefix": "a/../b"}},
+        "signing": {"scheme": "StandardWebhooks"},
+        "labels": ["l"],
+    }});
+    let plain = json!({"properties": {"destination": {"endpointType": "WebHook",
+        "properties": {"endpointUrl": endpoint_url}}}});
+    let mapping = json!({"inputSchemaMappingType": "Json",
+        "properties": {"id": {"sourceField": "orderId"}}});
+    json!({"topics": {
+        "orders": {"eventSubscriptions": {"billing": billing, "plain": plain}},
+        "own": {"properties": {"inputSchema": "CustomEventSchema", "inputSchemaMapping": mapping}},
+        "space": {"kind": "namespace", "eventSubscriptions": {"plain": plain}},
+    }})
+}
+
+#[tokio::test]
+async fn an_export_is_applied_elsewhere_and_exported_as_it_was() {
+    let (receiver, _arrivals) = endpoint("200").await;
+    let (from, to) = (Place::new(), Place::new());
+    let file = from.write("topics.json", &all_kinds(&receiver.url("/hook")).to_string());
+    let first = from.dev(&format!("--memory --quiet --config {}", file.display())).await;
+    to.write("none.json", r#"{"topics": {}}"#);
+    let second = to.dev("--memory --quiet --config none.json").await;
+
+    let (without, told) = exported(&from, "").await;
+    for part in ["SECRET_ORDERS_BILLING_QUERY", "SECRET_ORDERS_BILLING_X_T", "signing secret"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert!(!without.to_string().contains("s-1") && !without.to_string().contains("s-2"));
+    let file = to.write("exported.json", &without.to_string());
+    let line = format!("apply {}", file.display());
+    // Without its secrets, that event subscription alone is not made.
+    let refused = code(&to.run(&line).await, 2);
+    assert!(refused.contains("environment variable SECRET_ORDERS_BILLING_X_T"), "{refused}");
+    let (some, _) = exported(&to, "").await;
+    assert_eq!(some["topics"]["space"], without["topics"]["space"]);
+    assert!(some["topics"]["orders"]["eventSubscriptions"]["billing"].is_null());
+
+    let mut apply = to.gridpost(&line);
+    apply.env("SECRET_ORDERS_BILLING_QUERY", "code=s-1").env("SECRET_ORDERS_BILLING_X_T", "s-2");
+    for new in [1, 0] {
+        let output = timeout(PATIENCE, apply.output()).await.expect("in time").expect("it runs");
+        let told = code(&output, 0);
+        assert!(told.contains(&format!("3 topics and 3 event subscriptions, {new} of")), "{told}");
+    }
+    assert_eq!(exported(&to, "").await.0, without);
+    let (with, _) = exported(&to, "--with-secrets").await;
+    assert_eq!(with, exported(&from, "--with-secrets").await.0);
+    assert!(with.to_string().contains("?code=s-1") && with.to_string().contains("s-2"));
+
+    let told = code(&from.run("export --topic orders --terraform root").await, 0);
+    assert!(told.contains("terraform -chdir=root apply") && told.contains("AWS can't reach"));
+    let root = |name: &str| fs::read_to_string(from.folder.path().join("root").join(name));
+    assert!(root("main.tf").expect("a file").contains("for bucket in [\"gridpost\"]"));
+    let written: Value = serde_json::from_str(&root("topics.json").expect("a file")).expect("JSON");
+    assert_eq!(written["topics"]["orders"], without["topics"]["orders"]);
+    for dev in [first, second] {
+        assert!(end(dev, Signal::TERM).await.success());
+    }
+}
+
+#[tokio::test]
+async fn commands_work_by_https_and_a_new_key_is_noted() {
+    let place = Place::new();
+    let file = place.write("topics.json", r#"{"topics": {"orders": {}}}"#);
+    let dev = place.dev(&format!("--tls --memory --quiet --config {}", file.display())).await;
+    let connection = || -> Value {
+        let text = fs::read(place.connection_file()).expect("a file");
+        serde_json::from_slice(&text).expect("JSON")
+    };
+    let read = connection();
+    assert!(read["publishUrl"].as_str().expect("a URL").starts_with("https://127.0.0.1:"));
+    assert_eq!(read["caFile"], json!(place.home().join("tls/ca.pem")));
+    code(&place.run("publish --topic orders --type T --id e-1").await, 0);
+    code(&place.run("topic keys orders --regenerate key1").await, 0);
+    let new = connection();
+    let (old, new) = (&read["topics"]["orders"]["keys"], &new["topics"]["orders"]["keys"]);
+    assert_eq!((old[0] == new[0], &old[1]), (false, &new[1]));
+    let key = new[0].as_str().expect("a key");
+    code(&place.run(&format!("publish --topic orders --type T --key {key}")).await, 0);
+    for line in ["status", "audit", "subscription health", "export"] {
+        code(&place.run(line).await, 0);
+    }
+    assert!(end(dev, Signal::TERM).await.success());
+    assert!(!place.connection_file().exists());
 }
 
 #[tokio::test]
@@ -194,7 +328,6 @@ async fn it_shows_the_cases_by_a_fast_clock() {
 
 /// The first JSON document of a program's output.
 async fn first_document(mut output: impl tokio::io::AsyncRead + Unpin) -> Value {
-    use tokio::io::AsyncReadExt;
     let mut bytes = Vec::new();
     loop {
         let read = output.read_buf(&mut bytes).await.expect("a pipe");
@@ -205,13 +338,105 @@ async fn first_document(mut output: impl tokio::io::AsyncRead + Unpin) -> Value 
     }
 }
 
+/// Whether the demonstration's event subscriptions are there.
+async fn is_demonstrating(place: &Place) -> bool {
+    let listed = place.run("--json subscription list --topic demo").await;
+    code(&listed, 0).contains("demonstration-retried")
+}
+
+/// Its endpoint is in the process: what is left of it would be retried for a day.
+#[tokio::test]
+async fn nothing_stays_of_a_demonstration_that_is_broken_off() {
+    let place = Place::new();
+    let log = || fs::read_to_string(place.home().join("dev/gridpost.log")).expect("a log");
+    let deleted = "event subscription demo/demonstration-retried deleted";
+    for (signal, removed_by_itself) in [(Signal::INT, true), (Signal::KILL, false)] {
+        let dev = place.dev("").await;
+        let begun = async {
+            while !is_demonstrating(&place).await {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, begun).await.expect("it is shown");
+        let before = log().matches(deleted).count();
+        end(dev, signal).await;
+        assert_eq!(log().matches(deleted).count() > before, removed_by_itself);
+        if place.connection_file().exists() {
+            fs::remove_file(place.connection_file()).expect("there");
+        }
+        let dev = place.dev("--quiet").await;
+        assert!(!is_demonstrating(&place).await);
+        assert!(end(dev, Signal::TERM).await.success());
+    }
+}
+
+/// An event subscription of a user's own gets what the user publishes, and nothing else.
+#[tokio::test]
+async fn a_demonstration_is_left_out_where_a_topic_is_in_use() {
+    let place = Place::new();
+    let (receiver, _arrivals) = endpoint("200").await;
+    let dev = place.dev("--quiet").await;
+    let url = receiver.url("/hook");
+    let create = format!("subscription create --topic demo --name own --endpoint {url}");
+    code(&place.run(&create).await, 0);
+    assert!(end(dev, Signal::TERM).await.success());
+
+    let mut dev = place.gridpost("--json dev --port 0").spawn().expect("it runs");
+    let mut told = dev.stderr.take().expect("a pipe");
+    let stdout = dev.stdout.take().expect("a pipe");
+    let document = timeout(PATIENCE, first_document(stdout)).await.expect("in time");
+    assert_eq!(document["demonstration"], json!([]));
+    let waited = place.run("wait --topic demo --delivered 1 --timeout 100ms").await;
+    assert!(code(&waited, 3).contains("0 of 1 delivered"));
+    assert!(end(dev, Signal::TERM).await.success());
+    let mut said = String::new();
+    told.read_to_string(&mut said).await.expect("text");
+    assert!(said.contains("No demonstration: the event subscription demo/own"), "{said}");
+}
+
+/// At this speed its clock is minutes ahead of the machine's before the first command runs.
+#[tokio::test]
+async fn commands_look_back_from_what_its_clock_shows() {
+    let place = Place::new();
+    let (receiver, _arrivals) = endpoint("400").await;
+    let billing = json!({"properties": {
+        "destination": {"endpointType": "WebHook",
+            "properties": {"endpointUrl": receiver.url("/hook")}},
+        "deadLetterDestination": {"endpointType": "S3Bucket",
+            "properties": {"bucketName": "gridpost"}},
+    }});
+    let topics = json!({"topics": {"orders": {"eventSubscriptions": {"billing": billing}}}});
+    let file = place.write("topics.json", &topics.to_string());
+    let flags = format!("--memory --quiet --speed 600 --config {}", file.display());
+    let dev = place.dev(&flags).await;
+    code(&place.run("publish --topic orders --type T --id e-1").await, 0);
+    code(&place.run("wait --topic orders --dead-lettered 1").await, 0);
+
+    let audit = place.run("--json audit --wait 30").await;
+    let audit: Value = serde_json::from_str(&code(&audit, 0)).expect("JSON");
+    let account = &audit["eventSubscriptions"][0];
+    assert_eq!((&account["matched"], &account["deadLettered"]["total"]), (&json!(1), &json!(1)));
+    let counted = place.run("--json dead-letter count --since 1d").await;
+    let counted: Value = serde_json::from_str(&code(&counted, 0)).expect("JSON");
+    assert_eq!(counted["events"], 1);
+    let purged = place.run("dead-letter purge --topic orders --yes").await;
+    assert!(code(&purged, 0).contains("1 dead letter in 1 object deleted"));
+    assert!(end(dev, Signal::TERM).await.success());
+}
+
 #[tokio::test]
 async fn what_a_killed_process_accepted_is_delivered_by_the_next() {
     let place = Place::new();
     let (receiver, mut arrivals) = endpoint("500,200").await;
     let file = place.write("topics.json", &declared(&receiver.url("/hook")));
-    let flags = format!("--quiet --speed 60 --config {}", file.display());
+    let data = place.folder.path().join("kept");
+    let flags = format!("--data {} --quiet --speed 60", data.display());
+    let flags = format!("{flags} --config {}", file.display());
     let dev = place.dev(&flags).await;
+    // Git passes over what has keys in it.
+    for folder in [place.home(), data] {
+        assert_eq!(fs::read_to_string(folder.join(".gitignore")).expect("a file"), "*\n");
+    }
     code(&place.run("publish --topic orders --type T --id e-1").await, 0);
     assert_eq!(next_delivery(&mut arrivals).await.status, 500);
     assert!(!end(dev, Signal::KILL).await.success());

@@ -12,6 +12,7 @@ module "gridpost" {
   kms_key_arns                  = var.kms_key_arns
   architecture                  = var.architecture
   functions_dir                 = var.functions_dir
+  functions_sha256              = var.functions_sha256
   functions_bucket              = var.functions_bucket
   versions                      = var.versions
   live_versions                 = var.live_versions
@@ -61,6 +62,7 @@ module "gridpost" {
   manage_authorization          = var.manage_authorization
   protect_data                  = var.protect_data
   latency_metrics               = var.latency_metrics
+  metrics_by_event_subscription = var.metrics_by_event_subscription
   alarms                        = var.alarms
   dashboard                     = var.dashboard
   alarm_failed_publishes        = var.alarm_failed_publishes

@@ -64,6 +64,12 @@ variable "functions_dir" {
   default     = null
 }
 
+variable "functions_sha256" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(string)
+  default     = null
+}
+
 variable "functions_bucket" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type = object({
@@ -369,6 +375,12 @@ variable "protect_data" {
 }
 
 variable "latency_metrics" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "metrics_by_event_subscription" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = bool
   default     = null

@@ -219,7 +219,35 @@ run "the_dashboard_shows_every_metric" {
   }
 
   assert {
-    condition     = length(jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets) == 18
-    error_message = "the dashboard has other graphs"
+    condition = (
+      length(jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets) == 19
+      && length(regexall("SEARCH[^]]*,Topic", aws_cloudwatch_dashboard.this[0].dashboard_body)) == 0
+    )
+    error_message = "the dashboard has other graphs, or searches for names that no metric has by default"
+  }
+}
+
+run "metrics_have_names_only_where_they_are_asked_for" {
+  command = plan
+
+  variables {
+    dashboard                     = true
+    metrics_by_event_subscription = true
+  }
+
+  assert {
+    condition = alltrue([
+      for environment in [module.ingest.environment, module.dispatch.environment, module.dead_letter.environment, module.manage.environment, module.wake.environment] :
+      environment["GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION"] == "true"
+    ])
+    error_message = "a function writes metrics without names"
+  }
+
+  assert {
+    condition = (
+      length(jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets) == 18
+      && strcontains(aws_cloudwatch_dashboard.this[0].dashboard_body, "Error,Topic,EventSubscriptionName")
+    )
+    error_message = "the dashboard shows no names: ${aws_cloudwatch_dashboard.this[0].dashboard_body}"
   }
 }

@@ -102,6 +102,22 @@ run "an_example_has_domains_and_a_firewall" {
   }
 }
 
+run "an_export_deploys_what_its_documents_ask_for" {
+  command = plan
+
+  module {
+    source = "./examples/exported"
+  }
+
+  assert {
+    condition = (
+      local.buckets["gridpost"] == "gridpost-dead-letters-123456789012-eu-central-1"
+      && module.gridpost.function_names["dispatch"] == "gridpost-dispatch"
+    )
+    error_message = "dead letters go to ${jsonencode(local.buckets)}"
+  }
+}
+
 run "the_module_takes_for_each_count_providers_and_depends_on" {
   command = plan
 

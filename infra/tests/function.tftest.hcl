@@ -70,6 +70,20 @@ run "a_function_in_all_its_parts" {
   }
 }
 
+run "refuses_a_function_with_another_hash" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    package = { file = "tests/functions/ingest/bootstrap.zip", sha256 = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" }
+  }
+
+  expect_failures = [aws_lambda_function.this]
+}
+
 run "refuses_a_function_that_was_not_built" {
   command = plan
 

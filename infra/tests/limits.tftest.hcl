@@ -229,7 +229,7 @@ run "the_longest_names_fit" {
     condition = (
       module.dispatch.environment["GRIDPOST_METRIC_NAMESPACE"] == "Gridpost/abcdefghijklmnopqrst"
       && aws_cloudwatch_metric_alarm.dropped[0].namespace == "Gridpost/abcdefghijklmnopqrst"
-      && strcontains(jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets[0].properties.metrics[0][0].expression, "{\"Gridpost/abcdefghijklmnopqrst\",Topic}")
+      && jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets[0].properties.metrics[0][0] == "Gridpost/abcdefghijklmnopqrst"
     )
     error_message = "two deployments of one account and region share metrics and alarms"
   }

@@ -115,6 +115,23 @@ run "roles_are_bounded_and_everything_is_tagged" {
   }
 }
 
+run "functions_of_a_directory_may_have_pinned_hashes" {
+  command = plan
+
+  variables {
+    functions_sha256 = { for name in ["ingest", "dispatch"] : name => filebase64sha256("tests/functions/${name}/bootstrap.zip") }
+  }
+
+  assert {
+    condition = (
+      local.packages["ingest"].file == "${path.root}/tests/functions/ingest/bootstrap.zip"
+      && local.packages["ingest"].sha256 == filebase64sha256("tests/functions/ingest/bootstrap.zip")
+      && local.packages["wake"].sha256 == null && local.packages["ingest"].bucket == null
+    )
+    error_message = "functions come from ${jsonencode(local.packages)}"
+  }
+}
+
 run "functions_may_come_from_a_bucket" {
   command = plan
 

@@ -3,13 +3,14 @@
 //! seconds, and the emulator is stopped and started again with its state. At the end every event must
 //! have arrived, or be a dead letter where its endpoint refused it, and the ledger must balance.
 //!
-//! `cargo test` has one short run among the end-to-end cases; `cargo run -p gridpost-tests --bin chaos`
-//! makes many long ones. [`proxy`] stands between functions and emulator, [`mayhem`] kills and
-//! restarts, [`sink`] is every endpoint, [`tally`] judges.
+//! `tests/complete` has one short run among the end-to-end cases; `cargo run -p gridpost-tests --bin chaos`
+//! makes many long ones, with `--earlier` while functions of two commits take turns. [`proxy`] stands between functions and emulator, [`mayhem`] kills and
+//! restarts, [`roll_out`] has the other commit's programs, [`sink`] is every endpoint, [`tally`] judges.
 
 pub mod deployment;
 pub mod mayhem;
 pub mod proxy;
+pub mod roll_out;
 pub mod sink;
 pub mod tally;
 pub mod told;
@@ -36,6 +37,7 @@ use self::{
     deployment::Deployment,
     mayhem::{Damage, Mayhem},
     proxy::Proxy,
+    roll_out::RollOut,
     sink::Sink,
     tally::Tally,
 };
@@ -105,7 +107,7 @@ pub struct Found {
 /// # Errors
 ///
 /// An event is lost, or the run could not be made.
-pub async fn run(world: &World, plan: Plan) -> anyhow::Result<Found> {
+pub async fn run(world: &World, plan: Plan, roll_out: Option<&RollOut>) -> anyhow::Result<Found> {
     let began = Instant::now();
     let sink = Arc::new(Sink::default());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -117,7 +119,8 @@ pub async fn run(world: &World, plan: Plan) -> anyhow::Result<Found> {
     let proxy = Proxy::start(&world.ground.connection.emulator_url, plan.seed).await?;
     let deployment = Deployment::of(world, &deployment::FUNCTIONS).await?;
     deployment.turn_to(Some(&proxy)).await?;
-    let run = endure(world, &topic, plan, &proxy).await;
+    let mayhem = Mayhem::new(world, &proxy, plan.seed, roll_out.map(|it| (it, &deployment)));
+    let run = endure(world, &topic, plan, &mayhem, &proxy).await;
     // Whatever came of it: what comes after finds the deployment as it was.
     proxy.calm();
     let settled = match run {
@@ -125,6 +128,9 @@ pub async fn run(world: &World, plan: Plan) -> anyhow::Result<Found> {
         Err(error) => Err(error),
     };
     deployment.turn_to(None).await?;
+    if let Some(roll_out) = roll_out {
+        roll_out.end(&deployment).await?;
+    }
     serving.abort();
     let (tally, damage) = settled?;
     ensure!(tally.is_complete(), "events were lost:\n{tally}\n{damage}");
@@ -157,9 +163,9 @@ async fn endure(
     world: &World,
     topic: &Topic<'_>,
     plan: Plan,
+    mayhem: &Mayhem<'_>,
     proxy: &Proxy,
 ) -> anyhow::Result<Damage> {
-    let mayhem = Mayhem::new(world, proxy, plan.seed);
     let ids: Vec<String> = ids(plan).into_iter().collect();
     let is_over = AtomicBool::new(false);
     let publishing = async {

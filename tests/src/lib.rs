@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod chaos;
+pub mod dev;
 pub mod e2e;
 pub mod mutations;
 pub mod naive_filter;

@@ -20,6 +20,8 @@ async fn quickly_at(distance: Distance, name: &str, publishes_max: usize) -> Run
     let options = Options {
         ingest: env!("CARGO_BIN_EXE_bench-ingest").into(),
         dispatch: env!("CARGO_BIN_EXE_bench-dispatch").into(),
+        gridpost: env!("CARGO_BIN_EXE_gridpost-on-dev").into(),
+        gridpost_debug: env!("CARGO_BIN_EXE_gridpost-on-dev").into(),
         duration: Duration::from_secs(5),
         publishes_max,
         sandboxes: 2,
@@ -82,4 +84,12 @@ async fn endpoints_are_called_over_tls() {
     assert_eq!(run.problems, Vec::<String>::new());
     assert_eq!((run.figures["events"], run.figures["missing"]), (30.0, 0.0));
     assert!(run.figures["arrival p50 ms"] > 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_delivers_every_event() {
+    let run = quickly("dev-full", 300).await;
+    assert_eq!(run.problems, Vec::<String>::new());
+    assert_eq!((run.figures["events"], run.figures["missing"]), (300.0, 0.0));
+    assert!(run.figures["dev CPU ms/event"] > 0.0, "{:?}", run.figures);
 }

@@ -1,5 +1,7 @@
 //! House rules, as tests.
 
+#[path = "tidy/commands.rs"]
+mod commands;
 #[path = "tidy/promises.rs"]
 mod promises;
 

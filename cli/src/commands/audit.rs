@@ -22,8 +22,7 @@ use crate::document::TimeToLive;
 use crate::failure::Unfinished;
 use crate::manage_api::{ManageApi, waiting::ParkedChoice};
 use crate::output::{Output, count, text_at};
-use crate::target::{Target, TargetArguments};
-use crate::wall_clock;
+use crate::target::{Target, TargetArguments, before};
 use verdict::{Audit, Queues, Verdict, largest_batch};
 
 /// What is waited before the next look, while it does not balance.
@@ -117,9 +116,8 @@ pub async fn look_until(
 /// asked about, what is parked, and, before events are called missing, what has moved meanwhile or was
 /// packed before a change.
 async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Audit> {
-    let until = Timestamp::parse_rfc_3339(&wall_clock::now_rfc3339()).unwrap_or_default();
-    let back_ms = i64::from(arguments.since.minutes) * 60_000;
-    let since = Timestamp::from_millis(until.as_millis() - back_ms).hour();
+    let until = target.now().await?;
+    let since = before(until, arguments.since).hour();
     let name_prefix = target.name_prefix();
     let queues = queues(target, name_prefix).await.map_err(|err| format!("{err:#}"));
     let mut waits = Audit {
@@ -136,7 +134,7 @@ async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Aud
     };
     let api = target.manage_api().await?;
     let topics = add_waiting(arguments, &api, &mut waits).await?;
-    waits.states_read_at = Timestamp::from_millis(wall_clock::now_ms());
+    waits.states_read_at = target.now().await?;
     let mut audit = with_logs(arguments, target, &waits).await?;
     if audit.verdict() != Verdict::Balances {
         let others = waiting_of_others(arguments, &api, &topics).await?;

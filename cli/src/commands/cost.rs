@@ -1,9 +1,11 @@
 //! `gridpost cost`: what a million delivered events cost, beside other services. Works offline, from a
 //! price list and measured figures that are part of the program.
 
+mod month;
+
 use std::fmt::Write;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::{
@@ -14,7 +16,11 @@ use crate::{
 
 /// What is published and delivered, and how.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct CostArguments {
+    #[command(subcommand)]
+    of: Option<CostCommand>,
+
     /// Events in a publish
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     events_per_publish: u32,
@@ -64,10 +70,25 @@ pub struct CostArguments {
     page: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum CostCommand {
+    /// What a whole deployment costs in a month, line by line, idle or with traffic
+    Month(month::MonthArguments),
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FrontDoorArgument {
     HttpApi,
     FunctionUrl,
+}
+
+impl From<FrontDoorArgument> for FrontDoor {
+    fn from(argument: FrontDoorArgument) -> Self {
+        match argument {
+            FrontDoorArgument::HttpApi => Self::HttpApi,
+            FrontDoorArgument::FunctionUrl => Self::FunctionUrl,
+        }
+    }
 }
 
 /// Runs `gridpost cost`.
@@ -77,6 +98,9 @@ enum FrontDoorArgument {
 /// [`Misuse`] when a figure is outside its range.
 pub fn run(arguments: &CostArguments, output: Output) -> anyhow::Result<()> {
     let (prices, measured) = (Prices::current(), Measured::current());
+    if let Some(CostCommand::Month(arguments)) = &arguments.of {
+        return month::run(arguments, &prices, &measured, output);
+    }
     if arguments.page {
         output.print(&json!({ "page": page(&prices, &measured) }), |_| page(&prices, &measured));
         return Ok(());
@@ -117,10 +141,7 @@ fn mix(arguments: &CostArguments) -> Result<Mix, Misuse> {
         records_per_invocation: arguments.records_per_invocation,
         event_bytes: arguments.event_bytes,
         failing: arguments.failing / 100.0,
-        front_door: match arguments.front_door {
-            FrontDoorArgument::HttpApi => FrontDoor::HttpApi,
-            FrontDoorArgument::FunctionUrl => FrontDoor::FunctionUrl,
-        },
+        front_door: arguments.front_door.into(),
         ingest_mb: arguments.ingest_memory,
         dispatch_mb: arguments.dispatch_memory,
         sqs_ms: arguments.sqs_ms,
@@ -210,6 +231,8 @@ fn page(prices: &Prices, measured: &Measured) -> String {
     for (mark, text) in [
         ("{mixes}", table.trim_end()),
         ("{lines}", lines.trim_end()),
+        ("{estates}", month::estates_of_page(prices, measured).trim_end()),
+        ("{switches}", month::switches_of_page(prices, measured).trim_end()),
         ("{prices}", list.trim_end()),
         ("{region}", &prices.region),
         ("{measured}", &measured.on),

@@ -5,18 +5,17 @@ mod purge;
 pub mod redrive;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::commands::Whose;
-use crate::document::TimeToLive;
+use crate::document::{TimeToLive, reason_name};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{self, Output, text_at};
-use crate::target::TargetArguments;
-use crate::wall_clock;
+use crate::target::{TargetArguments, before};
 
 /// What to do with dead letters.
 #[derive(Subcommand, Debug)]
@@ -56,7 +55,7 @@ pub enum DeadLetterCommand {
         #[command(flatten)]
         whose: Whose,
     },
-    /// Send dead letters again, by a job that runs on AWS; shows how far it has come
+    /// Send dead letters again, by a job of the deployment; shows how far it has come
     Redrive(Box<redrive::RedriveArguments>),
     /// List redrive jobs, the newest first
     Redrives(Whose),
@@ -123,7 +122,7 @@ pub struct Chosen {
     since: Option<TimeToLive>,
 
     /// With this reason, such as TimeToLiveExceeded
-    #[arg(long, value_name = "REASON")]
+    #[arg(long, value_name = "REASON", value_parser = reason_name)]
     reason: Option<String>,
 
     /// Of this event type
@@ -136,11 +135,9 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    fn choice(&self) -> LetterChoice {
-        let since = self.since.map(|since| {
-            let back = Duration::from_secs(u64::from(since.minutes) * 60);
-            wall_clock::rfc3339(wall_clock::now() - back)
-        });
+    /// The choice, by what the deployment's clock shows.
+    fn choice(&self, now: Timestamp) -> LetterChoice {
+        let since = self.since.map(|since| before(now, since).to_iso_8601());
         LetterChoice {
             from: self.from.clone().or(since),
             to: self.to.clone(),
@@ -162,20 +159,23 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    let api = target.resolve()?.manage_api().await?;
+    let target = target.resolve()?;
+    let (api, now) = (target.manage_api().await?, target.now().await?);
     match command {
         DeadLetterCommand::List { filter, sent, top } => {
-            let found = found(&api, &filter, sent, top).await?;
+            let found = found(&api, &filter, sent, now, top).await?;
             output.print(&json!({ "value": found }), |_| list(&found));
         }
         DeadLetterCommand::Count { filter, sent } => {
-            let counted = count(&api, &filter, sent).await?;
+            let counted = count(&api, &filter, sent, now).await?;
             output.print(&counted, count_text);
         }
         DeadLetterCommand::Show { id, whose: Whose { topic, subscription } } => {
             output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
         }
-        DeadLetterCommand::Redrive(arguments) => redrive::run(&arguments, &api, output).await?,
+        DeadLetterCommand::Redrive(arguments) => {
+            redrive::run(&arguments, &api, now, output).await?;
+        }
         DeadLetterCommand::Redrives(Whose { topic, subscription }) => {
             let jobs = api.redrives(&topic, &subscription).await?;
             output.print(&json!({ "value": jobs }), |_| redrive::list(&jobs));
@@ -184,8 +184,10 @@ pub async fn run(
             let job = api.change_redrive(&topic, &subscription, &id, "cancel", None).await?;
             output.print(&job, redrive::summary);
         }
-        DeadLetterCommand::Export(arguments) => export::run(&arguments, &api, output).await?,
-        DeadLetterCommand::Purge(arguments) => purge::run(&arguments, &api, output).await?,
+        DeadLetterCommand::Export(arguments) => {
+            export::run(&arguments, &api, now, output).await?;
+        }
+        DeadLetterCommand::Purge(arguments) => purge::run(&arguments, &api, now, output).await?,
     }
     Ok(())
 }
@@ -225,9 +227,10 @@ async fn found(
     api: &ManageApi,
     filter: &Filter,
     sent: Sent,
+    now: Timestamp,
     top: usize,
 ) -> anyhow::Result<Vec<Value>> {
-    let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice() };
+    let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice(now) };
     let mut found = Vec::new();
     for Whose { topic, subscription } in of(api, filter).await? {
         let most = top.saturating_sub(found.len());
@@ -240,8 +243,13 @@ async fn found(
     Ok(found)
 }
 
-async fn count(api: &ManageApi, filter: &Filter, sent: Sent) -> anyhow::Result<Value> {
-    let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice() };
+async fn count(
+    api: &ManageApi,
+    filter: &Filter,
+    sent: Sent,
+    now: Timestamp,
+) -> anyhow::Result<Value> {
+    let choice = LetterChoice { redriven: sent.wanted(), ..filter.chosen.choice(now) };
     let (mut events, mut redriven, mut unreadable) = (0_u64, 0_u64, 0);
     let mut sums: [BTreeMap<String, u64>; 3] = Default::default();
     for Whose { topic, subscription } in of(api, filter).await? {

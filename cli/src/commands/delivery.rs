@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::attempt_lines::because_of;
 use crate::commands::Whose;
+use crate::document::outcome_name;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
 
@@ -18,7 +19,7 @@ pub enum DeliveryCommand {
         of: Whose,
 
         /// Only those whose last attempt met this, such as Busy or TimedOut
-        #[arg(long, value_name = "OUTCOME")]
+        #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
         outcome: Option<String>,
     },
     /// Show one with every attempt, and what comes next

@@ -1,7 +1,9 @@
 //! `gridpost dev`: the whole of Gridpost in this process, for one machine.
 
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::Context;
@@ -13,15 +15,17 @@ use gridpost_runtime::config;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::commands::up::invocation;
+use crate::declared::Declared;
 use crate::failure::{self, Misuse};
 use crate::local::connection::Connection;
-use crate::local::declared::Declared;
-use crate::local::demonstration::{self, Letters, Publisher, Show, Shown};
+use crate::local::demonstration::{self, Letters, Publisher, Show, Shown, own};
 use crate::local::home::{self, FOLDER, Home};
-use crate::local::in_process::{self, Written};
+use crate::local::in_process::{self, Alone, Written};
+use crate::local::resources;
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output};
 use crate::progress::Progress;
@@ -29,6 +33,19 @@ use crate::target::TargetArguments;
 
 /// The port, unless another one is named.
 const PORT: u16 = 7070;
+
+/// How long an end may take that a demonstration has to be cleared away for.
+const FORGET_MAX: Duration = Duration::from_secs(2);
+
+/// Levels of the log, from nothing to everything.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// What tells programs of a CA, and which programs.
+const TRUST: [(&str, &str); 3] = [
+    ("SSL_CERT_FILE", "OpenSSL, Go, .NET, curl, gridpost"),
+    ("REQUESTS_CA_BUNDLE", "Python"),
+    ("NODE_EXTRA_CA_CERTS", "Node.js"),
+];
 
 /// How the process runs.
 #[derive(Args, Debug)]
@@ -58,6 +75,15 @@ pub struct DevArguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
+    /// Offer both APIs by https, with a CA of its own that clients must trust
+    #[arg(long)]
+    tls: bool,
+
+    /// Deliver to AWS resources, too, with the AWS credentials of this machine or at AWS_ENDPOINT_URL; needs a
+    /// program built with --features aws
+    #[arg(long)]
+    allow_aws: bool,
+
     /// Leave the demonstration out
     #[arg(long)]
     quiet: bool,
@@ -78,7 +104,8 @@ enum SyncArgument {
 ///
 /// # Errors
 ///
-/// The port is taken, the folder can't be used, or what `--config` declares is refused.
+/// The port is taken, the folder can't be used, what `--config` declares is refused, or a part of
+/// the process has failed for good.
 pub async fn run(
     arguments: DevArguments,
     target: &TargetArguments,
@@ -86,14 +113,26 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     // Before anything is started: an interruption always ends it cleanly.
     let mut terminated = signal(SignalKind::terminate())?;
+    // Without a terminal its end is not ours: a process that `nohup` has started outlives it.
+    let has_terminal = io::stderr().is_terminal();
+    let mut hung_up = has_terminal.then(|| signal(SignalKind::hangup())).transpose()?;
+    check_log_filter(&env::var("GRIDPOST_LOG").unwrap_or_default())?;
     let declared = arguments.config.as_deref().map(Declared::read).transpose()?;
+    let resources = match arguments.allow_aws {
+        true => Some(resources::clients().await?),
+        false => None,
+    };
     let home = home_of(target)?;
-    in_process::forget_killed(&home).await?;
+    let _alone = Alone::hold(&home)?;
     // Keys and events will be in files of this process.
     umask(Mode::from_raw_mode(0o077));
     let data = data_of(&arguments, &home)?;
     let log = log_of(&arguments, data.as_deref(), &home)?;
-    let dev = Dev::start(options(&arguments, data.clone(), log.clone())).await;
+    let mut options = options(&arguments, data.clone(), &home, log.clone());
+    // The functions of a deployment read it by the same name.
+    options.resources = resources;
+    options.latency_metrics = config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?;
+    let dev = Dev::start(options).await;
     let dev = dev.map_err(|error| explained(error, arguments.port))?;
     let filter = config::parsed_or("GRIDPOST_LOG", Default::default())?;
     let filter = env::var_os("GRIDPOST_LOG").is_some().then_some(filter);
@@ -103,9 +142,34 @@ pub async fn run(
         ended = served => ended,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
         _ = terminated.recv() => Ok(()),
+        () = terminal_closed(hung_up.as_mut()) => Ok(()),
+        part = dev.broken() => Err(part.into()),
     };
+    if !arguments.quiet {
+        forget_demonstration(&dev).await;
+    }
     dev.stop().await;
     ended
+}
+
+/// Resolves when the terminal was closed, if that is to be heard.
+async fn terminal_closed(hung_up: Option<&mut Signal>) {
+    match hung_up {
+        Some(hung_up) => {
+            hung_up.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Removes what a demonstration that was just broken off has left; the next start does it where there is
+/// no time for it.
+async fn forget_demonstration(dev: &Dev) {
+    let forgotten = async {
+        let api = ManageApi::connect_as(&dev.url(), None, dev.ca_file()).await?;
+        own::forget(&api).await
+    };
+    let _ = timeout(FORGET_MAX, forgotten).await;
 }
 
 /// Makes what there is to begin with, shows that it works, and then serves for ever.
@@ -116,19 +180,25 @@ async fn serve(
     declared: Option<Declared>,
     output: Output,
 ) -> anyhow::Result<()> {
-    let api = ManageApi::connect(&dev.url()).await?;
+    let api = ManageApi::connect_as(&dev.url(), None, dev.ca_file()).await?;
     match &declared {
-        Some(declared) => declared.make(&api).await?,
+        Some(declared) => drop(declared.make(&api).await?),
         None => in_process::make_topics(&api).await?,
     }
-    let connection = in_process::connection(&api, &dev.url()).await?;
+    // A process that was killed has not removed them.
+    own::forget(&api).await.context("what a demonstration has left cannot be removed")?;
+    let connection = in_process::connection(&api, &dev.url(), dev.ca_file()).await?;
     // Taken back when this ends, in whatever way: other commands then find nothing rather than a port
     // that is closed.
     let _written = Written::write(&connection, home)?;
     let progress = Progress::on_stderr();
     progress.line(&format!("✓ Gridpost listens on {}", dev.url()));
-    let is_shown = !arguments.quiet && declared.is_none();
-    let shown = match is_shown {
+    let is_asked_for = !arguments.quiet && declared.is_none();
+    let in_use = if is_asked_for { own::other(&api).await? } else { None };
+    if let Some(whose) = &in_use {
+        progress.line(&left_out(whose));
+    }
+    let shown = match is_asked_for && in_use.is_none() {
         true => show(&connection, data, dev.clock().speed(), &progress).await,
         false => Vec::new(),
     };
@@ -138,6 +208,14 @@ async fn serve(
         shown.iter().map(|case| json!({"title": case.title, "lines": case.lines})).collect();
     output.print(&document, |_| summary(&connection, data, &shown, &invocation()));
     std::future::pending().await
+}
+
+/// Why nothing is shown where topics are in use.
+fn left_out(whose: &str) -> String {
+    format!(
+        "· No demonstration: the event subscription {whose} is here, and might get its events (--quiet is \
+         not needed)"
+    )
 }
 
 /// Shows the cases. One that does not show what it should is told, and the process stays up.
@@ -157,12 +235,32 @@ async fn show(
     })
 }
 
-fn options(arguments: &DevArguments, data: Option<PathBuf>, log: Log) -> Options {
+/// Refuses a word of `GRIDPOST_LOG` that is neither a level nor `TARGET=LEVEL`: it would be taken
+/// for a part of the program, and a misspelt level would log nothing.
+fn check_log_filter(filter: &str) -> Result<(), Misuse> {
+    let is_level = |word: &str| {
+        word.parse::<usize>().is_ok() || LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word))
+    };
+    let mut words = filter.split(',').filter(|word| !word.is_empty());
+    match words.find(|word| !word.contains('=') && !is_level(word)) {
+        None => Ok(()),
+        Some(word) => Err(Misuse(format!(
+            "GRIDPOST_LOG: `{word}` is no level: write {}, or TARGET=LEVEL, with commas and without spaces \
+             between several (warn,gridpost_dispatch_handler=debug)",
+            LEVELS.join(", ")
+        ))),
+    }
+}
+
+fn options(arguments: &DevArguments, data: Option<PathBuf>, home: &Home, log: Log) -> Options {
+    let DevArguments { port, speed, .. } = *arguments;
+    // A CA that clients were told to trust is worth keeping, with --memory too.
+    let tls = arguments.tls.then(|| data.as_deref().unwrap_or(home.root()).join("tls"));
     let sync = match arguments.sync {
         SyncArgument::Normal => Sync::Normal,
         SyncArgument::Full => Sync::Full,
     };
-    Options { port: arguments.port, data, sync, speed: arguments.speed, log, ..Options::default() }
+    Options { port, data, sync, speed, tls, log, ..Options::default() }
 }
 
 /// A failed start, with what to do about it.
@@ -191,7 +289,11 @@ fn home_of(target: &TargetArguments) -> anyhow::Result<Home> {
 fn data_of(arguments: &DevArguments, home: &Home) -> anyhow::Result<Option<PathBuf>> {
     Ok(match (&arguments.data, arguments.memory) {
         (_, true) => None,
-        (Some(named), false) => Some(std::path::absolute(named)?),
+        (Some(named), false) => {
+            let folder = std::path::absolute(named)?;
+            home::create_ignored(&folder)?;
+            Some(folder)
+        }
         (None, false) => Some(home.dev()),
     })
 }
@@ -242,13 +344,22 @@ fn summary(
         || "memory".to_owned(),
         |data| data.join("dead-letters").join(DEAD_LETTER_BUCKET).display().to_string(),
     );
-    lines.push(output::columns(&[
+    let mut rows = vec![
         row("publish to", topic.map_or("-", |topic| topic.endpoint.as_str())),
         row("with aeg-sas-key", topic.and_then(|it| it.keys.first()).map_or("-", String::as_str)),
         row("manage API", &connection.manage_url),
         row("data", &kept),
         row("dead letters", &letters),
-    ]));
+    ];
+    rows.extend(connection.ca_file.as_deref().map(|file| row("CA", &file.display().to_string())));
+    lines.push(output::columns(&rows));
+    if let Some(file) = &connection.ca_file {
+        let file = file.display();
+        lines.extend([String::new(), "Programs trust the CA by their environment:".to_owned()]);
+        for (variable, of) in TRUST {
+            lines.push(format!("  export {variable}={file}  # {of}"));
+        }
+    }
     lines.extend([String::new(), "Try next, each in a terminal of its own:".to_owned()]);
     for command in [
         "listen --port 9000 --answer 500,200".to_owned(),
@@ -272,6 +383,24 @@ mod tests {
     use crate::local::connection::TopicConnection;
 
     #[test]
+    fn a_misspelt_level_is_refused_with_those_that_there_are() {
+        for filter in
+            ["", "debug", "INFO", "3", "warn,gridpost_dispatch_handler=debug", "a=off,b=1"]
+        {
+            assert!(check_log_filter(filter).is_ok(), "{filter}");
+        }
+        for (filter, word) in [
+            ("debgu", "`debgu`"),
+            ("warn,gridpost_dispatch_handler", "`gridpost_dispatch_handler`"),
+            ("info, debug", "` debug`"),
+        ] {
+            let refused = check_log_filter(filter).expect_err(filter).to_string();
+            assert!(refused.contains(word), "{refused}");
+            assert!(refused.contains("off, error, warn, info, debug, trace"), "{refused}");
+        }
+    }
+
+    #[test]
     fn the_summary_can_be_pasted_from() {
         let endpoint = "http://127.0.0.1:7070/topics/demo/api/events".to_owned();
         let topic = TopicConnection { endpoint, keys: vec!["k1".into(), "k2".into()] };
@@ -280,6 +409,7 @@ mod tests {
             manage_url: "http://127.0.0.1:7070".into(),
             emulator_url: "http://127.0.0.1:7070".into(),
             dead_letter_bucket: "b".into(),
+            ca_file: None,
             topics: BTreeMap::from([("demo".to_owned(), topic)]),
         };
         let shown = [Shown { title: "It works", lines: vec!["attempt 1".into()] }];
@@ -293,6 +423,10 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
-        assert!(summary(&connection, None, &[], "gridpost").contains("memory"));
+        let plain = summary(&connection, None, &[], "gridpost");
+        assert!(plain.contains("memory") && !plain.contains("SSL_CERT_FILE"), "{plain}");
+        let by_https = Connection { ca_file: Some("/d/tls/ca.pem".into()), ..connection };
+        let text = summary(&by_https, None, &[], "gridpost");
+        assert!(text.contains("export NODE_EXTRA_CA_CERTS=/d/tls/ca.pem"), "{text}");
     }
 }

@@ -3,20 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::attempt_lines::{AttemptLine, AttemptLog};
-use crate::commands::{delivery, read_events};
+use crate::commands::{delivery, read_events, wait_is_over};
 use crate::document::TimeToLive;
 use crate::failure::{Refusal, Unfinished};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{self, Output, text_at};
-use crate::target::TargetArguments;
-use crate::wall_clock;
+use crate::target::{TargetArguments, before};
 
 /// Which event.
 #[derive(Args, Debug)]
@@ -97,8 +96,9 @@ pub async fn run(
     let target = target.resolve()?;
     let api = target.manage_api().await?;
     let log = AttemptLog::connect(&target).await?;
-    let since_ms = wall_clock::now_ms() - i64::from(arguments.since.minutes) * 60_000;
-    let lines = log.read(since_ms, Some(&arguments.id)).await?;
+    let now = target.now().await?;
+    let since = before(now, arguments.since);
+    let lines = log.read(since.as_millis(), Some(&arguments.id)).await?;
     let deliveries = deliveries(&api, &arguments, lines).await?;
     let subscriptions = api.subscriptions(&arguments.topic).await?;
     let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name").to_owned()).collect();
@@ -106,17 +106,20 @@ pub async fn run(
         Some(file) => Some(api.explain(&arguments.topic, &one_event(read_events(file)?)).await?),
         None => {
             let of = may_have_dead_letter(&deliveries, &subscriptions);
-            verdicts_on_dead_letter(&api, &arguments, of).await?
+            verdicts_on_dead_letter(&api, &arguments, since, of).await?
         }
     };
-    let holding = holding_back(&api, &arguments.topic, &names, &deliveries).await?;
+    let may_wait = may_wait(&names, &deliveries, verdicts.as_ref());
+    let holding = holding_back(&api, &arguments.topic, may_wait, now).await?;
     let filters = filters(&subscriptions);
-    let told = Told { arguments, verdicts, deliveries, names, filters, holding };
+    let logs_successes = target.is_dev();
+    let told = Told { arguments, verdicts, deliveries, names, filters, holding, logs_successes };
     output.print(&told.document(), |_| told.text());
     told.outcome()
 }
 
-/// What each event subscription wants, as far as it chooses.
+/// What each event subscription wants, as far as it chooses, and whether its state lets it have
+/// any.
 fn filters(subscriptions: &[Value]) -> BTreeMap<String, String> {
     let chosen = |subscription: &Value| {
         let filter = subscription.pointer("/properties/filter").and_then(Value::as_object);
@@ -128,7 +131,12 @@ fn filters(subscriptions: &[Value]) -> BTreeMap<String, String> {
         };
         let parts = filter.into_iter().flatten().filter(|(_, value)| is_set(value));
         let parts: Vec<_> = parts.map(|(name, value)| format!("{name} {value}")).collect();
-        if parts.is_empty() { "wants every event".to_owned() } else { parts.join(", ") }
+        let wants =
+            if parts.is_empty() { "wants every event".to_owned() } else { parts.join(", ") };
+        match text_at(subscription, "/properties/provisioningState") {
+            "Succeeded" | "-" => wants,
+            state => format!("{wants}, but gets none: it is {state}"),
+        }
     };
     let one = |it: &Value| (text_at(it, "/name").to_owned(), chosen(it));
     subscriptions.iter().map(one).collect()
@@ -146,24 +154,48 @@ struct Told {
     /// Event subscriptions of which no delivery is known and whose endpoints get nothing at present, with
     /// these endpoints' healths.
     holding: Vec<(String, Value)>,
+    /// Whether attempts that succeed at once are logged for certain: `gridpost dev` logs all.
+    logs_successes: bool,
 }
 
-/// Event subscriptions of which no delivery is known and whose endpoints get nothing at present: what was
-/// held back before its first attempt is in no log and has no state.
+/// Event subscriptions that may have the event without a sign of it: no delivery is known, and
+/// nothing says that they do not want it.
+fn may_wait<'a>(
+    names: &'a [String],
+    deliveries: &[Found],
+    verdicts: Option<&Value>,
+) -> Vec<&'a str> {
+    let verdicts = verdicts.and_then(|verdicts| verdicts["value"].as_array());
+    let is_refused = |name: &str| {
+        let mut all = verdicts.into_iter().flatten();
+        all.any(|one| one["eventSubscription"] == name && one["matches"] == false)
+    };
+    let is_known = |name: &str| deliveries.iter().any(|found| found.name == name);
+    let names = names.iter().map(String::as_str);
+    names.filter(|name| !is_known(name) && !is_refused(name)).collect()
+}
+
+/// Those of them whose endpoints get nothing at present: what was held back before its first
+/// attempt is in no log and has no state.
 async fn holding_back(
     api: &ManageApi,
     topic: &str,
-    names: &[String],
-    deliveries: &[Found],
+    names: Vec<&str>,
+    now: Timestamp,
 ) -> anyhow::Result<Vec<(String, Value)>> {
     let mut found = Vec::new();
-    for name in names.iter().filter(|name| !deliveries.iter().any(|it| it.name == **name)) {
+    for name in names {
         // 404: it was deleted just now.
         let health = unless(404, api.health(topic, name).await)?;
-        let health = health.filter(|health| health["newEvents"] == "Waits");
-        found.extend(health.map(|health| (name.clone(), health)));
+        let health = health.filter(|health| is_held_back(health, now));
+        found.extend(health.map(|health| (name.to_owned(), health)));
     }
     Ok(found)
+}
+
+/// Whether new events wait for a time to come. Once it is past, the next one is the probe.
+fn is_held_back(health: &Value, now: Timestamp) -> bool {
+    health["newEvents"] == "Waits" && !wait_is_over(health, now)
 }
 
 /// The event of a file, which may be a publish with it alone.
@@ -211,11 +243,11 @@ fn may_have_dead_letter<'a>(
 async fn verdicts_on_dead_letter(
     api: &ManageApi,
     arguments: &ExplainArguments,
+    since: Timestamp,
     names: BTreeSet<&str>,
 ) -> anyhow::Result<Option<Value>> {
-    let since = Duration::from_secs(u64::from(arguments.since.minutes) * 60);
     let choice = LetterChoice {
-        from: Some(wall_clock::rfc3339(wall_clock::now() - since)),
+        from: Some(since.to_iso_8601()),
         event_id: Some(arguments.id.clone()),
         ..LetterChoice::default()
     };
@@ -273,10 +305,16 @@ impl Told {
         if verdicts.is_some() || !deliveries.is_empty() {
             return Ok(());
         }
+        let may_be = match self.logs_successes {
+            true => "it may wait for its first attempt. If it can't",
+            false => {
+                "it may wait for its first attempt, or have been delivered by it, which is logged only \
+                 where log_successful_attempts is set. If neither can be"
+            }
+        };
         let message = format!(
-            "nothing is known of an event `{id}` of topic {topic} so far: it may wait for its first attempt, \
-             or have been delivered by it, which is logged only where log_successful_attempts is set. If \
-             neither can be, check the id, look further back (--since 7d), or give the event (--event FILE)"
+            "nothing is known of an event `{id}` of topic {topic} so far: {may_be}, check the id, look \
+             further back (--since 7d), or give the event (--event FILE)"
         );
         Err(Unfinished(message).into())
     }
@@ -300,7 +338,8 @@ impl Told {
     }
 
     fn text(&self) -> String {
-        let Self { arguments, verdicts, deliveries, names, filters, holding } = self;
+        let Self { arguments, verdicts, deliveries, names, filters, holding, logs_successes } =
+            self;
         let mut text = format!("event {} of topic {}\n\n", arguments.id, arguments.topic);
         match verdicts {
             Some(verdicts) => text.push_str(&verdict_table(verdicts)),
@@ -321,8 +360,9 @@ impl Told {
             ));
         }
         if deliveries.is_empty() {
+            let why = if *logs_successes { "" } else { SUCCESSES };
             text.push_str(&format!(
-                "\n\nNo attempt for it is in the logs of the last {}. {NO_LINES}",
+                "\n\nNo attempt for it is in the logs of the last {}. {why}{OWN_SCHEMA}",
                 minutes(arguments.since.minutes)
             ));
         }
@@ -330,9 +370,11 @@ impl Told {
     }
 }
 
-const NO_LINES: &str = "\
+const SUCCESSES: &str = "\
 Attempts that succeed at once are logged where the\ndeployment's Terraform variable log_successful_attempts says \
-so; an event of a schema of your own has no id there.";
+so. ";
+
+const OWN_SCHEMA: &str = "An event of a schema of your own has no id there.";
 
 fn minutes(minutes: u32) -> String {
     match minutes {

@@ -1,6 +1,6 @@
 //! `gridpost parked`: deliveries whose long wait a table holds, seen, released or canceled.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::commands::check_exists;
@@ -8,6 +8,9 @@ use crate::failure::Misuse;
 use crate::manage_api::{ManageApi, waiting::ParkedChoice};
 use crate::output::{self, Output, count, text_at};
 use crate::target::TargetArguments;
+
+/// Told where nothing was found.
+const NONE: &str = "no delivery is parked";
 
 /// What to do with parked deliveries.
 #[derive(Subcommand, Debug)]
@@ -34,10 +37,15 @@ pub struct Filter {
 
 /// Which deliveries are to be changed.
 #[derive(Args, Debug)]
+#[command(group(
+    ArgGroup::new("which")
+        .required(true)
+        .multiple(true)
+        .args(["ids", "topic", "subscription", "all"])
+))]
 pub struct Change {
     /// Ids of deliveries (`parked list` prints them)
-    #[arg(value_name = "ID", num_args = 1..=100,
-        required_unless_present_any = ["topic", "subscription", "all"])]
+    #[arg(value_name = "ID", num_args = 1..=100)]
     ids: Vec<String>,
 
     #[command(flatten)]
@@ -150,7 +158,7 @@ fn report(
 
 fn results(done: &[Value]) -> String {
     if done.is_empty() {
-        return "no such delivery is parked".to_owned();
+        return NONE.to_owned();
     }
     let row = |one: &Value| {
         ["/id", "/result", "/message"].map(|pointer| match one.pointer(pointer) {
@@ -163,7 +171,7 @@ fn results(done: &[Value]) -> String {
 
 fn list(found: &[Value]) -> String {
     if found.is_empty() {
-        return "no such delivery is parked".to_owned();
+        return NONE.to_owned();
     }
     let mut found: Vec<_> = found.iter().collect();
     found.sort_by_key(|&one| text_at(one, "/due"));
@@ -194,6 +202,7 @@ mod tests {
             "eventSubscription": "s", "events": 1, "deliveryAttempts": 2, "lastDeliveryOutcome": "Busy"})
         };
         let text = list(&[one("late", "2026-01-02"), one("soon", "2026-01-01")]);
+        assert_eq!((list(&[]), results(&[])), (NONE.to_owned(), NONE.to_owned()));
         let lines: Vec<_> = text.lines().skip(1).collect();
         assert_eq!(
             lines,

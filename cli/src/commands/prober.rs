@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::receiver::{Arrival, Behaviour, Purpose, Receiver};
 use crate::target::{Target, TargetArguments};
 use crate::time_span::TimeSpan;
-use crate::{http_client, wall_clock};
+use crate::wall_clock;
 
 /// Where its events arrive.
 const PATH: &str = "/prober";
@@ -198,13 +198,7 @@ impl Publisher {
                           give another --topic, or none";
             return Err(Misuse(advice.to_owned()).into());
         }
-        Ok(Self {
-            http: http_client::for_url(&url)?,
-            url,
-            key,
-            schema,
-            run: wall_clock::random_id(),
-        })
+        Ok(Self { http: target.http_client(&url)?, url, key, schema, run: wall_clock::random_id() })
     }
 
     /// Publishes event `number` until it is accepted.

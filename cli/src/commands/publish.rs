@@ -10,7 +10,7 @@ use crate::commands::read_input;
 use crate::failure::{Misuse, Refusal};
 use crate::output::Output;
 use crate::target::{Target, TargetArguments};
-use crate::{http_client, wall_clock};
+use crate::wall_clock;
 
 /// What to publish.
 #[derive(Args, Debug)]
@@ -156,7 +156,7 @@ pub async fn run(
     let url = events_url(&arguments.topic, &topic, &target)?;
     let key = key(&arguments, &target).await?;
     let events = arguments.file.is_some().then(|| count(&body)).flatten();
-    let request = http_client::for_url(&url)?.post(&url).header("content-type", content_type);
+    let request = target.http_client(&url)?.post(&url).header("content-type", content_type);
     let answer = request.header("aeg-sas-key", key).body(body).send().await;
     let answer = answer.with_context(|| format!("POST {url} got no answer"))?;
     let status = answer.status().as_u16();

@@ -35,7 +35,7 @@ pub struct SasArguments {
 ///
 /// # Errors
 ///
-/// [`Misuse`] when the end or the key can't be read.
+/// [`Misuse`] when the end or the key can't be read, or the end has passed.
 pub fn run(arguments: &SasArguments, output: Output) -> anyhow::Result<()> {
     let now = Timestamp::parse_rfc_3339(&wall_clock::now_rfc3339()).unwrap_or_default();
     let (token, expires_at) = token(arguments, now)?;
@@ -51,6 +51,11 @@ fn token(arguments: &SasArguments, now: Timestamp) -> Result<(String, Timestamp)
             Misuse(format!("--until {text} is no date and time: write 2030-01-01T00:00:00Z"))
         })?,
     };
+    if expires_at <= now {
+        let end = expires_at.to_iso_8601();
+        let refused = format!("the token would end at {end}, which has passed: choose a later end");
+        return Err(Misuse(refused));
+    }
     let token = sas::sign(&arguments.resource, expires_at, &arguments.key).ok_or_else(|| {
         Misuse(
             "--key is no topic key: it must be base64, as `gridpost topic keys` shows".to_owned(),
@@ -90,5 +95,9 @@ mod tests {
         }
         assert!(token(&arguments("no base64", None), now).is_err());
         assert!(token(&arguments("a2V5MQ==", Some("tomorrow")), now).is_err());
+        for past in ["2026-11-21T08:00:00Z", "2020-01-01T00:00:00Z"] {
+            let refused = token(&arguments("a2V5MQ==", Some(past)), now).expect_err(past);
+            assert!(refused.to_string().contains("which has passed"), "{refused}");
+        }
     }
 }

@@ -8,7 +8,6 @@ use crate::local::home::Home;
 use crate::local::in_process::is_in_process;
 use crate::local::stack;
 use crate::local::state::{EmulatorRecord, State};
-use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
 
@@ -52,7 +51,7 @@ pub async fn run(target: &TargetArguments, output: Output) -> anyhow::Result<()>
 /// When `local.json` is damaged.
 pub(super) async fn in_process(home: &Home) -> anyhow::Result<Option<Value>> {
     let Some(connection) = Connection::read(home)?.filter(is_in_process) else { return Ok(None) };
-    let Ok(topics) = topics(&connection.manage_url).await else { return Ok(None) };
+    let Ok(topics) = topics(&connection).await else { return Ok(None) };
     Ok(Some(json!({
         "running": true,
         "publishUrl": connection.publish_url,
@@ -73,7 +72,7 @@ fn text_in_process(document: &Value) -> String {
 async fn document(home: &Home, record: &EmulatorRecord, connection: &Connection) -> Value {
     let functions =
         Emulator::of(home).processes().iter().filter(|process| !process.is_emulator).count();
-    let topics = topics(&connection.manage_url).await;
+    let topics = topics(connection).await;
     json!({
         "running": true,
         "emulator": {"url": connection.emulator_url, "pid": record.pid, "functionProcesses": functions},
@@ -88,8 +87,8 @@ async fn document(home: &Home, record: &EmulatorRecord, connection: &Connection)
 }
 
 /// The topics, each with the names of its event subscriptions.
-async fn topics(manage_url: &str) -> anyhow::Result<Vec<Value>> {
-    let api = ManageApi::connect(manage_url).await?;
+async fn topics(connection: &Connection) -> anyhow::Result<Vec<Value>> {
+    let api = connection.manage_api().await?;
     let mut found = Vec::new();
     for topic in api.topics().await? {
         let name = text_at(&topic, "/name");

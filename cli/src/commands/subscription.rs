@@ -8,7 +8,7 @@ mod update;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
@@ -101,6 +101,7 @@ pub struct NamedArguments {
 
 /// What to create, from flags or from a document.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("what").required(true).args(["endpoint", "resource", "file"])))]
 pub struct CreateArguments {
     #[command(flatten)]
     named: NamedArguments,
@@ -157,7 +158,8 @@ pub async fn run(
             if let Some(since) = since {
                 health::add_latencies(&mut all, &resolved, since).await?;
             }
-            output.print(&health::document(&all), |_| health::table(&all));
+            let now = resolved.now().await?;
+            output.print(&health::document(&all), |_| health::table(&all, now));
         }
         SubscriptionCommand::Health { topic, name: Some(name), reset, since } => {
             let topic = topic.unwrap_or_default();
@@ -169,7 +171,8 @@ pub async fn run(
             if let Some(since) = since {
                 health::add_latencies(std::slice::from_mut(&mut one), &resolved, since).await?;
             }
-            output.print(&one.document(), |_| one.describe());
+            let now = resolved.now().await?;
+            output.print(&one.document(), |_| one.describe(now));
         }
         SubscriptionCommand::Secrets { named: NamedArguments { topic, name }, rotate, overlap } => {
             let secrets = match rotate {

@@ -9,12 +9,11 @@ use tokio::time::sleep;
 
 use crate::attempt_lines::{AttemptLine, AttemptLog};
 use crate::commands::check_exists;
-use crate::document::TimeToLive;
+use crate::document::{TimeToLive, outcome_name};
 use crate::failure::Refusal;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::target::TargetArguments;
-use crate::wall_clock;
 
 /// Between two looks: FilterLogEvents takes five calls in a second for a whole account.
 const POLL: Duration = Duration::from_secs(2);
@@ -35,7 +34,7 @@ pub struct TailArguments {
     name: Option<String>,
 
     /// Only attempts that met this, such as Busy; may be given several times
-    #[arg(long, value_name = "OUTCOME")]
+    #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
     outcome: Vec<String>,
 
     /// Only attempts that failed, and deliveries that ended undelivered
@@ -78,8 +77,8 @@ pub async fn run(
         }
     }
     let log = AttemptLog::connect(&target).await?;
-    let back_ms = arguments.since.map_or(0, |since| i64::from(since.minutes) * 60_000);
-    let began_ms = wall_clock::now_ms() - back_ms;
+    let since = arguments.since.unwrap_or(TimeToLive { minutes: 0 });
+    let began_ms = target.ago(since).await?.as_millis();
     let mut seen = Seen { began_ms, newest_ms: began_ms, ids: HashSet::new() };
     loop {
         for line in seen.fresh(log.read(seen.next_from(), None).await?) {

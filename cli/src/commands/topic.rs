@@ -2,18 +2,23 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::commands::read_document;
-use crate::failure::Misuse;
+use crate::failure::{Misuse, Refusal};
+use crate::local::connection::{Connection, key_list};
+use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
-use crate::target::TargetArguments;
+use crate::target::{Target, TargetArguments};
 
 /// What to do with topics.
 #[derive(Subcommand, Debug)]
 pub enum TopicCommand {
-    /// Create a topic, or update the one of that name
+    /// Create a topic, or replace all settings of the one of that name
+    ///
+    /// Refused where that would set back a setting of an existing topic that is not named: `topic
+    /// update` changes some settings and keeps the others.
     Create(CreateArguments),
     /// Change some settings of a topic
     Update(UpdateArguments),
@@ -84,12 +89,18 @@ pub struct CreateArguments {
 
 /// What to change of a topic.
 #[derive(Args, Debug)]
+#[command(group(
+    ArgGroup::new("change")
+        .required(true)
+        .multiple(true)
+        .args(["disable_local_auth", "delivery_profile", "file"])
+))]
 pub struct UpdateArguments {
     /// The topic
     topic: String,
 
     /// Whether keys and SAS tokens are refused
-    #[arg(long, value_name = "BOOL", required_unless_present_any = ["delivery_profile", "file"])]
+    #[arg(long, value_name = "BOOL")]
     disable_local_auth: Option<bool>,
 
     /// `basic`, `basic2021` or `namespace`
@@ -150,10 +161,13 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    let api = target.resolve()?.manage_api().await?;
+    let target = target.resolve()?;
+    let api = target.manage_api().await?;
     match command {
         TopicCommand::Create(create) => {
-            let reply = api.put_topic(&create.topic, &create.document()?).await?;
+            let document = create.document()?;
+            keeps_the_rest(&create.topic, existing(&api, &create.topic).await?, &document)?;
+            let reply = api.put_topic(&create.topic, &document).await?;
             let done = if reply.status == 201 { "created" } else { "updated" };
             output.print_tagged(&reply, |topic| format!("{done}\n{}", describe(topic)));
         }
@@ -180,16 +194,75 @@ pub async fn run(
         }
         TopicCommand::Keys { topic, regenerate } => {
             let keys = match regenerate {
-                Some(key_name) => api.regenerate_key(&topic, &key_name).await?,
+                Some(key_name) => new_key(&api, &target, &topic, &key_name).await?,
                 None => api.keys(&topic).await?,
             };
             output.print(&keys, write_keys);
         }
         TopicCommand::RegenerateKey { topic, key } => {
-            output.print(&api.regenerate_key(&topic, &key).await?, write_keys);
+            output.print(&new_key(&api, &target, &topic, &key).await?, write_keys);
         }
     }
     Ok(())
+}
+
+/// The topic that is there already, as far as this identity may read it and the name is one.
+async fn existing(api: &ManageApi, topic: &str) -> anyhow::Result<Option<Value>> {
+    match api.find_topic(topic).await {
+        // The request that follows says more of a name that is refused.
+        Err(error)
+            if error.downcast_ref::<Refusal>().is_some_and(|it| matches!(it.status, 400 | 403)) =>
+        {
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
+/// Refuses a document that would undo settings of an existing topic without naming them: access
+/// that was shut would be open again.
+fn keeps_the_rest(topic: &str, existing: Option<Value>, document: &Value) -> anyhow::Result<()> {
+    let undone = existing.map(|existing| undone(&existing, document)).unwrap_or_default();
+    anyhow::ensure!(
+        undone.is_empty(),
+        "the topic {topic} is there already, and `topic create` sets back what it does not name: {}. \
+         `gridpost topic update {topic}` changes some settings and keeps the others; to replace them all, \
+         name each by --file.",
+        undone.join(", ")
+    );
+    Ok(())
+}
+
+/// What an existing topic has, differs from the default, and is not named: from what to what it
+/// changes.
+fn undone(existing: &Value, document: &Value) -> Vec<String> {
+    let is_namespace = existing["kind"] == "namespace";
+    let defaults = [
+        ("disableLocalAuth", json!(false)),
+        ("deliveryProfile", json!(if is_namespace { "namespace" } else { "basic" })),
+        ("inputSchemaMapping", Value::Null),
+    ];
+    let change = |(name, default): (&str, Value)| {
+        let has = existing["properties"].get(name)?;
+        let is_named = document["properties"].get(name).is_some();
+        let to = if default.is_null() { "none".to_owned() } else { default.to_string() };
+        (*has != default && !is_named).then(|| format!("{name} from {has} to {to}"))
+    };
+    defaults.into_iter().filter_map(change).collect()
+}
+
+/// Replaces a key, and notes it where programs read the keys of a local stack.
+async fn new_key(
+    api: &ManageApi,
+    target: &Target,
+    topic: &str,
+    key_name: &str,
+) -> anyhow::Result<Value> {
+    let keys = api.regenerate_key(topic, key_name).await?;
+    if let Some(home) = target.home() {
+        Connection::note_keys(home, topic, key_list(&keys))?;
+    }
+    Ok(keys)
 }
 
 /// What goes with a topic.
@@ -216,10 +289,20 @@ fn describe(topic: &Value) -> String {
         ["topic".to_owned(), at("/name")],
         ["kind".to_owned(), at("/kind")],
         ["input schema".to_owned(), at("/properties/inputSchema")],
+        ["delivery profile".to_owned(), at("/properties/deliveryProfile")],
+        ["keys and SAS".to_owned(), key_access(topic).to_owned()],
         ["endpoint".to_owned(), at("/properties/endpoint")],
         ["state".to_owned(), at("/properties/provisioningState")],
         ["etag".to_owned(), at("/etag")],
     ])
+}
+
+fn key_access(topic: &Value) -> &'static str {
+    match topic.pointer("/properties/disableLocalAuth").and_then(Value::as_bool) {
+        Some(true) => "refused (disableLocalAuth true)",
+        Some(false) => "accepted (disableLocalAuth false)",
+        None => "-",
+    }
 }
 
 fn list(topics: &[Value]) -> String {
@@ -237,6 +320,50 @@ fn list(topics: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_named_is_not_undone() {
+        let topic = |kind: &str, properties: Value| json!({"kind": kind, "properties": properties});
+        let plain = json!({"disableLocalAuth": false, "deliveryProfile": "basic"});
+        let space = json!({"disableLocalAuth": false, "deliveryProfile": "namespace"});
+        let shut = json!({"disableLocalAuth": true, "deliveryProfile": "basic2021"});
+        let mapped = json!({"inputSchemaMapping": {"inputSchemaMappingType": "Json"}});
+        let profile = "deliveryProfile from \"basic2021\" to \"basic\"";
+        let all = format!("disableLocalAuth from true to false, {profile}");
+        // (the topic, what is named, what would be undone)
+        let table = [
+            (topic("custom", plain), json!({}), ""),
+            (topic("namespace", space), json!({}), ""),
+            (topic("custom", shut.clone()), json!({}), all.as_str()),
+            (topic("custom", shut.clone()), json!({"disableLocalAuth": true}), profile),
+            (topic("custom", shut.clone()), shut, ""),
+            (
+                topic("custom", mapped.clone()),
+                json!({"inputSchema": "CustomEventSchema"}),
+                "inputSchemaMapping from {\"inputSchemaMappingType\":\"Json\"} to none",
+            ),
+            (topic("custom", mapped.clone()), mapped, ""),
+        ];
+        for (existing, named, want) in table {
+            let document = json!({"kind": "custom", "properties": named});
+            assert_eq!(undone(&existing, &document).join(", "), want, "{existing} {document}");
+            let kept = keeps_the_rest("orders", Some(existing), &document);
+            assert_eq!(kept.is_ok(), want.is_empty(), "{document}");
+            if let Err(refused) = kept {
+                let refused = refused.to_string();
+                assert!(refused.contains("`gridpost topic update orders`"), "{refused}");
+            }
+        }
+        assert!(keeps_the_rest("orders", None, &json!({})).is_ok());
+    }
+
+    #[test]
+    fn a_topic_tells_who_may_publish_and_by_which_rules() {
+        let topic = json!({"name": "orders",
+            "properties": {"disableLocalAuth": true, "deliveryProfile": "basic2021"}});
+        let text = describe(&topic);
+        assert!(text.contains("disableLocalAuth true") && text.contains("basic2021"), "{text}");
+    }
 
     #[test]
     fn a_deletion_says_what_goes_with_it() {

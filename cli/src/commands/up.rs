@@ -121,6 +121,7 @@ mod tests {
             manage_url: "http://m".into(),
             emulator_url: "http://a".into(),
             dead_letter_bucket: "b".into(),
+            ca_file: None,
             topics: BTreeMap::from([("demo".to_owned(), topic)]),
         };
         let shown = [Shown { title: "It works", lines: vec!["attempt 1".into()] }];

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Args;
-use serde_json::{Value, json};
+use clap::{ArgGroup, Args};
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::failure::{Misuse, Unfinished};
+use crate::failure::{Misuse, SoFar};
 use crate::http_client;
+use crate::local::demonstration::own;
 use crate::manage_api::ManageApi;
 use crate::output::{Output, text_at};
 use crate::target::TargetArguments;
@@ -20,17 +21,21 @@ const POLL: Duration = Duration::from_millis(50);
 /// What to wait for. Events are counted since `gridpost dev` was started; one that is delivered twice
 /// counts twice.
 #[derive(Args, Debug)]
+#[command(group(
+    ArgGroup::new("until").required(true).multiple(true).args(["delivered", "dead_lettered"])
+))]
 pub struct WaitArguments {
     /// Events of this topic
     #[arg(long, value_name = "NAME")]
     topic: String,
 
-    /// Only those for this event subscription; without it, an event counts for each that it is for
+    /// Only those for this event subscription; without it, an event counts for each that it is for,
+    /// those of the demonstration left out
     #[arg(long, alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 
     /// Until at least so many were delivered
-    #[arg(long, value_name = "COUNT", required_unless_present = "dead_lettered")]
+    #[arg(long, value_name = "COUNT")]
     delivered: Option<u64>,
 
     /// Until at least so many lie in dead letters
@@ -54,7 +59,7 @@ struct Counted {
 ///
 /// # Errors
 ///
-/// [`Unfinished`] when the time is up; [`Misuse`] where `gridpost dev` does not run.
+/// [`SoFar`] when the time is up; [`Misuse`] where `gridpost dev` does not run.
 pub async fn run(
     arguments: &WaitArguments,
     target: &TargetArguments,
@@ -63,8 +68,8 @@ pub async fn run(
     let target = target.resolve()?;
     let url = target.manage_url().filter(|url| http_client::is_loopback(url));
     let url = url.ok_or_else(not_dev)?.trim_end_matches('/');
-    let http = http_client::for_url(url)?;
-    let api = ManageApi::connect(url).await?;
+    let http = target.http_client(url)?;
+    let api = target.manage_api().await?;
     let url = format!("{url}/dev/counts");
     let last_look = Instant::now() + arguments.timeout.0;
     loop {
@@ -76,15 +81,14 @@ pub async fn run(
         let counts: Value = answer.json().await.map_err(|_| not_dev())?;
         let counted = arguments.count(&counts);
         if arguments.is_reached(counted) {
-            output.print(&arguments.document(counted), |_| arguments.told(counted));
+            let document = Value::Object(arguments.members(counted));
+            output.print(&document, |_| arguments.told(counted));
             return Ok(());
         }
         if Instant::now() >= last_look {
             // A misspelt name looks like a loss; one may also be made while this waits.
             arguments.names_exist(&api).await?;
-            let waited = arguments.timeout.0.as_secs_f64();
-            let told = arguments.told(counted);
-            return Err(Unfinished(format!("not after {waited} s: {told}")).into());
+            return Err(arguments.not_in_time(counted).into());
         }
         sleep(POLL).await;
     }
@@ -112,7 +116,11 @@ impl WaitArguments {
         let mut counted = Counted::default();
         for one in counts["value"].as_array().into_iter().flatten() {
             let name = text_at(one, "/eventSubscription");
-            let is_wanted = self.subscription.as_ref().is_none_or(|wanted| wanted == name);
+            let is_wanted = match &self.subscription {
+                Some(wanted) => wanted == name,
+                // What the demonstration has published was published by no script.
+                None => !own::is_own(&self.topic, name),
+            };
             if is_wanted && text_at(one, "/topic") == self.topic {
                 let number = |member: &str| one[member].as_u64().unwrap_or(0);
                 counted.delivered += number("delivered");
@@ -128,12 +136,20 @@ impl WaitArguments {
             && self.dead_lettered.is_none_or(|wanted| counted.dead_lettered >= wanted)
     }
 
-    fn document(&self, counted: Counted) -> Value {
-        json!({
-            "topic": self.topic, "eventSubscription": self.subscription,
-            "delivered": counted.delivered, "deadLettered": counted.dead_lettered,
-            "dropped": counted.dropped,
-        })
+    fn members(&self, counted: Counted) -> Map<String, Value> {
+        Map::from_iter([
+            ("topic".to_owned(), json!(self.topic)),
+            ("eventSubscription".to_owned(), json!(self.subscription)),
+            ("delivered".to_owned(), json!(counted.delivered)),
+            ("deadLettered".to_owned(), json!(counted.dead_lettered)),
+            ("dropped".to_owned(), json!(counted.dropped)),
+        ])
+    }
+
+    fn not_in_time(&self, counted: Counted) -> SoFar {
+        let (waited, told) = (self.timeout.0.as_secs_f64(), self.told(counted));
+        let message = format!("not after {waited} s: {told}");
+        SoFar { message, members: self.members(counted) }
     }
 
     fn told(&self, counted: Counted) -> String {
@@ -160,6 +176,8 @@ mod tests {
             {"topic": "a", "eventSubscription": "x", "delivered": 2, "deadLettered": 1, "dropped": 0},
             {"topic": "a", "eventSubscription": "y", "delivered": 3, "deadLettered": 0, "dropped": 4},
             {"topic": "b", "eventSubscription": "x", "delivered": 9, "deadLettered": 9, "dropped": 9},
+            {"topic": "demo", "eventSubscription": "demonstration-delivered", "delivered": 1,
+                "deadLettered": 0, "dropped": 0},
         ]});
         let counted =
             |delivered, dead_lettered, dropped| Counted { delivered, dead_lettered, dropped };
@@ -171,6 +189,8 @@ mod tests {
             ("a", Some("x"), None, Some(1), counted(2, 1, 0), true),
             ("a", Some("z"), Some(0), None, counted(0, 0, 0), true),
             ("c", None, Some(1), None, counted(0, 0, 0), false),
+            ("demo", None, Some(1), None, counted(0, 0, 0), false),
+            ("demo", Some("demonstration-delivered"), Some(1), None, counted(1, 0, 0), true),
         ];
         for (topic, subscription, delivered, dead_lettered, want, reached) in table {
             let arguments = WaitArguments {
@@ -182,6 +202,10 @@ mod tests {
             };
             let got = arguments.count(&counts);
             assert_eq!((got, arguments.is_reached(got)), (want, reached), "{arguments:?}");
+            let late = arguments.not_in_time(got);
+            assert!(late.message.starts_with("not after 0 s: "), "{}", late.message);
+            assert_eq!(late.members["delivered"], json!(want.delivered));
+            assert_eq!(late.members["deadLettered"], json!(want.dead_lettered));
         }
     }
 }

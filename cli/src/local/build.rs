@@ -26,9 +26,9 @@ pub struct Functions {
 /// How the functions are compiled: a profile of the workspace's `Cargo.toml`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Little optimised: built in a fraction of the time, by the profile `local`.
+    /// Not optimised: built in a fraction of the time.
     #[default]
-    Local,
+    Dev,
     /// As they are deployed on AWS.
     Release,
 }
@@ -37,7 +37,7 @@ impl Profile {
     /// Its name, as Cargo knows it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Local => "local",
+            Self::Dev => "dev",
             Self::Release => "release",
         }
     }

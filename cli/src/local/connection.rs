@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::local::home::{Home, write_private};
+use crate::manage_api::ManageApi;
 
 /// The running stack. Its URLs work by plain path, from any client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +24,9 @@ pub struct Connection {
     pub emulator_url: String,
     /// Bucket that the dead-letter function may write.
     pub dead_letter_bucket: String,
+    /// The CA certificate that https clients must trust; absent by http.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
     /// Topics by name.
     pub topics: BTreeMap<String, TopicConnection>,
 }
@@ -55,6 +61,27 @@ impl Connection {
         serde_json::from_str(&text).map(Some).with_context(broken)
     }
 
+    /// A client of the manage API.
+    ///
+    /// # Errors
+    ///
+    /// The CA certificate can't be read.
+    pub async fn manage_api(&self) -> anyhow::Result<ManageApi> {
+        ManageApi::connect_as(&self.manage_url, None, self.ca_file.as_deref()).await
+    }
+
+    /// Notes a topic's new keys in the file, where it has the topic.
+    ///
+    /// # Errors
+    ///
+    /// When the file is damaged, or the folder cannot be written to.
+    pub fn note_keys(home: &Home, topic: &str, keys: Vec<String>) -> anyhow::Result<()> {
+        let Some(mut connection) = Self::read(home)? else { return Ok(()) };
+        let Some(known) = connection.topics.get_mut(topic) else { return Ok(()) };
+        known.keys = keys;
+        connection.write(home)
+    }
+
     /// Writes the file, for the owner alone.
     ///
     /// # Errors
@@ -63,6 +90,12 @@ impl Connection {
     pub fn write(&self, home: &Home) -> anyhow::Result<()> {
         write_private(&home.connection_file(), &serde_json::to_string_pretty(self)?)
     }
+}
+
+/// Both keys out of what the manage API answers: `{"key1", "key2"}`.
+pub fn key_list(keys: &Value) -> Vec<String> {
+    let keys = ["key1", "key2"].iter().filter_map(|key| keys.get(key)?.as_str());
+    keys.map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -80,6 +113,7 @@ mod tests {
             manage_url: "http://m".into(),
             emulator_url: "http://a".into(),
             dead_letter_bucket: "b".into(),
+            ca_file: None,
             topics: BTreeMap::from([("demo".to_owned(), topic)]),
         };
         let want = json!({
@@ -92,6 +126,13 @@ mod tests {
         let home = Home::at(folder.path());
         assert_eq!(Connection::read(&home).expect("absent"), None);
         connection.write(&home).expect("written");
-        assert_eq!(Connection::read(&home).expect("read"), Some(connection));
+        assert_eq!(Connection::read(&home).expect("read"), Some(connection.clone()));
+        let keys = || vec!["k3".to_owned(), "k2".to_owned()];
+        Connection::note_keys(&home, "other", keys()).expect("nothing to note");
+        Connection::note_keys(&home, "demo", keys()).expect("noted");
+        let noted = Connection::read(&home).expect("read").expect("there");
+        assert_eq!((noted.topics.len(), &noted.topics["demo"].keys), (1, &keys()));
+        let by_https = Connection { ca_file: Some("/d/ca.pem".into()), ..connection };
+        assert_eq!(serde_json::to_value(&by_https).expect("serialised")["caFile"], "/d/ca.pem");
     }
 }

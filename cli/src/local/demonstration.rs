@@ -3,6 +3,7 @@
 
 pub mod case;
 pub mod dead_letter;
+pub mod own;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
@@ -81,7 +82,7 @@ pub async fn run(show: Show<'_>, progress: &Progress) -> anyhow::Result<Vec<Show
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let otherwise = Behaviour::prompt(Answers::always(404));
     let receiver = Receiver::start(address, scripts.collect(), otherwise, sender).await?;
-    let api = ManageApi::connect(&connection.manage_url).await?;
+    let api = connection.manage_api().await?;
     let run = Run { show, connection, api, receiver, run_id: wall_clock::random_id(), progress };
     let shown = run.show(arrivals).await;
     run.unsubscribe().await;
@@ -235,7 +236,8 @@ impl Run<'_> {
             data: json!({"message": "Hello from Gridpost", "case": case.name}),
         };
         let body = event.body(schema).to_string();
-        let request = http_client::for_url(&topic.endpoint)?.post(&topic.endpoint);
+        let ca_file = self.connection.ca_file.as_deref();
+        let request = http_client::trusting(&topic.endpoint, ca_file)?.post(&topic.endpoint);
         let request = request.header("content-type", schema.content_type(body.as_bytes()));
         let request = request.header("aeg-sas-key", topic.keys.first().map_or("", String::as_str));
         let answer = request.body(body).send().await?;

@@ -1,11 +1,15 @@
 //! The one folder that holds a local stack, `.gridpost`, and what stands where in it.
 
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::{fs, io};
 
 use anyhow::Context;
+use rustix::process::geteuid;
+
+use crate::progress::Progress;
 
 /// Name of the folder.
 pub const FOLDER: &str = ".gridpost";
@@ -93,6 +97,11 @@ impl Home {
         self.root.join("dev")
     }
 
+    /// Held by `gridpost dev` as long as it runs.
+    pub fn dev_lock_file(&self) -> PathBuf {
+        self.root.join("dev.lock")
+    }
+
     /// Held by the one command that may change the stack.
     pub fn lock_file(&self) -> PathBuf {
         self.root.join("lock")
@@ -109,8 +118,7 @@ impl Home {
     ///
     /// When it cannot be made.
     pub fn create_root(&self) -> anyhow::Result<()> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root);
-        made.with_context(|| format!("{} cannot be made", self.root.display()))
+        create_ignored(&self.root)
     }
 
     /// Makes the folders, for the owner alone: keys and deployed state are in them.
@@ -119,9 +127,8 @@ impl Home {
     ///
     /// When a folder cannot be made.
     pub fn create(&self) -> anyhow::Result<()> {
-        for folder in
-            [self.root.clone(), self.cache.clone(), self.logs(), self.emulator(), self.terraform()]
-        {
+        self.create_root()?;
+        for folder in [self.cache.clone(), self.logs(), self.emulator(), self.terraform()] {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.with_context(|| format!("{} cannot be made", folder.display()))?;
         }
@@ -129,10 +136,60 @@ impl Home {
     }
 }
 
-/// The nearest stack folder, in `folder` or above it.
+/// Makes a folder for the owner alone that Git passes over, wherever it is: keys and events are in
+/// it. One that is there stays as it is.
+///
+/// # Errors
+///
+/// When it cannot be made.
+pub fn create_ignored(folder: &Path) -> anyhow::Result<()> {
+    let is_new = !folder.exists();
+    let make = || -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        if is_new { fs::write(folder.join(".gitignore"), "*\n") } else { Ok(()) }
+    };
+    make().with_context(|| format!("{} cannot be made", folder.display()))
+}
+
+/// The nearest stack folder, in `folder` or above it. Those of other users are passed over, which
+/// standard error is told once: what is in one says where keys and events are sent.
 pub fn find_upwards(folder: &Path) -> Option<Home> {
-    let found = folder.ancestors().map(|folder| folder.join(FOLDER)).find(|home| home.is_dir());
-    found.map(|root| Home::at(&root))
+    static TOLD: Once = Once::new();
+    let (found, passed) = nearest(folder, is_trusted);
+    if let Some(passed) = passed.first() {
+        TOLD.call_once(|| {
+            Progress::on_stderr().line(&format!(
+                "! {} belongs to another user and is passed over (--home takes it all the same)",
+                passed.display()
+            ));
+        });
+    }
+    found
+}
+
+/// The nearest stack folder that is trusted, and those that are nearer and are not.
+fn nearest(folder: &Path, is_trusted: impl Fn(&Path) -> bool) -> (Option<Home>, Vec<PathBuf>) {
+    let mut passed = Vec::new();
+    for root in folder.ancestors().map(|folder| folder.join(FOLDER)).filter(|it| it.is_dir()) {
+        if is_trusted(&root) {
+            return (Some(Home::at(&root)), passed);
+        }
+        passed.push(root);
+    }
+    (None, passed)
+}
+
+/// Whether a folder, and the link to it if it is one, belong to this user or to root.
+fn is_trusted(folder: &Path) -> bool {
+    let user = geteuid().as_raw();
+    [fs::metadata(folder), fs::symlink_metadata(folder)]
+        .iter()
+        .all(|about| about.as_ref().is_ok_and(|about| is_trusted_owner(about.uid(), user)))
+}
+
+/// Root can do what it likes anyway.
+fn is_trusted_owner(owner: u32, user: u32) -> bool {
+    owner == user || owner == 0
 }
 
 /// The stack folder of the repository that this program was built from, for use from other folders.
@@ -201,6 +258,54 @@ mod tests {
         assert_eq!(find_upwards(&below), Some(Home::at(&folder.path().join(FOLDER))));
         fs::create_dir(folder.path().join("a").join(FOLDER)).expect("folder");
         assert_eq!(find_upwards(&below), Some(Home::at(&folder.path().join("a").join(FOLDER))));
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_passed_over() {
+        for (owner, user, want) in [
+            (1000, 1000, true),
+            (0, 1000, true),
+            (1001, 1000, false),
+            (1001, 0, false),
+            (0, 0, true),
+        ] {
+            assert_eq!(is_trusted_owner(owner, user), want, "{owner} {user}");
+        }
+        let folder = tempfile::tempdir().expect("folder");
+        let near = folder.path().join("a").join(FOLDER);
+        let far = folder.path().join(FOLDER);
+        for root in [&near, &far] {
+            fs::create_dir_all(root).expect("folders");
+        }
+        let below = folder.path().join("a");
+        let of_others = |others: Vec<&Path>| nearest(&below, |root| !others.contains(&root));
+        assert_eq!(of_others(vec![]), (Some(Home::at(&near)), vec![]));
+        assert_eq!(of_others(vec![near.as_path()]), (Some(Home::at(&far)), vec![near.clone()]));
+        let (found, passed) = of_others(vec![near.as_path(), far.as_path()]);
+        assert_eq!((found, passed.len()), (None, 2));
+        assert!(is_trusted(&near), "made by this user");
+        assert!(!is_trusted(&folder.path().join("none")));
+    }
+
+    #[test]
+    fn git_passes_over_what_is_made_and_what_is_there_stays() {
+        let folder = tempfile::tempdir().expect("folder");
+        let ignored = |root: &Path| fs::read_to_string(root.join(".gitignore")).ok();
+        let home = Home::at(&folder.path().join("a").join(FOLDER));
+        home.create_root().expect("made");
+        assert_eq!(ignored(home.root()).as_deref(), Some("*\n"));
+        let mode = fs::metadata(home.root()).expect("metadata").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert_eq!(ignored(&folder.path().join("a")), None);
+        let stack = Home::at(&folder.path().join("stack"));
+        stack.create().expect("made");
+        assert_eq!(ignored(stack.root()).as_deref(), Some("*\n"));
+        // A folder of the user's own is not hidden from Git.
+        create_ignored(folder.path()).expect("there");
+        assert_eq!(ignored(folder.path()), None);
+        fs::write(home.root().join(".gitignore"), "own").expect("written");
+        home.create_root().expect("there");
+        assert_eq!(ignored(home.root()).as_deref(), Some("own"));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What `gridpost dev` makes to begin with, and how other commands find it.
 
-use std::fs;
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::{fs, io};
 
+use anyhow::Context;
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 use crate::failure::Misuse;
-use crate::local::connection::{Connection, TopicConnection};
+use crate::local::connection::{Connection, TopicConnection, key_list};
 use crate::local::home::{Home, remove_file, write_private};
 use crate::local::stack::{TOPICS, reach_topic};
 use crate::manage_api::ManageApi;
@@ -32,53 +34,78 @@ pub async fn make_topics(api: &ManageApi) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// A refusal by the manage API, or a transport failure.
-pub async fn connection(api: &ManageApi, url: &str) -> anyhow::Result<Connection> {
+pub async fn connection(
+    api: &ManageApi,
+    url: &str,
+    ca_file: Option<&Path>,
+) -> anyhow::Result<Connection> {
     let mut connection = Connection {
         publish_url: url.to_owned(),
         manage_url: url.to_owned(),
         emulator_url: url.to_owned(),
         dead_letter_bucket: gridpost_dev::DEAD_LETTER_BUCKET.to_owned(),
+        ca_file: ca_file.map(Path::to_owned),
         topics: Default::default(),
     };
     for topic in api.topics().await? {
         let name = text_at(&topic, "/name").to_owned();
         let keys = api.keys(&name).await?;
-        let keys = ["key1", "key2"].iter().filter_map(|key| keys.get(key)?.as_str());
-        let keys = keys.map(str::to_owned).collect();
+        let keys = key_list(&keys);
         let endpoint = text_at(&topic, "/properties/endpoint").to_owned();
         connection.topics.insert(name, TopicConnection { endpoint, keys });
     }
     Ok(connection)
 }
 
-/// Removes what a process like this one has left that was killed: the file is there when all is ready.
-///
-/// # Errors
-///
-/// When it cannot be removed, or another process still answers: commands would find one of them alone.
-pub async fn forget_killed(home: &Home) -> anyhow::Result<()> {
-    let path = home.connection_file();
-    let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
-    if is_of_a_stack(&text) {
-        return Ok(());
-    }
-    if let Some(connection) = Connection::read(home).ok().flatten()
-        && answers(&connection.publish_url).await
-    {
-        return Err(Misuse(format!(
-            "`gridpost dev` already runs here, on {}: end it first, or give this one a folder of its \
-             own for `local.json` by --home",
-            connection.publish_url,
-        ))
-        .into());
-    }
-    Ok(remove_file(&path)?)
+/// Keeps other processes like this one from the folder as long as it is kept. Its end frees the
+/// folder, in whatever way it comes.
+#[derive(Debug)]
+pub struct Alone {
+    _lock: File,
 }
 
-/// Whether something listens there.
-async fn answers(url: &str) -> bool {
-    let address = url.strip_prefix("http://").unwrap_or(url);
-    TcpStream::connect(address).await.is_ok()
+impl Alone {
+    /// Makes this the one process of the folder, and removes the `local.json` of one that was
+    /// killed. What listens on the port that such a file names says nothing: it may be another
+    /// program by now.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] when another process runs, of which commands would find one alone; or the folder
+    /// cannot be written to.
+    pub fn hold(home: &Home) -> anyhow::Result<Self> {
+        let path = home.dev_lock_file();
+        let file = File::options().create(true).write(true).truncate(false).open(&path);
+        let file = file.with_context(|| format!("{} cannot be made", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => forget_killed(home)?,
+            Err(TryLockError::WouldBlock) => return Err(runs_already(home).into()),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("{} cannot be locked", path.display()));
+            }
+        }
+        Ok(Self { _lock: file })
+    }
+}
+
+fn forget_killed(home: &Home) -> io::Result<()> {
+    let path = home.connection_file();
+    match fs::read_to_string(&path) {
+        Ok(text) if !is_of_a_stack(&text) => remove_file(&path),
+        _ => Ok(()),
+    }
+}
+
+fn runs_already(home: &Home) -> Misuse {
+    let connection = Connection::read(home).ok().flatten().filter(is_in_process);
+    let place = connection.map_or_else(
+        || format!("in {}", home.root().display()),
+        |connection| format!("on {}", connection.publish_url),
+    );
+    Misuse(format!(
+        "`gridpost dev` already runs here, {place}: end it first, or give this one a folder of its own for \
+         `local.json` by --home"
+    ))
 }
 
 /// `local.json` as long as the process runs. Dropping it brings back what was there before: how to
@@ -87,7 +114,7 @@ async fn answers(url: &str) -> bool {
 pub struct Written {
     home: Home,
     before: Option<String>,
-    own: String,
+    publish_url: String,
 }
 
 impl Written {
@@ -100,15 +127,16 @@ impl Written {
         let path = home.connection_file();
         let before = fs::read_to_string(&path).ok().filter(|text| is_of_a_stack(text));
         connection.write(home)?;
-        let own = fs::read_to_string(&path)?;
-        Ok(Self { home: home.clone(), before, own })
+        Ok(Self { home: home.clone(), before, publish_url: connection.publish_url.clone() })
     }
 }
 
 impl Drop for Written {
     fn drop(&mut self) {
         let path = self.home.connection_file();
-        if fs::read_to_string(&path).is_ok_and(|text| text != self.own) {
+        // A command may have noted a new key in it.
+        let is_own = |it: Connection| it.publish_url == self.publish_url;
+        if !Connection::read(&self.home).ok().flatten().is_none_or(is_own) {
             // Another process has written it since.
             return;
         }
@@ -141,12 +169,13 @@ mod tests {
             manage_url: publish_url.to_owned(),
             emulator_url: emulator_url.to_owned(),
             dead_letter_bucket: "b".to_owned(),
+            ca_file: None,
             topics: Default::default(),
         }
     }
 
-    #[tokio::test]
-    async fn the_connection_of_a_stack_comes_back() {
+    #[test]
+    fn the_connection_of_a_stack_comes_back() {
         let folder = tempfile::tempdir().expect("folder");
         let home = Home::at(folder.path());
         let (stack, own) = (connection("http://p", "http://a"), connection("http://d", "http://d"));
@@ -160,12 +189,19 @@ mod tests {
         drop(Written::write(&own, &home).expect("written"));
         assert_eq!(read(), Some(stack.clone()));
 
-        forget_killed(&home).await.expect("nothing to do");
+        drop(Alone::hold(&home).expect("nothing to do"));
+        assert_eq!(read(), Some(stack.clone()));
+
+        // A command has noted a new key.
+        let written = Written::write(&own, &home).expect("written");
+        Connection { dead_letter_bucket: "c".to_owned(), ..own.clone() }.write(&home).expect("c");
+        drop(written);
         assert_eq!(read(), Some(stack));
+        remove_file(&home.connection_file()).expect("removed");
 
         // A process that was killed has left its own, and another one has taken over.
         own.write(&home).expect("written");
-        forget_killed(&home).await.expect("removed");
+        drop(Alone::hold(&home).expect("removed"));
         assert_eq!(read(), None);
         own.write(&home).expect("written");
         let first = Written::write(&own, &home).expect("written");
@@ -177,15 +213,24 @@ mod tests {
         assert_eq!(read(), None);
     }
 
-    #[tokio::test]
-    async fn a_process_that_answers_keeps_its_file() {
+    #[test]
+    fn only_a_process_that_lives_keeps_its_file() {
         let folder = tempfile::tempdir().expect("folder");
         let home = Home::at(folder.path());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        // One was killed, and another program has its port by now.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         connection(&url, &url).write(&home).expect("written");
-        let refused = forget_killed(&home).await.expect_err("it runs");
-        assert!(refused.to_string().contains(&url), "{refused}");
+        let first = Alone::hold(&home).expect("what is there is stale");
+        assert!(!home.connection_file().exists());
+
+        let starts = Alone::hold(&home).expect_err("it starts").to_string();
+        assert!(starts.contains(&home.root().display().to_string()), "{starts}");
+        connection(&url, &url).write(&home).expect("written");
+        let refused = Alone::hold(&home).expect_err("it runs");
+        assert!(refused.is::<Misuse>() && refused.to_string().contains(&url), "{refused}");
         assert!(home.connection_file().exists());
+        drop(first);
+        Alone::hold(&home).expect("it has ended");
     }
 }

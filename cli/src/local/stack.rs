@@ -314,6 +314,7 @@ impl Run<'_> {
             manage_url: outputs.manage_url,
             emulator_url: Emulator::url(record.port),
             dead_letter_bucket: outputs.dead_letter_bucket,
+            ca_file: None,
             topics,
         };
         connection.write(self.home())?;

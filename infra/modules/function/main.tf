@@ -159,6 +159,11 @@ resource "aws_lambda_function" "this" {
       error_message = "functions_bucket.sha256 has no entry for ${coalesce(var.package.key, "this program")}."
     }
 
+    precondition {
+      condition     = var.package.bucket != null || var.package.sha256 == null || try(filebase64sha256(var.package.file) == var.package.sha256, false)
+      error_message = "${coalesce(var.package.file, "no zip")} is not what functions_sha256 says: its hash is ${try(filebase64sha256(var.package.file), "unknown")}, not ${coalesce(var.package.sha256, "none")}."
+    }
+
     # Lambda's limit is 4 KB for names and values together.
     precondition {
       condition     = length(join("", concat(keys(var.environment), values(var.environment)))) <= 4096

@@ -62,12 +62,21 @@ impl Clients {
 
     /// The same with these credentials, in that region, and at another endpoint than AWS's own.
     pub fn new(credentials: Credentials, region: String, endpoint_url: Option<String>) -> Self {
+        Self::of(SharedCredentialsProvider::new(credentials), region, endpoint_url)
+    }
+
+    /// The same with credentials that may be asked for again.
+    pub fn of(
+        credentials: SharedCredentialsProvider,
+        region: String,
+        endpoint_url: Option<String>,
+    ) -> Self {
         // Without one of their own, each client would read the system's certificates again.
         let tls = Provider::Rustls(CryptoMode::AwsLc);
         let mut config = SdkConfig::builder()
             .behavior_version(aws_sdk_sqs::config::BehaviorVersion::latest())
             .region(Region::new(region))
-            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .credentials_provider(credentials)
             .http_client(Builder::new().tls_provider(tls).build_https());
         config.set_endpoint_url(endpoint_url);
         Self {

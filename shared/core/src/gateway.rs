@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde_json::Value;
 
 /// An HTTP request.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,8 @@ pub struct Request {
     pub headers: HeaderMap,
     /// Which of API Gateway's authorizers has let it through, if one has.
     pub authorizer: Option<Authorizer>,
+    /// The ARN of the IAM principal that signed it, if IAM was asked.
+    pub caller: Option<String>,
     /// The route that the request was matched with, as `METHOD /path/{variable}`; `None` where its
     /// sender has no routes.
     pub route: Option<String>,
@@ -90,7 +93,7 @@ struct Http {
 #[derive(Debug, Default, Deserialize)]
 struct AuthorizerContext {
     #[serde(default)]
-    iam: Option<IgnoredAny>,
+    iam: Option<Value>,
     #[serde(default)]
     jwt: Option<IgnoredAny>,
 }
@@ -155,6 +158,7 @@ impl<R> Event<R> {
             path,
             query: self.raw_query_string,
             authorizer: context.authorizer.named(),
+            caller: context.authorizer.caller(),
             route: route.filter(|route| !route.is_empty() && route != NO_ROUTE),
             headers: self.headers.into_iter().filter_map(header).collect(),
             body,
@@ -164,8 +168,12 @@ impl<R> Event<R> {
 
 impl AuthorizerContext {
     fn named(&self) -> Option<Authorizer> {
-        let iam = self.iam.map(|_| Authorizer::Iam);
-        iam.or_else(|| self.jwt.map(|_| Authorizer::Jwt))
+        let iam = self.iam.as_ref().map(|_| Authorizer::Iam);
+        iam.or_else(|| self.jwt.as_ref().map(|_| Authorizer::Jwt))
+    }
+
+    fn caller(&self) -> Option<String> {
+        Some(self.iam.as_ref()?.get("userArn")?.as_str()?.to_owned())
     }
 }
 
@@ -303,17 +311,20 @@ mod tests {
     #[test]
     fn authorizers_are_known_by_what_they_leave() {
         let table = [
-            (Value::Null, None),
-            (json!({}), None),
-            (json!({"iam": null}), None),
-            (json!({"lambda": {"a": 1}}), None),
-            (json!({"iam": {"accessKey": "A", "userArn": "arn"}}), Some(Authorizer::Iam)),
-            (json!({"jwt": {"claims": {"aud": "a"}, "scopes": null}}), Some(Authorizer::Jwt)),
+            (Value::Null, None, None),
+            (json!({}), None, None),
+            (json!({"iam": null}), None, None),
+            (json!({"lambda": {"a": 1}}), None, None),
+            (json!({"iam": {"accessKey": "A", "userArn": "a"}}), Some(Authorizer::Iam), Some("a")),
+            (json!({"iam": {"userArn": null}}), Some(Authorizer::Iam), None),
+            (json!({"iam": "odd"}), Some(Authorizer::Iam), None),
+            (json!({"jwt": {"claims": {"aud": "a"}, "scopes": null}}), Some(Authorizer::Jwt), None),
         ];
-        for (authorizer, want) in table {
+        for (authorizer, want, caller) in table {
             let mut event = post();
             event["requestContext"]["authorizer"] = authorizer.clone();
-            assert_eq!(request(event).authorizer, want, "{authorizer}");
+            let got = request(event);
+            assert_eq!((got.authorizer, got.caller.as_deref()), (want, caller), "{authorizer}");
         }
     }
 

@@ -8,6 +8,11 @@ pub const TOPIC: &str = "Topic";
 /// The dimension that names an event subscription of its topic.
 pub const EVENT_SUBSCRIPTION_NAME: &str = "EventSubscriptionName";
 
+/// The dimensions that name what users have made. Each of their values is a custom metric more, which
+/// CloudWatch charges, so a deployment has them only where it asks for them
+/// (`metrics_by_event_subscription`). The names are in the lines in any case.
+pub const NAMES: [&str; 2] = [TOPIC, EVENT_SUBSCRIPTION_NAME];
+
 /// The dimension that says why events became dead letters.
 pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
 
@@ -65,7 +70,8 @@ pub const DESTINATION_PROCESSING_DURATION_IN_MS: &str = "DestinationProcessingDu
 /// `EventSubscriptionName`.
 pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
 
-/// Every metric with its dimensions. Each is written without any of them, too: alarms can't search.
+/// Every metric with its dimensions, of which [`NAMES`] may be left out. Each is written without any of
+/// them, too: alarms can't search.
 /// Values of dimensions are names of topics and event subscriptions, and otherwise constants.
 pub const ALL: [(&str, &[&str]); 17] = {
     const OF_TOPIC: &[&str] = &[TOPIC];

@@ -14,7 +14,10 @@ pub mod trial;
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
 
 pub use error::PublishError;
 
@@ -41,7 +44,8 @@ pub const BODY_BYTES_MAX: usize = 1_048_576;
 ///
 /// # Errors
 ///
-/// [`PublishError`] when the body is too large, in another schema, or its headers make no event.
+/// [`PublishError`] when the body is too large, compressed, in another schema, or its headers make no
+/// event.
 pub fn body<'a>(
     topic: &Topic,
     headers: &HeaderMap,
@@ -56,8 +60,8 @@ pub fn body<'a>(
         InputSchema::EventGridSchema | InputSchema::CustomEventSchema if cloud_events => {
             Err(PublishError::ContentType { given: media_type, takes: "application/json" })
         }
-        InputSchema::EventGridSchema | InputSchema::CustomEventSchema => Ok(Cow::Borrowed(body)),
-        InputSchema::CloudEventSchemaV1_0 if cloud_events => Ok(Cow::Borrowed(body)),
+        InputSchema::EventGridSchema | InputSchema::CustomEventSchema => plain(headers, body),
+        InputSchema::CloudEventSchemaV1_0 if cloud_events => plain(headers, body),
         InputSchema::CloudEventSchemaV1_0
             if binary::is_binary(headers) && !media_type.starts_with(CLOUD_EVENTS_OF_ANY_FORM) =>
         {
@@ -69,6 +73,18 @@ pub fn body<'a>(
                     content type together with the headers ce-specversion, ce-id, ce-source and \
                     ce-type",
         }),
+    }
+}
+
+/// A body as it came. One that is no text because it is compressed is refused for that.
+fn plain<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, PublishError> {
+    let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    let encoding = encoding.filter(|given| !given.eq_ignore_ascii_case(b"identity"));
+    match encoding.filter(|_| std::str::from_utf8(body).is_err()) {
+        Some(given) => Err(PublishError::ContentEncoding {
+            given: String::from_utf8_lossy(given).into_owned(),
+        }),
+        None => Ok(Cow::Borrowed(body)),
     }
 }
 
@@ -205,6 +221,37 @@ mod tests {
                     (got, want) => panic!("{headers:?} {body}: {got:?}, not {want:?}"),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_compressed_body_is_refused_for_its_encoding() {
+        // What gzip begins with.
+        let compressed: &[u8] = &[0x1f, 0x8b, 0x08, 0x00];
+        let batch = "application/cloudevents-batch+json";
+        // (content type, encoding, body, what is said; accepted without)
+        let table = [
+            ("application/json", "gzip", compressed, Some("Content-Encoding 'gzip'")),
+            (batch, "br", compressed, Some("Content-Encoding 'br'")),
+            ("application/json", "identity", compressed, Some("not UTF-8 from byte 1 on")),
+            // The header says more than is true; what can be read is taken.
+            ("application/json", "gzip", EVENT_GRID.as_bytes(), None),
+        ];
+        for (content_type, encoding, body, want) in table {
+            let schema = match content_type == batch {
+                true => InputSchema::CloudEventSchemaV1_0,
+                false => InputSchema::EventGridSchema,
+            };
+            let headers =
+                headers(&[("content-type", content_type), ("content-encoding", encoding)]);
+            let got = count(&topic(Kind::Custom, schema), &headers, body);
+            let Some(want) = want else {
+                assert_eq!(got.expect("accepted"), 1, "{encoding}");
+                continue;
+            };
+            let refused = got.expect_err(encoding);
+            assert!(refused.to_string().contains(want), "{encoding}: {refused}");
+            assert_eq!((refused.status(), refused.detail()), (400, "InputJsonInvalid"));
         }
     }
 

@@ -130,6 +130,22 @@ impl std::fmt::Display for EndReason {
 }
 
 impl EndReason {
+    /// Every reason, in the order of their documentation.
+    pub const ALL: [Self; 12] = [
+        Self::MaxDeliveryAttemptsExceeded,
+        Self::TimeToLiveExceeded,
+        Self::UndeliverableDueToHttpBadRequest,
+        Self::UndeliverableDueToHttpPayloadTooLarge,
+        Self::UndeliverableDueToHttpUnauthorized,
+        Self::UndeliverableDueToHttpForbidden,
+        Self::UndeliverableDueToHttpNotFound,
+        Self::UndeliverableDueToClientError,
+        Self::UndeliverableDueToProbationCausedByClientError,
+        Self::SubscriptionDeleted,
+        Self::CanceledByOperator,
+        Self::PayloadMissing,
+    ];
+
     /// The reason for an outcome that is not retried.
     pub fn not_retried(outcome: Outcome) -> Self {
         match outcome {

@@ -1,11 +1,14 @@
 //! The clock of the process: the machine's, or one that runs so many times as fast.
 //!
-//! A fast clock is ahead of the machine's when the process ends. The next one goes on from there, so that
-//! no stored time lies in its future: after a clean end at the machine's pace, and after a crash as if it
-//! had run on.
+//! A fast clock is ahead of the machine's when the process ends. The next one goes on from there, so
+//! that what is stored does not lie in its future: after a clean end at the machine's pace, and after
+//! any other end from the latest time that the stores have noted, at most a second before what they
+//! hold. It must not run on meanwhile: what waits would expire in hours in which nothing was
+//! attempted.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Write},
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -85,9 +88,21 @@ impl Anchor {
         self.clock_ms.saturating_add(passed.saturating_mul(i64::from(self.speed)))
     }
 
-    /// How a process that starts now goes on from what is known.
-    fn resumed(known: Option<Self>, machine_ms: i64, speed: Speed) -> Self {
-        let clock_ms = known.map_or(machine_ms, |known| known.at(machine_ms)).max(machine_ms);
+    /// How a process that starts now goes on from what is known, and from the latest time that the
+    /// stores have noted. Without an anchor it is the machine's time: no fast clock was there.
+    fn resumed(
+        known: Option<Self>,
+        last_seen_ms: Option<i64>,
+        machine_ms: i64,
+        speed: Speed,
+    ) -> Self {
+        let known = known.map(|known| {
+            // The end of a process that is clean leaves the machine's pace.
+            let goes_on = known.speed == Speed::REAL.0;
+            let shown = if goes_on { known.at(machine_ms) } else { known.clock_ms };
+            last_seen_ms.map_or(shown, |seen| shown.max(seen))
+        });
+        let clock_ms = known.map_or(machine_ms, |known| known.max(machine_ms));
         Self { machine_ms, clock_ms, speed: speed.0 }
     }
 }
@@ -98,23 +113,38 @@ pub struct DevClock {
     anchor: Anchor,
     speed: Speed,
     file: Option<PathBuf>,
+    /// Why the file was not read.
+    trouble: Option<String>,
 }
 
 impl DevClock {
-    /// The clock of the data in that folder.
-    ///
-    /// # Errors
-    ///
-    /// Its file can't be read.
-    pub fn open(folder: Option<&Path>, speed: Speed) -> io::Result<Self> {
+    /// The clock of the data in that folder, whose stores have noted a time at last. It goes on
+    /// from that alone where its own file can't be read, and says so in the log.
+    pub fn open(folder: Option<&Path>, speed: Speed, last_seen: Option<Timestamp>) -> Self {
         let file = folder.map(|folder| folder.join("clock.json"));
-        let known = match &file {
-            Some(file) => read(file)?,
-            None => None,
+        let machine_ms = machine_ms();
+        let (known, trouble) = match file.as_deref().map_or(Ok(None), read) {
+            Ok(known) => (known, None),
+            // A fast clock was there, whose end was not clean.
+            Err(error) => {
+                let unknown = Anchor { machine_ms, clock_ms: machine_ms, speed: Speed::MAX };
+                (Some(unknown), Some(error.to_string()))
+            }
         };
-        let anchor = Anchor::resumed(known, machine_ms(), speed);
+        let last_seen_ms = last_seen.map(Timestamp::as_millis);
+        let anchor = Anchor::resumed(known, last_seen_ms, machine_ms, speed);
         let is_needed = known.is_some() || speed != Speed::REAL;
-        Ok(Self { anchor, speed, file: file.filter(|_| is_needed) })
+        Self { anchor, speed, file: file.filter(|_| is_needed), trouble }
+    }
+
+    /// Says what was wrong with its file, once there is a log.
+    pub(crate) fn report(&self) {
+        if let Some(error) = &self.trouble {
+            tracing::warn!(
+                %error,
+                "clock.json can't be read; the clock goes on from the time of the latest commit"
+            );
+        }
     }
 
     /// Notes from where it goes on, once this process alone has the folder.
@@ -155,7 +185,10 @@ impl DevClock {
             fs::create_dir_all(folder)?;
         }
         let draft = file.with_extension("draft");
-        fs::write(&draft, serde_json::to_vec(&anchor)?)?;
+        let mut written = File::create(&draft)?;
+        written.write_all(&serde_json::to_vec(&anchor)?)?;
+        // Otherwise a loss of power may leave the name with nothing behind it.
+        written.sync_all()?;
         fs::rename(draft, file)
     }
 }
@@ -202,32 +235,54 @@ mod tests {
     #[test]
     fn a_clock_never_goes_back() {
         let known = |machine_ms, clock_ms, speed| Some(Anchor { machine_ms, clock_ms, speed });
-        // (what is known, the machine's time at the start, what the clock shows then)
+        // (what is known, what the stores noted, the machine's time at the start, what the clock
+        // shows then)
         let table = [
-            (None, 1_000, 1_000),
-            // A crash at 60 times the pace: it has run on.
-            (known(1_000, 1_000, 60), 2_000, 61_000),
-            // A clean end: the machine's pace.
-            (known(1_000, 61_000, 1), 2_000, 62_000),
+            (None, None, 1_000, 1_000),
+            // It was never a fast one: the machine's time, wherever that was put.
+            (None, Some(5_000), 1_000, 1_000),
+            // An end that was not clean at 60 times the pace: it has not run on.
+            (known(1_000, 1_000, 60), Some(31_000), 2_000, 31_000),
+            (known(1_000, 61_000, 60), Some(31_000), 2_000, 61_000),
+            (known(1_000, 61_000, 60), None, 2_000, 61_000),
+            // A clean end: the machine's pace, and what was written at the very end.
+            (known(1_000, 61_000, 1), Some(60_500), 2_000, 62_000),
+            (known(1_000, 61_000, 1), Some(63_000), 2_000, 63_000),
             // The machine's clock was set back, or has overtaken it.
-            (known(5_000, 61_000, 60), 2_000, 61_000),
-            (known(1_000, 500, 1), 2_000, 2_000),
+            (known(5_000, 61_000, 60), None, 2_000, 61_000),
+            (known(1_000, 500, 1), None, 2_000, 2_000),
+            (known(1_000, 1_000, 60), Some(31_000), 90_000, 90_000),
         ];
-        for (known, machine_ms, want) in table {
-            let resumed = Anchor::resumed(known, machine_ms, Speed(600));
-            assert_eq!(resumed.at(machine_ms), want, "{known:?}");
-            assert_eq!(resumed.at(machine_ms + 1), want + 600, "{known:?}");
+        for (known, last_seen_ms, machine_ms, want) in table {
+            let resumed = Anchor::resumed(known, last_seen_ms, machine_ms, Speed(600));
+            assert_eq!(resumed.at(machine_ms), want, "{known:?} {last_seen_ms:?}");
+            assert_eq!(resumed.at(machine_ms + 1), want + 600, "{known:?} {last_seen_ms:?}");
         }
     }
 
     #[test]
     fn the_next_process_goes_on_from_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
-        let fast = DevClock::open(Some(folder.path()), Speed(600)).expect("a clock");
+        let fast = DevClock::open(Some(folder.path()), Speed(600), None);
         let ahead = Anchor { clock_ms: fast.anchor.clock_ms + 3_600_000, ..fast.anchor };
         fast.keep(ahead).expect("kept");
-        let next = DevClock::open(Some(folder.path()), Speed::REAL).expect("a clock");
+        let next = DevClock::open(Some(folder.path()), Speed::REAL, None);
         assert!(next.now() >= Timestamp::from_millis(ahead.clock_ms));
         assert!(!folder.path().join("clock.draft").exists());
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_is_no_reason_to_go_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let seen = Timestamp::from_millis(machine_ms() + 3_600_000);
+        for text in ["", "{", "{\"machineMs\": 1}"] {
+            fs::write(folder.path().join("clock.json"), text).expect("written");
+            let clock = DevClock::open(Some(folder.path()), Speed::REAL, Some(seen));
+            assert!(clock.now() >= seen, "{text}");
+            assert!(clock.trouble.is_some(), "{text}");
+            clock.begin().expect("kept");
+            let next = DevClock::open(Some(folder.path()), Speed::REAL, None);
+            assert!(next.now() >= seen && next.trouble.is_none(), "{text}");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What became of events since the process started, for scripts that wait for it (`GET /dev/counts`).
+//! `GET /dev/counts`: what became of events since the process started, for scripts that wait for
+//! it, and what its clock shows, for commands that look back from now.
 
 use std::{
     collections::BTreeMap,
@@ -9,6 +10,7 @@ use gridpost_core::metric::{
     DEAD_LETTERED_COUNT, DELIVERY_SUCCESS_COUNT, DROPPED_EVENT_COUNT, EVENT_SUBSCRIPTION_NAME,
     TOPIC,
 };
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 /// Counts by topic and event subscription. Clones share them.
@@ -50,8 +52,8 @@ impl Counts {
         }
     }
 
-    /// All of them as a document.
-    pub(crate) fn document(&self) -> Value {
+    /// All of them as a document, with the time that the process's clock shows.
+    pub(crate) fn document(&self, now: Timestamp) -> Value {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let each = counts.iter().map(|((topic, name), totals)| {
             json!({
@@ -59,7 +61,7 @@ impl Counts {
                 "deadLettered": totals.dead_lettered, "dropped": totals.dropped,
             })
         });
-        json!({ "value": each.collect::<Vec<_>>() })
+        json!({ "now": now.to_iso_8601(), "value": each.collect::<Vec<_>>() })
     }
 }
 
@@ -81,8 +83,11 @@ mod tests {
         ] {
             counts.add(metric, dimensions, events);
         }
-        let want = json!({"value": [{"topic": "orders", "eventSubscription": "billing",
-            "delivered": 4, "deadLettered": 2, "dropped": 1}]});
-        assert_eq!(counts.document(), want);
+        let now = Timestamp::from_millis(1_795_248_000_000);
+        let want = json!({"now": "2026-11-21T08:00:00.000Z", "value": [{
+            "topic": "orders", "eventSubscription": "billing",
+            "delivered": 4, "deadLettered": 2, "dropped": 1,
+        }]});
+        assert_eq!(counts.document(now), want);
     }
 }

@@ -1,7 +1,11 @@
-//! The few calls of CloudWatch Logs and SQS that the command line makes (`tail`, `explain`, `audit`),
-//! answered out of the log's file and the queues. Signatures are not looked at.
+//! The few calls of CloudWatch Logs and SQS that the command line makes (`tail`, `explain`,
+//! `audit`), answered out of the log's file and the queues. Signatures are not looked at.
 
-use std::{fs, path::Path};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_embedded::Embedded;
@@ -54,16 +58,7 @@ pub(crate) async fn answer(
         return refusal("SerializationException", "the body is no JSON");
     };
     match operation {
-        Operation::FilterLogEvents => match log.path() {
-            Some(path) => {
-                let read = tokio::task::spawn_blocking(move || filter(&path, &ask)).await;
-                (StatusCode::OK, read.unwrap_or_else(|_| json!({"events": []})))
-            }
-            None => refusal(
-                "ResourceNotFoundException",
-                "this process writes its log to no file: start it without --logs",
-            ),
-        },
+        Operation::FilterLogEvents => filtered(log.path(), ask).await,
         Operation::ListQueues => {
             let urls = names().map(|(name, _)| format!("http://127.0.0.1/{name}"));
             (StatusCode::OK, json!({"QueueUrls": urls.collect::<Vec<_>>()}))
@@ -103,33 +98,73 @@ async fn attributes(store: &Embedded, ask: &Value) -> Result<Option<Value>, Port
     })))
 }
 
+/// Lines of the log's file. Where there is no file, the code is not that of a missing log group:
+/// commands explain that one by themselves, and would not show this sentence.
+async fn filtered(path: Option<PathBuf>, ask: Value) -> (StatusCode, Value) {
+    let Some(path) = path else {
+        return refusal(
+            "InvalidOperationException",
+            "this process writes its log to no file: start it without --logs",
+        );
+    };
+    let read = tokio::task::spawn_blocking(move || filter(&path, &ask)).await;
+    (StatusCode::OK, read.unwrap_or_else(|_| json!({"events": []})))
+}
+
 /// The log's lines of one function, from a time on, that contain a text. A token is the number of
-/// lines that were looked at.
+/// bytes that were looked at: the log may be far larger than what this process should hold.
 fn filter(path: &Path, ask: &Value) -> Value {
     let group = ask["logGroupName"].as_str().unwrap_or_default();
     let function = group.strip_prefix("/aws/lambda/gridpost-").unwrap_or(group);
     let since = ask["startTime"].as_i64().unwrap_or(0);
     let pattern = ask["filterPattern"].as_str().unwrap_or_default().trim_matches('"');
     let skipped = ask["nextToken"].as_str().and_then(|token| token.parse().ok()).unwrap_or(0);
-    let mut text = fs::read_to_string(aside(path)).unwrap_or_default();
-    text.push_str(&fs::read_to_string(path).unwrap_or_default());
     let mut events = Vec::new();
-    for (number, line) in text.lines().enumerate().skip(skipped) {
+    let mut next = None;
+    each_line(path, skipped, |offset, line| {
         if events.len() == PAGE_LINES {
-            return json!({"events": events, "nextToken": number.to_string()});
+            next = Some(offset.to_string());
+            return false;
         }
         if !line.contains(pattern) {
-            continue;
+            return true;
         }
-        let Ok(document) = serde_json::from_str::<Value>(line) else { continue };
+        let Ok(document) = serde_json::from_str::<Value>(line) else { return true };
         let at_ms = logged_at(&document).filter(|at_ms| *at_ms >= since);
         if let Some(at_ms) = at_ms.filter(|_| function_of(&document) == function) {
-            // The number tells two lines that are the same from one another.
-            let id = format!("{at_ms}-{number}");
+            // The offset tells two lines that are the same from one another.
+            let id = format!("{at_ms}-{offset}");
             events.push(json!({"eventId": id, "timestamp": at_ms, "message": line}));
         }
+        true
+    });
+    json!({ "events": events, "nextToken": next })
+}
+
+/// Goes through the lines of the log from so many bytes on, the file that was put aside first, with
+/// the offset of each, while `look` says to go on.
+fn each_line(path: &Path, from: u64, mut look: impl FnMut(u64, &str) -> bool) {
+    let mut begins = 0;
+    for file in [aside(path), path.to_owned()] {
+        let Ok(mut file) = File::open(file) else { continue };
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let mut at = from.saturating_sub(begins).min(bytes);
+        if file.seek(SeekFrom::Start(at)).is_err() {
+            continue;
+        }
+        let mut lines = BufReader::new(file);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            // A full disk may have cut a line in the middle of a letter.
+            let goes_on = look(begins + at, String::from_utf8_lossy(&line).trim_end_matches('\n'));
+            if !goes_on {
+                return;
+            }
+            at += line.len() as u64;
+            line.clear();
+        }
+        begins += bytes;
     }
-    json!({ "events": events })
 }
 
 /// When a line was written: of the functions' own, or of their counts.
@@ -158,6 +193,8 @@ fn function_of(line: &Value) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -199,6 +236,55 @@ mod tests {
             let seconds: Vec<_> = seconds.map(|ms| (ms - at(0).as_millis()) / 1_000).collect();
             assert_eq!(seconds, want, "{function} {since} {pattern}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_log_without_a_file_is_no_missing_log_group() {
+        let (status, answer) = filtered(None, json!({})).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert_ne!(answer["__type"], "ResourceNotFoundException");
+        let told = answer["message"].as_str().unwrap_or_default();
+        assert!(told.contains("start it without --logs"), "{told}");
+    }
+
+    #[test]
+    fn pages_go_on_where_the_one_before_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gridpost.log");
+        let line =
+            |at: usize| format!("{{\"function\":\"wake\",\"_aws\":{{\"Timestamp\":{at}}}}}\n");
+        let lines = |from, to| (from..to).map(line).collect::<String>();
+        let half = PAGE_LINES / 2 + 7;
+        fs::write(aside(&path), lines(0, half)).expect("written");
+        fs::write(&path, lines(half, 2 * half)).expect("written");
+        let mut seen = Vec::new();
+        let mut token = Value::Null;
+        loop {
+            let ask = json!({"logGroupName": "/aws/lambda/gridpost-wake", "nextToken": token});
+            let found = filter(&path, &ask);
+            let events = found["events"].as_array().expect("events");
+            seen.extend(events.iter().filter_map(|event| event["timestamp"].as_i64()));
+            token = found["nextToken"].clone();
+            if token.is_null() {
+                break;
+            }
+        }
+        assert_eq!(seen, (0..2 * half as i64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_line_that_is_no_text_hides_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gridpost.log");
+        let line =
+            |at: usize| format!("{{\"function\":\"wake\",\"_aws\":{{\"Timestamp\":{at}}}}}\n");
+        let lines = [line(1).as_bytes(), b"\xff\xc3 cut\n", line(2).as_bytes()].concat();
+        fs::write(&path, &lines).expect("written");
+        let found = filter(&path, &json!({"logGroupName": "/aws/lambda/gridpost-wake"}));
+        let events = found["events"].as_array().expect("events");
+        let ids: Vec<_> = events.iter().filter_map(|event| event["eventId"].as_str()).collect();
+        let second = format!("2-{}", lines.len() - line(2).len());
+        assert_eq!(ids, ["1-0", second.as_str()]);
     }
 
     #[test]

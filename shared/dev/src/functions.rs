@@ -11,7 +11,7 @@ use gridpost_ports::{Clock, Meter};
 use gridpost_wake_handler::wake;
 use tokio::time::timeout;
 
-use crate::{mapping::Mapping, world::World};
+use crate::{mapping::Mapping, tasks::caught, world::World};
 
 /// How long a run of wake begins anything, by the machine's clock: its timeout, less what it keeps for
 /// its last calls.
@@ -94,8 +94,13 @@ pub(crate) async fn wake_each_minute(world: Arc<World>) {
     loop {
         let now = world.clock.now();
         let until = now + world.clock.speed().by_the_clock(WAKE_RUN);
-        if let Err(error) = wake(&world.wake, until).await {
-            tracing::error!(error = %chain(&error), "wake failed; the next run makes up for it");
+        let failed = match caught(wake(&world.wake, until)).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(chain(&error)),
+            Err(panic) => Some(panic),
+        };
+        if let Some(error) = failed {
+            tracing::error!(error, "wake failed; the next run makes up for it");
         }
         world.wake.meter.flush(world.clock.now());
         let next = (world.clock.now().as_minutes() + 1) * MINUTE_MS;

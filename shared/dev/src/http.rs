@@ -1,4 +1,5 @@
-//! Both APIs on one port of 127.0.0.1, by HTTP/1.1: requests as API Gateway hands them over.
+//! Both APIs on one port of 127.0.0.1, by HTTP/1.1, with TLS where that is asked for: requests as API
+//! Gateway hands them over.
 //!
 //! Loopback keeps other machines out. Web pages of other origins are kept out too: a request must name
 //! this machine as its host, so that a name which an attacker points here opens nothing, and one that a
@@ -7,7 +8,7 @@
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use gridpost_core::gateway::Request;
-use gridpost_ingest_handler::handler::handle;
+use gridpost_ingest_handler::{handler::handle, route::Route};
 use gridpost_manage_handler as manage;
 use gridpost_ports::Clock;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -19,7 +20,14 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, task::JoinSet, time::sleep};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
 
 use crate::{emulated, world::World};
 
@@ -31,32 +39,44 @@ const BODY_BYTES_MAX: usize = 10 * 1_024 * 1_024;
 /// Where scripts ask what became of events. Neither API has such a path.
 const COUNTS: &str = "/dev/counts";
 
+/// How long a client may take to begin TLS.
+const TLS_BEGINS_WITHIN: Duration = Duration::from_secs(10);
+
 type Reply = Response<Full<Bytes>>;
 
 /// Answers requests for ever.
-pub(crate) async fn serve(listener: TcpListener, world: Arc<World>) {
+pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, world: Arc<World>) {
     // Dropped with this task, which ends every connection.
     let mut connections = JoinSet::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                let world = Arc::clone(&world);
-                connections.spawn(async move {
-                    let service = service_fn(|request| {
-                        let world = Arc::clone(&world);
-                        async move { Ok::<_, Infallible>(answer(&world, request).await) }
-                    });
-                    // A client that breaks off mid-request is no error of ours.
-                    let _ =
-                        http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-                });
+                connections.spawn(connect(stream, tls.clone(), Arc::clone(&world)));
             }
             // A failed accept is one client's trouble; the pause keeps a lasting one from spinning.
             Err(_) => sleep(Duration::from_millis(50)).await,
         }
         while connections.try_join_next().is_some() {}
     }
+}
+
+/// Answers the requests of one connection.
+async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, world: Arc<World>) {
+    let Some(tls) = tls else { return converse(stream, world).await };
+    // A client that does not trust the CA breaks off here.
+    if let Ok(Ok(stream)) = timeout(TLS_BEGINS_WITHIN, tls.accept(stream)).await {
+        converse(stream, world).await;
+    }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, world: Arc<World>) {
+    let service = service_fn(|request| {
+        let world = Arc::clone(&world);
+        async move { Ok::<_, Infallible>(answer(&world, request).await) }
+    });
+    // A client that breaks off mid-request is no error of ours.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn answer(world: &World, request: hyper::Request<Incoming>) -> Reply {
@@ -77,7 +97,7 @@ async fn answer(world: &World, request: hyper::Request<Incoming>) -> Reply {
         return json(status, document.to_string());
     }
     if (&parts.method, parts.uri.path()) == (&Method::GET, COUNTS) {
-        return json(StatusCode::OK, world.counts.document().to_string());
+        return json(StatusCode::OK, world.counts.document(world.clock.now()).to_string());
     }
     let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
     if is_publish(&parts.method, parts.uri.path()) {
@@ -123,6 +143,7 @@ fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes)
         query: uri.query().unwrap_or_default().to_owned(),
         headers: joined(headers),
         authorizer: None,
+        caller: None,
         route: None,
         body: body.into(),
     }
@@ -142,11 +163,27 @@ fn joined(headers: &HeaderMap) -> HeaderMap {
 
 /// Whether a request is the publish API's: `POST /topics/{topic}/api/events`, or
 /// `POST /topics/{topic}:publish`, whose colon may be encoded. The resource API has no such routes.
+/// Other methods on these paths are its too: it says with which one to publish.
 fn is_publish(method: &Method, path: &str) -> bool {
-    let Some(rest) = path.strip_prefix("/topics/").filter(|_| method == Method::POST) else {
-        return false;
-    };
-    rest.ends_with("/api/events") || !rest.contains('/')
+    let Some(rest) = path.strip_prefix("/topics/") else { return false };
+    if Route::of(Method::POST.as_str(), path).is_some() {
+        return true;
+    }
+    method == Method::POST && (rest.ends_with("/api/events") || !rest.contains('/'))
+}
+
+/// The resource API's answer for a path that nothing has, with the paths of the publish API: both
+/// have one address here.
+fn with_publish_paths(mut body: Value) -> Value {
+    if let Some(Value::String(told)) = body.pointer_mut("/error/message")
+        && told.starts_with("There is nothing at ")
+    {
+        told.push_str(
+            " Publish with POST to /topics/{topic}/api/events, or to /topics/{topic}:publish for a \
+             namespace topic.",
+        );
+    }
+    body
 }
 
 async fn publish(world: &World, request: Request) -> Reply {
@@ -162,16 +199,16 @@ async fn publish(world: &World, request: Request) -> Reply {
 }
 
 async fn managed(world: &World, request: Request) -> Reply {
-    let Request { method, path, query, headers, authorizer, route, body } = request;
+    let Request { method, path, query, headers, authorizer, caller, route, body } = request;
     let Ok(method) = method.parse() else {
         return message(StatusCode::NOT_FOUND, "Not Found");
     };
-    let request = manage::Request { method, path, query, headers, body, route, authorizer };
+    let request = manage::Request { method, path, query, headers, body, route, authorizer, caller };
     let answered = manage::answer(&world.manage, &request).await;
     world.manage.meter.flush(world.clock.now());
     let status = StatusCode::from_u16(answered.status).unwrap_or_default();
     let mut reply = match answered.body {
-        Some(body) => json(status, body.to_string()),
+        Some(body) => json(status, with_publish_paths(body).to_string()),
         None => {
             let mut reply = Response::new(Full::default());
             *reply.status_mut() = status;
@@ -244,6 +281,10 @@ mod tests {
             ("POST", "/topics/orders/api/events", true),
             ("POST", "/topics/orders:publish", true),
             ("POST", "/topics/orders%3Apublish", true),
+            ("GET", "/topics/orders/api/events", true),
+            ("PUT", "/topics/orders:publish", true),
+            ("GET", "/topics/orders%3Apublish", true),
+            ("GET", "/topics/orders/api/event", false),
             ("PUT", "/topics/orders", false),
             ("GET", "/topics", false),
             ("POST", "/topics/orders/listKeys", false),

@@ -4,7 +4,8 @@
 //! reads the queues in Lambda's place and [`functions`] invokes the handlers; [`http`] hands requests over
 //! as API Gateway would. One [`clock`] drives everything and may run faster than the machine's. [`log`]
 //! keeps what the functions log, [`counts`] what became of events, and [`emulated`] answers the few calls of CloudWatch Logs and SQS that
-//! the command line makes, so that its commands work here as they do on AWS.
+//! the command line makes, so that its commands work here as they do on AWS. [`tls`] is for clients that
+//! insist on https.
 
 pub mod clock;
 mod counts;
@@ -14,18 +15,29 @@ mod http;
 pub mod log;
 mod mapping;
 mod meter;
+mod tasks;
+pub mod tls;
 mod world;
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use gridpost_embedded::OpenError;
-use tokio::{net::TcpListener, task::JoinSet};
+use gridpost_ports::ResourceClient;
+use tokio::{net::TcpListener, sync::Mutex, task::JoinSet};
 
 use clock::{DevClock, Speed};
 use log::Log;
+use tasks::guarded;
+use tls::{Tls, TlsError};
 use world::World;
 
 pub use gridpost_embedded::Sync;
+pub use tasks::Ended;
 
 /// The bucket that `gridpost dev` names for dead letters. Any other name is a folder beside it.
 pub const DEAD_LETTER_BUCKET: &str = "gridpost";
@@ -41,10 +53,26 @@ pub struct Options {
     pub sync: Sync,
     /// How fast the clock runs.
     pub speed: Speed,
+    /// The folder of the CA by which both APIs are https instead of http.
+    pub tls: Option<PathBuf>,
     /// Where log lines go.
     pub log: Log,
     /// How often a message is received before it goes to the poison queue: 1 to 1,000.
     pub receives_max: u32,
+    /// Whether the log has the metrics of how long things took.
+    pub latency_metrics: bool,
+    /// What delivers to AWS resources; `None`: event subscriptions that name one are refused.
+    pub resources: Option<Resources>,
+}
+
+/// Clients of the services whose resources may be endpoints.
+#[derive(Clone)]
+pub struct Resources(pub Arc<dyn ResourceClient>);
+
+impl fmt::Debug for Resources {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Resources")
+    }
 }
 
 impl Default for Options {
@@ -54,8 +82,11 @@ impl Default for Options {
             data: None,
             sync: Sync::Normal,
             speed: Speed::REAL,
+            tls: None,
             log: Log::nowhere(),
             receives_max: mapping::RECEIVES_MAX,
+            latency_metrics: false,
+            resources: None,
         }
     }
 }
@@ -74,19 +105,23 @@ pub enum StartError {
     /// The stores can't be opened.
     #[error("the data cannot be opened")]
     Data(#[from] OpenError),
-    /// The clock's file can't be read or written.
+    /// The clock's file can't be written.
     #[error("the clock's state cannot be kept: {0}")]
     Clock(io::Error),
     /// The system's trusted certificates can't be read.
     #[error("the system's trusted certificates cannot be read: {0}")]
     Certificates(io::Error),
+    /// There is no https.
+    #[error("https can't be offered")]
+    Tls(#[from] TlsError),
 }
 
 /// A process that is up. Dropping it ends everything at once.
 pub struct Dev {
     address: SocketAddr,
+    ca_file: Option<PathBuf>,
     world: Arc<World>,
-    running: JoinSet<()>,
+    running: Mutex<JoinSet<Ended>>,
 }
 
 impl Dev {
@@ -100,16 +135,20 @@ impl Dev {
         let listener = TcpListener::bind(("127.0.0.1", port)).await;
         let listener = listener.map_err(|reason| StartError::Port { port, reason })?;
         let address = listener.local_addr().map_err(|reason| StartError::Port { port, reason })?;
-        let clock = DevClock::open(options.data.as_deref(), options.speed);
-        let clock = Arc::new(clock.map_err(StartError::Clock)?);
-        let world = Arc::new(World::open(&options, address, clock)?);
+        let world = Arc::new(World::open(&options, address)?);
+        // Only now is the folder this process's own.
+        let tls = options.tls.as_deref().map(Tls::open).transpose()?;
+        let (acceptor, ca_file) = tls.map(|tls| (tls.acceptor, tls.ca_file)).unzip();
         let mut running = JoinSet::new();
         for mapping in mapping::all() {
-            running.spawn(mapping::poll(Arc::clone(&world), mapping));
+            let task = format!("what reads the queue {}", mapping.queue);
+            running.spawn(guarded(task, mapping::poll(Arc::clone(&world), mapping)));
         }
-        running.spawn(functions::wake_each_minute(Arc::clone(&world)));
-        running.spawn(http::serve(listener, Arc::clone(&world)));
-        Ok(Self { address, world, running })
+        let wake = functions::wake_each_minute(Arc::clone(&world));
+        running.spawn(guarded("what wakes parked deliveries".to_owned(), wake));
+        let serve = http::serve(listener, acceptor, Arc::clone(&world));
+        running.spawn(guarded("what answers requests".to_owned(), serve));
+        Ok(Self { address, ca_file, world, running: Mutex::new(running) })
     }
 
     /// Where it listens; both APIs are there.
@@ -119,7 +158,12 @@ impl Dev {
 
     /// Base URL of the publish API and of the manage API, without a slash at its end.
     pub fn url(&self) -> String {
-        world::url(self.address)
+        world::url(self.address, self.ca_file.is_some())
+    }
+
+    /// The CA certificate that clients must trust, where the APIs are https.
+    pub fn ca_file(&self) -> Option<&Path> {
+        self.ca_file.as_deref()
     }
 
     /// The clock that everything goes by.
@@ -127,9 +171,34 @@ impl Dev {
         &self.world.clock
     }
 
+    /// Resolves when a part of it has ended that was to run for ever. Its work is left undone from
+    /// then on: the process should end, and say so.
+    pub async fn broken(&self) -> Ended {
+        match self.running.lock().await.join_next().await {
+            Some(Ok(ended)) => ended,
+            Some(Err(error)) => Ended { task: "a task".to_owned(), why: error.to_string() },
+            None => Ended { task: "every task".to_owned(), why: "none is left".to_owned() },
+        }
+    }
+
     /// Ends it at once. What was under way is seen again at the next start, without a wait.
-    pub async fn stop(mut self) {
-        self.running.shutdown().await;
-        self.world.stop().await;
+    pub async fn stop(self) {
+        let Self { world, running, .. } = self;
+        running.into_inner().shutdown().await;
+        world.stop().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_ends_is_told() {
+        let dev = Dev::start(Options::default()).await.expect("it starts");
+        let part = guarded("counting".to_owned(), async { panic!("at 7") });
+        dev.running.lock().await.spawn(part);
+        assert_eq!(dev.broken().await.why, "at 7");
+        dev.stop().await;
     }
 }

@@ -4,6 +4,7 @@ use std::{
     fmt,
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -18,8 +19,9 @@ use tracing_subscriber::{
 
 use crate::clock::DevClock;
 
-/// A file of more bytes is put aside, in the place of the one before it.
-const FILE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
+/// A file of more bytes is put aside, in the place of the one before it. The ledger is in it: this
+/// is about 200,000 events.
+const FILE_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
 
 /// Where lines go. Clones share it.
 #[derive(Clone)]
@@ -28,7 +30,7 @@ pub struct Log(Arc<Mutex<Sink>>);
 enum Sink {
     Nowhere,
     Stdout,
-    File { path: PathBuf, file: File, bytes: u64 },
+    File { path: PathBuf, file: File, bytes: u64, most: u64 },
 }
 
 impl fmt::Debug for Log {
@@ -48,22 +50,29 @@ impl Log {
         Self::of(Sink::Stdout)
     }
 
-    /// A file, which is made or appended to. At 64 MiB it becomes `{name}.1`, and a new one begins.
+    /// A file, which is made or appended to, and made again when it was removed. At 256 MiB it
+    /// becomes `{name}.1`, and a new one begins.
     ///
     /// # Errors
     ///
     /// It can't be written.
     pub fn file(path: &Path) -> io::Result<Self> {
+        Self::file_of(path, FILE_BYTES_MAX)
+    }
+
+    /// A file of so many bytes at most.
+    fn file_of(path: &Path, most: u64) -> io::Result<Self> {
         let (file, bytes) = open(path)?;
-        Ok(Self::of(Sink::File { path: path.to_owned(), file, bytes }))
+        Ok(Self::of(Sink::File { path: path.to_owned(), file, bytes, most }))
     }
 
     fn of(sink: Sink) -> Self {
         Self(Arc::new(Mutex::new(sink)))
     }
 
-    /// Makes this the log of the whole process, filtered by level: `info`, or what `filter` says, such as
-    /// `warn,gridpost_dispatch_handler=debug`. Times are those of the process's own clock.
+    /// Makes this the log of the whole process, filtered by level: `info`, or what `filter` says,
+    /// such as `warn,gridpost_dispatch_handler=debug`. Times are those of the process's own clock,
+    /// whose troubles are told first.
     ///
     /// # Errors
     ///
@@ -71,9 +80,11 @@ impl Log {
     pub fn start(&self, filter: Option<Targets>, clock: DevClock) -> Result<(), TryInitError> {
         let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
         let lines = layer().json().flatten_event(true).with_current_span(false);
-        let lines = lines.with_span_list(false).with_timer(ByClock(clock));
+        let lines = lines.with_span_list(false).with_timer(ByClock(clock.clone()));
         let lines = lines.with_writer(self.clone());
-        tracing_subscriber::registry().with(filter).with(lines).try_init()
+        tracing_subscriber::registry().with(filter).with(lines).try_init()?;
+        clock.report();
+        Ok(())
     }
 
     /// Writes whole lines. A log that can't be written loses them: no event waits for it.
@@ -96,9 +107,13 @@ impl Sink {
         match self {
             Self::Nowhere => Ok(()),
             Self::Stdout => io::stdout().write_all(lines),
-            Self::File { path, file, bytes } => {
-                if *bytes + lines.len() as u64 > FILE_BYTES_MAX {
-                    fs::rename(&*path, aside(path))?;
+            Self::File { path, file, bytes, most } => {
+                let was_removed = file.metadata()?.nlink() == 0;
+                let is_full = !was_removed && *bytes + lines.len() as u64 > *most;
+                if is_full {
+                    put_aside(path)?;
+                }
+                if was_removed || is_full {
                     (*file, *bytes) = open(path)?;
                 }
                 *bytes += lines.len() as u64;
@@ -113,6 +128,14 @@ pub(crate) fn aside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     name.into()
+}
+
+fn put_aside(path: &Path) -> io::Result<()> {
+    match fs::rename(path, aside(path)) {
+        // It was moved by hand.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        renamed => renamed,
+    }
 }
 
 fn open(path: &Path) -> io::Result<(File, u64)> {
@@ -162,15 +185,35 @@ mod tests {
     fn a_full_file_is_put_aside() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("logs").join("gridpost.log");
-        let log = Log::file(&path).expect("a log");
+        let most = 16 * 1_024;
+        let log = Log::file_of(&path, most).expect("a log");
         let line = format!("{}\n", "x".repeat(1_023));
-        for _ in 0..=FILE_BYTES_MAX / 1_024 {
+        for _ in 0..=most / 1_024 {
             log.write(&line);
         }
         assert_eq!(fs::metadata(&path).expect("a file").len(), 1_024);
-        assert_eq!(fs::metadata(aside(&path)).expect("a file").len(), FILE_BYTES_MAX);
+        assert_eq!(fs::metadata(aside(&path)).expect("a file").len(), most);
         let again = Log::file(&path).expect("a log");
         again.write("y\n");
         assert_eq!(fs::metadata(&path).expect("a file").len(), 1_026);
+    }
+
+    #[test]
+    fn a_file_that_is_taken_away_is_made_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gridpost.log");
+        let log = Log::file_of(&path, 10).expect("a log");
+        let read = || fs::read_to_string(&path).expect("a file");
+        log.write("one\n");
+        fs::remove_file(&path).expect("removed");
+        log.write("two\n");
+        assert_eq!(read(), "two\n");
+        // What is moved gets its lines until it is full.
+        fs::rename(&path, folder.path().join("elsewhere")).expect("moved");
+        for line in ["three\n", "four\n", "five\n"] {
+            log.write(line);
+        }
+        assert_eq!(read(), "four\nfive\n");
+        assert!(!aside(&path).exists());
     }
 }

@@ -47,8 +47,9 @@ pub(crate) struct Mapping {
     pub(crate) timeout: Duration,
 }
 
-/// All mappings. Batches and windows are the deployment's defaults, but for the dead-letter queue's
-/// window: a developer waits for the file. First attempts need fewer batches than Lambda's copies.
+/// All mappings. Batches are the deployment's defaults. Windows save invocations, which cost nothing
+/// here: retries have none, so that a wait of a second does not become two; that of dead letters is
+/// short, since a developer waits for the file. First attempts need fewer batches than Lambda's copies.
 pub(crate) fn all() -> Vec<Mapping> {
     let at_once = Duration::ZERO;
     let one_s = Duration::from_secs(1);
@@ -59,7 +60,7 @@ pub(crate) fn all() -> Vec<Mapping> {
         concurrency,
         timeout,
     };
-    let retry = |shard| of(Queue::Retry(shard), 100, one_s, 50, DISPATCH_TIMEOUT);
+    let retry = |shard| of(Queue::Retry(shard), 100, at_once, 50, DISPATCH_TIMEOUT);
     let mut all = vec![
         of(Queue::Dispatch, 10, at_once, 256, DISPATCH_TIMEOUT),
         of(Queue::DeadLetter, 100, one_s, 10, DEAD_LETTER_TIMEOUT),

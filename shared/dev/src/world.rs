@@ -5,11 +5,12 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use gridpost_core::{
     delivery::resource_check::Finding,
-    endpoint::{Allowed, AllowedPorts, arn::AllowedResources},
-    publish::fan_out::PIECE_DELIVERIES_MAX,
-    retry::{
-        health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
+    endpoint::{
+        Allowed, AllowedPorts,
+        arn::{AllowedResources, ArnPatterns},
     },
+    publish::fan_out::PIECE_DELIVERIES_MAX,
+    retry::{health::Durations, lane::LaneSettings, response_text::ResponseBytes},
     subscription::Resource,
 };
 use gridpost_dead_letter_handler as dead_letter;
@@ -20,7 +21,7 @@ use gridpost_embedded::{Embedded, Options as StoreOptions, Visibility};
 use gridpost_ingest_handler as ingest;
 use gridpost_manage_handler as manage;
 use gridpost_ports::{
-    Clock, Configuration, Meter, PortError, ResourceChecker,
+    Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient,
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_runtime::system::SystemDice;
@@ -28,7 +29,7 @@ use gridpost_wake_handler as wake;
 use gridpost_webhook::http::HttpClient;
 
 use crate::{
-    Options, StartError,
+    Options, Resources, StartError,
     clock::DevClock,
     counts::Counts,
     log::Log,
@@ -70,8 +71,10 @@ const ORIGIN: &str = "eventgrid.azure.net";
 /// The networks that endpoints may be in besides the public internet: this machine.
 const NETWORKS: &str = "127.0.0.0/8,::1/128";
 
-/// What a refused AWS resource reads as the list of those that are allowed.
-const NO_RESOURCES: &str = "none, as `gridpost dev` delivers to webhooks alone (`gridpost up` or a deployment on AWS has resources)";
+/// What the refusal of an AWS resource says. The SDK would take longer to compile than all else.
+const NO_RESOURCES: &str = "which `gridpost dev` delivers to with --allow-aws alone, if it is built with \
+    the feature aws. Name a webhook here, or use `gridpost up`, which has resources on an emulator, or \
+    a deployment on AWS";
 
 /// Everything that runs here.
 pub(crate) struct World {
@@ -95,6 +98,8 @@ struct Parts {
     counts: Counts,
     allowed: Allowed,
     client: HttpClient,
+    latency_metrics: bool,
+    resources: Arc<dyn ResourceClient>,
 }
 
 impl World {
@@ -103,24 +108,28 @@ impl World {
     /// # Errors
     ///
     /// The stores can't be opened, or the system's certificates not be read.
-    pub(crate) fn open(
-        options: &Options,
-        address: SocketAddr,
-        clock: Arc<DevClock>,
-    ) -> Result<Self, StartError> {
-        let store = Embedded::open(store_options(options), Arc::clone(&clock) as _)?;
+    pub(crate) fn open(options: &Options, address: SocketAddr) -> Result<Self, StartError> {
+        // Only now is the folder this process's own, with the clock's file in it.
+        let waiting = Embedded::prepare(store_options(options))?;
+        let (data, last_seen) = (options.data.as_deref(), waiting.last_seen());
+        let clock = Arc::new(DevClock::open(data, options.speed, last_seen));
+        let store = waiting.open(Arc::clone(&clock) as _)?;
         clock.begin().map_err(StartError::Clock)?;
-        let allowed = allowed();
+        let allowed = allowed(options.resources.is_some());
         let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
         let client = client.map_err(StartError::Certificates)?;
         let (log, counts) = (options.log.clone(), Counts::default());
-        let parts = Parts { clock, store, log, counts, allowed, client };
+        let latency_metrics = options.latency_metrics;
+        let resources = options.resources.as_ref().map(|Resources(clients)| Arc::clone(clients));
+        let resources = resources.unwrap_or_else(|| Arc::new(NoResources));
+        let parts =
+            Parts { clock, store, log, counts, allowed, client, latency_metrics, resources };
         Ok(Self {
             ingest: parts.ingest(),
             dispatch: parts.dispatch(),
             dead_letter: parts.dead_letter(),
             redrive: parts.redrive(),
-            manage: parts.manage(&url(address)),
+            manage: parts.manage(&url(address, options.tls.is_some())),
             wake: parts.wake(),
             clock: parts.clock,
             store: parts.store,
@@ -129,16 +138,18 @@ impl World {
         })
     }
 
-    /// Closes the stores, and notes where the clock has come to.
+    /// Notes where the clock has come to, and closes the stores: then the folder may be another
+    /// process's.
     pub(crate) async fn stop(&self) {
-        self.store.close().await;
         self.clock.stop();
+        self.store.close().await;
     }
 }
 
 /// The base URL of both APIs.
-pub(crate) fn url(address: SocketAddr) -> String {
-    format!("http://{address}")
+pub(crate) fn url(address: SocketAddr, is_https: bool) -> String {
+    let scheme = if is_https { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 fn store_options(options: &Options) -> StoreOptions {
@@ -160,15 +171,16 @@ fn store_options(options: &Options) -> StoreOptions {
     }
 }
 
-fn allowed() -> Allowed {
+fn allowed(resources_too: bool) -> Allowed {
+    let patterns = match resources_too {
+        // What the credentials allow is for IAM to say.
+        true => "*".parse().unwrap_or_default(),
+        false => ArnPatterns::nothing(NO_RESOURCES),
+    };
     Allowed {
         networks: NETWORKS.parse().unwrap_or_default(),
         ports: AllowedPorts::default(),
-        resources: AllowedResources {
-            region: String::new(),
-            // No ARN is like this text, which a refusal shows.
-            patterns: NO_RESOURCES.parse().unwrap_or_default(),
-        },
+        resources: AllowedResources { region: String::new(), patterns },
     }
 }
 
@@ -200,7 +212,7 @@ impl Parts {
             sender: self.store.queues(),
             payloads: self.store.payloads(),
             meter: self.meter("ingest"),
-            latency_metrics: false,
+            latency_metrics: self.latency_metrics,
             authorization: ingest::Authorization::Keys,
             queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
             inline_fan_out: INLINE_FAN_OUT,
@@ -224,7 +236,7 @@ impl Parts {
             configuration: self.cache(),
             listeners: tables,
             client: Arc::new(self.client.clone().keeping(ResponseBytes::default())),
-            resources: Arc::new(NoResources),
+            resources: Arc::clone(&self.resources),
             meter: self.meter("dispatch"),
             settings: dispatch::Settings {
                 probation: Durations::default(),
@@ -236,7 +248,7 @@ impl Parts {
                 retry_in_flight_limit: 0,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
                 log_successful_attempts: true,
-                latency_metrics: false,
+                latency_metrics: self.latency_metrics,
                 origin: ORIGIN.to_owned(),
             },
         }
@@ -284,7 +296,7 @@ impl Parts {
             deliveries: Arc::clone(&tables) as _,
             handshakes: Arc::new(self.client.clone()),
             endpoints: Arc::new(self.client.clone().keeping(ResponseBytes::default())),
-            checker: Arc::new(NoChecker),
+            checker: Arc::new(Checker(Arc::clone(&self.resources))),
             poison: Arc::clone(&queues) as _,
             receiver: Arc::clone(&queues) as _,
             sender: queues,
@@ -330,13 +342,13 @@ impl Parts {
     }
 }
 
-/// Finds no AWS resource: an event subscription with one is refused before it is asked for.
-struct NoChecker;
+/// Asks by the clients that deliver.
+struct Checker(Arc<dyn ResourceClient>);
 
 #[async_trait]
-impl ResourceChecker for NoChecker {
-    async fn check(&self, _: &Resource) -> Result<Finding, PortError> {
-        Ok(Finding { outcome: Outcome::Disabled, says: NO_RESOURCES.to_owned() })
+impl ResourceChecker for Checker {
+    async fn check(&self, resource: &Resource) -> Result<Finding, PortError> {
+        Ok(self.0.check(resource).await)
     }
 }
 
@@ -345,14 +357,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_may_be_on_this_machine_and_no_resources_are_allowed() {
-        let allowed = allowed();
+    fn endpoints_may_be_on_this_machine_and_resources_where_they_are_asked_for() {
+        let allowed = super::allowed(false);
         for address in ["127.0.0.1", "::1"] {
             assert!(allowed.networks.contains(address.parse().expect("an address")), "{address}");
         }
         assert!(!allowed.networks.contains("10.0.0.1".parse().expect("an address")));
         let queue = "arn:aws:sqs:eu-north-1:111122223333:orders".parse().expect("an ARN");
         assert!(!allowed.resources.patterns.has(&queue));
-        assert_eq!(allowed.resources.patterns.to_string(), NO_RESOURCES);
+        assert_eq!(allowed.resources.patterns.because(), Some(NO_RESOURCES));
+        assert!(super::allowed(true).resources.patterns.has(&queue));
     }
 }

@@ -10,10 +10,11 @@ use std::{
     time::Duration,
 };
 
+use gridpost_core::time::Timestamp;
 use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Options, clock::Speed};
 use gridpost_ports::Clock;
 use process::receiver::Receiver;
-use reqwest::{Client, StatusCode};
+use reqwest::{Certificate, Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -78,8 +79,7 @@ impl World {
     }
 
     async fn publish(&self, event_type: &str, id: &str) {
-        let event = json!([{"id": id, "eventType": event_type, "subject": "s", "data": {},
-            "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"}]);
+        let event = event(event_type, id);
         let request = self.http.post(self.url("/topics/orders/api/events"));
         let answer = request.header("aeg-sas-key", &self.key).json(&event).send().await;
         assert_eq!(answer.expect("an answer").status(), StatusCode::OK);
@@ -94,6 +94,11 @@ impl World {
         })
         .await;
     }
+}
+
+fn event(event_type: &str, id: &str) -> Value {
+    json!([{"id": id, "eventType": event_type, "subject": "s", "data": {},
+        "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"}])
 }
 
 /// Waits until something is there.
@@ -181,6 +186,48 @@ async fn a_restart_goes_on_with_the_schedule() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_clock_does_not_run_on_while_no_process_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let world = World::start(Some(folder.path())).await;
+    let stopped_at = world.dev.clock().now();
+    world.dev.stop().await;
+    // As a process leaves it that was killed an hour ago.
+    let file = folder.path().join("clock.json");
+    let anchor = fs::read(&file).expect("the clock's file");
+    let mut anchor: Value = serde_json::from_slice(&anchor).expect("JSON");
+    let machine_ms = anchor["machineMs"].as_i64().expect("a time");
+    anchor["machineMs"] = json!(machine_ms - 3_600_000);
+    anchor["speed"] = json!(FAST);
+    fs::write(&file, anchor.to_string()).expect("written");
+
+    let data = Some(folder.path().to_owned());
+    let dev = Dev::start(Options { data, ..Options::default() }).await.expect("it starts");
+    let now = dev.clock().now();
+    assert!(now >= stopped_at, "the clock went back");
+    // It would be 600 hours ahead.
+    assert!(now.since(stopped_at) < Duration::from_secs(100 * 3_600), "{stopped_at} {now}");
+    dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_file_of_the_clock_does_not_stop_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("clock.json");
+    // As a fast process may have left it: decades ahead of the machine.
+    let ahead = Timestamp::from_millis(4_000_000_000_000);
+    let anchor = json!({"machineMs": ahead.as_millis(), "clockMs": ahead.as_millis(), "speed": 1});
+    fs::write(&file, anchor.to_string()).expect("written");
+    let world = World::start(Some(folder.path())).await;
+    world.dev.stop().await;
+    fs::write(&file, "").expect("written");
+
+    let data = Some(folder.path().to_owned());
+    let dev = Dev::start(Options { data, ..Options::default() }).await.expect("it starts");
+    assert!(dev.clock().now() >= ahead, "{}", dev.clock().now());
+    dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_can_not_be_settled_comes_back_alone_and_is_poison_at_last() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = Some(folder.path().to_owned());
@@ -227,8 +274,62 @@ async fn strangers_and_aws_resources_are_refused() {
     let refused = world.http.put(path).json(&document).send().await.expect("an answer");
     assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
     let told = refused.text().await.expect("a body");
-    assert!(told.contains("gridpost up"), "{told}");
+    for part in ["delivers to with --allow-aws", "the feature aws", "`gridpost up`"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert!(!told.contains("Terraform variable"), "{told}");
     world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_misses_the_publish_path_is_told_it() {
+    let world = World::of(Options::default()).await;
+    let table = [
+        ("GET", "/topics/orders/api/events"),
+        ("PUT", "/topics/orders:publish"),
+        ("GET", "/topics/orders/api/event"),
+        ("POST", "/topics/orders/api/event"),
+    ];
+    for (method, path) in table {
+        let method = method.parse().expect("a method");
+        let answer = world.http.request(method, world.url(path)).send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
+        let told = answer.text().await.expect("a body").to_lowercase();
+        assert!(told.contains("publish with post to /topics/"), "{path}: {told}");
+        assert!(told.contains("/api/events"), "{path}: {told}");
+    }
+    world.dev.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_https_who_trusts_the_ca_is_served_and_no_other_client() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = Some(folder.path().join("tls"));
+    let dev = Dev::start(Options { tls, ..Options::default() }).await.expect("it starts");
+    assert!(dev.url().starts_with("https://127.0.0.1:"), "{}", dev.url());
+    let ca = fs::read(dev.ca_file().expect("a CA")).expect("a certificate");
+    let ca = Certificate::from_pem(&ca).expect("a certificate");
+    let trusting = Client::builder().no_proxy().tls_certs_only([ca]).build().expect("a client");
+    for host in ["127.0.0.1", "localhost"] {
+        let url = dev.url().replace("127.0.0.1", host);
+        let made = trusting.put(format!("{url}/topics/orders")).json(&json!({})).send().await;
+        let made: Value = made.expect("an answer").json().await.expect("JSON");
+        let endpoint = made["properties"]["endpoint"].as_str().expect("an endpoint");
+        assert_eq!(endpoint, format!("{}/topics/orders/api/events", dev.url()));
+        let keys = trusting.post(format!("{url}/topics/orders/listKeys")).send().await;
+        let keys: Value = keys.expect("an answer").json().await.expect("JSON");
+        let key = keys["key1"].as_str().expect("a key");
+        let publish = trusting.post(endpoint.replace("127.0.0.1", host)).header("aeg-sas-key", key);
+        let answer = publish.json(&event("T", "1")).send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK, "{host}");
+    }
+    let stranger = Client::builder().no_proxy().build().expect("a client");
+    let refused = stranger.get(format!("{}/topics", dev.url())).send().await;
+    let told = format!("{:?}", refused.expect_err("it does not trust the CA"));
+    assert!(told.contains("UnknownIssuer"), "{told}");
+    let plain = dev.url().replace("https", "http");
+    assert!(stranger.get(format!("{plain}/topics")).send().await.is_err());
+    dev.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

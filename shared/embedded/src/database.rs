@@ -24,7 +24,7 @@ use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::oneshot;
 
 use crate::{
-    expiry,
+    expiry::{self, Looks},
     options::{OpenError, Options, Sync},
 };
 use folder::Held;
@@ -67,6 +67,16 @@ pub(crate) struct Database {
     writer: Arc<Writer>,
 }
 
+/// A database that this process alone has, before anything goes by its clock.
+pub(crate) struct Prepared {
+    connection: Connection,
+    file: Option<PathBuf>,
+    held: Option<Held>,
+    /// The latest time that the last process has noted.
+    pub(crate) last_seen: Option<Timestamp>,
+    opened: i64,
+}
+
 enum Access {
     Memory(Mutex<Option<Connection>>),
     Disk {
@@ -84,14 +94,14 @@ struct Writer {
     clock: Arc<dyn Clock>,
     /// The time that was noted last.
     noted: AtomicI64,
-    /// When rows that have expired were last looked for.
-    looked: AtomicI64,
+    /// When rows that have expired are looked for.
+    looks: Mutex<Looks>,
     commits: AtomicU64,
 }
 
-impl Database {
-    /// Opens the database of those options, or makes it.
-    pub(crate) fn open(options: &Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+impl Prepared {
+    /// Finds the database of those options, or makes it.
+    pub(crate) fn of(options: &Options) -> Result<Self, OpenError> {
         let (folder, sync) = (options.folder.as_deref(), options.sync);
         let held = folder.map(Held::of).transpose()?;
         let file = folder.map(|folder| folder.join(FILE));
@@ -103,19 +113,26 @@ impl Database {
         make_tables(&connection, folder.unwrap_or(Path::new("memory")))?;
         let opened = note_of(&connection, OPENED)?.unwrap_or(0) + 1;
         set_note(&connection, OPENED, opened)?;
-        let last_seen = note_of(&connection, TIME)?;
+        let last_seen = note_of(&connection, TIME)?.map(Timestamp::from_millis);
+        Ok(Self { connection, file, held, last_seen, opened })
+    }
+}
+
+impl Database {
+    /// Opens it, by that clock.
+    pub(crate) fn open(prepared: Prepared, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let Prepared { connection, file, held, last_seen, opened } = prepared;
         let writer = Arc::new(Writer {
             after: OnceLock::new(),
             clock,
-            noted: AtomicI64::new(last_seen.unwrap_or(i64::MIN)),
-            looked: AtomicI64::new(i64::MIN),
+            noted: AtomicI64::new(last_seen.map_or(i64::MIN, Timestamp::as_millis)),
+            looks: Mutex::default(),
             commits: AtomicU64::new(0),
         });
         let access = match (file, held) {
             (Some(file), Some(held)) => begin(connection, file, held, Arc::clone(&writer))?,
             _ => Access::Memory(Mutex::new(Some(connection))),
         };
-        let last_seen = last_seen.map(Timestamp::from_millis);
         Ok(Self { access, last_seen, opened, writer })
     }
 
@@ -283,16 +300,13 @@ impl Writer {
     /// Removes what has expired, now and then. What fails is tried again the next time.
     fn forget(&self, connection: &Connection) {
         let now = self.clock.now();
-        let every = i64::try_from(expiry::EVERY.as_millis()).unwrap_or(i64::MAX);
-        let due = self.looked.load(Ordering::Relaxed).saturating_add(every);
-        // The clock may have been put back.
-        if (due.saturating_sub(every)..due).contains(&now.as_millis()) {
-            return;
-        }
-        self.looked.store(now.as_millis(), Ordering::Relaxed);
-        if let Err(error) = expiry::forget(connection, now) {
+        let mut looks = lock(&self.looks);
+        let Some(look) = looks.commit(now) else { return };
+        let has_more = expiry::forget(connection, now, look).unwrap_or_else(|error| {
             tracing::warn!(%error, "what has expired could not be removed");
-        }
+            false
+        });
+        looks.looked(now, has_more);
     }
 
     /// Works until no more jobs can come.
@@ -344,6 +358,12 @@ fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
         Sync::Full => "FULL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
+    if sync == Sync::Full {
+        // macOS answers fsync before the disk has it; elsewhere these two do nothing.
+        // Source: SQLite, "PRAGMA fullfsync".
+        connection.pragma_update(None, "fullfsync", true)?;
+        connection.pragma_update(None, "checkpoint_fullfsync", true)?;
+    }
     // 16 MB of log: what was sent and deleted meanwhile is never written to the database file.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 4_000, |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", -8_000)?;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_ports::{Clock, PortError};
 
-use database::Database;
+use database::{Database, Prepared};
 pub use letters::Letters;
 pub use options::{OpenError, Options, Sync, Visibility};
 pub use payloads::PayloadStore;
@@ -42,15 +42,29 @@ pub struct Embedded {
     database: Arc<Database>,
 }
 
-impl Embedded {
-    /// Opens the folder, or makes it; without one, all is kept in memory and gone at the end.
+/// Stores that this process alone has, and that wait for their clock: it may go on from what they
+/// have noted.
+pub struct Waiting {
+    options: Options,
+    prepared: Prepared,
+}
+
+impl Waiting {
+    /// The latest time that the last process has noted, at most a second before what it stored
+    /// last.
+    pub fn last_seen(&self) -> Option<Timestamp> {
+        self.prepared.last_seen
+    }
+
+    /// Opens them.
     ///
     /// # Errors
     ///
-    /// Another process has it open, another version has written it, or it can't be read or written.
-    pub fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let database = Arc::new(Database::open(&options, Arc::clone(&clock))?);
-        Ok(Self {
+    /// They can't be read or written.
+    pub fn open(self, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
+        let Self { options, prepared } = self;
+        let database = Arc::new(Database::open(prepared, Arc::clone(&clock))?);
+        Ok(Embedded {
             queues: Arc::new(Queues::open(&database, Arc::clone(&clock), &options)?),
             tables: Arc::new(Tables::new(Arc::clone(&database))),
             letters: Arc::new(Letters::new(Arc::clone(&database), Arc::clone(&clock), &options)),
@@ -58,9 +72,29 @@ impl Embedded {
             database,
         })
     }
+}
 
-    /// The latest time that the folder's last process has noted, to the second: a clock that runs
-    /// faster goes on from there, as what waits is due by it.
+impl Embedded {
+    /// Takes the folder, or makes it, before there is a clock for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn prepare(options: Options) -> Result<Waiting, OpenError> {
+        let prepared = Prepared::of(&options)?;
+        Ok(Waiting { options, prepared })
+    }
+
+    /// Opens the folder, or makes it; without one, all is kept in memory and gone at the end.
+    ///
+    /// # Errors
+    ///
+    /// Another process has it open, another version has written it, or it can't be read or written.
+    pub fn open(options: Options, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        Self::prepare(options)?.open(clock)
+    }
+
+    /// The latest time that the folder's last process has noted, to the second.
     pub fn last_seen(&self) -> Option<Timestamp> {
         self.database.last_seen
     }

@@ -19,7 +19,7 @@ use tracing_subscriber::{
 use crate::config::{self, SettingError};
 use gridpost_core::{
     ledger::latencies::Latencies,
-    metric::{DELIVERY_SUCCESS_COUNT, LATENCY_MS, PUBLISH_HOUR},
+    metric::{DELIVERY_SUCCESS_COUNT, LATENCY_MS, NAMES, PUBLISH_HOUR},
     time::Timestamp,
 };
 use gridpost_ports::Meter;
@@ -42,6 +42,8 @@ pub fn start_logging() {
 pub struct EmbeddedMeter {
     /// CloudWatch's.
     namespace: String,
+    /// Whether CloudWatch keeps metrics by topic and event subscription.
+    by_name: bool,
     /// In the order of [`Counter::cmp_to`]: one that is there is found without an allocation.
     counters: Mutex<Vec<Counter>>,
 }
@@ -143,19 +145,27 @@ impl Meter for EmbeddedMeter {
 
 impl Default for EmbeddedMeter {
     fn default() -> Self {
-        Self { namespace: NAMESPACE.to_owned(), counters: Mutex::default() }
+        Self { namespace: NAMESPACE.to_owned(), by_name: false, counters: Mutex::default() }
     }
 }
 
 impl EmbeddedMeter {
-    /// A meter for the namespace that `GRIDPOST_METRIC_NAMESPACE` names (default [`NAMESPACE`]).
+    /// A meter for the namespace that `GRIDPOST_METRIC_NAMESPACE` names (default [`NAMESPACE`]), by topic
+    /// and event subscription where `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION` is `true` (default `false`).
     ///
     /// # Errors
     ///
-    /// The variable is set and is no text.
+    /// One of the variables is set and can't be read.
     pub fn from_env() -> Result<Self, SettingError> {
         let namespace = config::parsed_or("GRIDPOST_METRIC_NAMESPACE", NAMESPACE.to_owned())?;
-        Ok(Self { namespace, ..Self::default() })
+        let by_name = config::parsed_or("GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION", false)?;
+        Ok(Self { namespace, by_name, ..Self::default() })
+    }
+
+    /// The same, by topic and event subscription.
+    #[must_use]
+    pub fn by_name(self) -> Self {
+        Self { by_name: true, ..self }
     }
 
     fn counters(&self) -> MutexGuard<'_, Vec<Counter>> {
@@ -187,7 +197,8 @@ impl EmbeddedMeter {
         let counters = mem::take(&mut *self.counters());
         let mut text = Vec::new();
         for counter in &counters {
-            let line = Line { namespace: &self.namespace, now, counter };
+            let Self { namespace, by_name, .. } = self;
+            let line = Line { namespace, by_name: *by_name, now, counter };
             serde_json::to_writer(&mut text, &line).expect("a line has only string keys");
             text.push(b'\n');
         }
@@ -200,6 +211,7 @@ impl EmbeddedMeter {
 /// Source: Amazon CloudWatch user guide, "Embedded metric format specification".
 struct Line<'a> {
     namespace: &'a str,
+    by_name: bool,
     now: Timestamp,
     counter: &'a Counter,
 }
@@ -232,7 +244,7 @@ impl Serialize for Line<'_> {
         let mut line = serializer.serialize_map(None)?;
         let directive = Directive {
             namespace: self.namespace,
-            dimensions: dimension_sets(dimensions),
+            dimensions: dimension_sets(dimensions, self.by_name),
             metrics: [Metric { name: metric, unit: amount.unit() }],
         };
         let metadata =
@@ -256,9 +268,10 @@ impl Serialize for Line<'_> {
     }
 }
 
-/// By which dimensions CloudWatch keeps a metric: all of its own, and none.
-fn dimension_sets<'a>(dimensions: &'a [(&'static str, String)]) -> Vec<Vec<&'a str>> {
-    let own: Vec<_> = dimensions.iter().map(|(name, _)| *name).collect();
+/// By which dimensions CloudWatch keeps a metric: its own, with names or without, and none.
+fn dimension_sets(dimensions: &[(&'static str, String)], by_name: bool) -> Vec<Vec<&'static str>> {
+    let own = dimensions.iter().map(|(name, _)| *name);
+    let own: Vec<_> = own.filter(|name| by_name || !NAMES.contains(name)).collect();
     if own.is_empty() { vec![own] } else { vec![own, Vec::new()] }
 }
 
@@ -281,12 +294,12 @@ mod tests {
         let published_at = Timestamp::from_millis(1_795_251_599_999);
         meter.count_events("DroppedEventCount", &dimensions, published_at, 3);
         let line: Value = serde_json::from_str(&meter.lines(NOW)).expect("one line of JSON");
-        let want = json!({
+        let mut want = json!({
             "_aws": {
                 "Timestamp": 5,
                 "CloudWatchMetrics": [{
                     "Namespace": "Gridpost",
-                    "Dimensions": [["DropReason", "Topic"], []],
+                    "Dimensions": [["DropReason"], []],
                     "Metrics": [{"Name": "DroppedEventCount", "Unit": "Count"}],
                 }],
             },
@@ -297,6 +310,11 @@ mod tests {
         });
         assert_eq!(line, want);
         assert_eq!(meter.lines(NOW), "", "what was written is not written again");
+        let meter = meter.by_name();
+        meter.count_events("DroppedEventCount", &dimensions, published_at, 3);
+        let line: Value = serde_json::from_str(&meter.lines(NOW)).expect("one line of JSON");
+        want["_aws"]["CloudWatchMetrics"][0]["Dimensions"] = json!([["DropReason", "Topic"], []]);
+        assert_eq!(line, want, "by topic where it is asked for");
     }
 
     #[test]

@@ -25,6 +25,13 @@ impl VirtualClock {
         Self { start: Instant::now(), beginning }
     }
 
+    /// The same clock, so many milliseconds ahead, or behind if negative.
+    #[must_use]
+    pub fn ahead_by(self, millis: i64) -> Self {
+        let beginning = Timestamp::from_millis(self.beginning.as_millis() + millis);
+        Self { beginning, ..self }
+    }
+
     /// Sleeps until that time.
     pub async fn sleep_until(&self, at: Timestamp) {
         tokio::time::sleep_until(self.start + at.since(self.beginning)).await;

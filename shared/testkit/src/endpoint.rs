@@ -132,6 +132,8 @@ pub struct Endpoints {
     had: Mutex<BTreeMap<SubscriptionKey, Had>>,
     clock: VirtualClock,
     dice: SeededDice,
+    /// How long it takes at most to connect, and what chooses that.
+    dials: (Duration, SeededDice),
     history: Arc<Mutex<History>>,
 }
 
@@ -196,7 +198,21 @@ impl Endpoints {
         dice: SeededDice,
         history: Arc<Mutex<History>>,
     ) -> Self {
-        Self { scripts: Mutex::new(scripts), had: Mutex::default(), clock, dice, history }
+        let dials = (Duration::ZERO, SeededDice::new(0));
+        Self { scripts: Mutex::new(scripts), had: Mutex::default(), clock, dice, dials, history }
+    }
+
+    /// It takes at most so long to connect to them.
+    #[must_use]
+    pub fn with_dials_of(self, most: Duration, dice: SeededDice) -> Self {
+        Self { dials: (most, dice), ..self }
+    }
+
+    async fn dial(&self) {
+        let (most, dice) = &self.dials;
+        if !most.is_zero() {
+            tokio::time::sleep(dice.millis(0..most.as_millis() as u64 + 1)).await;
+        }
     }
 
     /// From now on the endpoint of that subscription behaves so.
@@ -223,6 +239,10 @@ impl Endpoints {
             let said = |delivery: &Uuid| said_of(&history, &deliveries, delivery);
             let delivery = history.carrier_in(&subscription, &event.id, in_hand, said);
             let delivery = delivery.ok_or("another's event")?;
+            let twins = history.twins_in(&subscription, &event.id, in_hand);
+            for twin in &twins {
+                history.twins.entry(*twin).or_default().extend(&twins);
+            }
             // Two copies of a delivery may go out together.
             let begins = history.accepted[&delivery].events.first() == Some(&event.id);
             if begins || deliveries.last() != Some(&delivery) {
@@ -344,6 +364,7 @@ impl EndpointClient for Endpoints {
 impl Endpoints {
     /// An attempt of a caller that has these deliveries in hand.
     pub(crate) async fn attempt_by(&self, in_hand: &[Uuid], request: Sent) -> Attempted {
+        self.dial().await;
         let (index, reaction) = match self.arrive(in_hand, &request) {
             Ok(arrived) => arrived,
             Err(strange) => {

@@ -55,12 +55,25 @@ pub struct Instance {
     bytes_in_hand: AtomicUsize,
     /// Whether it does what operators ask for.
     serves_operators: bool,
+    /// How far its machine's clock is ahead, in milliseconds; behind if negative.
+    skew_ms: i64,
 }
 
 impl Instance {
     /// A copy that does what operators ask for.
     pub fn of_operators() -> Self {
         Self { serves_operators: true, ..Self::default() }
+    }
+
+    /// The same on a machine whose clock is so many milliseconds ahead, or behind if negative.
+    #[must_use]
+    pub fn with_skew(self, skew_ms: i64) -> Self {
+        Self { skew_ms, ..self }
+    }
+
+    /// Its machine's clock, in a world with that one.
+    pub fn clock(&self, of_world: VirtualClock) -> VirtualClock {
+        of_world.ahead_by(self.skew_ms)
     }
 
     fn deliveries(&self) -> Vec<Uuid> {
@@ -274,10 +287,11 @@ impl Injector {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
         history.faults += 1;
-        let mut deliveries: BTreeSet<Uuid> = BTreeSet::new();
-        deliveries.extend(instance.in_hand.lock().expect("no panic while held").iter());
+        // Each copy of a delivery that was in hand comes back.
+        let mut deliveries = instance.in_hand.lock().expect("no panic while held").clone();
         if let About::Deliveries(about) = about {
-            deliveries.extend(about);
+            let others: BTreeSet<_> = about.iter().filter(|it| !deliveries.contains(it)).collect();
+            deliveries.extend(others);
         }
         deliveries.into_iter().for_each(|delivery| history.disturb(now, delivery, WHAT));
         let mut endpoints: BTreeSet<Uuid> = BTreeSet::new();

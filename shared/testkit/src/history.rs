@@ -33,6 +33,9 @@ pub const TWO_WAKES: &str = "two runs of wake have sent it back";
 pub struct History {
     /// Deliveries that were accepted, by id.
     pub accepted: BTreeMap<Uuid, Accepted>,
+    /// Deliveries that were in one hand with another of the same event: requests do not tell them
+    /// apart.
+    pub twins: BTreeMap<Uuid, BTreeSet<Uuid>>,
     /// Which delivery carries an event, by its id, to a subscription.
     pub carriers: BTreeMap<SubscriptionKey, BTreeMap<String, Uuid>>,
     /// Deliveries that carried an event before it was redriven.
@@ -332,6 +335,17 @@ impl History {
         let all = before.iter().rev().chain([&latest]).filter(|one| in_hand.contains(one));
         // Of several in one hand it is the one of which least was said.
         Some(all.min_by_key(|one| said(one)).copied().unwrap_or(latest))
+    }
+
+    /// The deliveries in one hand that carry an event, where they are several: what is said of the
+    /// event does not tell which of them it is of.
+    pub fn twins_in(&self, of: &SubscriptionKey, event: &str, in_hand: &[Uuid]) -> BTreeSet<Uuid> {
+        let before = self.carried_before.get(&(of.clone(), event.to_owned()));
+        let Some(before) = before else { return BTreeSet::new() };
+        let latest = self.carrier(of, event);
+        let all: BTreeSet<_> = before.iter().copied().chain(latest).collect();
+        let all: BTreeSet<_> = all.into_iter().filter(|one| in_hand.contains(one)).collect();
+        if all.len() > 1 { all } else { BTreeSet::new() }
     }
 
     /// What is wrong with an event as it was sent to an endpoint.

@@ -68,7 +68,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
         requests: BTreeMap::new(),
         records: BTreeMap::new(),
         drops: BTreeMap::new(),
-        slack: remains.latency_max * 15 + Duration::from_millis(200),
+        slack: remains.latency_max * 15 + Duration::from_millis(200) + remains.pace.lateness(),
         failures: remains.history.violations.clone(),
     };
     for (topic, subscriptions) in &remains.topics {
@@ -99,7 +99,10 @@ pub fn check(remains: &Remains) -> Vec<String> {
     configuration::check(&mut check);
     matching::check(&mut check);
     for delivery in remains.history.accepted.keys() {
-        check.delivery(*delivery);
+        match remains.history.twins.get(delivery) {
+            Some(twins) => check.twins(*delivery, twins),
+            None => check.delivery(*delivery),
+        }
     }
     for (_, subscription) in check.owners.clone().into_values() {
         check.requests_in_rate(subscription);
@@ -155,6 +158,23 @@ impl<'a> Check<'a> {
         let from = || accepted.lives_from.iter().copied();
         let at = |from: Option<Timestamp>| from.unwrap_or(accepted.publish_time) + life;
         (at(from().min()), at(from().max()))
+    }
+
+    /// How much sooner than it should something may seem to be.
+    fn rounding(&self) -> Duration {
+        ROUNDING + self.remains.pace.tolerance()
+    }
+
+    /// That time by the clock that is furthest behind, on a machine that stands still.
+    fn sooner(&self, at: Timestamp) -> Timestamp {
+        let by = i64::try_from(self.remains.pace.lateness().as_millis()).unwrap_or(0);
+        Timestamp::from_millis(at.as_millis() - by)
+    }
+
+    /// Whether a time that a copy noted may be one of the world's.
+    fn is_about(&self, noted: Timestamp, at: Timestamp) -> bool {
+        let apart = noted.since(at).max(at.since(noted));
+        apart <= self.remains.pace.lateness()
     }
 
     fn requests_of(&self, delivery: Uuid) -> Vec<&'a Request> {
@@ -244,8 +264,12 @@ impl<'a> Check<'a> {
         let Some(rate) = subscription.allowed_rate else { return };
         let mut minutes: BTreeMap<i64, u32> = BTreeMap::new();
         for request in &self.remains.history.requests {
-            if request.subscription == subscription.key {
-                *minutes.entry(request.began_at.as_minutes()).or_default() += 1;
+            let at = request.began_at;
+            let (soonest, latest) = (self.sooner(at), at + self.remains.pace.lateness());
+            // Its copy's clock may have shown another minute.
+            let is_sure = soonest.as_minutes() == latest.as_minutes();
+            if request.subscription == subscription.key && is_sure {
+                *minutes.entry(at.as_minutes()).or_default() += 1;
             }
         }
         for (minute, requests) in minutes.into_iter().filter(|(_, made)| *made > rate.get()) {
@@ -302,6 +326,24 @@ impl<'a> Check<'a> {
         self.ends(delivery, &requests);
     }
 
+    /// Deliveries that requests do not tell apart: together they have an end for each.
+    fn twins(&mut self, delivery: Uuid, twins: &BTreeSet<Uuid>) {
+        let is_delivered = |made: &&Request| {
+            let heard = made.heard.map(|(_, answer)| answer.outcome);
+            made.heard_late.is_some() || heard == Some(Outcome::Delivered)
+        };
+        let ends = |twin: &Uuid| {
+            let made = self.requests_of(*twin);
+            let partly = made.iter().any(|made| !made.met.is_empty());
+            let delivered = made.iter().filter(|made| partly || is_delivered(made)).count();
+            delivered + self.records_of(*twin).len() + self.drops_of(*twin).len()
+        };
+        let ends: usize = twins.iter().map(ends).sum();
+        if ends < twins.len() {
+            self.fail(format!("{delivery} or one of its twins never ended: {twins:?}"));
+        }
+    }
+
     fn within_limits(&mut self, delivery: Uuid, request: &Request) {
         let (_, subscription) = self.owners[&request.subscription];
         let most = subscription.retry_policy.max_attempts;
@@ -332,8 +374,11 @@ impl<'a> Check<'a> {
                 return Some(ended_at);
             }
             let due = |first: &&&Request| {
-                let times = (first.began_at, ended_at, expires_at);
-                model::due(topic, subscription, times, answer)
+                let by = |noted| {
+                    model::due(topic, subscription, (first.began_at, noted, expires_at), answer)
+                };
+                // The clocks of two copies may differ on how long ago the first was.
+                [self.sooner(ended_at), ended_at].into_iter().filter_map(by).min()
             };
             firsts.iter().filter_map(due).min()
         });
@@ -342,7 +387,7 @@ impl<'a> Check<'a> {
         let made = made.map(|made| made.began_at).min();
         let asked = operated::hurried(self, delivery, made, request.began_at);
         match dues.chain(asked).min() {
-            Some(due) if request.began_at + ROUNDING < due => self.fail(format!(
+            Some(due) if request.began_at + self.rounding() < due => self.fail(format!(
                 "attempt {number} of {delivery} at {}, due no sooner than {due}",
                 request.began_at,
             )),

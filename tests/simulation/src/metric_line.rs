@@ -39,8 +39,10 @@ pub fn check(line: &str) -> Result<Option<String>, String> {
     {
         return wrong("another namespace or unit");
     }
-    let sets = if dimensions.is_empty() { json!([[]]) } else { json!([dimensions, []]) };
-    if directive["Dimensions"] != sets {
+    let unnamed: Vec<_> = dimensions.iter().filter(|name| !metric::NAMES.contains(name)).collect();
+    let sets = |own: Value| if own == json!([]) { json!([[]]) } else { json!([own, []]) };
+    let written = &directive["Dimensions"];
+    if *written != sets(json!(unnamed)) && *written != sets(json!(dimensions)) {
         return wrong("other dimensions");
     }
     let fits = |value: &str| (1..=VALUE_CHARS_MAX).contains(&value.chars().count());
@@ -69,15 +71,16 @@ mod tests {
     #[test]
     fn every_metric_is_written_as_the_table_has_it() {
         for (name, dimensions) in metric::ALL {
-            let meter = EmbeddedMeter::default();
-            let values: Vec<_> = dimensions.iter().map(|dimension| (*dimension, "v")).collect();
-            if name.ends_with("InMs") {
-                meter.measure(name, &values, Duration::from_millis(5));
-            } else {
-                meter.count(name, &values, 1);
+            for meter in [EmbeddedMeter::default(), EmbeddedMeter::default().by_name()] {
+                let values: Vec<_> = dimensions.iter().map(|dimension| (*dimension, "v")).collect();
+                if name.ends_with("InMs") {
+                    meter.measure(name, &values, Duration::from_millis(5));
+                } else {
+                    meter.count(name, &values, 1);
+                }
+                let line = meter.lines(Timestamp::from_millis(1));
+                assert_eq!(check(line.trim()), Ok(Some(name.to_owned())));
             }
-            let line = meter.lines(Timestamp::from_millis(1));
-            assert_eq!(check(line.trim()), Ok(Some(name.to_owned())));
         }
     }
 

@@ -91,6 +91,8 @@ pub struct Scenario {
     pub cold_starts: f64,
     /// Whether of the copies that wait Lambda takes the one that was used last; any otherwise.
     pub last_used_first: bool,
+    /// How clocks differ, and what takes time that no port knows of.
+    pub pace: Pace,
     /// Whether waits have jitter.
     pub jitter: bool,
     /// How long an event of a healthy endpoint may wait for its first attempt; `None`: it is not promised.
@@ -104,6 +106,32 @@ pub struct Settings {
     pub retry_in_flight_limit: u64,
     /// The largest message that functions send, in bytes.
     pub message_bytes_max: usize,
+}
+
+/// Machines whose clocks differ, connections that take time, machines that stand still.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// A copy's clock is ahead or behind by at most so much.
+    pub skew_max: Duration,
+    /// It takes at most so long to connect to an endpoint.
+    pub dial_max: Duration,
+    /// How often an invocation stands still once, between two of its steps.
+    pub stalls: f64,
+    /// For at most so long.
+    pub stall_max: Duration,
+}
+
+impl Pace {
+    /// By how much what a copy notes of a time may differ from the world's.
+    pub fn tolerance(&self) -> Duration {
+        self.skew_max * 2 + self.dial_max
+    }
+
+    /// By how much more what is prompt may be late.
+    pub fn lateness(&self) -> Duration {
+        let stall = if self.stalls > 0.0 { self.stall_max } else { Duration::ZERO };
+        self.tolerance() + stall * 2
+    }
 }
 
 /// The events of one publish.
@@ -179,6 +207,7 @@ impl Default for Scenario {
             settings_from: Vec::new(),
             cold_starts: 0.0,
             last_used_first: false,
+            pace: Pace::default(),
             jitter: false,
             first_attempt_within: None,
         }

@@ -5,6 +5,7 @@ mod copies;
 mod embedded;
 mod meter;
 mod operators;
+mod pace;
 mod publisher;
 
 use std::{
@@ -34,7 +35,7 @@ use super::{
     lambda::{self, Function, Mapping, Pools, Readings, Usage, Wakes},
     log::LogReader,
     scenario::{
-        Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Operation,
+        Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Operation, Pace,
         Publish, Scenario,
     },
 };
@@ -94,6 +95,8 @@ pub struct World {
     endpoints: Arc<Endpoints>,
     consents: Arc<Consents>,
     handlers_dice: Arc<dyn Dice>,
+    /// What chooses the pace of copies: dice of their own, so that all else falls as without it.
+    pace_dice: SeededDice,
     scenario: Scenario,
     ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest_handler::Context>)>>,
     busy: Cell<u64>,
@@ -137,6 +140,8 @@ pub struct Remains {
     pub bucket_refuses: Vec<Range<Timestamp>>,
     /// The buckets that do not exist.
     pub missing_buckets: BTreeSet<String>,
+    /// How its machines kept time.
+    pub pace: Pace,
 }
 
 /// What somebody does.
@@ -204,7 +209,8 @@ impl World {
         };
         let buckets = Buckets::new(buckets, clock, shared());
         let injector = Injector::new(scenario.plan.clone(), dice.fork(), clock, shared());
-        let endpoints = Endpoints::new(scenario.scripts.clone(), clock, dice.fork(), shared());
+        let endpoints = Endpoints::new(scenario.scripts.clone(), clock, dice.fork(), shared())
+            .with_dials_of(scenario.pace.dial_max, pace::dials(seed));
         Rc::new(Self {
             clock,
             queues: Arc::new(queues),
@@ -220,6 +226,7 @@ impl World {
             endpoints: Arc::new(endpoints),
             consents: Arc::new(Consents::new(clock)),
             handlers_dice,
+            pace_dice: pace::dice(seed),
             scenario: scenario.clone(),
             ingests: RefCell::default(),
             busy: Cell::new(0),
@@ -244,10 +251,11 @@ impl World {
     pub fn note_used(&self, function: Function, instance: &Instance, began_at: Timestamp) {
         let took = self.clock.now().since(began_at);
         self.usage.borrow_mut().note(function, took, instance.held());
-        // What turns in circles turns between queues.
-        if matches!(function, Function::Dispatch | Function::DeadLetter) {
-            self.history.lock().expect("no panic while held").invocations += 1;
-        }
+    }
+
+    /// Notes an invocation that deliveries which turn in circles would have.
+    pub fn note_invoked(&self) {
+        self.history.lock().expect("no panic while held").invocations += 1;
     }
 
     /// Notes that a queue's messages waited since then for an invocation that may run.
@@ -415,7 +423,8 @@ impl World {
             told: self.scenario.told.clone(),
             calm: self.scenario.plan.is_calm()
                 && self.scenario.queues.duplicates == 0.0
-                && !self.operates(),
+                && !self.operates()
+                && !self.stalls(),
             busiest_key,
             hot_key_refusals,
             latency_max: if self.scenario.plan.hangs > 0.0 || !self.scenario.plan.outages.is_empty()
@@ -431,6 +440,7 @@ impl World {
             dead_letter_window: self.scenario.readings.dead_letter.window,
             bucket_refuses: self.scenario.bucket_refuses.clone(),
             missing_buckets: self.scenario.missing_buckets.clone(),
+            pace: self.scenario.pace,
             history: std::mem::take(&mut *self.history.lock().expect("no panic while held")),
         }
     }

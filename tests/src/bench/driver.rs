@@ -17,6 +17,7 @@ use tokio::runtime;
 use super::{
     aws::Cloud,
     book::Book,
+    dev,
     figures::{Figures, Spread, spreads},
     http::serve,
     limit::{self, Bare, Cost, Task},
@@ -50,6 +51,9 @@ struct Arguments {
     /// A folder with the programs `ingest` and `dispatch`, instead of building them for release.
     #[arg(long)]
     functions: Option<PathBuf>,
+    /// A program `gridpost` to measure, instead of building it for release.
+    #[arg(long)]
+    gridpost: Option<PathBuf>,
     /// Sandboxes of each function.
     #[arg(long, default_value_t = 2)]
     sandboxes: usize,
@@ -129,10 +133,7 @@ fn perform(arguments: &Arguments, bare: Bare) -> anyhow::Result<()> {
 async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
     let mixes = chosen(&arguments.mix)?;
     let machine = Machine::now()?;
-    let functions = match &arguments.functions {
-        Some(functions) => functions.clone(),
-        None => build(folder).await?,
-    };
+    let programs = programs(arguments, &mixes, folder).await?;
     let logs = folder.join("bench");
     // What earlier runs wrote is of no use any more.
     let _ = std::fs::remove_dir_all(&logs);
@@ -140,8 +141,10 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
     let (seconds, repeats) =
         if arguments.quick { (0.3, 1) } else { (arguments.seconds, arguments.repeat.max(1)) };
     let options = Options {
-        ingest: functions.join("ingest"),
-        dispatch: functions.join("dispatch"),
+        ingest: programs.functions.join("ingest"),
+        dispatch: programs.functions.join("dispatch"),
+        gridpost: programs.gridpost,
+        gridpost_debug: programs.gridpost_debug,
         duration: Duration::from_secs_f64(seconds),
         publishes_max: usize::MAX,
         sandboxes: arguments.sandboxes.max(1),
@@ -194,19 +197,63 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Mix>> {
     names.iter().map(named).collect()
 }
 
-/// Builds the functions as they are deployed; answers their folder.
-async fn build(folder: &Path) -> anyhow::Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+/// What is measured: a folder with the functions, and the command line's programs.
+struct Programs {
+    functions: PathBuf,
+    gridpost: PathBuf,
+    gridpost_debug: PathBuf,
+}
+
+/// The programs that the mixes need, as they are named or built.
+async fn programs(
+    arguments: &Arguments,
+    mixes: &[&Mix],
+    folder: &Path,
+) -> anyhow::Result<Programs> {
     // `folder` is `<target>/tmp`.
     let target = folder.parent().context("the target folder")?;
-    eprintln!("building ingest and dispatch for release");
+    let needs = |wanted: fn(&Mix) -> bool| mixes.iter().any(|mix| wanted(mix));
+    let has_functions = !arguments.mixes_only || needs(|mix| mix.dev.is_none());
+    if has_functions && arguments.functions.is_none() {
+        let packages = ["--release", "-p", "gridpost-ingest", "-p", "gridpost-dispatch"];
+        build(target, &packages).await?;
+    }
+    if needs(|mix| mix.dev.is_some_and(|host| !host.is_debug)) && arguments.gridpost.is_none() {
+        build(target, &["--release", "-p", "gridpost-cli"]).await?;
+    }
+    if needs(|mix| mix.dev.is_some_and(|host| host.is_debug)) {
+        build(target, &["-p", "gridpost-cli"]).await?;
+    }
+    Ok(Programs {
+        functions: arguments.functions.clone().unwrap_or_else(|| target.join("release")),
+        gridpost: arguments.gridpost.clone().unwrap_or_else(|| dev::program(target, false)),
+        gridpost_debug: dev::program(target, true),
+    })
+}
+
+/// The command line's program, built for debugging beside the program that runs.
+///
+/// # Errors
+///
+/// It does not compile.
+pub async fn built_beside() -> anyhow::Result<PathBuf> {
+    let own = env::current_exe()?;
+    // This is `<target>/debug/…`.
+    let target = own.ancestors().nth(2).context("the target folder")?;
+    build(target, &["-p", "gridpost-cli"]).await?;
+    Ok(dev::program(target, true))
+}
+
+/// Builds packages into that folder.
+async fn build(target: &Path, packages: &[&str]) -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+    eprintln!("building {}", packages.join(" "));
     let cargo = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let mut build = child::command(&cargo);
-    build.args(["build", "--release", "-p", "gridpost-ingest", "-p", "gridpost-dispatch"]);
-    build.arg("--target-dir").arg(target).current_dir(root);
+    build.arg("build").args(packages).arg("--target-dir").arg(target).current_dir(root);
     let built = build.status().await.context("cargo can't be started")?;
-    ensure!(built.success(), "the functions do not compile");
-    Ok(target.join("release"))
+    ensure!(built.success(), "{} does not compile", packages.join(" "));
+    Ok(())
 }
 
 /// What the same work takes at the least, each the median of as many runs as the mixes had.

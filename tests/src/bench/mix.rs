@@ -3,7 +3,7 @@
 use gridpost_core::{subscription::EventSubscription, topic::Topic};
 use serde_json::{Value, json};
 
-use super::filters::Values;
+use super::{dev::Host, filters::Values};
 
 /// How publishes follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct Mix {
     pub https: bool,
     /// The deployment's largest queue message in bytes.
     pub message_bytes_max: usize,
+    /// `gridpost dev` in the functions' place, where a mix is about it.
+    pub dev: Option<Host>,
 }
 
 const KILOBYTE: usize = 1_024;
@@ -85,6 +87,7 @@ const PLAIN: Mix = Mix {
     first_topic: Conduct::Works,
     https: false,
     message_bytes_max: 262_144,
+    dev: None,
 };
 
 /// A backlog of events of 1 KiB.
@@ -92,6 +95,19 @@ const BACKLOG: Mix = Mix { load: Load::Backlog, ..PLAIN };
 
 /// At 50 events in a second.
 const OPEN: Mix = Mix { load: Load::Open { per_second: 50 }, ..PLAIN };
+
+/// One event of 1 KiB for one endpoint, by `gridpost dev` as it is started without flags.
+const DEV: Mix = Mix {
+    load: Load::Closed { publishes: 64 },
+    dev: Some(Host { is_debug: false, is_synced: false }),
+    ..PLAIN
+};
+
+/// The same, with `--sync full`.
+const DEV_SYNCED: Mix = Mix { dev: Some(Host { is_debug: false, is_synced: true }), ..DEV };
+
+/// The same, as `cargo run -- dev` builds it.
+const DEV_DEBUG: Mix = Mix { dev: Some(Host { is_debug: true, is_synced: false }), ..DEV };
 
 /// All mixes.
 pub const MIXES: &[Mix] = &[
@@ -193,6 +209,22 @@ pub const MIXES: &[Mix] = &[
         event_bytes: 1_024 * KILOBYTE - 8_192,
         message_bytes_max: 1_024 * KILOBYTE,
         ..PLAIN
+    },
+    Mix { name: "dev", about: "`gridpost dev`, one event per publish, saturated", ..DEV },
+    Mix { name: "dev-50", about: "the same at 50 in a second", load: OPEN.load, ..DEV },
+    Mix { name: "dev-full", about: "`--sync full`, saturated", ..DEV_SYNCED },
+    Mix {
+        name: "dev-full-50",
+        about: "`--sync full` at 50 in a second",
+        load: OPEN.load,
+        ..DEV_SYNCED
+    },
+    Mix { name: "dev-debug", about: "its debug build, saturated", ..DEV_DEBUG },
+    Mix {
+        name: "dev-debug-50",
+        about: "its debug build at 50 in a second",
+        load: OPEN.load,
+        ..DEV_DEBUG
     },
 ];
 

@@ -77,9 +77,18 @@ impl Publishes {
         Self::of(topics, events, &format!("[{}]", all.join(",")))
     }
 
+    /// The bodies of a mix's publishes alone, as clients send them.
+    pub fn of_clients(mix: &Mix) -> Self {
+        let body = body(mix.events_per_publish, mix.event_bytes);
+        Self::from(vec![body.into_bytes(); mix.topics], mix.events_per_publish)
+    }
+
     fn of(topics: usize, events: usize, body: &str) -> Self {
-        let templates: Vec<_> =
-            (0..topics).map(|topic| gateway_event(&topic_name(topic), body)).collect();
+        let events_of = |topic| gateway_event(&topic_name(topic), body);
+        Self::from((0..topics).map(events_of).collect(), events)
+    }
+
+    fn from(templates: Vec<Vec<u8>>, events: usize) -> Self {
         let places = templates.iter().map(|template| {
             let found = memchr::memmem::find_iter(template, MARK);
             found.map(|at| at + MARK.len()).collect()

@@ -45,6 +45,21 @@ const COLUMNS: [(&str, &str, usize); 10] = [
     ("duplicates", "duplicates", 0),
 ];
 
+/// The columns of the table of `gridpost dev`.
+const DEV_COLUMNS: [(&str, &str, usize); 8] = [
+    ("delivered/s", "delivered/s", 0),
+    ("arrival p50 ms", "p50 ms", 2),
+    ("arrival p95 ms", "p95 ms", 2),
+    ("arrival p99 ms", "p99 ms", 2),
+    (DEV_CPU, "CPU ms", 4),
+    ("dev peak MB", "MB", 1),
+    ("dev ready ms", "ready ms", 0),
+    ("duplicates", "duplicates", 0),
+];
+
+/// The figure by which a mix of `gridpost dev` is known.
+const DEV_CPU: &str = "dev CPU ms/event";
+
 /// A bar: what it is about, its figure, its unit, the highest value that passes, the stretch.
 type Bar = (&'static str, fn(&Report) -> Option<f64>, &'static str, f64, Option<f64>);
 
@@ -52,7 +67,7 @@ type Bar = (&'static str, fn(&Report) -> Option<f64>, &'static str, f64, Option<
 type Growth = (&'static str, &'static str, &'static str, &'static [(f64, &'static str)]);
 
 /// The bars that figures of this benchmark are held against.
-const BARS: [Bar; 24] = [
+const BARS: [Bar; 29] = [
     (
         "dispatch: CPU per delivery against bare `reqwest`, batch 10",
         dispatch_ratio,
@@ -143,6 +158,24 @@ const BARS: [Bar; 24] = [
     ),
     ("DynamoDB calls per event but for reading configuration", writes, "", 0.0, None),
     ("missing events of all mixes", missing, "", 0.0, None),
+    // 3,000 in a second.
+    (
+        "`gridpost dev`: time of a delivered event, saturated",
+        |r| Some(1_000.0 / r.of("dev", "delivered/s")?),
+        "ms",
+        0.333,
+        None,
+    ),
+    ("`gridpost dev`: CPU per event", |r| r.of("dev", DEV_CPU), "ms", 0.35, None),
+    (
+        "`gridpost dev`: publish to arrival at 50/s, p50",
+        |r| r.of("dev-50", "arrival p50 ms"),
+        "ms",
+        5.0,
+        None,
+    ),
+    ("`gridpost dev`: peak memory", |r| r.of("dev", "dev peak MB"), "MB", 50.0, None),
+    ("`gridpost dev`: start to ready", |r| r.of("dev", "dev ready ms"), "ms", 1_000.0, None),
 ];
 
 fn dispatch_ratio(report: &Report) -> Option<f64> {
@@ -219,16 +252,8 @@ impl Report {
              Medians of {} runs, in brackets the lowest and the highest.\n",
             self.repeats
         );
-        let heads: Vec<_> = COLUMNS.iter().map(|(_, head, _)| *head).collect();
-        line(&mut text, &format!("\n| mix | {} |", heads.join(" | ")));
-        line(&mut text, &format!("|---|{}", "---|".repeat(COLUMNS.len())));
-        for (name, spreads) in &self.mixes {
-            let cell = |(figure, _, digits): &(&str, &str, usize)| {
-                spreads.get(*figure).map_or("–".to_owned(), |spread| written(spread, *digits))
-            };
-            let cells: Vec<_> = COLUMNS.iter().map(cell).collect();
-            line(&mut text, &format!("| {name} | {} |", cells.join(" | ")));
-        }
+        self.write_mixes(&mut text, &COLUMNS, |spreads| !spreads.contains_key(DEV_CPU));
+        self.write_mixes(&mut text, &DEV_COLUMNS, |spreads| spreads.contains_key(DEV_CPU));
         line(&mut text, "\n| limit | CPU ms | per second |\n|---|---|---|");
         for (name, cost) in &self.limits {
             line(&mut text, &format!("| {name} | {:.5} | {:.0} |", cost.cpu_ms, cost.per_second));
@@ -254,6 +279,29 @@ impl Report {
             );
         }
         text
+    }
+
+    /// The table of those mixes, where there are any.
+    fn write_mixes(
+        &self,
+        text: &mut String,
+        columns: &[(&str, &str, usize)],
+        is_in: impl Fn(&Spreads) -> bool,
+    ) {
+        let mixes: Vec<_> = self.mixes.iter().filter(|(_, spreads)| is_in(spreads)).collect();
+        if mixes.is_empty() {
+            return;
+        }
+        let heads: Vec<_> = columns.iter().map(|(_, head, _)| *head).collect();
+        line(text, &format!("\n| mix | {} |", heads.join(" | ")));
+        line(text, &format!("|---|{}", "---|".repeat(columns.len())));
+        for (name, spreads) in mixes {
+            let cell = |(figure, _, digits): &(&str, &str, usize)| {
+                spreads.get(*figure).map_or("–".to_owned(), |spread| written(spread, *digits))
+            };
+            let cells: Vec<_> = columns.iter().map(cell).collect();
+            line(text, &format!("| {name} | {} |", cells.join(" | ")));
+        }
     }
 
     /// Growth as plots, those of which there is something to draw: name of the file, drawing.

@@ -18,6 +18,7 @@ use tokio::{
 use super::{
     aws::Cloud,
     book::{Book, Sum, endpoint_number, event_numbers},
+    dev,
     figures::{Figures, percentile},
     http::serve,
     mapping::{Mapping, poll},
@@ -50,6 +51,10 @@ pub struct Options {
     pub ingest: PathBuf,
     /// dispatch's program.
     pub dispatch: PathBuf,
+    /// The command line's program, for the mixes of `gridpost dev`.
+    pub gridpost: PathBuf,
+    /// Its debug build.
+    pub gridpost_debug: PathBuf,
     /// How long publishes are made.
     pub duration: Duration,
     /// At most so many publishes are made.
@@ -227,6 +232,9 @@ fn environment(mix: &Mix, url: &str, trusted: &Path) -> BTreeMap<String, String>
 ///
 /// The deployment does not come up, or a function fails or dies.
 pub async fn run(mix: &'static Mix, options: &Options) -> anyhow::Result<Run> {
+    if let Some(host) = mix.dev {
+        return dev::run(mix, host, options).await;
+    }
     let mut deployment = Deployment::start(mix, options, options.distance.aws_tls).await?;
     deployment.warm(mix, 8).await.context("warming up")?;
     deployment.book.count_from_here();

@@ -3,6 +3,7 @@
 use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_rustls::{
     TlsAcceptor,
@@ -34,11 +35,23 @@ impl Service for Sink {
         if !works {
             return Some(Reply::new(503, ""));
         }
+        if let Some(consent) = consent(&request.body) {
+            return Some(Reply::new(200, consent));
+        }
         if let Some(number) = endpoint {
             self.book.arrived(number, &request.body);
         }
         Some(Reply::new(200, ""))
     }
+}
+
+/// The answer to the question whether the endpoint wants events, where it is one.
+pub fn consent(body: &[u8]) -> Option<String> {
+    const ASKED: &str = "Microsoft.EventGrid.SubscriptionValidationEvent";
+    memchr::memmem::find(body, ASKED.as_bytes())?;
+    let events: Value = serde_json::from_slice(body).ok()?;
+    let code = events[0]["data"]["validationCode"].as_str()?;
+    Some(json!({ "validationResponse": code }).to_string())
 }
 
 /// Running endpoints.

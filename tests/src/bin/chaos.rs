@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use gridpost_tests::{
-    chaos::{self, Found, Plan},
+    chaos::{self, Found, Plan, roll_out::RollOut},
     e2e::{ground::Ground, world::World},
 };
 
@@ -28,6 +28,11 @@ struct Arguments {
     /// Folder of the stack
     #[arg(long, default_value = "target/chaos")]
     folder: PathBuf,
+
+    /// A commit, last deployed for example: its functions and those of this tree take turns, as in a
+    /// roll-out and its way back
+    #[arg(long, value_name = "COMMIT")]
+    earlier: Option<String>,
 }
 
 #[tokio::main]
@@ -35,14 +40,18 @@ async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let folder = std::path::absolute(&arguments.folder)?;
     let world = World::on(Ground::up(&folder).await?).await?;
+    let roll_out = match &arguments.earlier {
+        Some(commit) => Some(RollOut::of(commit, &folder.join("earlier"), &world.ground).await?),
+        None => None,
+    };
     let mut failed = None;
     println!(
-        "| run | events | duplicates | dead letters twice | ends too many | processes killed | outages | restarts | calls | disturbed | s |"
+        "| run | events | duplicates | dead letters twice | ends too many | processes killed | outages | restarts | turns | calls | disturbed | s |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for seed in arguments.seed..arguments.seed + arguments.runs {
         let plan = Plan { seed, deliveries: arguments.deliveries };
-        match chaos::run(&world, plan).await {
+        match chaos::run(&world, plan, roll_out.as_ref()).await {
             Ok(found) => println!("{}", row(seed, &found)),
             Err(error) => {
                 failed = Some(error.context(format!("run {seed}")));
@@ -57,13 +66,14 @@ async fn main() -> anyhow::Result<()> {
 fn row(seed: u64, found: &Found) -> String {
     let Found { tally, damage, ends_too_many, requests: (calls, disturbed), took } = found;
     format!(
-        "| {seed} | {} | {} | {} | {ends_too_many} | {} | {} | {} | {calls} | {disturbed} | {:.0} |",
+        "| {seed} | {} | {} | {} | {ends_too_many} | {} | {} | {} | {} | {calls} | {disturbed} | {:.0} |",
         tally.delivered + tally.dead_lettered,
         tally.duplicates,
         tally.duplicate_dead_letters,
         damage.killed,
         damage.outages,
         damage.restarts,
+        damage.turns,
         took.as_secs_f64(),
     )
 }

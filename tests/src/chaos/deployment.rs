@@ -7,6 +7,7 @@ use aws_sdk_sqs::{
     config::{BehaviorVersion, Credentials, Region},
     types::QueueAttributeName,
 };
+use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost_cli::local::terraform::REGION;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -87,6 +88,23 @@ impl<'a> Deployment<'a> {
             // Those that run have the old environment.
             inside::kill(self.world.ground.home(), &name(function));
         }
+        Ok(())
+    }
+
+    /// Has a function run that program, a zip file, from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the emulator refuses it.
+    pub async fn run(&self, function: &str, zip: &[u8]) -> anyhow::Result<()> {
+        let emulator = &self.world.ground.connection.emulator_url;
+        let url = format!("{emulator}/2015-03-31/functions/{}/code", name(function));
+        let body = json!({"ZipFile": BASE64_STANDARD.encode(zip)});
+        let put = self.world.http.put(url).json(&body).header("authorization", authorization());
+        let answer = put.send().await?.error_for_status();
+        answer.with_context(|| format!("{function} does not take its program"))?;
+        // Those that run are of the other program.
+        inside::kill(self.world.ground.home(), &name(function));
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! Kills functions at random moments, takes services out, stops the emulator and starts it again.
+//! Kills functions at random moments, takes services out, stops the emulator and starts it again, and has
+//! functions of two commits take turns.
 
 use std::{fmt, sync::Mutex, time::Duration};
 
@@ -9,8 +10,9 @@ use tokio::{
 };
 
 use super::{
-    deployment,
+    deployment::{self, Deployment},
     proxy::{Proxy, Service},
+    roll_out::{RollOut, Turns},
 };
 use crate::e2e::{inside, world::World};
 
@@ -33,12 +35,17 @@ pub struct Damage {
     pub outages: usize,
     /// Restarts of the emulator with its state; every function is killed by each.
     pub restarts: usize,
+    /// Functions that went on as of the other commit.
+    pub turns: usize,
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { killed, outages, restarts } = self;
-        write!(formatter, "{killed} processes killed, {outages} outages, {restarts} restarts")
+        let Self { killed, outages, restarts, turns } = self;
+        write!(
+            formatter,
+            "{killed} processes killed, {outages} outages, {restarts} restarts, {turns} turns of two commits"
+        )
     }
 }
 
@@ -48,13 +55,20 @@ enum Deed {
     Kill(&'static str),
     Outage(Service, Duration),
     Restart,
+    Turn(&'static str),
 }
+
+/// In a roll-out, one deed in so many is a turn of a function.
+const TURN_EVERY: usize = 3;
 
 /// What is done next: first each service is out once, then the dice decide. Mostly dispatch is killed:
 /// it has most to lose.
-fn deed(done: usize, dice: &mut fastrand::Rng) -> Deed {
+fn deed(done: usize, is_roll_out: bool, dice: &mut fastrand::Rng) -> Deed {
     if let Some(service) = Service::ALL.get(done) {
         return Deed::Outage(*service, Duration::from_secs(3));
+    }
+    if is_roll_out && done.is_multiple_of(TURN_EVERY) {
+        return Deed::Turn(deployment::FUNCTIONS[dice.usize(0..deployment::FUNCTIONS.len())]);
     }
     match dice.u32(0..100) {
         0..40 => Deed::Kill("dispatch"),
@@ -76,13 +90,19 @@ pub struct Mayhem<'a> {
     proxy: &'a Proxy,
     dice: Mutex<fastrand::Rng>,
     over: watch::Sender<Option<Instant>>,
+    roll_out: Option<(&'a RollOut, &'a Deployment<'a>)>,
 }
 
 impl<'a> Mayhem<'a> {
     /// Mayhem by dice that begin with `seed`.
-    pub fn new(world: &'a World, proxy: &'a Proxy, seed: u64) -> Self {
+    pub fn new(
+        world: &'a World,
+        proxy: &'a Proxy,
+        seed: u64,
+        roll_out: Option<(&'a RollOut, &'a Deployment<'a>)>,
+    ) -> Self {
         let dice = Mutex::new(fastrand::Rng::with_seed(seed ^ 0x00c0_ffee));
-        Self { world, proxy, dice, over: watch::Sender::new(None) }
+        Self { world, proxy, dice, over: watch::Sender::new(None), roll_out }
     }
 
     /// Says that everything is published.
@@ -94,11 +114,15 @@ impl<'a> Mayhem<'a> {
     ///
     /// # Errors
     ///
-    /// When the emulator does not start again.
+    /// When the emulator does not start again, or takes no program.
     pub async fn rage(&self) -> anyhow::Result<Damage> {
         let began = Instant::now();
         let mut damage = Damage::default();
         let mut done = 0;
+        let mut turns = match self.roll_out {
+            Some((roll_out, deployment)) => roll_out.begin(deployment).await?,
+            None => Turns::default(),
+        };
         loop {
             let pause = self.roll(|dice| PAUSE_MAX.mul_f64(dice.f64()));
             sleep(pause).await;
@@ -111,7 +135,7 @@ impl<'a> Mayhem<'a> {
                 Deed::Restart
             } else {
                 done += 1;
-                self.roll(|dice| deed(done - 1, dice))
+                self.roll(|dice| deed(done - 1, self.roll_out.is_some(), dice))
             };
             match deed {
                 Deed::Kill(function) => {
@@ -126,6 +150,12 @@ impl<'a> Mayhem<'a> {
                     self.restart().await?;
                     damage.restarts += 1;
                 }
+                Deed::Turn(function) => {
+                    if let Some((roll_out, deployment)) = self.roll_out {
+                        roll_out.turn(function, &mut turns, deployment).await?;
+                        damage.turns += 1;
+                    }
+                }
             }
         }
     }
@@ -138,7 +168,7 @@ impl<'a> Mayhem<'a> {
         let port = url.rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok());
         let port = port.ok_or_else(|| anyhow::anyhow!("{url} has no port"))?;
         emulator.stop().await?;
-        emulator.start(&self.world.ground.environment, port).await?;
+        emulator.start(self.world.ground.environment()?, port).await?;
         Ok(())
     }
 
@@ -154,7 +184,7 @@ mod tests {
     #[test]
     fn the_dice_do_everything_in_time() {
         let mut dice = fastrand::Rng::with_seed(1);
-        let deeds: Vec<_> = (0..300).map(|done| deed(done, &mut dice)).collect();
+        let deeds: Vec<_> = (0..300).map(|done| deed(done, false, &mut dice)).collect();
         for function in deployment::FUNCTIONS {
             assert!(deeds.contains(&Deed::Kill(function)), "{function} is never killed");
         }
@@ -162,6 +192,16 @@ mod tests {
         for service in Service::ALL {
             let is_out = |deed: &Deed| matches!(deed, Deed::Outage(out, _) if *out == service);
             assert!(deeds.iter().any(is_out), "{service:?} is never out");
+        }
+        assert!(!deeds.iter().any(|deed| matches!(deed, Deed::Turn(_))), "there is one commit");
+    }
+
+    #[test]
+    fn in_a_roll_out_every_function_has_its_turns() {
+        let mut dice = fastrand::Rng::with_seed(1);
+        let deeds: Vec<_> = (0..100).map(|done| deed(done, true, &mut dice)).collect();
+        for function in deployment::FUNCTIONS {
+            assert!(deeds.contains(&Deed::Turn(function)), "{function} has no turn");
         }
     }
 }

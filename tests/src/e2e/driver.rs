@@ -1,30 +1,34 @@
-//! Runs the cases on one stack and prints in the manner of Rust's own test harness.
+//! Runs the cases and prints in the manner of Rust's own test harness.
 //!
 //! Cases are independent and wait most of their time, so nearly all of a [`Phase`] run at once.
 
+mod run;
+
 use std::env;
 use std::fmt::Write as _;
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use futures::FutureExt;
+use anyhow::anyhow;
 use futures::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::{
-    cases::{self, quotas},
-    ground::{self, Ground},
+    cases, ground,
+    needs::{Needs, Place},
     world::World,
 };
 
-/// No case waits longer; one that does is stuck.
-const CASE_MAX: Duration = Duration::from_secs(10 * 60);
+/// Where the cases find what they run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'s> {
+    /// A folder below the target folder.
+    pub temporary: &'s Path,
+    /// The program `gridpost`.
+    pub program: &'s Path,
+}
 
 /// One case. Its name says what it shows.
 #[derive(Clone, Copy)]
@@ -33,18 +37,21 @@ pub struct Case {
     pub name: &'static str,
     /// When it runs.
     pub phase: Phase,
+    /// What it needs beside Rust.
+    pub needs: Needs,
     /// Runs it.
     pub run: fn(Arc<World>) -> BoxFuture<'static, anyhow::Result<()>>,
 }
 
-/// Phase after phase.
+/// Phase after phase. On `gridpost dev`, where a process more costs nothing, all run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// It disturbs nobody.
     Together,
     /// It kills functions, or busies the emulator, or bears both: nothing that is timed may run beside it.
     Disturbing,
-    /// It restarts the emulator, or changes the deployment: one after the other.
+    /// It restarts the emulator, or changes the deployment: one after the other. On `gridpost dev` it has a
+    /// process of its own.
     Alone,
     /// It takes the deployment away.
     Last,
@@ -92,37 +99,86 @@ impl Wanted {
     }
 }
 
-/// Runs what the command line asks for; `temporary` is a folder below the target folder.
-pub fn main(temporary: &Path) -> ExitCode {
+/// A case in one of its places.
+#[derive(Clone, Copy)]
+struct Turn {
+    case: Case,
+    place: Place,
+    is_complete: bool,
+}
+
+impl Turn {
+    /// Its name in that place: where only some are on `gridpost dev`, it says so.
+    fn name(&self) -> String {
+        match (self.place, self.is_complete) {
+            (Place::Dev, true) => format!("{} on dev", self.case.name),
+            _ => self.case.name.to_owned(),
+        }
+    }
+}
+
+/// The turns of a command, and the cases that have none there.
+fn turns(is_complete: bool) -> (Vec<Turn>, Vec<Case>) {
+    let (mut turns, mut left_out) = (Vec::new(), Vec::new());
+    for case in cases::all() {
+        let before = turns.len();
+        let places = [Place::Stack, Place::Dev].into_iter();
+        let places = places.filter(|place| case.needs.allow(*place, is_complete));
+        turns.extend(places.map(|place| Turn { case, place, is_complete }));
+        left_out.extend((turns.len() == before).then_some(case));
+    }
+    (turns, left_out)
+}
+
+/// Runs what `cargo test` runs and the command line asks for: cases that need Rust alone, on
+/// `gridpost dev`. The others are listed.
+pub fn rust_alone(setting: Setting<'_>) -> ExitCode {
+    main(setting, false)
+}
+
+/// Runs what `tests/complete` runs and the command line asks for: every case on a stack, and on
+/// `gridpost dev` those that `cargo test` can't run there.
+pub fn complete(setting: Setting<'_>) -> ExitCode {
+    main(setting, true)
+}
+
+fn main(setting: Setting<'_>, is_complete: bool) -> ExitCode {
     let wanted = Wanted::parse(env::args().skip(1));
-    let (chosen, left_out): (Vec<Case>, Vec<Case>) =
-        cases::all().into_iter().partition(|case| wanted.wants(case.name));
+    let (turns, left_out) = turns(is_complete);
+    let all = turns.len();
+    let chosen: Vec<_> = turns.into_iter().filter(|turn| wanted.wants(&turn.name())).collect();
     if wanted.list {
-        chosen.iter().for_each(|case| println!("{}: test", case.name));
+        chosen.iter().for_each(|turn| println!("{}: test", turn.name()));
         return ExitCode::SUCCESS;
     }
     println!("\nrunning {} end-to-end tests", chosen.len());
+    let left_out: Vec<_> = left_out.into_iter().filter(|case| wanted.wants(case.name)).collect();
+    for Case { name, needs, .. } in &left_out {
+        println!("test {name} ... ignored, tests/complete runs it; needs: {}", needs.text());
+    }
     let started = Instant::now();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let failed = match (runtime, chosen.is_empty()) {
-        (_, true) => Vec::new(),
-        (Ok(runtime), false) => runtime.block_on(interruptible(temporary, &chosen)),
-        (Err(err), false) => vec![("the tests' runtime", err.into())],
+    let failed = match runtime {
+        _ if chosen.is_empty() => Vec::new(),
+        Ok(runtime) => runtime.block_on(interruptible(setting, &chosen)),
+        Err(err) => vec![("the tests' runtime".to_owned(), err.into())],
     };
     print!("{}", report(&failed));
     let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
     let passed = chosen.len().saturating_sub(failed.len());
     println!(
-        "\ntest result: {verdict}. {passed} passed; {} failed; 0 ignored; 0 measured; {} filtered out; \
+        "\ntest result: {verdict}. {passed} passed; {} failed; {} ignored; 0 measured; {} filtered out; \
          finished in {:.2}s\n",
         failed.len(),
         left_out.len(),
+        all - chosen.len(),
         started.elapsed().as_secs_f64(),
     );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-type Failures = Vec<(&'static str, anyhow::Error)>;
+/// What failed, by its name, and why.
+type Failures = Vec<(String, anyhow::Error)>;
 
 fn report(failed: &Failures) -> String {
     let mut text = String::new();
@@ -133,15 +189,17 @@ fn report(failed: &Failures) -> String {
     text
 }
 
-/// Runs the cases, or until somebody interrupts: the stack goes down in either case.
-async fn interruptible(temporary: &Path, chosen: &[Case]) -> Failures {
+/// Runs the cases, or until an interruption: the stack goes down in either case, and processes end.
+async fn interruptible(setting: Setting<'_>, chosen: &[Turn]) -> Failures {
     tokio::select! {
-        failed = run(temporary, chosen) => failed,
+        failed = run::run(setting, chosen) => failed,
         () = interrupted() => {
-            eprintln!("interrupted; taking the stack down");
-            let mut failed = vec![("interrupted", anyhow!("the run was interrupted"))];
-            if let Err(err) = ground::clean(temporary).await {
-                failed.push(("taking the stack down", err));
+            eprintln!("interrupted; taking down what was started");
+            let mut failed = vec![("interrupted".to_owned(), anyhow!("the run was interrupted"))];
+            if chosen.iter().any(|turn| turn.place == Place::Stack)
+                && let Err(err) = ground::clean(setting.temporary).await
+            {
+                failed.push(("taking the stack down".to_owned(), err));
             }
             failed
         }
@@ -159,63 +217,6 @@ async fn interrupted() {
         _ = terminate.recv() => {}
         _ = hang_up.recv() => {}
     }
-}
-
-async fn run(temporary: &Path, chosen: &[Case]) -> Failures {
-    let world = match raise(temporary).await {
-        Ok(world) => Arc::new(world),
-        // Without a stack none of the cases has shown anything.
-        Err(err) => {
-            let mut failed = vec![("bringing the stack up", err)];
-            failed.extend(ground::clean(temporary).await.err().map(|err| ("taking it down", err)));
-            let others = chosen.iter().skip(failed.len());
-            failed.extend(others.map(|case| (case.name, anyhow!("there is no stack to run on"))));
-            return failed;
-        }
-    };
-    let mut failed = Vec::new();
-    for phase in [Phase::Together, Phase::Disturbing, Phase::Alone, Phase::Last] {
-        let cases: Vec<_> = chosen.iter().filter(|case| case.phase == phase).collect();
-        let at_once = if phase == Phase::Alone { 1 } else { cases.len().max(1) };
-        for cases in cases.chunks(at_once) {
-            failed.extend(run_at_once(&world, cases).await);
-        }
-    }
-    failed.extend(quotas::kept(&world).err().map(|err| ("AWS's quotas", err)));
-    if let Err(err) = world.ground.down().await {
-        failed.push(("taking the stack down", err));
-    }
-    failed
-}
-
-async fn raise(temporary: &Path) -> anyhow::Result<World> {
-    World::on(Ground::up(temporary).await?).await
-}
-
-async fn run_at_once(world: &Arc<World>, cases: &[&Case]) -> Failures {
-    let mut running = JoinSet::new();
-    for case in cases.iter().map(|case| **case) {
-        let world = Arc::clone(world);
-        running.spawn(async move { (case.name, Instant::now(), outcome(case, world).await) });
-    }
-    let mut failed = Vec::new();
-    while let Some(Ok((name, started, outcome))) = running.join_next().await {
-        let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
-        println!("test {name} ... {verdict} ({:.1} s)", started.elapsed().as_secs_f64());
-        failed.extend(outcome.err().map(|err| (name, err)));
-    }
-    failed
-}
-
-/// Runs one case; a panic in it or an endless wait is a failure of that case alone.
-async fn outcome(case: Case, world: Arc<World>) -> anyhow::Result<()> {
-    let run = AssertUnwindSafe((case.run)(world)).catch_unwind();
-    let run = timeout(CASE_MAX, run).await.context("it did not end in time")?;
-    run.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(anyhow!("panicked: {}", text.unwrap_or_default()))
-    })
 }
 
 #[cfg(test)]
@@ -243,6 +244,21 @@ mod tests {
             assert_eq!(wants(line), want, "{line}");
         }
         assert!(parse("--list --format terse").list);
+    }
+
+    #[test]
+    fn no_case_is_without_a_turn() {
+        let (alone, left_out) = turns(false);
+        assert_eq!(alone.len() + left_out.len(), cases::all().len());
+        assert!(alone.iter().all(|turn| turn.place == Place::Dev));
+        let (complete, left_out) = turns(true);
+        assert!(left_out.is_empty(), "the complete command leaves out what nothing else runs");
+        let on_stack = complete.iter().filter(|turn| turn.place == Place::Stack).count();
+        assert_eq!(on_stack, cases::all().len());
+        let mut names: Vec<_> = complete.iter().map(Turn::name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), complete.len());
     }
 
     #[test]

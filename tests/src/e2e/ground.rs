@@ -1,16 +1,17 @@
-//! The stack that the cases run on: brought up before the first and taken down after the last.
+//! What the cases run on: a stack, or a process of `gridpost dev`. Brought up before the first and taken
+//! down after the last.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use gridpost_cli::{
     local::{
         build::Profile,
         connection::Connection,
         emulator::Emulator,
-        home::{FOLDER, Home},
-        python::Environment,
+        home::{FOLDER, Home, remove_folder},
+        python::{self, Environment},
         stack::{self, Settings},
         terraform::Terraform,
     },
@@ -18,22 +19,32 @@ use gridpost_cli::{
 };
 use serde_json::Value;
 
+use super::process::DevProcess;
+
 /// Keeps the stack for the next run, which then starts in seconds. For work on the cases themselves.
 const KEEP: &str = "GRIDPOST_E2E_KEEP";
 
-/// The stack of this run.
+/// The stack of this run, or the process.
 #[derive(Debug)]
 pub struct Ground {
     home: Home,
     /// How to connect.
     pub connection: Connection,
-    /// The Python environment with Azure's SDK.
-    pub environment: Environment,
-    /// Terraform over what is deployed.
-    pub terraform: Terraform,
-    /// Keeps another run of these tests out: they would share the folder.
-    _lock: File,
+    environment: Option<Environment>,
+    under: Under,
 }
+
+/// What is under the connection.
+#[derive(Debug)]
+enum Under {
+    /// Terraform over what is deployed, and what keeps another run out.
+    Stack { terraform: Box<Terraform>, _lock: Lock },
+    /// `gridpost dev`.
+    Process(Box<DevProcess>),
+}
+
+/// Keeps another run of these tests out: they would share the folder.
+pub type Lock = File;
 
 impl Ground {
     /// Brings the stack up in a folder below `temporary`. Caches are those of `gridpost up`.
@@ -42,28 +53,78 @@ impl Ground {
     ///
     /// What is missing on this machine and how to install it, or the step that failed.
     pub async fn up(temporary: &Path) -> anyhow::Result<Self> {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-        let home = home_below(temporary, workspace);
-        let lock = lock(temporary)?;
+        let workspace = workspace()?;
+        let home = home_below(temporary)?;
+        let lock = lock(temporary, "e2e.lock")?;
         if !is_kept() {
             // What an earlier run was killed over.
             take_down(&home).await?;
         }
-        let workspace = workspace.to_owned();
-        let settings = Settings { workspace, home: home.clone(), profile: Profile::Local };
+        let settings = Settings { workspace, home: home.clone(), profile: Profile::Dev };
         let stack = stack::up(&settings, &Progress::on_stderr()).await?;
-        let (connection, environment) = (stack.connection.clone(), stack.environment.clone());
+        let connection = stack.connection.clone();
+        let environment = Some(stack.environment.clone());
         // With the stack goes its lock, which taking it down wants too.
-        let terraform = stack.terraform.clone();
-        Ok(Self { home, connection, environment, terraform, _lock: lock })
+        let under = Under::Stack { terraform: Box::new(stack.terraform.clone()), _lock: lock };
+        Ok(Self { home, connection, environment, under })
     }
 
-    /// Takes the stack down, unless it is to be kept.
+    /// Starts a process of `gridpost dev`, the program at `program`, in `folder`, which it has to itself.
     ///
     /// # Errors
     ///
-    /// When something of it cannot be removed.
+    /// When it does not start.
+    pub async fn on_dev(
+        program: &Path,
+        folder: &Path,
+        environment: Option<Environment>,
+    ) -> anyhow::Result<Self> {
+        remove_folder(folder)?;
+        let home = Home::at(folder).with_cache(&cache()?);
+        // Tools that cases install say there what they do.
+        fs::create_dir_all(home.logs())?;
+        let (process, connection) = DevProcess::start(program, &home).await?;
+        Ok(Self { home, connection, environment, under: Under::Process(Box::new(process)) })
+    }
+
+    /// The Python environment with Azure's SDK.
+    ///
+    /// # Errors
+    ///
+    /// When it was not made, since no case was to need it.
+    pub fn environment(&self) -> anyhow::Result<&Environment> {
+        self.environment.as_ref().context("the list of cases must say that this one needs Python")
+    }
+
+    /// Terraform over what is deployed.
+    ///
+    /// # Errors
+    ///
+    /// When nothing is, since no case was to need it.
+    pub fn terraform(&self) -> anyhow::Result<&Terraform> {
+        match &self.under {
+            Under::Stack { terraform, .. } => Ok(terraform),
+            Under::Process(_) => bail!("the list of cases must say that this one needs Terraform"),
+        }
+    }
+
+    /// The folder of a bucket of dead letters; `None` on a stack, whose S3 has it.
+    pub fn bucket_folder(&self, name: &str) -> Option<PathBuf> {
+        match &self.under {
+            Under::Stack { .. } => None,
+            Under::Process(process) => Some(process.bucket(name)),
+        }
+    }
+
+    /// Takes the stack down, unless it is to be kept; ends the process, whose folder stays.
+    ///
+    /// # Errors
+    ///
+    /// When something of the stack cannot be removed, or the process ends badly.
     pub async fn down(&self) -> anyhow::Result<()> {
+        if let Under::Process(process) = &self.under {
+            return process.stop().await;
+        }
         if is_kept() {
             eprintln!("the stack in {} is kept ({KEEP})", self.home.root().display());
             return Ok(());
@@ -74,7 +135,7 @@ impl Ground {
         Ok(())
     }
 
-    /// The stack's folder.
+    /// The folder of the stack or process.
     pub fn home(&self) -> &Home {
         &self.home
     }
@@ -103,18 +164,42 @@ impl Ground {
 ///
 /// When something of it cannot be removed.
 pub async fn clean(temporary: &Path) -> anyhow::Result<()> {
+    take_down(&home_below(temporary)?).await
+}
+
+/// Installs the Python environment, unless it is there.
+///
+/// # Errors
+///
+/// When a package cannot be had.
+pub async fn install_python(temporary: &Path) -> anyhow::Result<Environment> {
+    let home = home_below(temporary)?;
+    home.create()?;
+    python::install(&home, Path::new("python3"), &Progress::on_stderr()).await
+}
+
+fn workspace() -> anyhow::Result<PathBuf> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-    take_down(&home_below(temporary, workspace)).await
+    Ok(workspace.to_owned())
 }
 
-fn home_below(temporary: &Path, workspace: &Path) -> Home {
-    let cache: PathBuf = workspace.join(FOLDER).join("cache");
-    Home::at(&temporary.join("e2e")).with_cache(&cache)
+/// The caches of `gridpost up`.
+fn cache() -> anyhow::Result<PathBuf> {
+    Ok(workspace()?.join(FOLDER).join("cache"))
 }
 
-fn lock(temporary: &Path) -> anyhow::Result<File> {
+fn home_below(temporary: &Path) -> anyhow::Result<Home> {
+    Ok(Home::at(&temporary.join("e2e")).with_cache(&cache()?))
+}
+
+/// Waits until no other run has that lock.
+///
+/// # Errors
+///
+/// When its file cannot be made.
+pub fn lock(temporary: &Path, name: &str) -> anyhow::Result<Lock> {
     fs::create_dir_all(temporary)?;
-    let file = File::create(temporary.join("e2e.lock"))?;
+    let file = File::create(temporary.join(name))?;
     if file.try_lock().is_err() {
         eprintln!("another run of the end-to-end tests is under way; waiting for its end");
         file.lock()?;

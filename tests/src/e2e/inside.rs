@@ -2,17 +2,18 @@
 //! functions.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region};
 use gridpost_cli::local::{emulator::Emulator, home::Home, terraform::REGION};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
-const POLL: Duration = Duration::from_millis(300);
+/// How long to wait between two looks.
+pub const POLL: Duration = Duration::from_millis(300);
 
 /// A dead-letter object.
 #[derive(Clone, Debug)]
@@ -202,29 +203,36 @@ pub async fn stored(
     Ok(objects)
 }
 
-/// Waits until the objects below `prefix` hold `count` records.
+/// The same where the bucket is a folder of `gridpost dev`.
 ///
 /// # Errors
 ///
-/// When they do not within `limit`.
-pub async fn wait_for_dead_letters(
-    s3: &Client,
-    bucket: &str,
-    prefix: &str,
-    count: usize,
-    limit: Duration,
-) -> anyhow::Result<Vec<Object>> {
-    let deadline = Instant::now() + limit;
-    loop {
-        let objects = dead_letters(s3, bucket, prefix).await?;
-        if objects.iter().map(|object| object.records.len()).sum::<usize>() >= count {
-            return Ok(objects);
+/// When a file cannot be read, or is no JSON array.
+pub fn dead_letter_files(folder: &Path, prefix: &str) -> anyhow::Result<Vec<Object>> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        // Without dead letters there is no folder.
+        for entry in fs::read_dir(&next).into_iter().flatten() {
+            let path = entry?.path();
+            if path.is_dir() {
+                open.push(path);
+                continue;
+            }
+            let key = path.strip_prefix(folder)?.display().to_string();
+            // A file that is not whole yet has a name that begins with a point.
+            let is_whole = path.file_name().is_none_or(|it| it.as_encoded_bytes()[0] != b'.');
+            if is_whole && key.starts_with(prefix) && key.ends_with(".json") {
+                let text = fs::read_to_string(&path)?;
+                let records =
+                    serde_json::from_str(&text).with_context(|| format!("{key} is no array"))?;
+                // A file has no other type than its ending.
+                found.push(Object { key, records, content_type: "application/json".to_owned() });
+            }
         }
-        if Instant::now() >= deadline {
-            bail!("{count} dead letters under {prefix} were not written: {objects:?}");
-        }
-        sleep(POLL).await;
     }
+    found.sort_by(|one, other| one.key.cmp(&other.key));
+    Ok(found)
 }
 
 /// The lines that a function logged which contain `text`.

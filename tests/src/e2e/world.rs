@@ -34,10 +34,10 @@ pub const SOON: Duration = Duration::from_secs(20);
 /// Time for a dead letter after its delivery ended: the stack's delay of 5 s, and S3.
 pub const DEAD_LETTER_SOON: Duration = Duration::from_secs(40);
 
-/// The stack, and what the cases share beside it.
+/// A stack or a process of `gridpost dev`, and what the cases share beside it.
 #[derive(Debug)]
 pub struct World {
-    /// The stack.
+    /// The stack, or the process.
     pub ground: Ground,
     /// Its resource API.
     pub api: ManageApi,
@@ -54,7 +54,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world on a stack that is up.
+    /// The world on a stack or process that is up.
     ///
     /// # Errors
     ///
@@ -116,7 +116,19 @@ impl World {
     /// When they are not written in time.
     pub async fn dead_letters(&self, prefix: &str, count: usize) -> anyhow::Result<Vec<Object>> {
         let bucket = &self.ground.connection.dead_letter_bucket;
-        inside::wait_for_dead_letters(&self.s3, bucket, prefix, count, DEAD_LETTER_SOON).await
+        let deadline = Instant::now() + DEAD_LETTER_SOON;
+        loop {
+            let objects = match self.ground.bucket_folder(bucket) {
+                Some(folder) => inside::dead_letter_files(&folder, prefix)?,
+                None => inside::dead_letters(&self.s3, bucket, prefix).await?,
+            };
+            if objects.iter().map(|object| object.records.len()).sum::<usize>() >= count {
+                return Ok(objects);
+            }
+            let is_late = Instant::now() >= deadline;
+            ensure!(!is_late, "{count} dead letters under {prefix} were not written: {objects:?}");
+            sleep(inside::POLL).await;
+        }
     }
 
     /// The large fan-outs that are stored.
@@ -242,7 +254,7 @@ impl World {
     ///
     /// When the program itself fails.
     pub async fn sdk_send(&self, sends: Value) -> anyhow::Result<Value> {
-        python::run(&self.ground.environment, python::SEND, &sends).await
+        python::run(self.ground.environment()?, python::SEND, &sends).await
     }
 
     /// Posts CloudEvents of the CloudEvents SDK; gives status and body of each answer.
@@ -251,7 +263,7 @@ impl World {
     ///
     /// When the program itself fails.
     pub async fn cloud_events_post(&self, posts: Value) -> anyhow::Result<Value> {
-        python::run(&self.ground.environment, python::POST, &posts).await
+        python::run(self.ground.environment()?, python::POST, &posts).await
     }
 
     /// Starts a receiver that is written as the samples for Event Grid are.
@@ -260,7 +272,7 @@ impl World {
     ///
     /// When it does not start.
     pub async fn sample_receiver(&self) -> anyhow::Result<SampleReceiver> {
-        SampleReceiver::start(&self.ground.environment, &self.http).await
+        SampleReceiver::start(self.ground.environment()?, &self.http).await
     }
 
     /// Passes event subscriptions through the models of Azure's management SDK.
@@ -269,7 +281,7 @@ impl World {
     ///
     /// When the program itself fails.
     pub async fn through_azures_models(&self, documents: Value) -> anyhow::Result<Value> {
-        python::run(&self.ground.environment, python::MODELS, &documents).await
+        python::run(self.ground.environment()?, python::MODELS, &documents).await
     }
 
     /// Asks the resource API for what only a route of its own gives, such as `getFullUrl`.
@@ -295,7 +307,7 @@ impl World {
     ///
     /// When the program itself fails.
     pub async fn verify_signatures(&self, deliveries: Value) -> anyhow::Result<Value> {
-        python::run(&self.ground.environment, python::VERIFY, &deliveries).await
+        python::run(self.ground.environment()?, python::VERIFY, &deliveries).await
     }
 
     /// Parses delivered events with the SDKs of receivers.
@@ -304,7 +316,7 @@ impl World {
     ///
     /// When one of them is refused.
     pub async fn sdk_parse(&self, delivered: Value) -> anyhow::Result<Vec<Value>> {
-        let parsed = python::run(&self.ground.environment, python::PARSE, &delivered).await?;
+        let parsed = python::run(self.ground.environment()?, python::PARSE, &delivered).await?;
         Ok(serde_json::from_value(parsed)?)
     }
 }
@@ -376,19 +388,13 @@ impl Topic<'_> {
         format!("{}/", self.name)
     }
 
-    /// Publishes events and expects them to be accepted; once more where it is told to, as a
-    /// publisher does.
+    /// Publishes events and expects them to be accepted.
     ///
     /// # Errors
     ///
     /// When they are not.
     pub async fn publish(&self, events: &[Value]) -> anyhow::Result<()> {
-        let (mut status, mut body) = self.post(Value::from(events).to_string()).await?;
-        if status == 503 {
-            eprintln!("{}: a publish was answered 503 and is sent again: {body}", self.name);
-            sleep(Duration::from_secs(1)).await;
-            (status, body) = self.post(Value::from(events).to_string()).await?;
-        }
+        let (status, body) = self.post(Value::from(events).to_string()).await?;
         ensure!(status == 200 && body.is_empty(), "a publish was answered {status}: {body}");
         Ok(())
     }

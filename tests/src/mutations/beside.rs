@@ -105,4 +105,27 @@ pub(super) const ALL: &[Mutation] = &[
         old: "    if first.delivery.subscription.topic == notifier.topic {",
         new: "    if first.delivery.subscription.topic == notifier.topic && context.give_up_after.is_zero() {",
     },
+    Mutation {
+        name: "an end is noted before its dead letter is sent",
+        file: "functions/dispatch/handler/src/settle/end.rs",
+        old: "    dead_letter_or_drop(context, &hand, reason, at).await?;
+    note_end(context, hand.state(DeliveryStatus::Ended)).await;",
+        new: "    note_end(context, hand.state(DeliveryStatus::Ended)).await;
+    dead_letter_or_drop(context, &hand, reason, at).await?;",
+    },
+    Mutation {
+        name: "what ends without its event subscription counts what was delivered",
+        file: "functions/dispatch/handler/src/group.rs",
+        old: "    if let Some(state) = &state {
+        catch_up(&mut delivery, state);
+    }
+",
+        new: "",
+    },
+    Mutation {
+        name: "a further page of wake forgets what the first kept",
+        file: "functions/wake/handler/src/page.rs",
+        old: "Strand { after: Some(after), is_whole, reads: 0, ..strand.clone() }",
+        new: "Strand { after: Some(after), is_whole: true, reads: 0, ..strand.clone() }",
+    },
 ];

@@ -35,8 +35,8 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "any authorizer is one of IAM",
         file: "shared/core/src/gateway.rs",
-        old: "let iam = self.iam.map(|_| Authorizer::Iam);",
-        new: "let iam = self.iam.or(self.jwt).map(|_| Authorizer::Iam);",
+        old: "let iam = self.iam.as_ref().map(|_| Authorizer::Iam);",
+        new: "let iam = (self.iam.is_some() || self.jwt.is_some()).then_some(Authorizer::Iam);",
     },
     Mutation {
         name: "a deletion that is not seen yet counts as seen",

@@ -62,7 +62,8 @@ fn problems(promise: &str, tests: &BTreeSet<String>, cases: &BTreeSet<&str>) -> 
 /// The runs of Terraform's tests, as long as something makes them.
 fn runs_of_terraform() -> BTreeSet<String> {
     let step = "terraform -chdir=infra test";
-    assert!(read(&root().join(".ci/run")).contains(step), "no step of .ci/run runs `{step}`");
+    let complete = read(&root().join("tests/complete"));
+    assert!(complete.contains(step), "tests/complete does not run `{step}`");
     let all = files("infra/tests", &[".tftest.hcl"]);
     let names = |path: &PathBuf| {
         let text = read(path);

@@ -155,8 +155,8 @@ impl Audit {
                 let _ = writeln!(
                     text,
                     "about in the queues: {dispatch} messages for first attempts, {fan_out} pieces of large \
-                     publishes, {retry} for retries, {dead_letter} on their way to S3, {poison} in the \
-                     poison queue"
+                     publishes, {retry} for retries and slow endpoints, {dead_letter} on their way to S3, \
+                     {poison} in the poison queue"
                 );
                 if *poison > 0 {
                     text.push_str(POISONED);

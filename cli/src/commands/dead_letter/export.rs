@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use futures::{StreamExt, stream};
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Filter, Sent, found};
@@ -45,12 +46,13 @@ pub struct ExportArguments {
 pub(super) async fn run(
     arguments: &ExportArguments,
     api: &ManageApi,
+    now: Timestamp,
     output: Output,
 ) -> anyhow::Result<()> {
     let ExportArguments { filter, sent, to_file, top } = arguments;
     let is_stdout = to_file == Path::new("-");
     let mut file = open(to_file)?;
-    let letters = found(api, filter, *sent, *top).await?;
+    let letters = found(api, filter, *sent, now, *top).await?;
     let whole = letters.into_iter().map(|letter| {
         let api = api.clone();
         async move { whole(&api, &letter).await }
@@ -156,7 +158,9 @@ mod tests {
             top: usize::MAX,
         };
         let manage = ManageApi::connect(&api.url()).await.expect("an API");
-        run(&arguments, &manage, Output::new(true)).await.expect("exported");
+        run(&arguments, &manage, Timestamp::from_millis(0), Output::new(true))
+            .await
+            .expect("exported");
         let text = std::fs::read_to_string(&arguments.to_file).expect("read");
         let ids = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let ids: Vec<_> = ids.map(|letter| letter["id"].clone()).collect();

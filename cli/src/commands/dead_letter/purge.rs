@@ -1,7 +1,7 @@
 //! `gridpost dead-letter purge`: counts first, then deletes for good, and says what was done even where
 //! not all of it could be.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -11,19 +11,19 @@ use crate::failure::{Misuse, chain};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{Output, count};
-use crate::wall_clock;
 
 /// What an answer counts.
 const MEMBERS: [&str; 3] = ["purgedEvents", "purgedObjects", "leftEvents"];
 
 /// Which dead letters, and the consent.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("of").required(true).args(["topic", "all"])))]
 pub struct PurgeArguments {
     #[command(flatten)]
     filter: Filter,
 
     /// Those of all topics
-    #[arg(long, required_unless_present = "topic", conflicts_with = "topic")]
+    #[arg(long)]
     all: bool,
 
     /// Only those that a redrive has sent again
@@ -56,11 +56,11 @@ struct Planned {
 pub(super) async fn run(
     arguments: &PurgeArguments,
     api: &ManageApi,
+    now: Timestamp,
     output: Output,
 ) -> anyhow::Result<()> {
     let redriven = arguments.redriven.then_some(true);
-    let choice = LetterChoice { redriven, ..arguments.filter.chosen.choice() };
-    let now = Timestamp::from_millis(wall_clock::now_ms());
+    let choice = LetterChoice { redriven, ..arguments.filter.chosen.choice(now) };
     let choice = until_counted(choice, now);
     let planned = plan(arguments, api, &choice).await?;
     if arguments.dry_run {

@@ -52,11 +52,12 @@ pub struct RedriveArguments {
     to_topic: Option<String>,
 
     /// At most so many events in a second, 1 to 1000 [default: 100; with --resume as before]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rate: Option<u32>,
 
     /// Skip events redriven so many times or more, 1 to 100: the loop guard
-    #[arg(long, value_name = "COUNT", default_value_t = 3, conflicts_with_all = ["resume", "follow"])]
+    #[arg(long, value_name = "COUNT", default_value_t = 3, conflicts_with_all = ["resume", "follow"],
+        value_parser = clap::value_parser!(u32).range(1..=100))]
     max_redrives: u32,
 
     /// Send also what an earlier job has sent
@@ -83,8 +84,8 @@ pub struct RedriveArguments {
 }
 
 impl RedriveArguments {
-    fn document(&self) -> Value {
-        let mut document = self.chosen.choice().document();
+    fn document(&self, now: Timestamp) -> Value {
+        let mut document = self.chosen.choice(now).document();
         document["eventsPerSecond"] = json!(self.rate.unwrap_or(RATE));
         document["maxRedrives"] = json!(self.max_redrives);
         document["sendAgain"] = json!(self.again);
@@ -104,6 +105,7 @@ impl RedriveArguments {
 pub(super) async fn run(
     arguments: &RedriveArguments,
     api: &ManageApi,
+    now: Timestamp,
     output: Output,
 ) -> anyhow::Result<()> {
     let progress = Progress::on_stderr();
@@ -117,7 +119,7 @@ pub(super) async fn run(
     }
     let mut jobs = Vec::new();
     for one in &whose {
-        jobs.push(begin(arguments, api, one, &progress).await?);
+        jobs.push(begin(arguments, api, one, now, &progress).await?);
     }
     if !arguments.detach {
         for (job, one) in jobs.iter_mut().zip(&whose) {
@@ -138,6 +140,7 @@ async fn begin(
     arguments: &RedriveArguments,
     api: &ManageApi,
     of: &Whose,
+    now: Timestamp,
     progress: &Progress,
 ) -> anyhow::Result<Value> {
     let Whose { topic, subscription } = of;
@@ -148,7 +151,7 @@ async fn begin(
     if let Some(id) = &arguments.follow {
         return api.redrive_job(topic, subscription, id).await;
     }
-    let asked = arguments.document();
+    let asked = arguments.document(now);
     match api.redrive(topic, subscription, &asked).await {
         Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 409) => {
             let jobs = api.redrives(topic, subscription).await?;

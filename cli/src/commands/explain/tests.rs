@@ -48,6 +48,7 @@ fn what_is_known_is_told() {
             "audit".to_owned(),
             json!({"state": "Probation", "until": "U", "cause": {"outcome": "Busy"}}),
         )],
+        logs_successes: false,
     };
     let text = told.text();
     for part in [
@@ -87,6 +88,13 @@ fn what_is_known_is_told() {
     let nothing = told.outcome().expect_err("nothing is known");
     assert!(nothing.is::<Unfinished>(), "neither done nor failed");
     let nothing = nothing.to_string();
+    for (logs_successes, is_blamed) in [(true, false), (false, true)] {
+        told.logs_successes = logs_successes;
+        let error = told.outcome().expect_err("nothing is known");
+        let texts = [error.to_string(), told.text()];
+        let blames = |text: &String| text.contains("log_successful_attempts");
+        assert_eq!(texts.each_ref().map(blames), [is_blamed; 2], "{texts:?}");
+    }
     for part in
         ["nothing is known of an event `e-1` of topic orders", "first attempt", "--event FILE"]
     {
@@ -111,6 +119,41 @@ fn what_is_known_is_told() {
         ("[]", "[]"),
     ] {
         assert_eq!(one_event(text(given)).get(), want);
+    }
+}
+
+#[test]
+fn what_waits_for_its_validation_gets_nothing() {
+    let one = |name: &str, state: &str| json!({"name": name, "properties": {"provisioningState": state, "filter": {}}});
+    let told = filters(&[one("ready", "Succeeded"), one("pending", "AwaitingManualAction")]);
+    assert_eq!(told["ready"], "wants every event");
+    assert_eq!(told["pending"], "wants every event, but gets none: it is AwaitingManualAction");
+}
+
+#[test]
+fn only_what_may_hold_the_event_back_is_told() {
+    let names = ["wants", "refuses", "has-it"].map(str::to_owned);
+    let has_it =
+        Found { id: "d".to_owned(), name: "has-it".to_owned(), state: None, lines: Vec::new() };
+    let verdicts = json!({"value": [
+        {"eventSubscription": "wants", "matches": true},
+        {"eventSubscription": "refuses", "matches": false},
+        {"eventSubscription": "has-it", "matches": true},
+    ]});
+    let deliveries = [has_it];
+    assert_eq!(may_wait(&names, &deliveries, Some(&verdicts)), ["wants"]);
+    assert_eq!(may_wait(&names, &deliveries, None), ["wants", "refuses"]);
+
+    let health = |effect: &str| json!({"newEvents": effect, "until": "2026-11-21T08:00:00.000Z"});
+    let until = Timestamp::parse_rfc_3339("2026-11-21T08:00:00Z").expect("a time");
+    let earlier = Timestamp::from_millis(until.as_millis() - 1);
+    for (effect, now, want) in [
+        ("Waits", earlier, true),
+        ("Waits", until, false),
+        ("Attempted", earlier, false),
+        ("Ends", earlier, false),
+    ] {
+        assert_eq!(is_held_back(&health(effect), now), want, "{effect} {now}");
     }
 }
 

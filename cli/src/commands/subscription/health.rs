@@ -4,13 +4,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 use gridpost_core::{ledger::latencies::Latencies, subscription::SubscriptionKey, time::Timestamp};
 use serde_json::{Value, json};
 
-use crate::commands::{audit::logs, if_there};
+use crate::commands::{audit::logs, if_there, wait_is_over};
 use crate::document::TimeToLive;
 use crate::latency;
 use crate::manage_api::ManageApi;
 use crate::output::{self, text_at};
 use crate::target::Target;
-use crate::wall_clock;
 
 /// Requests for healths at the same time.
 const AT_ONCE: usize = 8;
@@ -56,10 +55,10 @@ impl Health {
         document
     }
 
-    /// It in words.
-    pub(super) fn describe(&self) -> String {
+    /// It in words, at a time of the deployment's clock.
+    pub(super) fn describe(&self, now: Timestamp) -> String {
         let Self { topic, name, health, latencies } = self;
-        let text = describe(topic, name, health);
+        let text = describe(topic, name, health, now);
         match latencies {
             Some(latencies) => format!("{text}\nlatency: {}", latency::told(latencies)),
             None => text,
@@ -77,8 +76,7 @@ pub(super) async fn add_latencies(
     target: &Target,
     since: TimeToLive,
 ) -> anyhow::Result<()> {
-    let since_ms = wall_clock::now_ms() - i64::from(since.minutes) * 60_000;
-    let ledger = logs::delivered(target, Timestamp::from_millis(since_ms)).await?;
+    let ledger = logs::delivered(target, target.ago(since).await?).await?;
     let totals = ledger.totals();
     for one in all {
         let key = SubscriptionKey { topic: one.topic.clone(), name: one.name.clone() };
@@ -115,14 +113,16 @@ pub(super) fn document(all: &[Health]) -> Value {
     json!({"value": all.iter().map(one).collect::<Value>()})
 }
 
-/// All healths for people, those in trouble first.
-pub(super) fn table(all: &[Health]) -> String {
+/// All healths for people at a time of the deployment's clock, those in trouble first.
+pub(super) fn table(all: &[Health], now: Timestamp) -> String {
     if all.is_empty() {
         return "There is no event subscription.".to_owned();
     }
     let head = ["EVENT SUBSCRIPTION", "STATE", "NEW EVENTS", "CAUSE", "UNTIL", "WAITING"];
     let mut all: Vec<_> = all.iter().collect();
-    all.sort_by_key(|one| one.health["state"] == "Healthy");
+    let is_healthy =
+        |health: &Value| health["state"] == "Healthy" && health["newEvents"] != "NotMatched";
+    all.sort_by_key(|one| (is_healthy(&one.health), one.health.get("slow").is_none()));
     let row = |Health { topic, name, health, .. }: &Health| {
         let at = |pointer| text_at(health, pointer).to_owned();
         let waiting = &health["waitingDeliveries"];
@@ -132,13 +132,16 @@ pub(super) fn table(all: &[Health]) -> String {
             None => at("/cause/outcome"),
         };
         let effect = match text_at(health, "/newEvents") {
+            "Attempted" if health.get("slow").is_some() => "attempted, slow",
             "Attempted" => "attempted",
             "Waits" => "wait",
             "Ends" => "END AT ONCE",
+            "NotMatched" => "NONE COMES",
             other => other,
         };
         let waiting = format!("{more}{}", waiting["count"]);
-        [format!("{topic}/{name}"), at("/state"), effect.to_owned(), cause, at("/until"), waiting]
+        let until = until(health, now);
+        [format!("{topic}/{name}"), at("/state"), effect.to_owned(), cause, until, waiting]
     };
     let rows = std::iter::once(head.map(str::to_owned)).chain(all.iter().map(|one| row(one)));
     let rows: Vec<_> = rows.collect();
@@ -154,14 +157,28 @@ pub(super) fn table(all: &[Health]) -> String {
     output::columns(&rows.collect::<Vec<_>>())
 }
 
+/// Until when nothing is attempted; where that is past, what comes next.
+fn until(health: &Value, now: Timestamp) -> String {
+    if !wait_is_over(health, now) {
+        return text_at(health, "/until").to_owned();
+    }
+    let waits = health.pointer("/waitingDeliveries/count") != Some(&json!(0));
+    let next = match health.pointer("/nextProbe/delivery") {
+        Some(_) => "past: a probe is under way",
+        None if waits => "past: the next delivery probes",
+        None => "past: the next event probes",
+    };
+    next.to_owned()
+}
+
 /// A health in words: what it is, why, until when, and what that does to events.
-fn describe(topic: &str, name: &str, health: &Value) -> String {
+fn describe(topic: &str, name: &str, health: &Value, now: Timestamp) -> String {
     let at = |pointer| text_at(health, pointer);
     let row = |name: &str, value: String| [name.to_owned(), value];
     let mut rows = vec![
         row("event subscription", format!("{topic}/{name}")),
         row("state", at("/state").to_owned()),
-        row("new events", effect(at("/newEvents")).to_owned()),
+        row("new events", effect(at("/state"), at("/newEvents"))),
     ];
     if let Some(outcome) = health.pointer("/cause/outcome").and_then(Value::as_str) {
         let status = health.pointer("/cause/httpStatusCode").and_then(Value::as_u64);
@@ -171,6 +188,7 @@ fn describe(topic: &str, name: &str, health: &Value) -> String {
         rows.push(row("until", at("/until").to_owned()));
         let probe = match health.pointer("/nextProbe/delivery").and_then(Value::as_str) {
             Some(delivery) => format!("under way, by delivery {delivery}"),
+            None if wait_is_over(health, now) => until(health, now),
             None if health.pointer("/waitingDeliveries/count") == Some(&json!(0)) => {
                 format!(
                     "none waits: the next event after {} is the probe",
@@ -190,7 +208,7 @@ fn describe(topic: &str, name: &str, health: &Value) -> String {
         }
     }
     if let Some(slow) = health.get("slow") {
-        rows.push(row("slow", slowness(slow)));
+        rows.push(row("slow answers", slowness(slow)));
     }
     rows.push(row("failures in a row", health["failuresInRow"].to_string()));
     for (name, pointer) in
@@ -204,13 +222,21 @@ fn describe(topic: &str, name: &str, health: &Value) -> String {
     output::columns(&rows)
 }
 
-fn effect(effect: &str) -> &str {
-    match effect {
-        "Attempted" => "are attempted",
-        "Waits" => "wait until a probe succeeds; one of the events is the probe",
-        "Ends" => "end at once with outcome Probation (dead letter, or drop without a destination)",
-        other => other,
-    }
+fn effect(state: &str, effect: &str) -> String {
+    const ENDS: &str =
+        "end at once with outcome Probation (dead letter, or drop without a destination)";
+    let told = match (state, effect) {
+        (_, "Attempted") => "are attempted",
+        (_, "Waits") => "wait until a probe succeeds; one of the events is the probe",
+        // Delayed delivery alone ends nothing.
+        ("DelayedDelivery", "Ends") => return format!("{ENDS}, while the probation lasts"),
+        (_, "Ends") => ENDS,
+        (_, "NotMatched") => {
+            "none comes: it has expired or was not validated (`gridpost subscription show` says)"
+        }
+        (_, other) => other,
+    };
+    told.to_owned()
 }
 
 fn slowness(slow: &Value) -> String {
@@ -230,6 +256,33 @@ fn waiting(waiting: &Value) -> String {
 mod tests {
     use super::*;
 
+    /// 2026-11-21T08:00:00Z.
+    const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
+
+    #[test]
+    fn once_the_wait_is_over_the_next_event_probes() {
+        let health = |until: &str, count: u64| {
+            json!({"state": "Probation", "newEvents": "Waits", "failuresInRow": 1,
+                "cause": {"outcome": "Busy"}, "since": "S", "until": until,
+                "nextProbe": {"notBefore": until},
+                "waitingDeliveries": {"count": count, "isComplete": true}})
+        };
+        let (past, to_come) = ("2026-11-21T08:00:00.000Z", "2026-11-21T08:00:00.001Z");
+        let under_way = json!({"until": past, "nextProbe": {"delivery": "d-1"}});
+        for (health, want) in [
+            (health(to_come, 0), to_come),
+            (health(past, 0), "past: the next event probes"),
+            (health(past, 2), "past: the next delivery probes"),
+            (under_way, "past: a probe is under way"),
+        ] {
+            assert_eq!(until(&health, NOW), want, "{health}");
+            let one = Health::of("t".to_owned(), "s".to_owned(), health);
+            assert!(table(&[one], NOW).contains(want));
+        }
+        let text = describe("t", "s", &health(past, 0), NOW);
+        assert!(text.contains("next probe          past: the next event probes"), "{text}");
+    }
+
     #[test]
     fn an_endpoint_that_nothing_waits_for_is_no_deadlock() {
         let health = |count| {
@@ -237,9 +290,9 @@ mod tests {
             "cause": {"outcome": "Busy"}, "since": "S", "until": "U", "nextProbe": {"notBefore": "U"},
             "waitingDeliveries": {"count": count, "isComplete": true}})
         };
-        let text = describe("orders", "billing", &health(0));
+        let text = describe("orders", "billing", &health(0), NOW);
         assert!(text.contains("none waits: the next event after U is the probe"), "{text}");
-        let text = describe("orders", "billing", &health(2));
+        let text = describe("orders", "billing", &health(2), NOW);
         assert!(text.contains("the first delivery that is due after U"), "{text}");
     }
 
@@ -253,21 +306,32 @@ mod tests {
             latencies: None,
         };
         let mut all = [one("a", "Healthy", "Attempted"), one("b", "Probation", "Ends")];
-        let text = table(&all);
+        let text = table(&all, NOW);
         let rows: Vec<_> = text.lines().collect();
         assert!(rows[1].starts_with("t/b") && rows[1].contains("END AT ONCE"), "{text}");
         assert!(rows[1].ends_with(">3") && rows[2].starts_with("t/a"), "{text}");
         assert_eq!(document(&all)["value"][1]["health"]["state"], "Probation");
+        let mut slow = one("z", "Healthy", "Attempted");
+        slow.health["slow"] = json!({"requestsUnderWay": 7});
+        let text = table(&[one("a", "Healthy", "Attempted"), slow], NOW);
+        let first = text.lines().nth(1).unwrap_or_default();
+        assert!(first.starts_with("t/z") && first.contains("attempted, slow"), "{text}");
+        let text =
+            table(&[one("a", "Healthy", "Attempted"), one("w", "Healthy", "NotMatched")], NOW);
+        let first = text.lines().nth(1).unwrap_or_default();
+        assert!(first.starts_with("t/w") && first.contains("NONE COMES"), "{text}");
+        let told = one("w", "Healthy", "NotMatched").describe(NOW);
+        assert!(told.contains("none comes: it has expired or was not validated"), "{told}");
         let mut latencies = Latencies::default();
         latencies.add(30, 2);
         (all[0].latencies, all[1].latencies) = (Some(latencies), Some(Latencies::default()));
-        let text = table(&all);
+        let text = table(&all, NOW);
         let rows: Vec<_> = text.lines().collect();
         assert!(rows[0].ends_with("P50       P95       P99"), "{text}");
         assert!(rows[2].ends_with("3        <= 50 ms  <= 50 ms  <= 50 ms"), "{text}");
         assert!(rows[1].ends_with("-         -         -"), "{text}");
         assert_eq!(document(&all)["value"][0]["health"]["latency"]["p99AtMostMs"], 50);
-        let told = all[0].describe();
+        let told = all[0].describe(NOW);
         assert!(told.ends_with("p99 <= 50 ms (of 2 events delivered)"), "{told}");
     }
 
@@ -279,7 +343,7 @@ mod tests {
             "since": "S", "until": "U", "nextProbe": {"notBefore": "U"}, "lastFailureTime": "L",
             "waitingDeliveries": {"count": 20000, "isComplete": false, "oldestPublishTime": "O"},
         });
-        let text = describe("orders", "billing", &health);
+        let text = describe("orders", "billing", &health, NOW);
         for part in [
             "orders/billing",
             "Probation",
@@ -299,13 +363,15 @@ mod tests {
             "slow": {"until": "T", "requestsUnderWay": 7, "requestsAtMost": 50},
             "waitingDeliveries": {"count": 0, "isComplete": true},
         });
-        let text = describe("orders", "billing", &both);
+        let ends = json!({"state": "DelayedDelivery", "newEvents": "Ends"});
+        assert!(describe("t", "s", &ends, NOW).contains("while the probation lasts"));
+        let text = describe("orders", "billing", &both, NOW);
         for part in ["until P", "until D", "7 requests under way, 50 at most"] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         let healthy = json!({"state": "Healthy", "newEvents": "Attempted", "failuresInRow": 0,
             "waitingDeliveries": {"count": 0, "isComplete": true}});
-        let text = describe("orders", "billing", &healthy);
+        let text = describe("orders", "billing", &healthy, NOW);
         assert!(text.contains("are attempted") && !text.contains("cause"), "{text}");
     }
 }

@@ -122,7 +122,7 @@ fn dead_letters(subscription: &Value) -> String {
         subscription.pointer(&pointer).and_then(Value::as_str)
     };
     match at("bucketName") {
-        None => "none: undeliverable events are LOST".to_owned(),
+        None => "none: an event that ends undelivered is dropped".to_owned(),
         Some(bucket) => format!("s3://{bucket}/{}", at("prefix").unwrap_or_default()),
     }
 }
@@ -213,7 +213,9 @@ mod tests {
             secret;
         assert!(describe(&subscription).contains("X-Key (secret)"));
         subscription["properties"]["deadLetterDestination"] = Value::Null;
-        assert!(describe(&subscription).contains("none: undeliverable events are LOST"));
+        assert!(
+            describe(&subscription).contains("none: an event that ends undelivered is dropped")
+        );
     }
 
     #[test]

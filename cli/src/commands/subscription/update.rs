@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 use super::{NamedArguments, delivery_profile};
 use crate::commands::read_document;
 use crate::document::{SettingFlags, retry_limits};
+use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
+use crate::output::text_at;
 
 /// The flags of which one must be given.
 const CHANGES: [&str; 21] = [
@@ -90,7 +92,8 @@ impl UpdateArguments {
     ///
     /// # Errors
     ///
-    /// A refusal by the server, or a document that can't be read.
+    /// A refusal by the server, a document that can't be read, or [`Misuse`] where a header is to be
+    /// removed that does not exist.
     pub(super) async fn patch(&self, api: &ManageApi) -> anyhow::Result<Patch> {
         if let Some(file) = &self.file {
             return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });
@@ -101,6 +104,7 @@ impl UpdateArguments {
         if self.has_parts() {
             let read = api.read_subscription(topic, name).await?;
             (current, etag) = (read.document, etag.or(read.etag));
+            self.check_removed(&current)?;
         }
         if self.settings.have_limits() {
             topic_document = api.topic(topic).await?;
@@ -112,6 +116,19 @@ impl UpdateArguments {
     fn has_parts(&self) -> bool {
         let headers = !self.settings.attributes().is_empty() || !self.remove_headers.is_empty();
         headers || !self.settings.filter().is_empty()
+    }
+
+    /// A misspelt header must not stay in silence: it may hold a secret.
+    fn check_removed(&self, current: &Value) -> Result<(), Misuse> {
+        let all: Vec<_> = headers_of(current).iter().map(|one| text_at(one, "/name")).collect();
+        let is_there = |name: &&String| all.iter().any(|own| own.eq_ignore_ascii_case(name));
+        let Some(missing) = self.remove_headers.iter().find(|name| !is_there(name)) else {
+            return Ok(());
+        };
+        let all = if all.is_empty() { "no headers".to_owned() } else { all.join(", ") };
+        Err(Misuse(format!(
+            "--remove-header: there is no header `{missing}`; the event subscription has {all}"
+        )))
     }
 
     fn patch_of(&self, current: &Value, topic: &Value) -> Value {
@@ -165,7 +182,6 @@ impl UpdateArguments {
 
     /// All headers that it will have: those that no flag names as they are, secrets without their value.
     fn headers(&self, current: &Value) -> Vec<Value> {
-        let place = "/properties/destination/properties/deliveryAttributeMappings";
         let given = self.settings.attributes();
         let named = |one: &Value, name: &str| {
             one["name"].as_str().is_some_and(|own| own.eq_ignore_ascii_case(name))
@@ -175,11 +191,17 @@ impl UpdateArguments {
             let removed = self.remove_headers.iter().map(String::as_str);
             replaced.chain(removed).any(|name| named(one, name))
         };
-        let before = current.pointer(place).and_then(Value::as_array).cloned().unwrap_or_default();
-        let mut all: Vec<_> = before.into_iter().filter(|one| !is_replaced(one)).collect();
+        let before = headers_of(current).iter();
+        let mut all: Vec<_> = before.filter(|one| !is_replaced(one)).cloned().collect();
         all.extend(given.iter().cloned());
         all
     }
+}
+
+/// The headers that an event subscription has.
+fn headers_of(current: &Value) -> &[Value] {
+    let place = "/properties/destination/properties/deliveryAttributeMappings";
+    current.pointer(place).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -239,6 +261,26 @@ mod tests {
         ];
         for (line, want) in table {
             assert_eq!(patch(line, &current), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_does_not_exist_is_not_removed_in_silence() {
+        let headers = json!([{"name": "X-Key"}, {"name": "X-A"}]);
+        let current = json!({"properties": {"destination": {"properties": {
+            "deliveryAttributeMappings": headers}}}});
+        // (the flags, what is there, what is missing)
+        let table = [
+            ("--remove-header x-key --remove-header X-A", &current, None),
+            ("--remove-header x-key --remove-header Nope", &current, Some("`Nope`")),
+            ("--remove-header Nope", &Value::Null, Some("no headers")),
+        ];
+        for (line, current, want) in table {
+            let words = format!("update --topic t --name s {line}");
+            let parsed = Line::try_parse_from(words.split_whitespace()).expect("it parses");
+            let told = parsed.arguments.check_removed(current).err().map(|refused| refused.0);
+            let is_told = |part: &str| told.as_ref().is_some_and(|told| told.contains(part));
+            assert!(want.map_or(told.is_none(), is_told), "{line}: {told:?}");
         }
     }
 

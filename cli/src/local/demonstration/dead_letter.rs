@@ -285,6 +285,7 @@ mod tests {
             manage_url: String::new(),
             emulator_url: String::new(),
             dead_letter_bucket: "b".to_owned(),
+            ca_file: None,
             topics: Default::default(),
         };
         let listed = listed().await;

@@ -8,6 +8,7 @@ use std::{
 
 use gridpost_core::{
     delivery::{
+        claim,
         dead_letter::{Ended, Folder},
         queue::Queue,
     },
@@ -108,6 +109,10 @@ async fn publish(
         group: parcel.recipient.key.to_string(),
         delay_s: 0,
     };
+    for parcel in packed.parcels().filter(|parcel| parcel.claimed) {
+        let object = claim::encode(packed.delivery(&parcel).events());
+        context.payloads.put(&claim::key(parcel.id()), object).await?;
+    }
     let messages: Vec<_> = packed.parcels().map(|parcel| message(&parcel)).collect();
     if !messages.is_empty() {
         let sent = context.sender.send(Queue::Dispatch, messages).await;

@@ -14,6 +14,7 @@ pub type GatewayEvent = Event<Record>;
 
 /// What the function is asked to do.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one an invocation, and nearly all are publishes")]
 pub enum Invocation {
     /// To answer a publisher's request.
     Publish(Request),

@@ -148,19 +148,22 @@ pub struct Request {
     pub route: Option<String>,
     /// Which authorizer of API Gateway's has let it through.
     pub authorizer: Option<Authorizer>,
+    /// The ARN of the IAM principal that signed it, if IAM was asked.
+    pub caller: Option<String>,
 }
 
 impl Request {
     /// A request without query and headers, by no API Gateway.
     pub fn new(method: Method, path: String, body: Vec<u8>) -> Self {
         let (query, headers) = (String::new(), HeaderMap::new());
-        Self { method, path, query, headers, body, route: None, authorizer: None }
+        Self { method, path, query, headers, body, route: None, authorizer: None, caller: None }
     }
 
     fn read(event: gateway::Request) -> Result<Self, Reply> {
-        let gateway::Request { method, path, query, headers, authorizer, route, body } = event;
+        let gateway::Request { method, path, query, headers, authorizer, caller, route, body } =
+            event;
         let method = method.parse().map_err(|_| Reply::no_route(&path))?;
-        Ok(Self { method, path, query, headers, body, route, authorizer })
+        Ok(Self { method, path, query, headers, body, route, authorizer, caller })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the resource API answers. Errors have Event Grid's shape.
 
 use gridpost_core::{
-    document::{NotJson, Problem, Problems, quoted},
+    document::{Code, NotJson, Problem, Problems, quoted},
     error::chain,
 };
 use gridpost_ports::{BucketError, PortError};
@@ -161,6 +161,16 @@ impl Reply {
         let mut body = problems.to_error();
         let listed: Vec<_> = problems.iter().map(ToString::to_string).collect();
         body["error"]["message"] = json!(format!("The query is refused: {}.", listed.join("; ")));
+        Self::new(400, body)
+    }
+
+    /// 400: the id at the end of a path breaks its rule.
+    pub(crate) fn from_id(rule: impl Into<String>) -> Self {
+        let mut problems = Problems::default();
+        problems.add(Code::InvalidValue, "id", rule);
+        let mut body = problems.to_error();
+        let listed: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        body["error"]["message"] = json!(format!("The path is refused: {}.", listed.join("; ")));
         Self::new(400, body)
     }
 

@@ -102,10 +102,20 @@ enum Resource<'a> {
 pub async fn answer(context: &Context, request: &Request) -> Reply {
     let admitted = resource(&request.path)
         .and_then(|resource| gate::admit(context.settings.authorization, request, &resource));
-    match admitted {
+    let reply = match admitted {
         Ok(()) => carry_out(context, request).await,
         Err(refusal) => refusal,
-    }
+    };
+    log_caller(request, &reply);
+    reply
+}
+
+/// Leaves behind who asked for what. Reads show no secret and are many.
+fn log_caller(request: &Request, reply: &Reply) {
+    let Some(caller) = request.caller.as_ref().filter(|_| request.method != Method::GET) else {
+        return;
+    };
+    tracing::info!(caller, status = reply.status, "{} {}", request.method, request.path);
 }
 
 /// Answers a request of any caller.

@@ -85,13 +85,27 @@ pub struct AllowedResources {
 
 /// ARNs in which `*` stands for any characters, as in the policy that grants them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ArnPatterns(Vec<String>);
+pub struct ArnPatterns {
+    patterns: Vec<String>,
+    because: Option<&'static str>,
+}
 
 impl ArnPatterns {
+    /// None at all, where no setting could change that; `because` says why and what to do instead, as
+    /// in "which … can't deliver to".
+    pub fn nothing(because: &'static str) -> Self {
+        Self { patterns: Vec::new(), because: Some(because) }
+    }
+
+    /// Why the list is empty, where settings do not say it.
+    pub fn because(&self) -> Option<&'static str> {
+        self.because
+    }
+
     /// Whether one of them matches.
     pub fn has(&self, arn: &Arn) -> bool {
         let text = arn.to_string();
-        self.0.iter().any(|pattern| matches(pattern, &text))
+        self.patterns.iter().any(|pattern| matches(pattern, &text))
     }
 }
 
@@ -101,13 +115,13 @@ impl FromStr for ArnPatterns {
     /// Reads patterns with commas between them.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let patterns = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
-        Ok(Self(patterns.map(str::to_owned).collect()))
+        Ok(Self { patterns: patterns.map(str::to_owned).collect(), because: None })
     }
 }
 
 impl fmt::Display for ArnPatterns {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_slice() {
+        match self.patterns.as_slice() {
             [] => formatter.write_str("none"),
             some => formatter.write_str(&some.join(", ")),
         }

@@ -81,6 +81,12 @@ pub enum PublishError {
         /// What the topic's input schema takes.
         takes: &'static str,
     },
+    /// Status 400: the body is compressed.
+    #[error("the body has the Content-Encoding '{given}', and none is taken: send it uncompressed")]
+    ContentEncoding {
+        /// The header.
+        given: String,
+    },
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
@@ -152,7 +158,7 @@ impl PublishError {
             Self::ContentType { .. } => (400, BAD_REQUEST, "ContentTypeUnsupported"),
             Self::Body(ParseError::Header { .. }) => (400, BAD_REQUEST, "InputHeaderInvalid"),
             Self::Body(ParseError::TooManyEvents { .. }) => (400, BAD_REQUEST, "TooManyEvents"),
-            Self::Body(_) => (400, BAD_REQUEST, "InputJsonInvalid"),
+            Self::ContentEncoding { .. } | Self::Body(_) => (400, BAD_REQUEST, "InputJsonInvalid"),
             Self::Unavailable(_) => (503, "ServiceUnavailable", "ServiceUnavailable"),
         }
     }

@@ -12,7 +12,8 @@ impl Clock for Still {
 
 fn database(folder: &Path) -> Arc<Database> {
     let options = Options { folder: Some(folder.to_owned()), ..Options::default() };
-    Arc::new(Database::open(&options, Arc::new(Still)).expect("it opens"))
+    let prepared = Prepared::of(&options).expect("it is there");
+    Arc::new(Database::open(prepared, Arc::new(Still)).expect("it opens"))
 }
 
 fn note(connection: &Connection, number: i64) -> rusqlite::Result<()> {
@@ -61,6 +62,22 @@ async fn what_waits_at_the_same_time_is_committed_together() {
     assert_eq!(notes(&database), (0..200).collect::<Vec<_>>());
     // That of the one that held it, and one of all others.
     assert_eq!(database.commits() - before, 2);
+}
+
+#[tokio::test]
+async fn only_a_full_sync_waits_for_the_disk_itself() {
+    for (sync, want) in [(Sync::Normal, (1, 0, 0)), (Sync::Full, (2, 1, 1))] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options =
+            Options { folder: Some(folder.path().to_owned()), sync, ..Options::default() };
+        let prepared = Prepared::of(&options).expect("it is there");
+        let database = Database::open(prepared, Arc::new(Still)).expect("it opens");
+        let ask = |connection: &Connection| -> rusqlite::Result<(i64, i64, i64)> {
+            let of = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+            Ok((of("synchronous")?, of("fullfsync")?, of("checkpoint_fullfsync")?))
+        };
+        assert_eq!(database.write("pragmas", ask).await.expect("an answer"), want, "{sync:?}");
+    }
 }
 
 #[tokio::test]

@@ -4,15 +4,32 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::{self, Write},
+    mem,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use gridpost_core::time::Timestamp;
 use gridpost_ports::Listed;
+use percent_encoding::{percent_decode_str, percent_encode_byte};
 
 /// What the names of files begin with that are not whole yet; lists pass them over.
 const UNFINISHED: &str = ".unfinished-";
+
+/// What a file's name has percent-encoded of a name's part, beside a dot at its beginning.
+const UNFIT: [char; 4] = ['%', '\\', ':', '\0'];
+
+/// The file's name for a part without a letter, as between two slashes: encoding makes no such
+/// name.
+const NO_LETTER: &str = "%";
+
+/// What a folder's name ends with whose part goes on in the names below it: encoding makes no such
+/// name either, since two digits follow each `%` of its own.
+const GOES_ON: char = '%';
+
+/// Bytes of a file's name, but for [`GOES_ON`]. What is written first has [`UNFINISHED`] before its
+/// name, and file systems have names of 255 bytes at most.
+const NAME_BYTES_MAX: usize = 255 - UNFINISHED.len();
 
 /// All buckets, as folders of one folder.
 #[derive(Clone)]
@@ -73,8 +90,9 @@ impl Files {
         after: Option<&str>,
         most: usize,
     ) -> io::Result<Vec<Listed>> {
-        let mut list = List { prefix, after, most, found: Vec::new() };
-        list.look_into(&self.root.join(bucket), "")?;
+        let bucket = self.root.join(bucket);
+        let mut list = List { bucket: &bucket, prefix, after, most, found: Vec::new() };
+        list.look_into(&bucket, "")?;
         Ok(list.found)
     }
 
@@ -93,10 +111,18 @@ impl Files {
 
 /// A list that is being made.
 struct List<'l> {
+    bucket: &'l Path,
     prefix: &'l str,
     after: Option<&'l str>,
     most: usize,
     found: Vec<Listed>,
+}
+
+/// A file, or a folder with the slash behind it.
+struct Entry {
+    name: String,
+    path: PathBuf,
+    is_folder: bool,
 }
 
 impl List<'_> {
@@ -112,20 +138,10 @@ impl List<'_> {
 
     /// Lists what is in a folder whose files' names begin so.
     fn look_into(&mut self, folder: &Path, beginning: &str) -> io::Result<()> {
-        // It may have been deleted since it was seen.
-        let Some(entries) = found(fs::read_dir(folder))? else { return Ok(()) };
         let mut all = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            let is_folder = entry.file_type()?.is_dir();
-            let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
-            // A folder's slash counts when names are ordered.
-            let slash = if is_folder { "/" } else { "" };
-            all.push((format!("{beginning}{name}{slash}"), is_folder, entry.path()));
-        }
-        all.sort_unstable();
-        for (name, is_folder, path) in all {
+        self.gather(folder, beginning, &mut all)?;
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        for Entry { name, path, is_folder } in all {
             if self.found.len() >= self.most {
                 break;
             }
@@ -138,7 +154,35 @@ impl List<'_> {
         Ok(())
     }
 
+    /// The entries of a folder. Those of a folder below it that only goes on with a part are among
+    /// them: they are ordered together.
+    fn gather(&self, folder: &Path, beginning: &str, all: &mut Vec<Entry>) -> io::Result<()> {
+        // It may have been deleted since it was seen.
+        let Some(entries) = found(fs::read_dir(folder))? else { return Ok(()) };
+        for entry in entries {
+            let entry = entry?;
+            let (path, is_folder) = (entry.path(), entry.file_type()?.is_dir());
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
+            if let Some(part) = beginning_of(name).filter(|_| is_folder) {
+                let beginning = format!("{beginning}{part}");
+                if self.may_have(&beginning) {
+                    self.gather(&path, &beginning, all)?;
+                }
+            } else if let Some(part) = part_of(name) {
+                // A folder's slash counts when names are ordered.
+                let slash = if is_folder { "/" } else { "" };
+                all.push(Entry { name: format!("{beginning}{part}{slash}"), path, is_folder });
+            }
+        }
+        Ok(())
+    }
+
     fn add(&mut self, name: String, path: &Path) -> io::Result<()> {
+        // A foreign file in a folder that only looks like one whose name goes on.
+        if self.bucket.join(path_of(&name)) != path {
+            return Ok(());
+        }
         let Some(about) = found(fs::metadata(path))? else { return Ok(()) };
         let written = about.modified()?.duration_since(SystemTime::UNIX_EPOCH);
         let seconds = written.unwrap_or_default().as_secs();
@@ -147,6 +191,62 @@ impl List<'_> {
         self.found.push(Listed { name, bytes: about.len(), written_at });
         Ok(())
     }
+}
+
+/// The path for a name of S3, below its folder. Each part is a file's name of its own, as it is
+/// but for what would lead out of the folder, or which lists pass over: that is percent-encoded.
+pub(super) fn path_of(name: &str) -> PathBuf {
+    name.split('/').flat_map(file_names).collect()
+}
+
+/// The file's name for a part; where that would be too long, before it those of folders in each
+/// other.
+fn file_names(part: &str) -> Vec<String> {
+    if part.is_empty() {
+        return vec![NO_LETTER.to_owned()];
+    }
+    let mut folders = Vec::new();
+    let mut name = String::with_capacity(part.len());
+    for letter in part.chars() {
+        let before = name.len();
+        push_encoded(&mut name, letter);
+        if name.len() > NAME_BYTES_MAX {
+            name.truncate(before);
+            name.push(GOES_ON);
+            folders.push(mem::take(&mut name));
+            push_encoded(&mut name, letter);
+        }
+    }
+    folders.push(name);
+    folders
+}
+
+fn push_encoded(name: &mut String, letter: char) {
+    let is_unfit = UNFIT.contains(&letter) || (name.is_empty() && letter == '.');
+    match u8::try_from(letter) {
+        Ok(byte) if is_unfit => name.push_str(percent_encode_byte(byte)),
+        _ => name.push(letter),
+    }
+}
+
+/// The part of a name that a file has been named for; `None` for a foreign file that no name
+/// leads to.
+fn part_of(file: &str) -> Option<String> {
+    if file == NO_LETTER {
+        return Some(String::new());
+    }
+    let part = decoded(file)?;
+    (file_names(&part) == [file]).then_some(part)
+}
+
+/// What a part begins with that goes on below a folder of that name, if it is such a folder's.
+fn beginning_of(folder: &str) -> Option<String> {
+    let name = folder.strip_suffix(GOES_ON).filter(|name| !name.is_empty())?;
+    decoded(name)
+}
+
+fn decoded(name: &str) -> Option<String> {
+    Some(percent_decode_str(name).decode_utf8().ok()?.into_owned())
 }
 
 /// What is not there is no error.
@@ -161,4 +261,58 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 fn system_time(at: Timestamp) -> SystemTime {
     let millis = u64::try_from(at.as_millis()).unwrap_or(0);
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_a_path_below_its_folder_and_is_found_by_it() {
+        for (name, want) in [
+            ("k", "k"),
+            ("T/S/2026/1/2/3/id.json", "T/S/2026/1/2/3/id.json"),
+            ("a b/ü", "a b/ü"),
+            ("", "%"),
+            ("/k", "%/k"),
+            ("k/", "k/%"),
+            ("a//b", "a/%/b"),
+            ("..", "%2E."),
+            ("a/../../k", "a/%2E./%2E./k"),
+            (".k", "%2Ek"),
+            ("a\\b", "a%5Cb"),
+            ("c:k", "c%3Ak"),
+            ("50%", "50%25"),
+            ("%2E.", "%252E."),
+        ] {
+            let path = path_of(name);
+            assert_eq!(path, Path::new(want), "{name}");
+            let parts = path.iter().map(|part| part.to_str().and_then(part_of).expect("a part"));
+            assert_eq!(parts.collect::<Vec<_>>().join("/"), name);
+        }
+        for foreign in ["50%", "%2e.", "a:b", "%ff"] {
+            assert_eq!(part_of(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_too_long_for_a_name_is_cut() {
+        let most = NAME_BYTES_MAX;
+        for (part, want) in [
+            ("p".repeat(most), vec!["p".repeat(most)]),
+            ("p".repeat(most + 1), vec!["p".repeat(most) + "%", "p".to_owned()]),
+            // Neither a letter nor what it is encoded as is cut.
+            ("%".repeat(most / 3 + 1), vec!["%25".repeat(most / 3) + "%", "%25".to_owned()]),
+            ("ü".repeat(most / 2 + 1), vec!["ü".repeat(most / 2) + "%", "ü".to_owned()]),
+            // Nor does what is behind a cut lead out of the folder.
+            ("p".repeat(most) + "..", vec!["p".repeat(most) + "%", "%2E.".to_owned()]),
+        ] {
+            assert_eq!(file_names(&part), want, "{part}");
+            let (last, folders) = want.split_last().expect("a name");
+            let beginnings = folders.iter().map(|folder| beginning_of(folder).expect("a part"));
+            let joined = beginnings.chain(part_of(last)).collect::<String>();
+            assert_eq!(joined, part);
+        }
+        assert_eq!(beginning_of(NO_LETTER), None);
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gridpost_core::delivery::queue::Queue;
 use gridpost_embedded::{Embedded, OpenError, Sync};
-use gridpost_ports::{Clock, PoisonQueue, QueueReceiver, QueueSender};
+use gridpost_ports::{Clock, Payloads, PoisonQueue, QueueReceiver, QueueSender};
 use gridpost_testkit::contract;
 
 use super::world::World;
@@ -37,6 +37,18 @@ async fn what_was_sent_is_there_and_what_waits_goes_on_waiting() {
     world.stores.queues().send(RETRY, contract::messages(1)).await;
     let new = world.stores.receive(RETRY, 1).await.expect("a message");
     assert!(!ids.contains(&&new[0].message_id), "no id is given twice");
+}
+
+#[tokio::test]
+async fn what_waits_has_its_payload_after_a_long_pause() {
+    let world = World::on_disk();
+    world.stores.payloads().put("deliveries/7", vec![1; 500_000]).await.expect("written");
+    world.stores.queues().send(RETRY, contract::messages(1)).await;
+    world.clock.pass(40 * 24 * 60 * 60);
+    let world = world.again().await;
+    world.stores.queues().send(RETRY, contract::messages(1)).await;
+    let payload = world.stores.payloads().get("deliveries/7").await.expect("readable");
+    assert_eq!(payload.map(|object| object.len()), Some(500_000));
 }
 
 #[tokio::test]

@@ -79,11 +79,21 @@ impl World {
         self.folder.as_ref().expect("a folder").path()
     }
 
-    /// Changes the database as no writer does.
-    pub(super) fn tamper(&self, sql: &str) {
+    fn database(&self) -> Connection {
         let database = Connection::open(self.folder().join("gridpost.sqlite")).expect("a database");
         database.busy_timeout(Duration::from_secs(10)).expect("a wait");
-        database.execute_batch(sql).expect("it is changed");
+        database
+    }
+
+    /// Changes the database as no writer does.
+    pub(super) fn tamper(&self, sql: &str) {
+        self.database().execute_batch(sql).expect("it is changed");
+    }
+
+    /// How many rows a table has.
+    pub(super) fn rows_of(&self, table: &str) -> i64 {
+        let count = format!("SELECT count(*) FROM {table}");
+        self.database().query_row(&count, [], |row| row.get(0)).expect("a number")
     }
 }
 

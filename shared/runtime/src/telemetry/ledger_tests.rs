@@ -157,5 +157,5 @@ fn latencies_cost_the_line_of_a_delivered_event_a_few_bytes() {
     let latencies = without.as_object_mut().expect("an object").remove(metric::LATENCY_MS);
     assert_eq!(latencies, Some(json!({"50": 1})));
     let more = line.trim_end().len() - without.to_string().len();
-    assert_eq!((more, line.len()), (21, 333));
+    assert_eq!((more, line.len()), (21, 299));
 }

@@ -63,6 +63,11 @@ struct Model {
     /// it may tell so later, and lift a first delayed wait.
     untold: bool,
     last_success_at: Option<Timestamp>,
+    /// By how much sooner a wait may be over by another copy's clock.
+    sooner: Duration,
+    /// Whether an attempt that an operator asked for has failed since it was healthy: how that moved
+    /// the wait is not known here, so that any success may end it.
+    resent: bool,
 }
 
 enum Event<'a> {
@@ -104,9 +109,10 @@ fn check_endpoint(
     let requests = check.remains.history.requests.iter();
     let requests = requests.filter(|it| it.subscription == subscription.key && it.url == url);
     let mut events = Vec::new();
-    let mut alike: BTreeMap<(Uuid, Timestamp), usize> = BTreeMap::new();
+    let sooner = check.remains.pace.tolerance();
+    let mut alike: BTreeMap<Uuid, Vec<Timestamp>> = BTreeMap::new();
     for (number, request) in requests.enumerate() {
-        *alike.entry(counted_as(request)).or_default() += 1;
+        alike.entry(request.deliveries[0]).or_default().push(request.began_at);
         events.push((request.began_at, 1, number, Event::Begins(request)));
         if let Some((at, answer)) = request.heard {
             events.push((at, 0, number, Event::Ends(request, answer)));
@@ -118,7 +124,7 @@ fn check_endpoint(
     let after = events.len();
     events.extend(resets.iter().map(|at| (*at, 0, after, Event::Reset)));
     events.sort_by_key(|(at, kind, number, _)| (*at, *kind, *number));
-    let mut model = Model::default();
+    let mut model = Model { sooner, ..Model::default() };
     for (at, _, _, event) in events {
         match event {
             // An operator had it attempted whatever its endpoint's health.
@@ -127,7 +133,7 @@ fn check_endpoint(
             Event::Reset => model.reset(at),
             Event::Ends(request, answer) => {
                 let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING)
-                    || alike[&counted_as(request)] > 1
+                    || counts_as_one(&alike[&request.deliveries[0]], request.began_at, sooner)
                     || operated::is_resent(check, request);
                 if answer.outcome == Outcome::Delivered {
                     // An attempt that an operator asked for may end a wait that is not over.
@@ -136,6 +142,7 @@ fn check_endpoint(
                     }
                     model.succeeds(request, at, check.slack, doubtful);
                 } else {
+                    model.resent |= operated::is_resent(check, request);
                     model.fails(request, at, answer, check.slack, doubtful);
                 }
             }
@@ -143,10 +150,11 @@ fn check_endpoint(
     }
 }
 
-/// What tells one request from another where failures are counted. Two copies of a delivery that are
-/// attempted in the same millisecond are one there.
-fn counted_as(request: &Request) -> (Uuid, Timestamp) {
-    (request.deliveries[0], request.began_at)
+/// Whether an attempt may count as one with another of its delivery: two copies that are attempted in
+/// the same millisecond, by their own clocks, are one where failures are counted.
+fn counts_as_one(attempts: &[Timestamp], at: Timestamp, tolerance: Duration) -> bool {
+    let near = |other: &&Timestamp| other.since(at).max(at.since(**other)) <= tolerance;
+    attempts.iter().filter(near).count() > 1
 }
 
 impl Model {
@@ -190,7 +198,7 @@ impl Model {
             // An instance that does not know of the wait yet has none to lift.
             let unseen = at <= wait.known_at + CACHE + slack;
             self.lift(wait, doubtful || unseen);
-        } else if crosses || at <= wait.known_at + slack || self.level == 1 {
+        } else if crosses || at <= wait.known_at + slack || self.level == 1 || self.resent {
             self.lift(wait, true);
         }
     }
@@ -208,7 +216,7 @@ impl Model {
     fn lift(&mut self, wait: Wait, doubtful: bool) {
         self.doubtful_since = if doubtful { Some(wait.since) } else { None };
         (self.wait, self.probe_began_at, self.level) = (None, None, 0);
-        (self.unsure, self.untold) = (false, false);
+        (self.unsure, self.untold, self.resent) = (false, false, false);
     }
 
     fn fails(
@@ -236,7 +244,8 @@ impl Model {
             // The endpoint's stored health may know of it or not.
             let since = self.wait.map_or(at, |wait| wait.since);
             self.doubtful_since = self.doubtful_since.or(Some(since));
-            if probed {
+            // So it is with what a probe that is under way will say.
+            if probed || self.probe_began_at.take().is_some() {
                 self.wait = None;
             }
             return;
@@ -253,13 +262,18 @@ impl Model {
     }
 
     fn wait_until(&mut self, at: Timestamp, wait_s: i64, probed: bool) {
-        let until = Timestamp::from_millis(at.as_millis() + wait_s * 1_000);
+        let sooner = i64::try_from(self.sooner.as_millis()).unwrap_or(0);
+        let until = Timestamp::from_millis(at.as_millis() + wait_s * 1_000 - sooner);
         // Where it lengthens another wait, that may have been up to a second shorter.
         let at_least = Timestamp::from_millis(until.as_millis() - 1_000);
         let current = self.wait.filter(|_| !probed);
         self.wait = match current {
             Some(wait) if wait_s > 0 && until > wait.until + SECOND => {
-                Some(Wait { until: at_least, lengthened: (at, wait.until), ..wait })
+                let (before_at, before) = wait.lengthened;
+                // A probe that takes its time to arrive may have begun before both.
+                let both = !self.sooner.is_zero() && at <= before_at + self.sooner;
+                let before = if both { before } else { wait.until };
+                Some(Wait { until: at_least, lengthened: (at, before), ..wait })
             }
             Some(wait) => Some(wait),
             None if wait_s > 0 => {

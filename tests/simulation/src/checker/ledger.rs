@@ -101,7 +101,7 @@ fn bounds(check: &Check<'_>) -> BTreeMap<Row, Bounds> {
             *matched += events;
         }
         let most_of_it = happened(check, *delivery, events);
-        if check.is_disturbed(*delivery) {
+        if check.is_disturbed(*delivery) || check.remains.history.twins.contains_key(delivery) {
             most.add(&most_of_it);
         } else {
             let to_resource = check.requests_of(*delivery).iter().any(|made| !made.met.is_empty());

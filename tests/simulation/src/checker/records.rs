@@ -14,11 +14,12 @@ use gridpost_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Check, ROUNDING, model, operated};
+use super::{Check, model, operated};
 use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
 use gridpost_testkit::history::{DeadLetter, Drop, Request};
 
 /// What a record says, whatever its form.
+#[derive(Debug)]
 struct Said {
     reason: String,
     attempts: u64,
@@ -31,8 +32,10 @@ struct Said {
 /// Checks every record and every drop.
 pub(super) fn check(check: &mut Check<'_>) {
     let history = &check.remains.history;
-    for ((_, event, _), dead_letter) in &history.dead_letters {
-        record(check, event, dead_letter);
+    for ((_, event, delivery), dead_letter) in &history.dead_letters {
+        if !history.twins.contains_key(delivery) {
+            record(check, event, dead_letter);
+        }
     }
     let mut events = 0;
     for drop in &history.drops {
@@ -96,7 +99,7 @@ fn destination_refused(check: &mut Check<'_>, drop: &Drop) {
     let attempts = requests.iter().map(|made| u64::from(made.number)).max().unwrap_or(0);
     let ended_by = drop.ended_by.clone().unwrap_or_default();
     let end = reason(check, (delivery, at, attempts), &ended_by);
-    if end.is_some_and(|(soonest, _)| at + ROUNDING < soonest + GIVE_UP_AFTER) {
+    if end.is_some_and(|(soonest, _)| at + check.rounding() < soonest + GIVE_UP_AFTER) {
         check
             .fail(format!("{delivery} dropped at {at}, before its bucket had refused long enough"));
     }
@@ -165,10 +168,10 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
         // The answer that decides about a delivery may be another event's.
         let met = made.met.iter().filter(|met| met.delivery == *delivery).map(|met| met.answer);
         let whole = made.heard.map(|(_, answer)| answer).filter(|_| made.met.is_empty());
-        made.heard.is_some() && met.chain(whole).any(|answer| says_so(&said, made, answer))
+        made.heard.is_some() && met.chain(whole).any(|answer| says_so(check, &said, made, answer))
     };
-    if !requests.iter().any(tells) && said.attempts > 0 {
-        check.fail(format!("the dead letter of {delivery} tells of no attempt made: {record}"));
+    if said.attempts > 0 && !requests.iter().any(tells) {
+        check.fail(format!("the dead letter of {delivery} tells of no attempt made: {said:?}"));
     }
     if said.attempts == 0 && said.last_at.is_some() {
         check.fail(format!("the dead letter of {delivery} was never attempted, but says when"));
@@ -176,18 +179,19 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     let ended = (*delivery, *at, said.attempts);
     let end = reason(check, ended, &said.reason);
     let soonest = end.map(|(end, _)| end + Duration::from_secs(u64::from(DEAD_LETTER_DELAY_S)));
-    if soonest.is_some_and(|soonest| *at + ROUNDING < soonest) {
+    if soonest.is_some_and(|soonest| *at + check.rounding() < soonest) {
         check.fail(format!("the dead letter of {delivery} was written too soon, at {at}"));
     }
 }
 
 /// Whether a record's last attempt is that request.
-fn says_so(said: &Said, made: &Request, answer: Answer) -> bool {
+fn says_so(check: &Check<'_>, said: &Said, made: &Request, answer: Answer) -> bool {
     let outcome = said.outcome.as_deref();
     let met = outcome == Some(answer.outcome.to_string().as_str())
         || outcome == Some(Outcome::Probation.to_string().as_str());
     let status = said.status.is_none() || said.status == answer.status.map(u64::from);
-    met && status && said.last_at == Some(made.began_at.to_iso_8601())
+    let noted = said.last_at.as_deref().and_then(Timestamp::parse_rfc_3339);
+    met && status && noted.is_some_and(|noted| check.is_about(noted, made.began_at))
 }
 
 /// Whether a delivery that ended for that reason, before `at` and with so many attempts, could.
@@ -212,7 +216,7 @@ fn reason(
     let end = match reason {
         "TimeToLiveExceeded" => {
             let expires_at = check.expires_at(delivery);
-            (at + ROUNDING >= expires_at).then_some((expires_at, at))
+            (at + check.rounding() >= expires_at).then_some((expires_at, at))
         }
         "MaxDeliveryAttemptsExceeded" => {
             let all = attempts >= u64::from(subscription.retry_policy.max_attempts);

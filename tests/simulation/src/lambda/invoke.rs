@@ -1,6 +1,6 @@
 //! Invocations: a copy of a function runs, in time or not.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_dead_letter_handler::{gather, redrive};
@@ -26,9 +26,10 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
     instance.take(ids, uids.into_iter().collect());
     instance.hold(received.iter().map(|message| message.body.len()).sum());
     let began_at = world.clock.now();
-    let deadline = began_at + mapping.timeout;
+    let now = instance.clock(world.clock).now();
+    let during = now..now + mapping.timeout;
     let reply = tokio::select! { biased;
-        reply = run(world, mapping.queue, &copy, received.clone(), deadline) => Some(reply),
+        reply = world.at_its_pace(run(mapping.queue, &copy, received.clone(), during)) => Some(reply),
         () = instance.died() => None,
         () = world.injector.moment_of_death() => {
             world.injector.kill(&instance);
@@ -36,13 +37,18 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
         }
         () = tokio::time::sleep(mapping.timeout) => {
             world.injector.kill(&instance);
-            if world.injector.plan().is_calm() {
+            if world.injector.plan().is_calm() && !world.stalls() {
                 world.violation("a function ran into its timeout");
             }
             None
         }
     };
     world.note_used(Function::of(mapping.queue), &instance, began_at);
+    // What turns in circles turns between these queues. A redrive only asks again every ten seconds
+    // while its bucket refuses, for as long as that lasts.
+    if !matches!(mapping.queue, Queue::FanOut | Queue::Redrive) {
+        world.note_invoked();
+    }
     let Some(kept) = reply else { return };
     copy.meter().flush(world.clock.now());
     let kept: BTreeSet<String> = kept.into_iter().collect();
@@ -65,13 +71,11 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
 }
 
 async fn run(
-    world: &World,
     queue: Queue,
     copy: &Copy,
     received: Vec<Received>,
-    deadline: Timestamp,
+    Range { start: received_at, end: deadline }: Range<Timestamp>,
 ) -> Vec<String> {
-    let received_at = world.clock.now();
     match copy {
         Copy::Dispatch(context) => {
             let records = received.into_iter().map(|message| Record {

@@ -72,7 +72,7 @@ pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
         };
         return idle.swap_remove(index);
     }
-    let instance = Arc::new(Instance::default());
+    let instance = world.instance(Instance::default());
     let copy = match queue {
         Queue::DeadLetter => Copy::DeadLetter(Rc::new(world.dead_letter(&instance))),
         Queue::Redrive => Copy::Redrive(Rc::new(world.redrive(&instance))),

@@ -1,6 +1,6 @@
 //! wake's schedule: once a minute, or nearly so.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use gridpost_ports::{Clock, Dice};
 use gridpost_testkit::{clock::BEGINNING, faults::Instance};
@@ -67,13 +67,14 @@ async fn run(world: &World) {
         world.tables.pass();
         return;
     }
-    let instance = Arc::new(Instance::default());
+    let instance = world.instance(Instance::default());
     instance.take(world.tables.parked_ids(), Vec::new());
     let context = world.wake(&instance);
     world.begin();
     let began_at = world.clock.now();
+    let until = instance.clock(world.clock).now() + WAKE_RUN;
     tokio::select! { biased;
-        _ = gridpost_wake_handler::wake(&context, began_at + WAKE_RUN) => {}
+        _ = world.at_its_pace(gridpost_wake_handler::wake(&context, until)) => {}
         () = instance.died() => {}
         () = world.injector.moment_of_death() => world.injector.kill(&instance),
     }

@@ -11,11 +11,14 @@ use gridpost_testkit::{
     faults::{Outage, Service},
 };
 
-use super::{Scenario, Settings, filters, operations, plain};
+use super::{Pace, Scenario, Settings, filters, operations, plain};
 use crate::lambda::Wakes;
 
 /// The same of settings that change, which came last.
 const SETTINGS: u64 = 0x5e7_71a6;
+
+/// The same of clocks, connections and machines, which came after that.
+const PACE: u64 = 0x57a1_1ed0;
 
 /// Tells these dice from those of the plain world.
 const APART: u64 = 0xadd_ed00;
@@ -34,6 +37,7 @@ pub fn mixed(seed: u64) -> Scenario {
     set_functions(&dice, &mut scenario);
     let mut scenario = operations::set(&SeededDice::new(seed ^ OPERATED), scenario);
     set_settings(&SeededDice::new(seed ^ SETTINGS), &mut scenario);
+    scenario.pace = pace(&SeededDice::new(seed ^ PACE));
     if dice.chance(0.5) {
         begin_later(&mut scenario, dice.millis(0..86_400_000));
     }
@@ -91,6 +95,20 @@ fn set_settings(dice: &SeededDice, scenario: &mut Scenario) {
             message_bytes_max: dice.choose(&[most, most, least]).min(most),
         };
         scenario.settings_from.push((at, settings));
+    }
+}
+
+/// Machines whose clocks differ by seconds, endpoints that take long to connect to, and machines
+/// that stand still for a while.
+fn pace(dice: &SeededDice) -> Pace {
+    let most = |rate, of: &[u64]| {
+        Duration::from_millis(if dice.chance(rate) { dice.choose(of) } else { 0 })
+    };
+    Pace {
+        skew_max: most(0.2, &[50, 500, 2_000]),
+        dial_max: most(0.2, &[20, 300, 2_000]),
+        stalls: if dice.chance(0.15) { dice.choose(&[0.01, 0.1]) } else { 0.0 },
+        stall_max: Duration::from_millis(dice.choose(&[500, 5_000, 60_000])),
     }
 }
 

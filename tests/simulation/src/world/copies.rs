@@ -26,13 +26,13 @@ const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 impl World {
     /// A fresh copy of ingest.
     pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest_handler::Context {
-        let clock: Arc<dyn Clock> = Arc::new(self.clock);
+        let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
         gridpost_ingest_handler::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
             configuration: self
-                .cache(configuration, CONFIGURATION_KEPT_FOR)
+                .cache(instance, configuration, CONFIGURATION_KEPT_FOR)
                 .with_keys(self.faulty(instance, &self.tables)),
             sender: self.faulty(instance, &self.queues),
             meter: CountingMeter::of(&self.history),
@@ -65,8 +65,14 @@ impl World {
     }
 
     /// A copy's own memory of the configuration.
-    fn cache(&self, source: Arc<dyn Configuration>, fresh_for: Duration) -> ConfigurationCache {
-        let (clock, dice) = (Arc::new(self.clock), Arc::clone(&self.handlers_dice));
+    fn cache(
+        &self,
+        instance: &Instance,
+        source: Arc<dyn Configuration>,
+        fresh_for: Duration,
+    ) -> ConfigurationCache {
+        let clock = Arc::new(instance.clock(self.clock));
+        let dice = Arc::clone(&self.handlers_dice);
         ConfigurationCache::new(source, clock, dice, Limits { fresh_for, ..Limits::default() })
     }
 
@@ -82,7 +88,7 @@ impl World {
     pub fn dispatch(&self, instance: &Arc<Instance>) -> gridpost_dispatch_handler::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
-        let clock: Arc<dyn Clock> = Arc::new(self.clock);
+        let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
         gridpost_dispatch_handler::Context {
             clock: Arc::clone(&clock),
@@ -95,7 +101,7 @@ impl World {
             healths: HealthCache::new(Arc::clone(&tables) as _, Arc::clone(&self.handlers_dice)),
             rates: Rates::new(Arc::clone(&tables) as _),
             listeners: tables,
-            configuration: self.cache(configuration, DISPATCH_KEEPS_CONFIGURATION),
+            configuration: self.cache(instance, configuration, DISPATCH_KEEPS_CONFIGURATION),
             payloads: self.faulty(instance, &self.payloads),
             client: self.faulty(instance, &self.endpoints),
             resources: self.faulty(instance, &self.endpoints),
@@ -119,7 +125,7 @@ impl World {
     pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter_handler::Context {
         let queues = self.faulty(instance, &self.queues);
         gridpost_dead_letter_handler::Context {
-            clock: Arc::new(self.clock),
+            clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
             receiver: queues,
             bucket: self.faulty(instance, &self.buckets),
@@ -136,7 +142,7 @@ impl World {
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
         Some(Notifier {
             topic,
-            configuration: self.cache(configuration, CONFIGURATION_KEPT_FOR),
+            configuration: self.cache(instance, configuration, CONFIGURATION_KEPT_FOR),
             queue_message_bytes_max: self.settings().message_bytes_max,
             has_complained: AtomicBool::new(false),
         })
@@ -147,7 +153,7 @@ impl World {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         redrive::Context {
-            clock: Arc::new(self.clock),
+            clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
             receiver: queues,
             letters: self.faulty(instance, &self.buckets),
@@ -184,7 +190,7 @@ impl World {
             payloads: self.faulty(instance, &self.payloads),
             redrives: tables,
             meter: CountingMeter::of(&self.history),
-            clock: Arc::new(self.clock),
+            clock: Arc::new(instance.clock(self.clock)),
             dice: Arc::clone(&self.handlers_dice),
             settings: gridpost_manage_handler::Settings {
                 allowed: Allowed::default(),
@@ -204,7 +210,7 @@ impl World {
     pub fn wake(&self, instance: &Arc<Instance>) -> gridpost_wake_handler::Context {
         let tables = self.faulty(instance, &self.tables);
         gridpost_wake_handler::Context {
-            clock: Arc::new(self.clock),
+            clock: Arc::new(instance.clock(self.clock)),
             sender: self.faulty(instance, &self.queues),
             parking: Arc::clone(&tables) as _,
             due: Arc::clone(&tables) as _,

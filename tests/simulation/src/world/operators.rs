@@ -96,7 +96,7 @@ impl World {
     /// Asks until there is an answer that is not a failure of ours.
     async fn ask(&self, ask: &Ask) -> Option<(u16, Value)> {
         for _ in 0..TRIES_MAX {
-            let instance = Arc::new(Instance::of_operators());
+            let instance = self.instance(Instance::of_operators());
             let context = self.manage(&instance);
             if let Some((status, body)) = self.answered(&instance, &context, ask).await {
                 self.history().operated.answers.insert((ask.name, status));

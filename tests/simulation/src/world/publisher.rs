@@ -1,6 +1,6 @@
 //! Publishers: they publish until they are accepted, and believe what they are told.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use gridpost_core::{subscription::SubscriptionKey, topic::InputSchema};
 use gridpost_ports::Clock;
@@ -41,7 +41,7 @@ impl World {
     async fn publish_once(&self, publish: &Publish, ids: &[String]) -> bool {
         let idle = self.ingests.borrow_mut().pop();
         let (instance, context) = idle.unwrap_or_else(|| {
-            let instance = Arc::new(Instance::default());
+            let instance = self.instance(Instance::default());
             let context = self.ingest(&instance);
             (instance, Rc::new(context))
         });
@@ -52,7 +52,7 @@ impl World {
         instance.hold(request.body.len());
         let began_at = self.clock.now();
         let response = tokio::select! { biased;
-            response = gridpost_ingest_handler::handler::handle(&context, &request) => response,
+            response = self.at_its_pace(gridpost_ingest_handler::handler::handle(&context, &request)) => response,
             () = instance.died() => return false,
             () = self.injector.moment_of_death() => {
                 self.injector.kill(&instance);
@@ -169,6 +169,7 @@ impl World {
             query: String::new(),
             headers,
             authorizer: None,
+            caller: None,
             route: None,
             body: format!("[{}]", events.join(",")).into_bytes(),
         }

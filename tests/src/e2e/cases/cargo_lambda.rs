@@ -181,7 +181,7 @@ impl Watch {
 
 fn cargo_lambda(world: &World, name: &str, port: u16) -> anyhow::Result<Command> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-    watched::cargo_lambda(workspace, &world.ground.environment, (name, port))
+    watched::cargo_lambda(workspace, world.ground.environment()?, (name, port))
 }
 
 /// The paths of the samples below their folder.

@@ -12,7 +12,7 @@ use crate::{
 ///
 /// When one is lost.
 pub async fn nothing_is_lost(world: &World) -> anyhow::Result<()> {
-    let found = chaos::run(world, Plan { seed: 1, deliveries: 600 }).await?;
+    let found = chaos::run(world, Plan { seed: 1, deliveries: 600 }, None).await?;
     println!("chaos: {}; {}", found.tally, found.damage);
     Ok(())
 }

@@ -25,7 +25,7 @@ pub async fn a_second_plan_shows_only_the_listed_misreports(world: &World) -> an
     let listed: BTreeMap<String, BTreeSet<String>> =
         serde_json::from_value(listed["updates"].clone()).context("the list of misreports")?;
     let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for change in world.ground.terraform.plan_changes().await? {
+    for change in world.ground.terraform()?.plan_changes().await? {
         let changed =
             || format!("{} would {:?}: {:?}", change.address, change.actions, change.attributes);
         ensure!(change.actions == ["update"], "{}", changed());
@@ -97,7 +97,7 @@ pub async fn destroy_leaves_nothing(world: &World) -> anyhow::Result<()> {
         let count = there.iter().filter(|(of, _)| *of == kind).count();
         ensure!(count > 0, "the emulator lists no {kind} of the deployment: {there:?}");
     }
-    world.ground.terraform.destroy().await?;
+    world.ground.terraform()?.destroy().await?;
     let left = world.ground.terraform_resources()?;
     let left: Vec<_> = left.iter().map(|r| format!("{}.{}", r["type"], r["name"])).collect();
     ensure!(left.is_empty(), "left in the state: {left:?}");

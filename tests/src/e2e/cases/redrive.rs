@@ -143,7 +143,7 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// When it is not so.
-pub async fn somebody_is_told_of_dead_letters(world: &World) -> anyhow::Result<()> {
+pub async fn a_topic_is_told_of_dead_letters(world: &World) -> anyhow::Result<()> {
     const TOLD: &str = "dead-letters";
     let topic = world.topic("told", EVENT_GRID).await?;
     let subject = format!("/topics/{}/eventSubscriptions/{NAME}", topic.name);

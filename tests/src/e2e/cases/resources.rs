@@ -256,5 +256,5 @@ pub async fn what_openapi_says_is_what_is_answered(world: &World) -> anyhow::Res
     let endpoint = world.receiver.endpoint("schemathesis", &[Reply::prompt(200)]);
     let ground = &world.ground;
     let url = &ground.connection.manage_url;
-    schemathesis::run(ground.home(), &ground.environment, url, endpoint.url()).await
+    schemathesis::run(ground.home(), ground.environment()?, url, endpoint.url()).await
 }

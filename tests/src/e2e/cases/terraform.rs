@@ -57,7 +57,7 @@ const TOKEN: &str = "hush-hush";
 /// When it is not so. So for every case.
 pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("terraform", EVENT_GRID).await?;
-    let configuration = Configuration::new(&world.ground.terraform, CONFIGURATION).await?;
+    let configuration = Configuration::new(world.ground.terraform()?, CONFIGURATION).await?;
     let open = |name: &str| {
         world.receiver.endpoint(&format!("{}/{name}", topic.name), &[Reply::prompt(200)])
     };

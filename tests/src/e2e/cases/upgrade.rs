@@ -30,7 +30,7 @@ pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
     let target = target.resolve()?;
     let (rolled, stop) = oneshot::channel();
     let rolling = async {
-        let before = world.ground.terraform.clone();
+        let before = world.ground.terraform()?.clone();
         // Every function has this setting; a changed one is a version.
         let after = before.clone().with_variable("config_cache_ms", json!(1_500));
         let rolled_out = roll_out(&after).await.context("forward");

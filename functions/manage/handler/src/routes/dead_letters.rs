@@ -220,11 +220,8 @@ fn cut(text: &str) -> String {
 /// One dead letter, with its event.
 pub(super) async fn show(context: &Context, key: &SubscriptionKey, id: &str) -> Answer {
     let position = Position::parse(id).ok_or_else(|| {
-        let mut problems = Problems::default();
-        let rule =
-            format!("must be the id of a dead letter, as a list gives it, but is {}", quoted(id));
-        problems.add(Code::InvalidValue, "id", rule);
-        problems
+        let rule = "must be the id of a dead letter, as a list gives it, but is";
+        Reply::from_id(format!("{rule} {}", quoted(id)))
     })?;
     let choice = Choice::of(context, key, RedriveFilter::default(), None).await?;
     let Choice { wanted, source, .. } = &choice;

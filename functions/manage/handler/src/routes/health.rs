@@ -6,7 +6,7 @@ use gridpost_core::{
         health::{Cause, Health, Probe},
         lane::Slow,
     },
-    subscription::{EventSubscription, SubscriptionKey},
+    subscription::{EventSubscription, ProvisioningState, SubscriptionKey},
     time::Timestamp,
     topic::Topic,
 };
@@ -77,7 +77,7 @@ fn document(
     };
     let mut document = json!({
         "state": health.condition(now),
-        "newEvents": health.effect(rules, subscription.probation_policy, now),
+        "newEvents": new_events(subscription, health, rules, now),
         "failuresInRow": health.row.failures,
     });
     let mut set = |name: &str, value: Value| document[name] = value;
@@ -115,6 +115,21 @@ fn document(
         set("nextProbe", probe);
     }
     document
+}
+
+/// What becomes of an event that comes now. While no event is for the event subscription, that its
+/// endpoint is healthy means nothing.
+fn new_events(
+    subscription: &EventSubscription,
+    health: &Health,
+    rules: Rules<'_>,
+    now: Timestamp,
+) -> Value {
+    let is_open = subscription.state(now) == ProvisioningState::Succeeded;
+    match is_open && !subscription.is_expired(now) {
+        true => json!(health.effect(rules, subscription.probation_policy, now)),
+        false => json!("NotMatched"),
+    }
 }
 
 fn interval(since: Timestamp, until: Timestamp) -> Value {

@@ -6,7 +6,7 @@ use gridpost_core::{
         queue::Queue,
         redrive::{Counts, Job, Phase, RedriveMessage, Status},
     },
-    document::{Code, Object, Problems, quoted, text},
+    document::{Object, Problems, quoted, text},
     subscription::SubscriptionKey,
     time::Timestamp,
 };
@@ -283,11 +283,8 @@ async fn change(
 
 async fn existing(context: &Context, key: &SubscriptionKey, id: &str) -> Result<Job, Reply> {
     let parsed = id.parse::<Uuid>().map_err(|_| {
-        let mut problems = Problems::default();
-        let rule =
-            format!("must be the id of a redrive, as a list gives it, but is {}", quoted(id));
-        problems.add(Code::InvalidValue, "id", rule);
-        problems
+        let rule = "must be the id of a redrive, as a list gives it, but is";
+        Reply::from_id(format!("{rule} {}", quoted(id)))
     })?;
     // A job to another event subscription outlives its own: it can be looked at, and stopped.
     if let Some(job) = context.redrives.job(key, parsed).await? {

@@ -221,7 +221,8 @@ async fn what_can_t_be_looked_at_says_why() {
         assert!(reply.status == 400 && super::message(&reply).contains(want), "{reply:?}");
     }
     let reply = world.call(&format!("GET {LETTERS}/m-1")).await;
-    assert!(super::message(&reply).contains("id must be the id of a dead letter"), "{reply:?}");
+    let want = "path is refused: id must be the id of a dead letter";
+    assert!(super::message(&reply).contains(want), "{reply:?}");
     world.letters.buckets.settings().missing.insert(BUCKET.to_owned());
     let reply = world.call(&format!("GET {LETTERS}")).await;
     assert_eq!((reply.status, code(&reply)), (409, "Conflict"));

@@ -1,5 +1,6 @@
 //! What comes by API Gateway is carried out as the route that it was let through to, or not at all.
 
+use gridpost_testkit::logs;
 use serde_json::{Value, json};
 
 use super::{body, world::World};
@@ -108,4 +109,34 @@ async fn a_request_by_cargo_lambdas_url_is_answered() {
     put["isBase64Encoded"] = json!(true);
     assert_eq!(answered(&world, put).await.status, 400);
     assert!(answer_event(&world.context, json!({"Records": []})).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_changes_something_is_in_the_log() {
+    let mut world = World::with_subscription().await;
+    world.context.settings.authorization = Authorization::Iam;
+    let (caller, keys) = ("arn:aws:iam::123456789012:user/a", "/topics/demo/listKeys");
+    let table = [
+        ("POST", keys, "POST /topics/{topic}/listKeys", iam(), Some((caller, 200))),
+        // One that IAM let through to another route.
+        ("POST", keys, "GET /topics", iam(), Some((caller, 403))),
+        ("GET", "/topics", "GET /topics", iam(), None),
+        ("POST", keys, "POST /topics/{topic}/listKeys", json!({}), None),
+        ("DELETE", "/topics/demo", "DELETE /topics/{topic}", iam(), Some((caller, 200))),
+    ];
+    for (method, path, route, authorizer, want) in table {
+        logs::watch();
+        logs::take();
+        answered(&world, event(method, path, route, authorizer)).await;
+        let lines = logs::take();
+        let line = lines.iter().find(|line| line["caller"].is_string());
+        let found = line.map(|line| (line["caller"].as_str(), line["status"].as_u64()));
+        assert_eq!(
+            found,
+            want.map(|(caller, status)| (Some(caller), Some(status))),
+            "{method} {path}"
+        );
+        let told = line.and_then(|line| line["message"].as_str());
+        assert_eq!(told.map(str::to_owned), want.map(|_| format!("{method} {path}")));
+    }
 }

@@ -229,6 +229,7 @@ async fn what_is_no_redrive_is_refused() {
     for line in ["GET", "POST"] {
         let place = if line == "GET" { "" } else { "/cancel" };
         let reply = world.call(&format!("{line} {S}/redrives/m-1{place}")).await;
-        assert!(message(&reply).contains("id must be the id of a redrive"), "{reply:?}");
+        let want = "path is refused: id must be the id of a redrive";
+        assert!(message(&reply).contains(want), "{reply:?}");
     }
 }

@@ -55,6 +55,19 @@ fn stored_state(world: &World) -> ProvisioningState {
     world.deployment.tables.stored_subscriptions().first().expect("s-1").provisioning_state
 }
 
+/// No request has failed, and still nothing comes.
+#[tokio::test(start_paused = true)]
+async fn a_health_says_that_no_event_comes_before_consent() {
+    const HEALTH: &str = "GET /topics/demo/eventSubscriptions/s-1/health";
+    let (world, url) = waiting("EventGridSchema").await;
+    let waits = world.call(HEALTH).await;
+    let (state, events) = (&body(&waits)["state"], &body(&waits)["newEvents"]);
+    assert_eq!((state, events), (&json!("Healthy"), &json!("NotMatched")));
+    super::openapi::assert_valid("Health", body(&waits));
+    assert_eq!(world.call(&format!("GET {url}")).await.status, 200);
+    assert_eq!(body(&world.call(HEALTH).await)["newEvents"], "Attempted");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_validation_url_completes_what_the_endpoint_left_open() {
     for (schema, method) in [("EventGridSchema", "GET"), ("CloudEventSchemaV1_0", "POST")] {

@@ -138,6 +138,7 @@ impl World {
             body,
             route: None,
             authorizer: None,
+            caller: None,
         };
         let reply = answer(&self.context, &request).await;
         let history = self.deployment.history.lock().expect("no panic");

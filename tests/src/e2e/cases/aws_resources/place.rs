@@ -98,7 +98,7 @@ impl<'w> Place<'w> {
     }
 
     async fn make_function(&self) -> anyhow::Result<()> {
-        let zip = python::run(&self.world.ground.environment, ZIP, &json!(FUNCTION)).await?;
+        let zip = python::run(self.world.ground.environment()?, ZIP, &json!(FUNCTION)).await?;
         let role = format!("arn:aws:iam::{ACCOUNT}:role/gridpost-dispatch-{REGION}");
         let function = json!({"FunctionName": self.target.name, "Runtime": "python3.11",
             "Handler": "index.handler", "Role": role, "Timeout": 20, "Code": {"ZipFile": zip}});

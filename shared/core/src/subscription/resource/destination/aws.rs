@@ -105,12 +105,15 @@ fn read_arn(
         Endpoint::WebHook { .. } => false,
     });
     if !stays && !allowed.patterns.has(&arn) {
-        let rule = format!(
-            "is {arn}, which this deployment may not deliver to. Add it, or a pattern such as \
-             {}, to the Terraform variable resource_destinations, which is now: {}",
-            pattern_of(&arn),
-            allowed.patterns
-        );
+        let rule = match allowed.patterns.because() {
+            Some(because) => format!("is {arn}, {because}"),
+            None => format!(
+                "is {arn}, which this deployment may not deliver to. Add it, or a pattern such as \
+                 {}, to the Terraform variable resource_destinations, which is now: {}",
+                pattern_of(&arn),
+                allowed.patterns
+            ),
+        };
         problems.add(Code::InvalidValue, path, rule);
         return None;
     }

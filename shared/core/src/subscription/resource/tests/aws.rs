@@ -34,6 +34,23 @@ fn attribute(name: &str) -> Value {
 }
 
 #[test]
+fn where_no_setting_allows_resources_a_refusal_says_why() {
+    use crate::endpoint::arn::ArnPatterns;
+    let patterns = ArnPatterns::nothing("which can't be, because");
+    let resources = AllowedResources { region: String::new(), patterns };
+    let (topic, allowed) = (topic(Kind::Custom), Allowed { resources, ..Allowed::default() });
+    let document = to("SqsQueue", json!({"resourceId": arn("sqs", "orders")}));
+    let context = Context { topic: &topic, existing: None, now: NOW, allowed: &allowed };
+    let problems = read(&document, &context).expect_err("refused");
+    let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let id = "arn:aws:sqs:eu-central-1:123456789012:orders";
+    assert_eq!(
+        told,
+        [format!("properties.destination.properties.resourceId is {id}, which can't be, because")]
+    );
+}
+
+#[test]
 fn documents_of_every_kind_round_trip() {
     let dynamic = json!({"type": "Dynamic", "properties": {"sourceField": "data.k"}});
     let table = [

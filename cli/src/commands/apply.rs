@@ -1,0 +1,51 @@
+//! `gridpost apply`: creates or replaces what a file declares.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::declared::{Declared, Made};
+use crate::output::{self, Output};
+use crate::target::TargetArguments;
+
+/// What to apply. What the file does not name stays; repeating it changes nothing.
+#[derive(Args, Debug)]
+pub struct ApplyArguments {
+    /// Topics and event subscriptions, as JSON or TOML: what `gridpost export` writes. `${NAME}`
+    /// in an endpoint's URL, or in the value of a secret header, is an environment variable
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Let dead letters that the file has in one bucket go to another one
+    #[arg(long = "bucket", value_name = "FROM=TO", value_parser = renamed)]
+    buckets: Vec<(String, String)>,
+}
+
+fn renamed(given: &str) -> Result<(String, String), &'static str> {
+    let (from, to) = given.split_once('=').ok_or("write FROM=TO")?;
+    Ok((from.to_owned(), to.to_owned()))
+}
+
+/// Runs `gridpost apply`.
+///
+/// # Errors
+///
+/// Every problem of the file and everything that the server refuses, in one list; or a transport
+/// failure.
+pub async fn run(
+    arguments: &ApplyArguments,
+    target: &TargetArguments,
+    output: Output,
+) -> anyhow::Result<()> {
+    let declared = Declared::read(&arguments.file)?.with_buckets(&arguments.buckets);
+    let api = target.resolve()?.manage_api().await?;
+    let Made { topics, subscriptions, new } = declared.make(&api).await?;
+    let document = json!({"topics": topics, "eventSubscriptions": subscriptions, "new": new});
+    output.print(&document, |_| {
+        let topics = output::count(topics as u64, "topic");
+        let subscriptions = output::count(subscriptions as u64, "event subscription");
+        format!("applied {topics} and {subscriptions}, {new} of them new")
+    });
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! `gridpost cost month`: what a whole deployment costs in a month, line by line.
+
+use std::fmt::Write;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::FrontDoorArgument;
+use crate::{
+    cost::{
+        Measured, Prices,
+        month::{Alarms, Estate, MonthLine, estates, month, price_of_switches, total},
+    },
+    failure::Misuse,
+    output::Output,
+};
+
+/// What is deployed, and what it does. Without any: an idle deployment with the module's defaults.
+#[derive(Args, Debug)]
+pub(super) struct MonthArguments {
+    /// Topics that get events
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    topics: u32,
+
+    /// Event subscriptions that get events
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    event_subscriptions: u32,
+
+    /// Events published in the month
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    events: u64,
+
+    /// Event subscriptions that an event matches
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=500))]
+    fan_out: u32,
+
+    /// Events a second, beside those, to one endpoint that never answers
+    #[arg(long, value_name = "RATE", default_value_t = 0.0)]
+    hanging: f64,
+
+    /// Retry queues (retry_queue_count)
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    retry_queues: u32,
+
+    /// Which alarms there are (alarms)
+    #[arg(long, value_enum, default_value_t = AlarmsArgument::Pages)]
+    alarms: AlarmsArgument,
+
+    /// With a dashboard (dashboard)
+    #[arg(long)]
+    dashboard: bool,
+
+    /// With metrics by topic and event subscription (metrics_by_event_subscription)
+    #[arg(long)]
+    metrics_by_event_subscription: bool,
+
+    /// With metrics of latencies (latency_metrics)
+    #[arg(long)]
+    latency_metrics: bool,
+
+    /// With a log line for each successful attempt (log_successful_attempts)
+    #[arg(long)]
+    log_successful_attempts: bool,
+
+    /// With access logs of publishes (publish_access_logs)
+    #[arg(long)]
+    publish_access_logs: bool,
+
+    /// KMS keys of one's own (kms_key_arns)
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    kms_keys: u32,
+
+    /// By which way publishers come in (publish_front_door)
+    #[arg(long, value_enum, default_value_t = FrontDoorArgument::HttpApi)]
+    front_door: FrontDoorArgument,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AlarmsArgument {
+    None,
+    Pages,
+    All,
+}
+
+/// Runs `gridpost cost month`.
+///
+/// # Errors
+///
+/// [`Misuse`] when a figure is outside its range.
+pub(super) fn run(
+    arguments: &MonthArguments,
+    prices: &Prices,
+    measured: &Measured,
+    output: Output,
+) -> anyhow::Result<()> {
+    if !(0.0..=10_000.0).contains(&arguments.hanging) {
+        let hanging = arguments.hanging;
+        return Err(Misuse(format!("--hanging {hanging} is out of range: 0 to 10000")).into());
+    }
+    let lines = month(&estate(arguments), prices, measured);
+    let parts = lines.iter().map(
+        |line| json!({"what": line.what, "units": line.units, "dollarsPerMonth": line.dollars}),
+    );
+    let document = json!({
+        "region": prices.region,
+        "pricesAsOf": super::as_of(prices),
+        "lines": parts.collect::<Vec<_>>(),
+        "dollarsPerMonth": total(&lines),
+    });
+    output.print(&document, |_| text(&lines, prices));
+    Ok(())
+}
+
+fn estate(arguments: &MonthArguments) -> Estate {
+    #[expect(clippy::cast_precision_loss, reason = "2^53 events cost more than there is money")]
+    let events = arguments.events as f64;
+    Estate {
+        topics: f64::from(arguments.topics),
+        event_subscriptions: f64::from(arguments.event_subscriptions),
+        events,
+        fan_out: arguments.fan_out,
+        hanging: arguments.hanging,
+        retry_queues: f64::from(arguments.retry_queues),
+        alarms: match arguments.alarms {
+            AlarmsArgument::None => Alarms::None,
+            AlarmsArgument::Pages => Alarms::Pages,
+            AlarmsArgument::All => Alarms::All,
+        },
+        dashboard: arguments.dashboard,
+        metrics_by_name: arguments.metrics_by_event_subscription,
+        latency_metrics: arguments.latency_metrics,
+        log_successes: arguments.log_successful_attempts,
+        access_logs: arguments.publish_access_logs,
+        keys: f64::from(arguments.kms_keys),
+        front_door: arguments.front_door.into(),
+    }
+}
+
+fn text(lines: &[MonthLine], prices: &Prices) -> String {
+    let mut text = format!("A month costs ${:.2}\n\n", total(lines));
+    for line in lines {
+        let _ = writeln!(text, "  {:>8.2}  {:<58} {}", line.dollars, line.what, units(line.units));
+    }
+    let (region, as_of) = (&prices.region, super::as_of(prices));
+    let _ = write!(
+        text,
+        "\nPrices of {region}, {as_of}, without free tiers, discounts and data transfer; assumptions: \
+         docs/cost.md."
+    );
+    text
+}
+
+/// Units as people read them.
+fn units(units: f64) -> String {
+    if units >= 1e6 {
+        format!("{:.2} million", units / 1e6)
+    } else if units >= 100.0 {
+        format!("{units:.0}")
+    } else {
+        let text = format!("{units:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+}
+
+/// The estates of the page, a table each.
+pub(super) fn estates_of_page(prices: &Prices, measured: &Measured) -> String {
+    let mut text = String::new();
+    for (name, estate) in estates() {
+        let lines = month(&estate, prices, measured);
+        let _ = writeln!(text, "### {}: ${:.2}\n", capital(name), total(&lines));
+        text.push_str("| what | units | dollars |\n|---|---|---|\n");
+        for line in &lines {
+            let _ =
+                writeln!(text, "| {} | {} | {:.2} |", line.what, units(line.units), line.dollars);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn capital(name: &str) -> String {
+    let (first, rest) = name.split_at(1);
+    format!("{}{rest}", first.to_uppercase())
+}
+
+/// What each switch adds to the first two estates.
+pub(super) fn switches_of_page(prices: &Prices, measured: &Measured) -> String {
+    let [idle, small] = [0, 1].map(|index| estates()[index].1.clone());
+    let of = |estate| price_of_switches(estate, prices, measured);
+    let mut text = String::new();
+    for ((name, idle), (_, small)) in of(&idle).into_iter().zip(of(&small)) {
+        let _ = writeln!(text, "| {name} | {} | {} |", signed(idle), signed(small));
+    }
+    text
+}
+
+/// With its sign, and without one where it is nothing.
+fn signed(dollars: f64) -> String {
+    let rounded = format!("{dollars:+.2}");
+    if matches!(rounded.as_str(), "+0.00" | "-0.00") { "0".to_owned() } else { rounded }
+}

@@ -1,0 +1,171 @@
+//! `gridpost doctor`: what AWS would refuse of a plan, before it is applied. Works offline, but for the
+//! account's quotas where they are asked for.
+
+use std::{
+    fmt::Write,
+    fs,
+    io::{self, Read},
+    path::PathBuf,
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::{
+    aws_api::{AwsApi, Service},
+    doctor::{Account, Fault, check},
+    failure::Misuse,
+    output::Output,
+};
+
+/// Which plan, and what the account has.
+#[derive(Args, Debug)]
+pub struct DoctorArguments {
+    /// A plan of Terraform as JSON (terraform show -json), or - for standard input
+    #[arg(long, value_name = "FILE")]
+    plan: PathBuf,
+
+    /// The account's quota of concurrent executions (aws lambda get-account-settings)
+    #[arg(long, value_name = "COUNT", default_value_t = Account::default().concurrency)]
+    account_concurrency: u64,
+
+    /// The account's quota of requests a second to API Gateway
+    #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_rate)]
+    api_rate: u64,
+
+    /// The account's quota of a burst of them
+    #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_burst)]
+    api_burst: u64,
+
+    /// Ask AWS for these three, in the region and with the identity of your environment
+    #[arg(long, conflicts_with_all = ["account_concurrency", "api_rate", "api_burst"])]
+    account: bool,
+}
+
+/// Service, code and place of a quota.
+type Quota = (&'static str, &'static str, fn(&mut Account) -> &mut u64);
+
+/// What is asked for; codes are the same in all regions.
+///
+/// Source: Service Quotas, AWS Lambda "Concurrent executions", API Gateway "Throttle rate" and
+/// "Throttle burst rate".
+const QUOTAS: [Quota; 3] = [
+    ("lambda", "L-B99A9384", |account| &mut account.concurrency),
+    ("apigateway", "L-8A5B8E43", |account| &mut account.api_rate),
+    ("apigateway", "L-CDF5615A", |account| &mut account.api_burst),
+];
+
+/// Runs `gridpost doctor`.
+///
+/// # Errors
+///
+/// The file can't be read or is no plan ([`Misuse`]); AWS refuses to tell quotas; there are faults.
+pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<()> {
+    let path = arguments.plan.display();
+    let text = if arguments.plan.as_os_str() == "-" {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(&arguments.plan)
+    };
+    let text = text.with_context(|| format!("can't read {path}"))?;
+    let document = serde_json::from_str(&text)
+        .map_err(|error| Misuse(format!("{path} is no JSON: {error}")))?;
+    let given = Account {
+        concurrency: arguments.account_concurrency,
+        api_rate: arguments.api_rate,
+        api_burst: arguments.api_burst,
+    };
+    let account = if arguments.account { of_account().await? } else { given };
+    let (resources, faults) =
+        check(&document, &account).map_err(|error| Misuse(format!("{path}: {error}")))?;
+    let told = json!({"resources": resources, "faults": faults});
+    output.print(&told, |_| told_in_words(resources, &faults));
+    if !faults.is_empty() {
+        bail!("{} in the plan", count(faults.len()));
+    }
+    Ok(())
+}
+
+/// The quotas of the caller's account.
+async fn of_account() -> anyhow::Result<Account> {
+    let api = AwsApi::of_environment(Service::Quotas).await?;
+    let mut account = Account::default();
+    for (service, code, place) in QUOTAS {
+        let ask = json!({"ServiceCode": service, "QuotaCode": code});
+        let answer = api.call("GetServiceQuota", &ask).await?;
+        *place(&mut account) = value(&answer)
+            .with_context(|| format!("AWS told no value of the quota {code} of {service}"))?;
+    }
+    Ok(account)
+}
+
+/// A quota's value. Source: Service Quotas API reference, GetServiceQuota.
+fn value(answer: &Value) -> Option<u64> {
+    let value = answer["Quota"]["Value"].as_f64().filter(|value| *value >= 0.0)?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+    Some(value as u64)
+}
+
+fn told_in_words(resources: usize, faults: &[Fault]) -> String {
+    let mut text = String::new();
+    for fault in faults {
+        let Fault { code, address, limit, found, source } = fault;
+        let _ = writeln!(
+            text,
+            "{code}: {address}\n  limit  {limit}\n  found  {found}\n  from   {source}\n"
+        );
+    }
+    let _ = write!(text, "{resources} resources, {}", count(faults.len()));
+    text
+}
+
+fn count(faults: usize) -> String {
+    match faults {
+        0 => "no faults".to_owned(),
+        1 => "1 fault".to_owned(),
+        _ => format!("{faults} faults"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_what_its_answer_says() {
+        let table = [
+            (json!({"Quota": {"Value": 10.0}}), Some(10)),
+            (json!({"Quota": {"Value": 1_000}}), Some(1_000)),
+            (json!({"Quota": {}}), None),
+            (json!({"Quota": {"Value": -1}}), None),
+            (json!(null), None),
+        ];
+        for (answer, want) in table {
+            assert_eq!(value(&answer), want, "{answer}");
+        }
+        let mut account = Account::default();
+        for (_, _, place) in QUOTAS {
+            *place(&mut account) = 7;
+        }
+        assert_eq!(account, Account { concurrency: 7, api_rate: 7, api_burst: 7 });
+    }
+
+    #[test]
+    fn faults_are_told_in_words() {
+        let fault = Fault {
+            code: "queue-name",
+            address: "aws_sqs_queue.a".to_owned(),
+            limit: "name of 1 to 80 characters".to_owned(),
+            found: "81 characters".to_owned(),
+            source: "SQS quotas",
+        };
+        assert_eq!(told_in_words(7, &[]), "7 resources, no faults");
+        assert_eq!(
+            told_in_words(7, &[fault]),
+            "queue-name: aws_sqs_queue.a\n  limit  name of 1 to 80 characters\n  \
+             found  81 characters\n  from   SQS quotas\n\n7 resources, 1 fault"
+        );
+    }
+}

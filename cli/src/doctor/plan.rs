@@ -1,0 +1,202 @@
+//! What the rules need of a plan: its resources with the values that are known, and which resources
+//! their arguments name.
+//!
+//! Source: Terraform, "JSON output format".
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// A document that is no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// It lacks what a plan has.
+    #[error(
+        "this is no plan as JSON: it has no planned_values; make it by \
+         terraform plan -out FILE, then terraform show -json FILE"
+    )]
+    NoPlan,
+}
+
+/// A plan.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// Its resources, of all modules.
+    pub resources: Vec<Resource<'a>>,
+    /// The version constraint of the AWS provider, where it has one.
+    pub provider: Option<&'a str>,
+}
+
+/// A resource as it will be.
+#[derive(Debug)]
+pub struct Resource<'a> {
+    /// Its address: `module.gridpost.aws_sqs_queue.retry[0]`.
+    pub address: &'a str,
+    /// Its type: `aws_sqs_queue`.
+    pub kind: &'a str,
+    /// Its values, as far as they are known.
+    pub values: &'a Value,
+    /// By argument, the resources and modules that it names, relative to its own module.
+    named: BTreeMap<&'a str, Vec<&'a str>>,
+}
+
+impl<'a> Plan<'a> {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPlan`].
+    pub fn read(document: &'a Value) -> Result<Self, PlanError> {
+        let root = document.pointer("/planned_values/root_module").ok_or(PlanError::NoPlan)?;
+        let configuration = &document["configuration"];
+        let mut named = BTreeMap::new();
+        arguments(&configuration["root_module"], "", &mut named);
+        let mut resources = Vec::new();
+        collect(root, &named, &mut resources);
+        let providers = configuration["provider_config"].as_object();
+        let is_aws = |provider: &&Value| {
+            provider["full_name"].as_str().is_some_and(|name| name.ends_with("hashicorp/aws"))
+        };
+        let provider = providers.and_then(|all| all.values().find(is_aws));
+        let provider = provider.and_then(|aws| aws["version_constraint"].as_str());
+        Ok(Self { resources, provider })
+    }
+
+    /// Resources of a type.
+    pub fn of(&self, kind: &'static str) -> impl Iterator<Item = &Resource<'a>> {
+        self.resources.iter().filter(move |resource| resource.kind == kind)
+    }
+
+    /// Resources of a type that an argument of a resource names, in the same module or in one that
+    /// it calls. Where there are several by count or for_each, the one with the resource's own index.
+    pub fn named(
+        &self,
+        by: &Resource<'_>,
+        argument: &str,
+        kind: &'static str,
+    ) -> Vec<&Resource<'a>> {
+        let names: BTreeSet<_> = by.named.get(argument).into_iter().flatten().copied().collect();
+        let module = module_of(by.address);
+        let is_named = |resource: &&Resource<'a>| {
+            let path = resource.address.strip_prefix(module);
+            let path = path.map_or("", |path| path.trim_start_matches('.'));
+            names.iter().any(|name| is_below(path, name) || is_below(&without_indexes(path), name))
+        };
+        let found: Vec<_> = self.of(kind).filter(is_named).collect();
+        let same = |resource: &&&Resource<'a>| index(resource.address) == index(by.address);
+        let of_same_index: Vec<_> = found.iter().filter(same).copied().collect();
+        if of_same_index.is_empty() { found } else { of_same_index }
+    }
+}
+
+impl Resource<'_> {
+    /// A value by its path, `scaling_config.0.maximum_concurrency`. None where it is not known.
+    pub fn at(&self, path: &str) -> Option<&Value> {
+        let mut value = self.values;
+        for part in path.split('.') {
+            value = match part.parse::<usize>() {
+                Ok(index) => value.get(index)?,
+                Err(_) => value.get(part)?,
+            };
+        }
+        (!value.is_null()).then_some(value)
+    }
+
+    /// A text by its path.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        self.at(path)?.as_str()
+    }
+
+    /// A whole number by its path.
+    pub fn number(&self, path: &str) -> Option<i64> {
+        self.at(path)?.as_i64()
+    }
+}
+
+/// The resources of a module and those below it.
+fn collect<'a>(
+    module: &'a Value,
+    named: &BTreeMap<String, &'a Value>,
+    into: &mut Vec<Resource<'a>>,
+) {
+    for resource in list(&module["resources"]) {
+        let text = |member: &str| resource[member].as_str().unwrap_or_default();
+        if text("mode") == "data" {
+            continue;
+        }
+        let address = resource["address"].as_str().unwrap_or_default();
+        let expressions = named.get(&without_indexes(address)).and_then(|all| all.as_object());
+        let references = |(argument, expression): (&'a String, &'a Value)| {
+            let names = list(&expression["references"]).iter().filter_map(Value::as_str);
+            (argument.as_str(), names.collect())
+        };
+        into.push(Resource {
+            address,
+            kind: resource["type"].as_str().unwrap_or_default(),
+            values: &resource["values"],
+            named: expressions.into_iter().flatten().map(references).collect(),
+        });
+    }
+    for child in list(&module["child_modules"]) {
+        collect(child, named, into);
+    }
+}
+
+/// The arguments of every resource of a configuration, by address without indexes.
+fn arguments<'a>(module: &'a Value, path: &str, into: &mut BTreeMap<String, &'a Value>) {
+    for resource in list(&module["resources"]) {
+        let address = resource["address"].as_str().unwrap_or_default();
+        into.insert(format!("{path}{address}"), &resource["expressions"]);
+    }
+    for (name, call) in module["module_calls"].as_object().into_iter().flatten() {
+        arguments(&call["module"], &format!("{path}module.{name}."), into);
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The module that an address lies in, without a dot at its end; empty for the root module.
+fn module_of(address: &str) -> &str {
+    let mut end = 0;
+    for (start, _) in address.match_indices("module.") {
+        let is_start = start == 0 || start == end + 1;
+        if !is_start {
+            continue;
+        }
+        let rest = &address[start + "module.".len()..];
+        let quoted = rest.find('[').filter(|at| rest.find('.').is_none_or(|dot| *at < dot));
+        let length = match quoted {
+            Some(open) => rest[open..].find(']').map_or(rest.len(), |close| open + close + 1),
+            None => rest.find('.').unwrap_or(rest.len()),
+        };
+        end = start + "module.".len() + length;
+    }
+    &address[..end]
+}
+
+/// An address without its indexes.
+fn without_indexes(address: &str) -> String {
+    let mut depth = 0_usize;
+    let outside = |char: &char| {
+        match char {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => return depth == 0,
+        }
+        false
+    };
+    address.chars().filter(outside).collect()
+}
+
+/// The index of an address' last part, in its brackets.
+fn index(address: &str) -> Option<&str> {
+    let inner = address.strip_suffix(']')?;
+    inner.rfind('[').map(|at| &inner[at + 1..])
+}
+
+/// Whether a path is what a reference names, or lies below it.
+fn is_below(path: &str, name: &str) -> bool {
+    path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}

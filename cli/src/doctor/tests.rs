@@ -1,0 +1,191 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A plan of the module with its defaults, as `infra/tests/plan_fixture.py` made it.
+fn plan() -> Value {
+    serde_json::from_str(include_str!("plan.json")).expect("the plan is JSON")
+}
+
+fn faults(document: &Value) -> Vec<Fault> {
+    check(document, &Account::default()).expect("a plan").1
+}
+
+/// The values of a resource, to be changed.
+fn values<'a>(module: &'a mut Value, address: &str) -> Option<&'a mut Value> {
+    let Value::Object(members) = module else { return None };
+    let mut resources = Vec::new();
+    let mut children = Vec::new();
+    for (name, member) in members.iter_mut() {
+        match (name.as_str(), member) {
+            ("resources", Value::Array(found)) => resources.extend(found),
+            ("child_modules", Value::Array(found)) => children.extend(found),
+            _ => {}
+        }
+    }
+    for resource in resources {
+        if resource["address"] == address {
+            return resource.get_mut("values");
+        }
+    }
+    children.into_iter().find_map(|child| values(child, address))
+}
+
+fn change(document: &mut Value, address: &str, path: &str, value: Value) {
+    let root = document.pointer_mut("/planned_values/root_module").expect("a root");
+    let values = values(root, address).unwrap_or_else(|| panic!("no {address}"));
+    let place = values.pointer_mut(path);
+    match place {
+        Some(place) => *place = value,
+        None => {
+            let (parent, member) = path.rsplit_once('/').expect("a path");
+            let parent = values.pointer_mut(parent).unwrap_or_else(|| panic!("no {path}"));
+            parent.as_object_mut().expect("an object").insert(member.to_owned(), value);
+        }
+    }
+}
+
+#[test]
+fn the_modules_own_plan_has_no_faults() {
+    let document = plan();
+    let (resources, faults) = check(&document, &Account::default()).expect("a plan");
+    assert!(resources > 100, "{resources}");
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+const ROUTE: &str = "module.gridpost.aws_apigatewayv2_route.publish[\"POST /topics/{topic}\"]";
+const DISPATCH: &str = "module.gridpost.module.dispatch.aws_lambda_function.this";
+const MAPPING: &str = "module.gridpost.aws_lambda_event_source_mapping.dispatch";
+const RETRY: &str = "module.gridpost.aws_lambda_event_source_mapping.retry[2]";
+const QUEUE: &str = "module.gridpost.aws_sqs_queue.dispatch";
+const POLICY: &str = "module.gridpost.module.manage.aws_iam_role_policy.this";
+const LATE: &str = "module.gridpost.aws_cloudwatch_metric_alarm.late[0]";
+const LOGS: &str = "module.gridpost.module.wake.aws_cloudwatch_log_group.this";
+const MANAGE: &str = "module.gridpost.module.manage.aws_lambda_function.this";
+const STAGE: &str = "module.gridpost.aws_apigatewayv2_stage.publish[0]";
+const BUCKET: &str = "module.gridpost.aws_s3_bucket.payloads";
+
+/// One planted fault each: where, what, and what is found.
+#[test]
+fn every_planted_fault_is_found() {
+    let long = |length: usize| json!("x".repeat(length));
+    let metric = json!({"metric": [{"period": 60}]});
+    let many = Value::Array(vec![metric; 11]);
+    let table: Vec<(&str, &str, Value, &str, &str)> = vec![
+        (
+            ROUTE,
+            "/route_key",
+            json!("POST /topics/{topicPublish}"),
+            "route-variables",
+            "topic, topicPublish",
+        ),
+        (
+            ROUTE,
+            "/route_key",
+            json!("POST /topics/{topic}/api/events"),
+            "route-twice",
+            "POST /topics/{topic}/api/events",
+        ),
+        (POLICY, "/policy", long(10_241), "role-policies", "10241 characters"),
+        (
+            MAPPING,
+            "/scaling_config/0/maximum_concurrency",
+            json!(900),
+            "concurrency",
+            "1120 by queues and reserved together",
+        ),
+        (MAPPING, "/scaling_config/0/maximum_concurrency", json!(1), "mapping-concurrency", "1"),
+        (
+            RETRY,
+            "/maximum_batching_window_in_seconds",
+            json!(0),
+            "mapping-window-needed",
+            "batches of 100, a window of 0 s",
+        ),
+        (QUEUE, "/visibility_timeout_seconds", json!(200), "mapping-visibility", "200 s"),
+        (
+            QUEUE,
+            "/max_message_size",
+            json!(1_048_576),
+            "provider-version",
+            "1048576 bytes, provider 5.90.0 allowed",
+        ),
+        (QUEUE, "/max_message_size", json!(2_000_000), "queue-message-size", "2000000"),
+        (QUEUE, "/name", long(81), "queue-name", "81 characters"),
+        (QUEUE, "/name", json!("gridpost-poison"), "name-twice", "gridpost-poison"),
+        (QUEUE, "/policy", long(8_193), "queue-policy", "8193 bytes"),
+        (QUEUE, "/redrive_policy", json!("{\"maxReceiveCount\":1001}"), "queue-receives", "1001"),
+        (DISPATCH, "/function_name", long(65), "function-name", "65 characters"),
+        (DISPATCH, "/environment/0/variables/BIG", long(4_096), "function-environment", "bytes"),
+        (DISPATCH, "/timeout", json!(901), "function-timeout", "901"),
+        (DISPATCH, "/reserved_concurrent_executions", json!(40), "mapping-over-reserved", "50"),
+        (
+            MANAGE,
+            "/reserved_concurrent_executions",
+            json!(950),
+            "reserved-concurrency",
+            "50 unreserved",
+        ),
+        (MANAGE, "/timeout", json!(60), "function-behind-api", "60 s"),
+        (LATE, "/metric_query", many, "alarm-metrics", "11"),
+        (LATE, "/evaluation_periods", json!(1_500), "alarm-range", "1500 times 60 s"),
+        (LATE, "/alarm_description", long(1_025), "alarm-description", "1025 characters"),
+        (LOGS, "/retention_in_days", json!(31), "log-retention", "31"),
+        (
+            STAGE,
+            "/default_route_settings/0/throttling_rate_limit",
+            json!(20_000),
+            "throttle-rate",
+            "20000",
+        ),
+        (BUCKET, "/bucket", json!("gridpost-Payloads"), "bucket-characters", "gridpost-Payloads"),
+        (BUCKET, "/bucket", long(64), "bucket-name", "64 characters"),
+    ];
+    for (address, path, value, code, found) in table {
+        let mut document = plan();
+        change(&mut document, address, path, value);
+        let faults = faults(&document);
+        let is_it = |fault: &&Fault| fault.code == code && fault.found.contains(found);
+        let fault = faults.iter().find(is_it);
+        let fault =
+            fault.unwrap_or_else(|| panic!("{path} of {address}: no {code} in {faults:#?}"));
+        assert!(!fault.address.is_empty() && !fault.limit.is_empty() && fault.source.len() > 8);
+    }
+}
+
+#[test]
+fn a_small_account_is_too_small() {
+    let account = Account { concurrency: 10, ..Account::default() };
+    let (_, faults) = check(&plan(), &account).expect("a plan");
+    let [fault] = faults.as_slice() else { panic!("{faults:#?}") };
+    assert_eq!(
+        (fault.code, fault.found.as_str()),
+        ("concurrency", "770 by queues and reserved together")
+    );
+    assert_eq!(fault.address.matches("aws_lambda_event_source_mapping").count(), 8);
+}
+
+#[test]
+fn a_role_has_one_sum_for_all_its_policies() {
+    let mut document = plan();
+    change(&mut document, POLICY, "/policy", json!(format!("x{}", " ".repeat(20_000))));
+    let faults = faults(&document);
+    assert!(faults.is_empty(), "white space does not count: {faults:#?}");
+}
+
+#[test]
+fn what_is_not_known_yet_is_not_judged() {
+    let mut document = plan();
+    change(&mut document, QUEUE, "/name", Value::Null);
+    change(&mut document, QUEUE, "/visibility_timeout_seconds", Value::Null);
+    change(&mut document, POLICY, "/policy", Value::Null);
+    let faults = faults(&document);
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn what_is_no_plan_is_refused() {
+    for document in [json!({}), json!([]), json!({"planned_values": {}}), json!("plan")] {
+        assert_eq!(check(&document, &Account::default()), Err(PlanError::NoPlan));
+    }
+}

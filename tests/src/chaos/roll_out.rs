@@ -1,0 +1,146 @@
+//! The functions of an earlier commit and those of this tree take turns under traffic, as in a roll-out
+//! and its way back: what one has stored or sent, the other reads.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context, ensure};
+use gridpost_cli::{
+    local::{
+        build::{self, Profile},
+        prerequisites,
+    },
+    progress::Progress,
+};
+
+use super::deployment::{Deployment, FUNCTIONS};
+use crate::e2e::ground::Ground;
+
+/// The zip file of each function.
+type Programs = BTreeMap<&'static str, Vec<u8>>;
+
+/// The programs of both commits.
+#[derive(Debug)]
+pub struct RollOut {
+    earlier: Programs,
+    present: Programs,
+}
+
+impl RollOut {
+    /// Builds the functions of `commit` in a clone of its own in `folder`, and those of this tree.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such commit, or one of the two does not compile.
+    pub async fn of(commit: &str, folder: &Path, ground: &Ground) -> anyhow::Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+        check_out(root, commit, folder)?;
+        // One after the other: with `CARGO_TARGET_DIR` set, both are built into the same place.
+        let earlier = programs(folder, ground).await?;
+        let present = programs(root, ground).await?;
+        let same: Vec<_> =
+            FUNCTIONS.iter().filter(|name| earlier[*name] == present[*name]).collect();
+        ensure!(same.len() < FUNCTIONS.len(), "the functions of {commit} are those of this tree");
+        Ok(Self { earlier, present })
+    }
+
+    /// Has every function run as of the earlier commit.
+    ///
+    /// # Errors
+    ///
+    /// When the emulator refuses a program.
+    pub async fn begin(&self, deployment: &Deployment<'_>) -> anyhow::Result<Turns> {
+        self.give(&self.earlier, deployment).await?;
+        Ok(Turns::default())
+    }
+
+    /// Has a function run as of the other commit than it does.
+    ///
+    /// # Errors
+    ///
+    /// When the emulator refuses its program.
+    pub async fn turn(
+        &self,
+        function: &'static str,
+        turns: &mut Turns,
+        deployment: &Deployment<'_>,
+    ) -> anyhow::Result<()> {
+        let programs = if turns.flip(function) { &self.present } else { &self.earlier };
+        deployment.run(function, &programs[function]).await
+    }
+
+    /// Has every function run as of this tree, as it was deployed.
+    ///
+    /// # Errors
+    ///
+    /// When the emulator refuses a program.
+    pub async fn end(&self, deployment: &Deployment<'_>) -> anyhow::Result<()> {
+        self.give(&self.present, deployment).await
+    }
+
+    async fn give(&self, programs: &Programs, deployment: &Deployment<'_>) -> anyhow::Result<()> {
+        for (function, program) in programs {
+            deployment.run(function, program).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Which functions run as of this tree; the others as of the earlier commit.
+#[derive(Clone, Debug, Default)]
+pub struct Turns(BTreeSet<&'static str>);
+
+impl Turns {
+    /// Gives whether the function now runs as of this tree.
+    fn flip(&mut self, function: &'static str) -> bool {
+        if self.0.remove(function) { false } else { self.0.insert(function) }
+    }
+}
+
+/// A clone at `folder`, at that commit. What it has built stays there.
+fn check_out(root: &Path, commit: &str, folder: &Path) -> anyhow::Result<()> {
+    let commit = git(root, &["rev-parse", "--verify", &format!("{commit}^{{commit}}")])?;
+    if !folder.join(".git").exists() {
+        let (from, to) = (root.display().to_string(), folder.display().to_string());
+        git(root, &["clone", "--quiet", "--no-checkout", &from, &to])?;
+    }
+    git(folder, &["fetch", "--quiet", "origin"])?;
+    git(folder, &["checkout", "--quiet", "--detach", &commit])?;
+    Ok(())
+}
+
+fn git(folder: &Path, words: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git").current_dir(folder).args(words).output();
+    let output = output.context("git can't be started")?;
+    let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(output.status.success(), "git {} failed: {told}", words.join(" "));
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+async fn programs(root: &Path, ground: &Ground) -> anyhow::Result<Programs> {
+    let (tools, progress) = (prerequisites::find().await?, Progress::on_stderr());
+    let (source, environment) = ((root, Profile::Dev), ground.environment()?);
+    let built = build::build(source, ground.home(), &tools, environment, &progress).await?;
+    let read = |function: &&'static str| {
+        let path = built.folder.join(function).join("bootstrap.zip");
+        let zip = fs::read(&path).with_context(|| path.display().to_string())?;
+        Ok((*function, zip))
+    };
+    FUNCTIONS.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_runs_as_of_one_commit_and_the_other_by_turns() {
+        let mut turns = Turns::default();
+        let flips = ["wake", "ingest", "wake", "wake"].map(|function| turns.flip(function));
+        assert_eq!(flips, [true, true, false, true]);
+    }
+}

@@ -1,0 +1,389 @@
+//! The schedules of the conformance tables, in real deliveries: `gridpost dev` by a fast clock,
+//! real endpoints, and when each attempt arrived.
+
+use std::{
+    collections::HashMap,
+    fmt, fs,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use gridpost_core::{retry, time::Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    process::{Dev, Program},
+    publisher::Publisher,
+};
+use crate::bench::{
+    http::{self, Reply, Request, Service},
+    sink::consent,
+};
+
+/// How often it is looked whether an event has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How long an endpoint keeps silent: longer than an attempt waits.
+const HANGS_FOR: Duration = Duration::from_secs(45);
+
+/// How long after its end by the table an event may end, by the machine's clock: dead letters are
+/// gathered, and a missing response is waited for in real time.
+const END_WAIT: Duration = Duration::from_secs(90);
+
+/// A schedule of the tables.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scenario {
+    /// What it shows.
+    pub name: String,
+    profile: String,
+    ttl_seconds: u64,
+    max_attempts: u32,
+    responses: Vec<String>,
+    /// When attempts are made, in seconds after the first.
+    pub attempts_at_seconds: Vec<u32>,
+    end: End,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct End {
+    at_seconds: u64,
+    reason: String,
+}
+
+/// All schedules of the tables.
+///
+/// # Errors
+///
+/// The file is not of the form that is expected.
+pub fn scenarios() -> anyhow::Result<Vec<Scenario>> {
+    #[derive(Deserialize)]
+    struct Table {
+        scenarios: Vec<Scenario>,
+    }
+    let table: Table = serde_json::from_str(include_str!("../../conformance/schedules.json"))?;
+    Ok(table.scenarios)
+}
+
+impl Scenario {
+    /// Whether it takes an hour at the most, by the clock.
+    pub fn is_short(&self) -> bool {
+        self.end.at_seconds <= 3_600
+    }
+
+    /// Its limits, by the names that its profile has for them.
+    fn retry_policy(&self) -> Value {
+        let minutes = self.ttl_seconds / 60;
+        match self.profile.as_str() {
+            "namespace" => json!({"maxDeliveryCount": self.max_attempts,
+                "eventTimeToLive": format!("PT{minutes}M")}),
+            _ => json!({"maxDeliveryAttempts": self.max_attempts,
+                "eventTimeToLiveInMinutes": minutes}),
+        }
+    }
+
+    /// What its endpoint answers an attempt, counted from 0; `None`: nothing. The last answer
+    /// repeats.
+    fn answer(&self, attempt: usize) -> Option<u16> {
+        let answer = self.responses.get(attempt).or(self.responses.last())?;
+        answer.trim_end_matches('*').parse().ok()
+    }
+
+    /// Whether its endpoint keeps silent: a process that is ended meanwhile attempts once more.
+    pub fn is_silent(&self) -> bool {
+        self.answer(0).is_none()
+    }
+}
+
+/// What came of a scenario.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// When attempts arrived, in seconds of the clock after the first.
+    pub attempts: Vec<f64>,
+    /// How it ended: `Delivered`, or the reason of its dead letter.
+    pub end: Option<String>,
+}
+
+impl Played {
+    /// By how much an attempt was off at most, in seconds of the clock, beyond the jitter that each
+    /// wait has; `None` where there were more or fewer than there should be.
+    pub fn off_by(&self) -> Option<f64> {
+        let wanted = &self.scenario.attempts_at_seconds;
+        let (mut off, mut before) = (0.0_f64, 0.0);
+        for (at, wanted) in self.attempts.iter().zip(wanted) {
+            let wanted = f64::from(*wanted);
+            let wait = Duration::from_secs_f64((wanted - before).max(0.0));
+            let latest = wanted + retry::jitter(wait, 1.0).as_secs_f64();
+            off = off.max(wanted - at).max(at - latest);
+            before = *at;
+        }
+        (self.attempts.len() == wanted.len()).then_some(off)
+    }
+
+    /// Whether every attempt was made within so many seconds of when it should be, and the event
+    /// ended as it should.
+    pub fn holds(&self, tolerance_s: f64) -> bool {
+        let has_ended = self.end.as_ref() == Some(&self.scenario.end.reason);
+        has_ended && self.off_by().is_some_and(|off| off <= tolerance_s)
+    }
+}
+
+impl fmt::Display for Played {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attempts: Vec<_> = self.attempts.iter().map(|at| format!("{at:.1}")).collect();
+        let off = self.off_by().map_or("other attempts".to_owned(), |off| format!("{off:.1} s"));
+        let end = self.end.as_deref().unwrap_or("no end");
+        write!(formatter, "{}: {} ({end}), off by {off}", self.scenario.name, attempts.join(", "))
+    }
+}
+
+/// The endpoints: `/s{n}` answers as scenario `n` says, and notes when it was asked.
+#[derive(Debug)]
+struct Endpoints {
+    scenarios: Vec<Scenario>,
+    arrivals: Mutex<HashMap<usize, Vec<Instant>>>,
+}
+
+impl Service for Endpoints {
+    async fn answer(&self, request: Request) -> Option<Reply> {
+        if let Some(consent) = consent(&request.body) {
+            return Some(Reply::new(200, consent));
+        }
+        let number: usize = request.path.strip_prefix("/s")?.parse().ok()?;
+        let attempt = {
+            let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+            let arrivals = arrivals.entry(number).or_default();
+            arrivals.push(Instant::now());
+            arrivals.len() - 1
+        };
+        match self.scenarios.get(number)?.answer(attempt) {
+            Some(status) => Some(Reply::new(status, "")),
+            None => {
+                sleep(HANGS_FOR).await;
+                None
+            }
+        }
+    }
+}
+
+/// How scenarios are played.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How many times as fast as the machine's the process's clock runs.
+    pub speed: u32,
+    /// When the process is ended by SIGKILL and started again, by its clock; `None`: never.
+    pub killed_at: Option<Duration>,
+}
+
+/// Plays scenarios on one process, all at the same time.
+///
+/// # Errors
+///
+/// The process does not start, or refuses something.
+pub async fn play(
+    program: &Path,
+    folder: &Path,
+    pace: Pace,
+    scenarios: Vec<Scenario>,
+) -> anyhow::Result<Vec<Played>> {
+    let Pace { speed, killed_at } = pace;
+    let arguments = ["--speed".to_owned(), speed.to_string()].to_vec();
+    let program = Program { path: program.to_owned(), folder: folder.to_owned(), arguments };
+    let mut dev = program.start().await?;
+    let endpoints = Arc::new(Endpoints { scenarios, arrivals: Mutex::default() });
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let serving = tokio::spawn(http::serve(listener, None, Arc::clone(&endpoints)));
+    let began = Instant::now();
+    for (number, scenario) in endpoints.scenarios.iter().enumerate() {
+        publish(&dev, &url, number, scenario).await?;
+    }
+    let mut stood_still = None;
+    if let Some(killed_at) = killed_at {
+        sleep_until(began + killed_at / speed).await;
+        let (before, shown) = (Instant::now(), shown_s(&dev).await?);
+        dev.kill().await?;
+        dev = program.start().await?;
+        // The clock does not run on while no process does.
+        let passed = before.elapsed().as_secs_f64() * f64::from(speed);
+        stood_still = Some((before, passed - (shown_s(&dev).await? - shown)));
+    }
+    let letters = program.data().join("dead-letters");
+    let latest = endpoints.scenarios.iter().map(|scenario| scenario.end.at_seconds).max();
+    let until = began + Duration::from_secs(latest.unwrap_or_default()) / speed + END_WAIT;
+    let all = 0..endpoints.scenarios.len();
+    while !all.clone().all(|number| endpoints.end_of(number, &letters).is_some())
+        && Instant::now() < until
+    {
+        sleep(LOOK_AGAIN).await;
+    }
+    serving.abort();
+    dev.kill().await?;
+    let clock = Shown { speed, stood_still };
+    Ok(all.map(|number| endpoints.played(number, &letters, clock)).collect())
+}
+
+impl Endpoints {
+    /// How a scenario has ended, if it has.
+    fn end_of(&self, number: usize, letters: &Path) -> Option<String> {
+        let arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = arrivals.get(&number)?.len().checked_sub(1)?;
+        drop(arrivals);
+        let is_delivered = self.scenarios[number].answer(last) == Some(200);
+        let delivered = is_delivered.then(|| "Delivered".to_owned());
+        delivered.or_else(|| reason(&letters.join(bucket(number))))
+    }
+
+    fn played(&self, number: usize, letters: &Path, clock: Shown) -> Played {
+        let end = self.end_of(number, letters);
+        let arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrivals = arrivals.get(&number).map_or(&[][..], Vec::as_slice);
+        let attempts = arrivals.iter().map(|at| clock.between(arrivals[0], *at)).collect();
+        Played { scenario: self.scenarios[number].clone(), attempts, end }
+    }
+}
+
+/// What the process's clock showed meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    speed: u32,
+    /// Since when it was killed and started again, and by how many of its seconds the clock fell
+    /// behind by that.
+    stood_still: Option<(Instant, f64)>,
+}
+
+impl Shown {
+    /// Its seconds between two instants.
+    fn between(self, from: Instant, to: Instant) -> f64 {
+        let passed = (to - from).as_secs_f64() * f64::from(self.speed);
+        let lost = self.stood_still.filter(|(at, _)| from < *at && *at < to);
+        passed - lost.map_or(0.0, |(_, seconds)| seconds)
+    }
+}
+
+/// What the process's clock shows, in seconds.
+async fn shown_s(dev: &Dev) -> anyhow::Result<f64> {
+    let counts = dev.get("/dev/counts").await?;
+    let now = counts["now"].as_str().and_then(Timestamp::parse_rfc_3339);
+    let now = now.with_context(|| format!("no time in {counts}"))?;
+    Ok(Duration::from_millis(now.as_millis().unsigned_abs()).as_secs_f64())
+}
+
+/// The dead-letter bucket of a scenario.
+fn bucket(number: usize) -> String {
+    format!("bucket-{number}")
+}
+
+/// Publishes one event to a topic of the scenario's own, for its endpoint alone.
+async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> anyhow::Result<()> {
+    let topic = format!("schedule-{number}");
+    let document = json!({"properties": {"deliveryProfile": scenario.profile}});
+    let key = dev.topic(&topic, &document).await?;
+    let properties = json!({
+        "retryPolicy": scenario.retry_policy(),
+        "deadLetterDestination":
+            {"endpointType": "S3Bucket", "properties": {"bucketName": bucket(number)}},
+    });
+    dev.subscribe(&topic, "hook", &format!("{url}/s{number}"), properties).await?;
+    let event = json!([{"id": "1", "eventType": "Schedule", "subject": "s", "data": {},
+        "eventTime": "2026-01-02T03:04:05Z", "dataVersion": "1"}]);
+    let sent = Publisher::new(&dev.url)?.publish(&topic, &key, event.to_string().as_bytes()).await;
+    let status = sent?;
+    ensure!(status == 200, "the publish for '{}' was answered {status}", scenario.name);
+    Ok(())
+}
+
+/// Why the event became a dead letter, by the file of it in that bucket; `None` until one can be
+/// read.
+fn reason(bucket: &Path) -> Option<String> {
+    let mut open = vec![bucket.to_owned()];
+    while let Some(folder) = open.pop() {
+        for path in fs::read_dir(&folder).ok()?.flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "json") {
+                let letter: Value = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+                let record = if letter.is_array() { &letter[0] } else { &letter };
+                return reason_of(record).map(str::to_owned);
+            }
+        }
+    }
+    None
+}
+
+/// What dead letters of namespace topics say for the reasons of the others.
+const SENTENCES: [(&str, &str); 3] = [
+    ("Maximum delivery attempts was exceeded.", "MaxDeliveryAttemptsExceeded"),
+    ("Event time to live was exceeded.", "TimeToLiveExceeded"),
+    ("Undeliverable due to client error", "UndeliverableDueToClientError"),
+];
+
+/// The reason in a dead letter of any form.
+fn reason_of(record: &Value) -> Option<&str> {
+    let members = ["deadLetterReason", "deadletterreason"];
+    let own = members.iter().find_map(|member| record[*member].as_str());
+    let said = own.or_else(|| record["deadLetterProperties"]["deadletterreason"].as_str())?;
+    Some(SENTENCES.iter().find(|(text, _)| *text == said).map_or(said, |(_, name)| name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn played(attempts: &[f64], end: &str) -> Played {
+        let scenario = Scenario {
+            name: "n".to_owned(),
+            profile: "basic".to_owned(),
+            ttl_seconds: 1_800,
+            max_attempts: 3,
+            responses: ["503", "500*"].map(str::to_owned).to_vec(),
+            attempts_at_seconds: vec![0, 30, 60],
+            end: End { at_seconds: 60, reason: "MaxDeliveryAttemptsExceeded".to_owned() },
+        };
+        Played { scenario, attempts: attempts.to_vec(), end: Some(end.to_owned()) }
+    }
+
+    #[test]
+    fn attempts_are_held_against_the_table() {
+        const END: &str = "MaxDeliveryAttemptsExceeded";
+        for (attempts, end, want) in [
+            (&[0.0, 30.2, 61.0][..], END, true),
+            (&[0.0, 29.0, 61.1], END, true),
+            (&[0.0, 28.9, 61.1], END, false),
+            // A tenth of the wait is jitter.
+            (&[0.0, 34.0, 63.6], END, true),
+            (&[0.0, 34.1, 60.0], END, false),
+            (&[0.0, 30.0], END, false),
+            (&[0.0, 30.0, 60.0, 90.0], END, false),
+            (&[], END, false),
+            (&[0.0, 30.0, 60.0], "Delivered", false),
+        ] {
+            assert_eq!(played(attempts, end).holds(1.05), want, "{attempts:?} {end}");
+        }
+    }
+
+    #[test]
+    fn the_last_answer_repeats() {
+        let scenario = played(&[], "").scenario;
+        let answers: Vec<_> = (0..4).map(|attempt| scenario.answer(attempt)).collect();
+        assert_eq!(answers, [Some(503), Some(500), Some(500), Some(500)]);
+        let silent = Scenario { responses: vec!["TimedOut".to_owned()], ..scenario };
+        assert_eq!(silent.answer(0), None);
+    }
+
+    #[test]
+    fn the_tables_have_short_and_long_ones() {
+        let all = scenarios().expect("the table");
+        assert!(all.iter().any(Scenario::is_short) && !all.iter().all(Scenario::is_short));
+    }
+}

@@ -1,0 +1,167 @@
+//! Brings up what the cases run on, runs them, and takes it down.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use anyhow::{Context, anyhow};
+use futures::{FutureExt, future::join_all};
+use gridpost_cli::local::{home::remove_folder, python::Environment};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use super::{Case, Failures, Phase, Setting, Turn};
+use crate::e2e::{
+    cases::quotas,
+    ground::{self, Ground},
+    needs::{Needs, Place, Program},
+    world::World,
+};
+
+/// No case waits longer; one that does is stuck.
+const CASE_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// What the processes of `gridpost dev` keep, below the temporary folder.
+const DEV_FOLDER: &str = "dev";
+
+/// Runs the turns; answers what failed.
+pub(super) async fn run(setting: Setting<'_>, turns: &[Turn]) -> Failures {
+    let (on_dev, on_stack): (Vec<_>, Vec<_>) =
+        turns.iter().copied().partition(|turn| turn.place == Place::Dev);
+    match on_stack.is_empty() {
+        true => run_on_dev(setting, &on_dev).await,
+        false => run_on_stack(setting, &on_stack, &on_dev).await,
+    }
+}
+
+/// Runs one phase after the other. Those on `gridpost dev` share no more than the machine with them, and run
+/// beside the phase that bears that.
+async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> Failures {
+    let world = match raise(setting).await {
+        Ok(world) => Arc::new(world),
+        Err(err) => {
+            let taken_down = ground::clean(setting.temporary).await.err();
+            return without_ground(err, taken_down, turns.iter().chain(on_dev));
+        }
+    };
+    let mut failed = Vec::new();
+    for phase in [Phase::Together, Phase::Disturbing, Phase::Alone, Phase::Last] {
+        let of_phase: Vec<_> = turns.iter().filter(|turn| turn.case.phase == phase).collect();
+        let at_once = if phase == Phase::Alone { 1 } else { of_phase.len().max(1) };
+        let phase_by_itself = async {
+            let mut failed = Vec::new();
+            for turns in of_phase.chunks(at_once) {
+                failed.extend(run_at_once(&world, turns).await);
+            }
+            failed
+        };
+        let beside = if phase == Phase::Disturbing { on_dev } else { &[] };
+        let (of_phase, beside) = tokio::join!(phase_by_itself, run_on_dev(setting, beside));
+        failed.extend(of_phase.into_iter().chain(beside));
+    }
+    failed.extend(quotas::kept(&world).err().map(|err| ("AWS's quotas".to_owned(), err)));
+    if let Err(err) = world.ground.down().await {
+        failed.push(("taking the stack down".to_owned(), err));
+    }
+    failed
+}
+
+async fn raise(setting: Setting<'_>) -> anyhow::Result<World> {
+    World::on(Ground::up(setting.temporary).await?).await
+}
+
+/// Without a ground none of the cases has shown anything.
+fn without_ground<'t>(
+    error: anyhow::Error,
+    taken_down: Option<anyhow::Error>,
+    turns: impl Iterator<Item = &'t Turn>,
+) -> Failures {
+    let mut failed = vec![("bringing up what the cases run on".to_owned(), error)];
+    failed.extend(taken_down.map(|err| ("taking it down".to_owned(), err)));
+    let others = turns.skip(failed.len());
+    failed.extend(others.map(|turn| (turn.name(), anyhow!("there is nothing to run on"))));
+    failed
+}
+
+/// Runs all at once: on one process what is not alone, and what is on one of its own.
+async fn run_on_dev(setting: Setting<'_>, turns: &[Turn]) -> Failures {
+    if turns.is_empty() {
+        return Vec::new();
+    }
+    let ready = async {
+        let lock = ground::lock(setting.temporary, "dev.lock")?;
+        let needs_python = |turn: &Turn| turn.case.needs == Needs::Program(Program::Python);
+        let environment = match turns.iter().any(needs_python) {
+            true => Some(ground::install_python(setting.temporary).await?),
+            false => None,
+        };
+        anyhow::Ok((lock, environment))
+    };
+    let (_lock, environment) = match ready.await {
+        Ok(ready) => ready,
+        Err(err) => return without_ground(err, None, turns.iter()),
+    };
+    let (alone, together): (Vec<_>, Vec<_>) =
+        turns.iter().partition(|turn| turn.case.phase == Phase::Alone);
+    let groups = alone.into_iter().map(|turn| vec![turn]).chain([together]);
+    let groups = groups.filter(|group| !group.is_empty()).enumerate();
+    let runs = groups.map(|(number, group)| {
+        let environment = environment.clone();
+        async move { run_on_process(setting, &number.to_string(), &group, environment).await }
+    });
+    join_all(runs).await.into_iter().flatten().collect()
+}
+
+/// Runs all at once on a process. Its folder stays when one fails: the log is there.
+async fn run_on_process(
+    setting: Setting<'_>,
+    name: &str,
+    turns: &[&Turn],
+    environment: Option<Environment>,
+) -> Failures {
+    let folder = setting.temporary.join(DEV_FOLDER).join(name);
+    let world =
+        async { World::on(Ground::on_dev(setting.program, &folder, environment).await?).await };
+    let world = match world.await {
+        Ok(world) => Arc::new(world),
+        Err(err) => return without_ground(err, None, turns.iter().copied()),
+    };
+    let mut failed = run_at_once(&world, turns).await;
+    if let Err(err) = world.ground.down().await {
+        failed.push(("ending `gridpost dev`".to_owned(), err));
+    }
+    if failed.is_empty() {
+        // What can't be removed is removed by the next run, or fails it.
+        let _ = remove_folder(&folder);
+    } else {
+        eprintln!("what `gridpost dev` kept and logged of the failed cases: {}", folder.display());
+    }
+    failed
+}
+
+async fn run_at_once(world: &Arc<World>, turns: &[&Turn]) -> Failures {
+    let mut running = JoinSet::new();
+    for turn in turns.iter().map(|turn| **turn) {
+        let world = Arc::clone(world);
+        running
+            .spawn(async move { (turn.name(), Instant::now(), outcome(turn.case, world).await) });
+    }
+    let mut failed = Vec::new();
+    while let Some(Ok((name, started, outcome))) = running.join_next().await {
+        let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("test {name} ... {verdict} ({:.1} s)", started.elapsed().as_secs_f64());
+        failed.extend(outcome.err().map(|err| (name, err)));
+    }
+    failed
+}
+
+/// Runs one case; a panic in it or an endless wait is a failure of that case alone.
+async fn outcome(case: Case, world: Arc<World>) -> anyhow::Result<()> {
+    let run = AssertUnwindSafe((case.run)(world)).catch_unwind();
+    let run = timeout(CASE_MAX, run).await.context("it did not end in time")?;
+    run.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(anyhow!("panicked: {}", text.unwrap_or_default()))
+    })
+}

@@ -1,0 +1,13 @@
+//! All end-to-end cases: what `tests/complete` runs when all that it needs is there. See `src/e2e.rs`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use gridpost_tests::e2e::driver::{Setting, complete};
+
+fn main() -> ExitCode {
+    complete(Setting {
+        temporary: Path::new(env!("CARGO_TARGET_TMPDIR")),
+        program: Path::new(env!("CARGO_BIN_EXE_gridpost-on-dev")),
+    })
+}

@@ -1,0 +1,29 @@
+//! `gridpost dev`, killed a few times under load, loses nothing that it has accepted. `cargo run -p
+//! gridpost-tests --bin crash` does the same for ten minutes, on Event Grid's schedule.
+
+use std::{path::Path, time::Duration};
+
+use gridpost_tests::dev::crash::{Plan, run};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_was_accepted_is_lost_when_it_is_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = Plan {
+        seed: 7,
+        per_second: 60,
+        lasts: Duration::from_secs(8),
+        lives: [Duration::from_millis(100), Duration::from_secs(3)],
+        long_every: 0,
+        long_life: Duration::ZERO,
+        // An attempt would wait for 30 s.
+        hangs_for: Duration::from_secs(1),
+        schedule: Some(vec![1, 2, 3, 5, 8, 13]),
+        // A busy machine takes longer than others; what still waits then must be in the ledger.
+        settles: Duration::from_secs(300),
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_gridpost-on-dev"));
+    let told = run(program, folder.path(), plan).await.expect("it runs");
+    println!("{told}");
+    assert!(told.kills > 0 && told.accepted > 0, "{told}");
+    assert!(told.holds(), "{told}");
+}
