@@ -24,7 +24,8 @@ pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow
     let endpoint = topic.subscribe("all", &replies, json!({})).await?;
     topic.publish(&[topic.plain_event("first")]).await?;
     let first = endpoint.wait_for(1, SOON).await?[0].at;
-    sleep(Duration::from_secs(2)).await;
+    // The health is written after the answer, and read again every two seconds.
+    sleep(Duration::from_secs(4)).await;
     topic.publish(&[topic.plain_event("second")]).await?;
 
     let attempts = all_delivered(&endpoint, 2, Duration::from_secs(45)).await?;
