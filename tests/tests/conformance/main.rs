@@ -2,6 +2,8 @@
 
 mod cloud_events;
 mod gateway;
+#[path = "../fakes/manage.rs"]
+mod manage_on_fakes;
 mod reads;
 mod rows;
 mod world;

@@ -1,11 +1,9 @@
 //! The real handlers of manage and of ingest over one set of fakes: a deployment in one test.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use gridpost_core::{
     delivery::{Delivery, queue::Queue, request},
-    endpoint::Allowed,
     subscription::{Endpoint, EventSubscription},
     time::Timestamp,
 };
@@ -20,10 +18,10 @@ use gridpost_testkit::{deployment::Deployment, queue::QueueSettings};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
+use crate::manage_on_fakes::{RETRY_SHARDS, manage_context};
+
 /// 21 November 2026, 08:00 UTC.
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
-
-const RETRY_SHARDS: usize = 4;
 
 /// Needs a tokio runtime whose time is paused.
 pub(crate) struct World {
@@ -93,46 +91,6 @@ impl World {
             (headers.collect(), built.body)
         };
         sent.iter().map(|message| request(&message.body)).collect()
-    }
-}
-
-fn manage_context(deployment: &Deployment) -> manage::Context {
-    let tables = deployment.of(&deployment.tables);
-    let queues = deployment.of(&deployment.queues);
-    let consents = deployment.of(&deployment.consents);
-    manage::Context {
-        configuration: Arc::clone(&tables) as _,
-        keys: Arc::clone(&tables) as _,
-        topics: Arc::clone(&tables) as _,
-        subscriptions: Arc::clone(&tables) as _,
-        deliveries: Arc::clone(&tables) as _,
-        handshakes: Arc::clone(&consents) as _,
-        endpoints: Arc::clone(&deployment.endpoints) as _,
-        checker: consents,
-        poison: Arc::clone(&queues) as _,
-        receiver: Arc::clone(&queues) as _,
-        sender: queues,
-        parked: Arc::clone(&tables) as _,
-        parking: Arc::clone(&tables) as _,
-        states: Arc::clone(&tables) as _,
-        healths: Arc::clone(&tables) as _,
-        dead_letters: Arc::clone(&deployment.buckets) as _,
-        payloads: Arc::clone(&deployment.payloads) as _,
-        redrives: tables,
-        meter: Arc::clone(&deployment.meter) as _,
-        clock: Arc::clone(&deployment.clock) as _,
-        dice: Arc::clone(&deployment.dice) as _,
-        settings: manage::Settings {
-            allowed: Allowed::default(),
-            validation_origin: "eventgrid.azure.net".to_owned(),
-            publish_url: "https://publish.example".to_owned(),
-            manage_url: "https://manage.example".to_owned(),
-            configuration_kept_for: Duration::ZERO,
-            account: "123456789012".to_owned(),
-            retry_shards: RETRY_SHARDS,
-            queue_message_bytes_max: 262_144,
-            authorization: manage::Authorization::None,
-        },
     }
 }
 

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{
     delivery::queue::Queue,
-    endpoint::Allowed,
     retry::{health::Durations, lane::LaneSettings},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -14,7 +13,7 @@ use gridpost_dispatch_handler::{
     Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
     record::Record, resources::NoResources,
 };
-use gridpost_manage_handler::{Authorization, Request, answer};
+use gridpost_manage_handler::{Request, answer};
 use gridpost_ports::{
     Clock, QueueReceiver,
     configuration::{ConfigurationCache, Limits},
@@ -27,9 +26,9 @@ use gridpost_testkit::{
 };
 use serde_json::Value;
 
-pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
+use crate::manage_on_fakes::{RETRY_SHARDS, manage_context};
 
-const RETRY_SHARDS: usize = 4;
+pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
 /// manage and dispatch with the event subscription `s-1` of the topic `demo`. Calls of manage are
 /// numbered, and go wrong as the injector's plan says.
@@ -57,7 +56,9 @@ impl World {
         let (method, path) = line.split_once(' ').expect("a method and a path");
         let body = if document.is_null() { Vec::new() } else { document.to_string().into_bytes() };
         let method = method.parse().expect("a method");
-        let reply = answer(&self.manage(), &Request::new(method, path.to_owned(), body)).await;
+        let reply =
+            answer(&manage_context(&self.deployment), &Request::new(method, path.to_owned(), body))
+                .await;
         let history = self.deployment.history.lock().expect("no panic while held");
         assert!(history.violations.is_empty(), "{line}: {:?}", history.violations);
         (reply.status, reply.body.unwrap_or_default())
@@ -67,46 +68,6 @@ impl World {
     pub(super) fn fails_after(&self, calls: Option<u64>) {
         let injector = &self.deployment.injector;
         injector.plan().calls_max = calls.map(|calls| injector.made() + calls);
-    }
-
-    fn manage(&self) -> gridpost_manage_handler::Context {
-        let deployment = &self.deployment;
-        let (tables, queues) =
-            (deployment.of(&deployment.tables), deployment.of(&deployment.queues));
-        gridpost_manage_handler::Context {
-            configuration: Arc::clone(&tables) as _,
-            keys: Arc::clone(&tables) as _,
-            topics: Arc::clone(&tables) as _,
-            subscriptions: Arc::clone(&tables) as _,
-            deliveries: Arc::clone(&tables) as _,
-            handshakes: Arc::clone(&deployment.consents) as _,
-            endpoints: Arc::clone(&deployment.endpoints) as _,
-            checker: Arc::clone(&deployment.consents) as _,
-            poison: Arc::clone(&queues) as _,
-            receiver: Arc::clone(&queues) as _,
-            sender: queues,
-            parked: Arc::clone(&tables) as _,
-            parking: Arc::clone(&tables) as _,
-            states: Arc::clone(&tables) as _,
-            healths: Arc::clone(&tables) as _,
-            dead_letters: Arc::clone(&deployment.buckets) as _,
-            payloads: Arc::clone(&deployment.payloads) as _,
-            redrives: tables,
-            meter: Arc::clone(&deployment.meter) as _,
-            clock: Arc::clone(&deployment.clock) as _,
-            dice: Arc::clone(&deployment.dice) as _,
-            settings: gridpost_manage_handler::Settings {
-                allowed: Allowed::default(),
-                validation_origin: "eventgrid.azure.net".to_owned(),
-                publish_url: "https://publish.example".to_owned(),
-                manage_url: "https://manage.example".to_owned(),
-                configuration_kept_for: Duration::ZERO,
-                account: "123456789012".to_owned(),
-                retry_shards: RETRY_SHARDS,
-                queue_message_bytes_max: 262_144,
-                authorization: Authorization::None,
-            },
-        }
     }
 
     /// A copy of dispatch that has just started.
