@@ -120,9 +120,13 @@ impl AttemptLine {
 
     /// Whether its delivery carries an event of that id.
     pub fn has_event(&self, id: &str) -> bool {
+        self.event_ids().iter().any(|one| one == id)
+    }
+
+    /// The ids of the events that its delivery carries.
+    pub fn event_ids(&self) -> Vec<String> {
         let ids = self.text("event_ids").and_then(|ids| serde_json::from_str(ids).ok());
-        let ids: Vec<String> = ids.unwrap_or_default();
-        ids.iter().any(|one| one == id)
+        ids.unwrap_or_default()
     }
 
     /// Whether it says that events are lost: no dead letter has them.
@@ -170,6 +174,7 @@ impl AttemptLine {
     fn end_told(&self) -> String {
         let reason = self.text("reason").unwrap_or("-");
         let last = match (self.text("outcome"), self.line["status"].as_u64()) {
+            (Some("Probation"), _) => " (no attempt: its endpoint was on probation)".to_owned(),
             (Some(outcome), Some(status)) => format!(" (last attempt: {outcome}, {status})"),
             (Some(outcome), None) => format!(" (last attempt: {outcome})"),
             (None, _) => String::new(),
@@ -188,7 +193,7 @@ pub fn because_of(because: &str) -> &str {
         "LeastWait" => "the least wait of its outcome",
         "RetryAfter" => "which its Retry-After asks for",
         "EndpointWaits" => "when the endpoint's probation or delayed delivery ends",
-        "Resend" => "because somebody asked for it",
+        "Resend" => "because an operator asked for it",
         other => other,
     }
 }

@@ -158,6 +158,11 @@ pub struct SettingFlags {
     #[arg(long, value_name = "TIME", conflicts_with = "file")]
     pub ttl: Option<TimeToLive>,
 
+    /// What a probation for 401, 403 or 404 does to new events: EventGrid ends them at once, Delay has
+    /// them wait
+    #[arg(long, value_name = "POLICY", value_parser = ["EventGrid", "Delay"], conflicts_with = "file")]
+    pub probation_policy: Option<String>,
+
     /// S3 bucket for events that could not be delivered
     #[arg(long, value_name = "BUCKET", conflicts_with = "file")]
     pub dead_letter_bucket: Option<String>,
@@ -267,6 +272,9 @@ impl SubscriptionFlags {
         }
         if let Some(schema) = &self.delivery_schema {
             properties.insert("eventDeliverySchema".to_owned(), json!(schema));
+        }
+        if let Some(policy) = &settings.probation_policy {
+            properties.insert("probationPolicy".to_owned(), json!(policy));
         }
         if settings.sign {
             properties.insert("signing".to_owned(), json!({"scheme": "StandardWebhooks"}));
@@ -391,6 +399,7 @@ mod tests {
                 included_event_types: vec!["a".into(), "b".into()],
                 subject_begins_with: Some("/x".into()),
                 subject_ends_with: Some(".jpg".into()),
+                probation_policy: None,
                 max_attempts: Some(5),
                 ttl: Some(TimeToLive { minutes: 30 }),
                 dead_letter_bucket: Some("bucket".into()),

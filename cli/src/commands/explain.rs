@@ -61,6 +61,11 @@ impl Found {
             let at = line.text("timestamp").unwrap_or("-");
             text.push_str(&format!("\n  {at}  {}", line.told()));
         }
+        if self.state.is_none() && self.lines.iter().all(AttemptLine::is_end) {
+            text.push_str(
+                "\n  no attempt of it is in the logs: it waited behind its endpoint until it ended",
+            );
+        }
         text
     }
 

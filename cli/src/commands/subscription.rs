@@ -191,7 +191,15 @@ pub async fn run(
             let NamedArguments { topic, name } = &update.named;
             let update::Patch { document, etag } = update.patch(&api).await?;
             let reply = api.only_if(etag).patch_subscription(topic, name, &document).await?;
-            output.print_tagged(&reply, |document| format!("updated\n{}", describe(document)));
+            // A change of its URL is all that asks the endpoint: a header with a wrong secret shows later.
+            let test = match document.get("destination") {
+                Some(_) => format!(
+                    "\n\ntest it: gridpost subscription send-test --topic {topic} --name {name}"
+                ),
+                None => String::new(),
+            };
+            let told = |document: &Value| format!("updated\n{}{test}", describe(document));
+            output.print_tagged(&reply, told);
         }
         SubscriptionCommand::Show(NamedArguments { topic, name }) => {
             output.print_tagged(&api.read_subscription(&topic, &name).await?, describe);

@@ -15,6 +15,9 @@ use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::target::TargetArguments;
 
+/// Ids of events in a line: those of a batch are told by their number.
+const IDS_TOLD: usize = 3;
+
 /// Between two looks: FilterLogEvents takes five calls in a second for a whole account.
 const POLL: Duration = Duration::from_secs(2);
 
@@ -44,6 +47,10 @@ pub struct TailArguments {
     /// Begin so long ago: 10m, 2h
     #[arg(long, value_name = "TIME")]
     since: Option<TimeToLive>,
+
+    /// Print what is there, and end
+    #[arg(long, requires = "since")]
+    no_follow: bool,
 }
 
 impl TailArguments {
@@ -58,7 +65,7 @@ impl TailArguments {
     }
 }
 
-/// Runs `gridpost tail`, until it is stopped.
+/// Runs `gridpost tail`, until it is stopped, or once with `--no-follow`.
 ///
 /// # Errors
 ///
@@ -88,6 +95,9 @@ pub async fn run(
                     false => told(&line),
                 });
             }
+        }
+        if arguments.no_follow {
+            return Ok(());
         }
         sleep(POLL).await;
     }
@@ -142,6 +152,9 @@ fn told(line: &AttemptLine) -> String {
         text("delivery.id"),
         line.told()
     );
+    for id in line.event_ids().iter().take(IDS_TOLD) {
+        told.push_str(&format!("  {id}"));
+    }
     if let Some(events) = line.line["events"].as_u64().filter(|events| *events > 1) {
         told.push_str(&format!("  ({events} events)"));
     }
@@ -165,7 +178,14 @@ mod tests {
     }
 
     fn arguments() -> TailArguments {
-        TailArguments { topic: None, name: None, outcome: Vec::new(), failed: false, since: None }
+        TailArguments {
+            topic: None,
+            name: None,
+            outcome: Vec::new(),
+            failed: false,
+            since: None,
+            no_follow: false,
+        }
     }
 
     #[test]

@@ -40,6 +40,10 @@ use crate::{
 /// Bytes of a queue message at most: the deployment's default.
 const QUEUE_MESSAGE_BYTES_MAX: usize = 262_144;
 
+/// Of a failed response, kept with its attempt: who develops an endpoint wants to see what it said, and
+/// the data never leaves the machine.
+const RESPONSE_BYTES: &str = "512";
+
 /// How long configuration is kept in memory, by the machine's clock: reading it again costs next to
 /// nothing here, and a change is answered when it is over.
 const CONFIGURATION_KEPT_FOR: Duration = Duration::from_millis(50);
@@ -235,7 +239,7 @@ impl Parts {
             rates: Rates::new(Arc::clone(&tables) as _),
             configuration: self.cache(),
             listeners: tables,
-            client: Arc::new(self.client.clone().keeping(ResponseBytes::default())),
+            client: Arc::new(self.client.clone().keeping(response_bytes())),
             resources: Arc::clone(&self.resources),
             meter: self.meter("dispatch"),
             settings: dispatch::Settings {
@@ -295,7 +299,7 @@ impl Parts {
             subscriptions: Arc::clone(&tables) as _,
             deliveries: Arc::clone(&tables) as _,
             handshakes: Arc::new(self.client.clone()),
-            endpoints: Arc::new(self.client.clone().keeping(ResponseBytes::default())),
+            endpoints: Arc::new(self.client.clone().keeping(response_bytes())),
             checker: Arc::new(Checker(Arc::clone(&self.resources))),
             poison: Arc::clone(&queues) as _,
             receiver: Arc::clone(&queues) as _,
@@ -368,4 +372,8 @@ mod tests {
         assert_eq!(allowed.resources.patterns.because(), Some(NO_RESOURCES));
         assert!(super::allowed(true).resources.patterns.has(&queue));
     }
+}
+
+fn response_bytes() -> ResponseBytes {
+    RESPONSE_BYTES.parse().expect("in range")
 }

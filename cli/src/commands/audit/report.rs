@@ -166,6 +166,17 @@ impl Audit {
                 let _ = writeln!(text, "what the queues hold is not known: {reason}");
             }
         }
+        match self.ended_since() {
+            0 => {}
+            ended => {
+                let _ = writeln!(
+                    text,
+                    "{} of DIFFERENCE ended after {}, the audit's cut-off: they are accounted for",
+                    count(ended, "event"),
+                    self.until
+                );
+            }
+        }
         match self.verdict() {
             Verdict::Balances if self.ends_too_many() == 0 => text.push_str(BALANCES),
             Verdict::Balances => {}

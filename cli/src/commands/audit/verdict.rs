@@ -93,6 +93,17 @@ pub struct Cell<'a> {
     pub standing: Standing,
     /// Events of which it is not clear whether they ended or wait, and that are not accused therefore.
     unclear: u64,
+    /// Events that ended after the cut-off: the difference has them, and they are not open.
+    ended_since: u64,
+}
+
+/// What the counts of a cell say by themselves.
+struct Counted {
+    standing: Standing,
+    /// Events, ended after the states were read, that may be among those that waited then.
+    unclear: u64,
+    /// As in [`Cell`].
+    ended_since: u64,
 }
 
 /// What all of it comes to.
@@ -156,9 +167,9 @@ impl Audit {
     /// then the oldest, which had the most time to end.
     pub fn cells(&self) -> Vec<Cell<'_>> {
         let cells = self.ledger.accounts.iter().map(|((key, hour), account)| {
-            let (standing, unclear) = self.counted(key, *hour, account);
+            let Counted { standing, unclear, ended_since } = self.counted(key, *hour, account);
             let is_open = hour.as_millis() + OPEN_FOR_MS > self.until.as_millis();
-            Cell { key, hour: *hour, account, is_open, standing, unclear }
+            Cell { key, hour: *hour, account, is_open, standing, unclear, ended_since }
         });
         let mut cells: Vec<_> = cells.collect();
         cells.sort_by_key(|cell| Reverse(cell.hour));
@@ -177,14 +188,8 @@ impl Audit {
         cells
     }
 
-    /// What the counts say before the queues are looked at; and how many events, ended after the states
-    /// were read, may be among those that waited then.
-    fn counted(
-        &self,
-        key: &SubscriptionKey,
-        hour: Timestamp,
-        account: &Account,
-    ) -> (Standing, u64) {
+    /// What the counts say before the queues are looked at.
+    fn counted(&self, key: &SubscriptionKey, hour: Timestamp, account: &Account) -> Counted {
         let cell = (key.clone(), hour);
         let [(begun, ended), (begun_later, ended_later)] =
             [&self.after, &self.later].map(|ledger| match ledger.accounts.get(&cell) {
@@ -197,11 +202,14 @@ impl Audit {
             true => ended.saturating_add(ended_later - unclear),
             false => begun.saturating_add(begun_later),
         };
-        match difference.unsigned_abs().saturating_sub(explained) {
+        let all = difference.unsigned_abs();
+        let ended_since = if difference > 0 { all.min(explained) } else { 0 };
+        let (standing, unclear) = match all.saturating_sub(explained) {
             0 => (Standing::Balanced, 0),
             events if difference > 0 => (Standing::UnderWay { events }, unclear),
             ends => (Standing::TooMany { ends }, 0),
-        }
+        };
+        Counted { standing, unclear, ended_since }
     }
 
     /// Deliveries that the queues may hold and of which no count tells. Those of the retry queues that
@@ -245,6 +253,11 @@ impl Audit {
     /// Events without an end that may be under way.
     pub fn under_way(&self) -> u64 {
         self.sum(|standing| if let Standing::UnderWay { events } = standing { events } else { 0 })
+    }
+
+    /// Events that ended after the cut-off, while the audit was made.
+    pub fn ended_since(&self) -> u64 {
+        self.cells().iter().map(|cell| cell.ended_since).fold(0, u64::saturating_add)
     }
 
     /// Ends more than events.

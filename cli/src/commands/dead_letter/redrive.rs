@@ -68,6 +68,10 @@ pub struct RedriveArguments {
     #[arg(long)]
     dry_run: bool,
 
+    /// Send also to an endpoint on a probation that ends events at once, as new dead letters
+    #[arg(long)]
+    on_probation: bool,
+
     /// Begin, and do not wait for the end
     #[arg(long)]
     detach: bool,
@@ -95,6 +99,36 @@ impl RedriveArguments {
         }
         document
     }
+
+    /// Whether it sends events, and must not where they would end at once.
+    fn sends(&self) -> bool {
+        !self.dry_run && !self.on_probation
+    }
+
+    /// Where the dead letters of an event subscription go to.
+    fn target(&self, of: &Whose) -> Whose {
+        let named = self.to_topic.clone().filter(|_| self.to_subscription.is_some());
+        Whose {
+            topic: named.unwrap_or_else(|| of.topic.clone()),
+            subscription: self.to_subscription.clone().unwrap_or_else(|| of.subscription.clone()),
+        }
+    }
+}
+
+/// What is wrong with sending to an endpoint on a probation that ends events at once, and what to do.
+fn ends_at_once(target: &Whose, health: &Value) -> Option<String> {
+    let Whose { topic, subscription } = target;
+    let at = |pointer| text_at(health, pointer);
+    (health["newEvents"] == "Ends").then(|| {
+        format!(
+            "{topic}/{subscription} is on probation until {} because of {}: each event sent now ends at once, as a \
+             new dead letter. Mend the cause, test it (gridpost subscription send-test --topic {topic} --name \
+             {subscription}) and end the probation (gridpost subscription health --topic {topic} --name \
+             {subscription} --reset). --on-probation sends all the same.",
+            at("/until"),
+            at("/cause/outcome")
+        )
+    })
 }
 
 /// Runs `gridpost dead-letter redrive`.
@@ -117,13 +151,23 @@ pub(super) async fn run(
         );
         return Err(Misuse(message).into());
     }
+    if arguments.sends() {
+        for one in &whose {
+            let target = arguments.target(one);
+            let health = api.health(&target.topic, &target.subscription).await?;
+            if let Some(refused) = ends_at_once(&target, &health) {
+                return Err(Misuse(refused).into());
+            }
+        }
+    }
     let mut jobs = Vec::new();
     for one in &whose {
         jobs.push(begin(arguments, api, one, now, &progress).await?);
     }
     if !arguments.detach {
         for (job, one) in jobs.iter_mut().zip(&whose) {
-            *job = follow(api, one, job, &progress).await?;
+            let watched = arguments.sends().then(|| arguments.target(one));
+            *job = follow(api, one, job, watched.as_ref(), &progress).await?;
         }
     }
     output.print(&json!({ "value": jobs }), |_| {
@@ -216,11 +260,13 @@ fn differences(
     found
 }
 
-/// Shows a job's progress until it is over.
+/// Shows a job's progress until it is over. Cancels it where the endpoint that is watched begins to end
+/// events at once: what has not been sent stays for `--resume`.
 async fn follow(
     api: &ManageApi,
     of: &Whose,
     job: &Value,
+    watched: Option<&Whose>,
     progress: &Progress,
 ) -> anyhow::Result<Value> {
     let Whose { topic, subscription } = of;
@@ -238,6 +284,14 @@ async fn follow(
             Err(error) if failed == FAILED_LOOKS_MAX => return Err(error),
             Err(_) => failed += 1,
         }
+        if let Some(refused) = refused_by(api, watched, &job).await {
+            // Where it can't be canceled it has just ended, which the next look shows.
+            if let Ok(canceled) = api.change_redrive(topic, subscription, id, "cancel", None).await
+            {
+                progress.line(&format!("! the redrive is canceled: {refused}"));
+                job = canceled;
+            }
+        }
     }
     show(&step, &job, &mut has_total);
     let verb = match (text_at(&job, "/status"), job["dryRun"] == true) {
@@ -247,6 +301,13 @@ async fn follow(
     };
     step.done(&format!("{topic}/{subscription} {verb}"));
     Ok(job)
+}
+
+/// Why no more is to be sent, while a job runs. A look that fails is no reason.
+async fn refused_by(api: &ManageApi, watched: Option<&Whose>, job: &Value) -> Option<String> {
+    let target = watched.filter(|_| job["status"] == "Running" && job["phase"] != "Counting")?;
+    let health = api.health(&target.topic, &target.subscription).await.ok()?;
+    ends_at_once(target, &health)
 }
 
 fn show(step: &Step, job: &Value, has_total: &mut bool) {
@@ -375,6 +436,22 @@ mod tests {
         let mut of_all = job.clone();
         of_all["from"] = Value::Null;
         assert_eq!(differences(&of_all, &asked, &of, since(360)), ["from"]);
+    }
+
+    #[test]
+    fn nothing_is_sent_to_an_endpoint_that_ends_events_at_once() {
+        let target = Whose { topic: "t".to_owned(), subscription: "u".to_owned() };
+        let health = |new_events: &str| {
+            json!({"newEvents": new_events, "until": "2026-01-01T00:05:00Z",
+                "cause": {"outcome": "Unauthorized"}})
+        };
+        for sent in ["Attempted", "Waits", "NotMatched"] {
+            assert_eq!(ends_at_once(&target, &health(sent)), None, "{sent}");
+        }
+        let refused = ends_at_once(&target, &health("Ends")).expect("refused");
+        for part in ["t/u", "until 2026-01-01T00:05:00Z", "Unauthorized", "--on-probation"] {
+            assert!(refused.contains(part), "{part} is not in\n{refused}");
+        }
     }
 
     #[test]

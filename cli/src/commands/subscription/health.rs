@@ -134,6 +134,7 @@ pub(super) fn table(all: &[Health], now: Timestamp) -> String {
         let effect = match text_at(health, "/newEvents") {
             "Attempted" if health.get("slow").is_some() => "attempted, slow",
             "Attempted" => "attempted",
+            "Waits" if wait_is_over(health, now) => "the next probes",
             "Waits" => "wait",
             "Ends" => "END AT ONCE",
             "NotMatched" => "NONE COMES",

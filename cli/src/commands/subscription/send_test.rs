@@ -46,7 +46,14 @@ pub(super) async fn run(
     let sent = api.send_test_event(topic, name, &event).await?;
     output.print(&sent, told);
     let outcome = text_at(&sent, "/outcome");
-    anyhow::ensure!(outcome == "Delivered", "the endpoint did not accept the event: {outcome}");
+    let hint = match arguments.event {
+        Some(_) => "",
+        None => ". If it expects events of its own types, send one of them: --event FILE",
+    };
+    anyhow::ensure!(
+        outcome == "Delivered",
+        "the endpoint did not accept the event: {outcome}{hint}"
+    );
     Ok(())
 }
 

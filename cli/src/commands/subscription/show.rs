@@ -5,8 +5,16 @@ use serde_json::Value;
 use crate::output::{self, text_at};
 
 /// Members of `properties` that have rows of their own; all others are told by their names.
-const TOLD: [&str; 6] = [
+const TOLD: [&str; 14] = [
     "/provisioningState",
+    "/deadLetterDestination/properties/bucketName",
+    "/deadLetterDestination/properties/prefix",
+    "/destination/properties/endpointBaseUrl",
+    "/destination/properties/endpointUrl",
+    "/destination/properties/resourceId",
+    "/filter/includedEventTypes",
+    "/retryPolicy/eventTimeToLive",
+    "/retryPolicy/maxDeliveryCount",
     "/eventDeliverySchema",
     "/retryPolicy/maxDeliveryAttempts",
     "/retryPolicy/eventTimeToLiveInMinutes",

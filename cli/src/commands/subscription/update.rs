@@ -14,7 +14,7 @@ use crate::manage_api::ManageApi;
 use crate::output::text_at;
 
 /// The flags of which one must be given.
-const CHANGES: [&str; 21] = [
+const CHANGES: [&str; 22] = [
     "endpoint",
     "labels",
     "expires",
@@ -30,6 +30,7 @@ const CHANGES: [&str; 21] = [
     "sign",
     "max_attempts",
     "ttl",
+    "probation_policy",
     "dead_letter_bucket",
     "no_dead_letter",
     "max_events_per_batch",
@@ -162,6 +163,9 @@ impl UpdateArguments {
                 patch[name] = Value::Object(group);
             }
         }
+        if let Some(policy) = &settings.probation_policy {
+            patch["probationPolicy"] = json!(policy);
+        }
         if let Some(bucket) = settings.dead_letter_destination() {
             patch["deadLetterDestination"] = bucket;
         }
@@ -253,6 +257,7 @@ mod tests {
                 json!({"destination": {"properties":
                 {"maxEventsPerBatch": 9, "endpointUrl": "https://e"}}}),
             ),
+            ("--probation-policy Delay", json!({"probationPolicy": "Delay"})),
             ("--labels a,b --expires T", json!({"labels": ["a", "b"], "expirationTimeUtc": "T"})),
             (
                 "--no-labels --sign",

@@ -85,6 +85,16 @@ fn an_audit_prints_its_columns_and_reasons() {
 }
 
 #[test]
+fn what_ended_after_the_cut_off_is_told_beside_the_difference() {
+    let mut audit = audit(&[("a", 10, 6)], Ok(Queues { dispatch: 4, ..Queues::default() }));
+    let ended = Account { delivered: 3, ..Account::default() };
+    audit.after.accounts.insert((key("a"), HOUR), ended);
+    let text = audit.text();
+    assert!(text.contains("3 events of DIFFERENCE ended after 2026-11-21T10:00:00.000Z"), "{text}");
+    assert!(text.contains("UNDER WAY: 1 event "), "{text}");
+}
+
+#[test]
 fn what_is_missing_says_what_to_do() {
     let audit_of = |queues| audit(&[("a", 10, 7)], queues);
     let text = audit_of(Err("sqs:ListQueues was refused".to_owned())).text();
