@@ -6,3 +6,4 @@ pub mod dev;
 pub mod e2e;
 pub mod mutations;
 pub mod naive_filter;
+pub mod packages;

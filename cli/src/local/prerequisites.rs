@@ -68,6 +68,19 @@ pub async fn find() -> anyhow::Result<Tools> {
     Ok(Tools { cargo, python: python.to_owned(), terraform: terraform.to_owned() })
 }
 
+/// Finds Python alone, for what needs nothing else.
+///
+/// # Errors
+///
+/// When it is missing or too old, with how to install it.
+pub async fn find_python() -> anyhow::Result<PathBuf> {
+    let python = PathBuf::from("python3");
+    match check_python(&python).await {
+        Ok(()) => Ok(python),
+        Err(missing) => bail!("missing on this machine:\n{missing}"),
+    }
+}
+
 async fn check_cargo(cargo: &Path) -> Result<(), String> {
     match output_of(cargo, &["--version"]).await {
         Some(_) => Ok(()),

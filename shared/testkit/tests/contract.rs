@@ -1,57 +1,171 @@
 //! The fakes keep the contract of the ports, with and without faults.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use gridpost_core::{delivery::queue::Queue, retry::health::Health, time::Timestamp};
-use gridpost_ports::{DeliveryStates, EndpointHealths, QueueSender, Saved};
+use gridpost_ports::{Clock, DeliveryStates, EndpointHealths, QueueSender, Saved};
 use gridpost_testkit::{
-    contract,
+    contract::{
+        self, Difference, OF_FAKES, configuration, objects, parking, poison,
+        queues::{self, QueueWorld},
+        tables,
+    },
     deployment::Deployment,
     faults::{Faulty, Plan},
+    queue::{QueueSettings, Queues},
+    stores::Handed,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(60_000);
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A fake whose calls all fail before they take effect.
 fn refusing<T: ?Sized>(world: &Deployment, port: &Arc<T>) -> Arc<Faulty<T>> {
     world.apart(port, Plan { calls_max: Some(0), ..Plan::default() })
 }
 
+#[async_trait]
+impl QueueWorld for World {
+    type Queues = Queues;
+
+    const DIFFERS: &'static [Difference] = OF_FAKES;
+
+    const MESSAGE_BYTES_MAX: usize = QueueSettings::CALM.message_bytes_max;
+
+    fn queues(&self) -> Arc<Queues> {
+        Arc::clone(&self.0.queues)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    fn visibility(&self) -> Duration {
+        QueueSettings::CALM.visibility
+    }
+
+    fn retention(&self) -> Duration {
+        14 * DAY
+    }
+
+    async fn receive(&self, queue: Queue, most: usize) -> Vec<Handed> {
+        // It waits for messages, which the world's other hands would send.
+        let received = self.0.queues.receive(queue, most);
+        let received = tokio::time::timeout(Duration::from_millis(1), received).await;
+        let handed = received.unwrap_or_default().into_iter().map(|message| Handed {
+            message_id: message.message_id,
+            receipt: message.receipt,
+            body: message.body,
+            count: message.count,
+        });
+        handed.collect()
+    }
+
+    async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// Fakes that behave as well as AWS can.
+struct World(Deployment);
+
+impl World {
+    fn new() -> Self {
+        Self(Deployment::at(NOW))
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn queues_answer_for_each_message() {
     let world = Deployment::at(NOW);
     let faulty = world.apart(&world.queues, Plan::failing([4, 12]));
-    contract::a_refused_message_fails_alone(&*faulty, 12, &[3, 11]).await;
+    queues::a_refused_message_fails_alone(&*faulty, 12, &[3, 11]).await;
     assert_eq!(world.queues.sent().len(), 10, "what is refused is not there");
-    contract::a_queue_that_refuses_has_done_nothing(&*refusing(&world, &world.queues)).await;
+    queues::a_queue_that_refuses_has_done_nothing(&*refusing(&world, &world.queues)).await;
     let answers = world.queues.send(Queue::Dispatch, contract::messages(2)).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    queues::what_a_queue_does_not_take_fails_alone(&World::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_keep_messages_until_their_time_or_their_deletion() {
+    queues::what_is_sent_comes_back_until_it_is_deleted(&World::new()).await;
+    queues::a_delayed_message_comes_in_its_time(&World::new()).await;
+    queues::a_hidden_message_waits_for_its_time(&World::new()).await;
+    queues::no_message_is_hidden_for_more_than_12_hours(&World::new()).await;
+    queues::messages_of_a_group_do_not_wait_for_each_other(&World::new()).await;
+    queues::what_is_too_old_is_forgotten(&World::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_received_too_often_is_poison() {
+    let settings = QueueSettings { receives_max: 2, ..QueueSettings::CALM };
+    let world = World(Deployment::with_queues(NOW, settings));
+    poison::a_message_that_is_received_too_often_is_poison(&world, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn tables_tell_races_from_refusals() {
     let world = Deployment::at(NOW);
-    contract::what_is_not_stored_is_not_found(&*world.tables).await;
-    contract::a_table_that_refuses_says_nothing(&*refusing(&world, &world.tables)).await;
-    contract::a_table_that_refuses_parks_nothing(&*refusing(&world, &world.tables)).await;
-    contract::what_is_not_stored_is_not_found(&*world.tables).await;
+    tables::what_is_not_stored_is_not_found(&*world.tables).await;
+    tables::a_table_that_refuses_says_nothing(&*refusing(&world, &world.tables)).await;
+    tables::a_table_that_refuses_parks_nothing(&*refusing(&world, &world.tables)).await;
+    tables::what_is_not_stored_is_not_found(&*world.tables).await;
     let saved = DeliveryStates::save(&*world.tables, &contract::state(7)).await;
     assert_eq!(saved.expect("written"), Saved::Written);
     let (key, uid) = (contract::key(), contract::state(7).subscription_uid);
     let saved = EndpointHealths::save(&*world.tables, &key, uid, &Health::default()).await;
     assert_eq!(saved.expect("written"), Saved::Written);
-    contract::a_lost_race_is_a_conflict(&*world.tables).await;
+    tables::a_lost_race_is_a_conflict(&*world.tables).await;
+    tables::one_of_those_that_write_at_once_has_written(&*Deployment::at(NOW).tables).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tables_keep_what_was_written() {
+    let tables = || Deployment::at(NOW).tables;
+    tables::a_state_is_read_as_it_was_written(&*tables()).await;
+    tables::a_health_is_kept_under_its_uid(&*tables()).await;
+    tables::requests_are_counted_for_all(&*tables()).await;
+    tables::waiting_deliveries_are_found_by_their_place(&*tables()).await;
+    tables::only_so_many_listen(&*tables()).await;
+    tables::jobs_are_kept_by_event_subscription(&*tables()).await;
+    parking::parked_deliveries_are_found_when_they_are_due(&*tables()).await;
+    let both = tables();
+    parking::a_list_finds_each_parked_delivery_once(&*both, &*both).await;
+    parking::how_far_wake_has_come_is_noted(&*tables()).await;
+    let state = contract::state(7);
+    let expire = async || tokio::time::sleep(state.forget_at().since(NOW) + 2 * DAY).await;
+    tables::what_has_expired_is_gone(&*tables(), state.clone(), expire, OF_FAKES).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn configuration_is_written_under_its_revision() {
+    let tables = || Deployment::at(NOW).tables;
+    configuration::a_write_under_an_older_revision_of_a_topic_changes_nothing(&*tables()).await;
+    configuration::what_is_deleted_is_gone(&*tables()).await;
+    configuration::topics_are_listed_by_name(&*tables()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn buckets_tell_what_is_missing_from_what_is_refused() {
     let world = Deployment::at(NOW);
-    contract::an_object_that_is_not_there_is_none(&*world.payloads).await;
-    contract::an_object_that_is_refused_is_an_error(&*refusing(&world, &world.payloads)).await;
-    let always = Timestamp::default()..NOW + std::time::Duration::from_secs(60);
+    objects::an_object_that_is_not_there_is_none(&*world.payloads).await;
+    objects::an_object_that_is_refused_is_an_error(&*refusing(&world, &world.payloads)).await;
+    let always = Timestamp::default()..NOW + Duration::from_secs(60);
     world.buckets.settings().refuses = vec![always];
-    contract::a_bucket_that_refuses_is_unavailable(&*world.buckets).await;
+    objects::a_bucket_that_refuses_is_unavailable(&*world.buckets).await;
     world.buckets.settings().refuses.clear();
     world.buckets.settings().missing = BTreeSet::from([contract::BUCKET.to_owned()]);
-    contract::a_missing_bucket_is_not_found(&*world.buckets).await;
+    objects::a_missing_bucket_is_not_found(&*world.buckets).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn buckets_keep_what_was_stored() {
+    let world = Deployment::at(NOW);
+    objects::dead_letters_are_listed_by_name(&*world.buckets).await;
+    objects::a_name_is_no_path(&*world.buckets).await;
+    objects::a_list_has_a_thousand_names_at_most(&*world.buckets).await;
+    objects::payloads_are_found_by_name(&*world.payloads).await;
 }

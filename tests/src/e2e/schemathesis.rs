@@ -1,16 +1,13 @@
 //! schemathesis, which makes up requests from `docs/openapi.json`, one by one and in chains that
 //! follow from what was answered, and holds the answers to the document.
 
-use std::{fs, path::Path};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context, ensure};
-use gridpost_cli::local::{
-    child,
-    fingerprint::Fingerprint,
-    home::{Home, remove_folder},
-    python::Environment,
-};
+use gridpost_cli::local::{child, home::Home, python::Environment};
 use serde_json::Value;
+
+use crate::packages;
 
 const REQUIREMENTS: &str = include_str!("../../e2e/schemathesis.txt");
 const HOOKS: &str = include_str!("../../e2e/schemathesis_hooks.py");
@@ -70,27 +67,10 @@ fn whole(report: &Value) -> anyhow::Result<()> {
 }
 
 /// Installs it, unless it is there already.
-async fn installed(home: &Home, python: &Environment) -> anyhow::Result<std::path::PathBuf> {
+async fn installed(home: &Home, python: &Environment) -> anyhow::Result<PathBuf> {
     let folder = home.cache().join("schemathesis");
-    // Programs in the environment hold its path, so a moved folder counts as another environment.
-    let place = folder.display().to_string();
-    let complete = Fingerprint::default().text(REQUIREMENTS).text(&place).value();
-    let marker = folder.join("complete");
-    if fs::read_to_string(&marker).is_ok_and(|found| found == complete) {
-        return Ok(folder);
-    }
-    remove_folder(&folder)?;
     let log = home.logs().join("schemathesis-install.log");
-    let mut venv = child::command(&python.python());
-    venv.args(["-m", "venv"]).arg(&folder);
-    child::run("python3 -m venv", venv, &log, |_| ()).await?;
-    let requirements = folder.join("requirements.txt");
-    fs::write(&requirements, REQUIREMENTS)?;
-    let mut pip = child::command(&folder.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r"]);
-    pip.arg(Path::new(&requirements));
-    child::run("pip install", pip, &log, |_| ()).await?;
-    fs::write(&marker, complete).context("the environment cannot be marked as complete")?;
+    packages::install(&python.python(), &folder, &log, REQUIREMENTS).await?;
     Ok(folder)
 }
 
@@ -99,16 +79,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn every_package_is_pinned() {
-        let lines = REQUIREMENTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        for line in lines {
-            let (name, version) = line.split_once("==").unwrap_or((line, ""));
-            assert!(!name.contains(['<', '>', '~']) && !version.is_empty(), "{line}");
-            assert!(!version.contains('*'), "{line}");
-        }
-    }
 
     #[test]
     fn the_document_has_two_operations_of_publishing() {

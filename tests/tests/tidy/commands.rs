@@ -38,8 +38,13 @@ fn what_is_left_counts_the_cases() {
     let all = cases::all();
     let alone = all.iter().filter(|case| case.needs == Needs::Nothing).count();
     let more = all.len() - alone;
-    for (count, rest) in [(more, "that need Terraform"), (alone, "once more")] {
-        let want = format!("  {count} end-to-end cases {rest}");
+    let on_moto = read(&root().join("tests/tests/moto.rs")).matches("#[tokio::test]").count();
+    for (count, rest) in [
+        (more, "end-to-end cases that need Terraform"),
+        (alone, "end-to-end cases once more"),
+        (on_moto, "tests of the ports' contract on moto"),
+    ] {
+        let want = format!("  {count} {rest}");
         assert!(said.contains(&want), "tests/what-is-left/said.txt does not say `{want}`");
     }
 }

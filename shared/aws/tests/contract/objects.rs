@@ -38,23 +38,23 @@ fn payloads(replay: &Replay) -> PayloadBucket {
 async fn a_refusal_of_s3_is_neither_success_nor_absence() {
     for answer in refusals() {
         let replay = Replay::always(answer);
-        contract::a_bucket_that_refuses_is_unavailable(&letters(&replay)).await;
-        contract::an_object_that_is_refused_is_an_error(&payloads(&replay)).await;
+        contract::objects::a_bucket_that_refuses_is_unavailable(&letters(&replay)).await;
+        contract::objects::an_object_that_is_refused_is_an_error(&payloads(&replay)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_does_not_exist_says_so() {
     let replay = Replay::always(refusal(404, "NoSuchBucket"));
-    contract::a_missing_bucket_is_not_found(&letters(&replay)).await;
+    contract::objects::a_missing_bucket_is_not_found(&letters(&replay)).await;
     // A payload bucket that is gone is a failure of the deployment, not of one delivery.
-    contract::an_object_that_is_refused_is_an_error(&payloads(&replay)).await;
+    contract::objects::an_object_that_is_refused_is_an_error(&payloads(&replay)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_exist_is_none() {
     let replay = Replay::always(refusal(404, "NoSuchKey"));
-    contract::an_object_that_is_not_there_is_none(&payloads(&replay)).await;
+    contract::objects::an_object_that_is_not_there_is_none(&payloads(&replay)).await;
     let found = letters(&replay).get(contract::BUCKET, "k").await.expect("readable");
     assert!(found.is_none());
 }

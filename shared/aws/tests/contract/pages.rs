@@ -5,10 +5,7 @@ use gridpost_aws::{
     state::StateTable,
 };
 use gridpost_core::{
-    delivery::{
-        redrive::Job,
-        state::{DeliveryState, DeliveryStatus},
-    },
+    delivery::state::{DeliveryState, DeliveryStatus},
     fixtures,
     topic::{Changes, Topic},
 };
@@ -19,10 +16,7 @@ use gridpost_testkit::contract;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{
-    replay::{Answer, Replay, error, ok},
-    tables::job,
-};
+use super::replay::{Answer, Replay, error, ok};
 
 /// A page of a query or scan, and where the next one begins.
 fn page(items: &[Value], next: Option<&str>) -> Answer {
@@ -46,7 +40,7 @@ fn item(sort: &str, document: &impl serde::Serialize) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn every_job_of_every_page_is_found() {
-    let of = |id: u128| item("j", &Job { id: Uuid::from_u128(id), ..job() });
+    let of = |id: u128| item("j", &contract::job(id));
     let pages = [page(&[of(1)], Some("a")), page(&[], Some("b")), page(&[of(2), of(3)], None)];
     let replay = Replay::of(pages);
     let table = RedriveTable::new(replay.clients().dynamodb(), "state".to_owned());

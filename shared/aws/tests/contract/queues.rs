@@ -71,7 +71,7 @@ async fn an_entry_that_failed_is_a_message_that_was_not_sent() {
     for (row, answers, refused) in table {
         println!("{row}");
         let replay = Replay::of(answers);
-        contract::a_refused_message_fails_alone(&queues(&replay), 12, refused).await;
+        contract::queues::a_refused_message_fails_alone(&queues(&replay), 12, refused).await;
         assert_eq!(replay.asked().len(), 2, "{row}");
     }
 }
@@ -102,7 +102,7 @@ async fn what_sqs_refuses_has_not_happened() {
         error(503, "ServiceUnavailable"),
     ] {
         let replay = Replay::always(refusal);
-        contract::a_queue_that_refuses_has_done_nothing(&queues(&replay)).await;
+        contract::queues::a_queue_that_refuses_has_done_nothing(&queues(&replay)).await;
         let counted = PoisonQueue::count(&queues(&replay)).await;
         assert!(counted.is_err(), "{counted:?}");
         assert!(queues(&replay).receive(60).await.is_err(), "it is not empty");
@@ -154,7 +154,7 @@ async fn a_message_is_hidden_for_as_long_as_was_asked_for() {
 async fn a_call_that_is_throttled_is_made_again() {
     let throttled = error(400, "com.amazonaws.sqs#RequestThrottled");
     let replay = Replay::of([throttled.clone(), throttled, batch(&[0, 1, 2], &[])]);
-    contract::a_refused_message_fails_alone(&queues(&replay), 3, &[]).await;
+    contract::queues::a_refused_message_fails_alone(&queues(&replay), 3, &[]).await;
     assert_eq!(replay.asked().len(), ATTEMPTS);
 }
 

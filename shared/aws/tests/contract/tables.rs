@@ -8,10 +8,9 @@ use gridpost_aws::{
 use gridpost_core::{
     delivery::{
         queue::Queue,
-        redrive::{Counts, Job, Phase, RedriveFilter, Status},
+        redrive::Phase,
         state::{DeliveryState, DeliveryStatus},
     },
-    event::DeliverySchema,
     retry::health::Health,
     time::Timestamp,
 };
@@ -51,7 +50,7 @@ fn parking(replay: &Replay) -> ParkingTable {
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_does_not_hold_is_a_conflict() {
     let replay = Replay::always(error(400, CONDITION));
-    contract::a_lost_race_is_a_conflict(&states(&replay)).await;
+    contract::tables::a_lost_race_is_a_conflict(&states(&replay)).await;
     let asked = replay.asked();
     assert_eq!(asked.len(), 3, "a conflict is asked for once");
     let condition = |at: usize| asked[at].body["ConditionExpression"].as_str();
@@ -65,8 +64,8 @@ async fn a_condition_that_does_not_hold_is_a_conflict() {
 async fn a_call_that_is_refused_is_an_error_and_no_conflict() {
     for refusal in refusals() {
         let replay = Replay::always(refusal);
-        contract::a_table_that_refuses_says_nothing(&states(&replay)).await;
-        contract::a_table_that_refuses_parks_nothing(&parking(&replay)).await;
+        contract::tables::a_table_that_refuses_says_nothing(&states(&replay)).await;
+        contract::tables::a_table_that_refuses_parks_nothing(&parking(&replay)).await;
         assert!(WakeCursor::load(&parking(&replay)).await.is_err());
         assert!(WakeCursor::save(&parking(&replay), 1).await.is_err());
     }
@@ -75,7 +74,7 @@ async fn a_call_that_is_refused_is_an_error_and_no_conflict() {
 #[tokio::test(start_paused = true)]
 async fn an_item_that_is_not_there_is_none() {
     let replay = Replay::always(ok(json!({})));
-    contract::what_is_not_stored_is_not_found(&states(&replay)).await;
+    contract::tables::what_is_not_stored_is_not_found(&states(&replay)).await;
     assert_eq!(WakeCursor::load(&parking(&replay)).await.expect("an answer"), None);
     for asked in replay.asked() {
         assert_eq!(asked.body["ConsistentRead"], true, "{asked:?}");
@@ -208,52 +207,24 @@ async fn what_is_parked_comes_back_from_its_minute() {
     assert_eq!(asked["ExpressionAttributeValues"], json!({":pk": {"S": "PARKED#1#7"}}));
 }
 
-/// A job that was never written.
-pub(super) fn job() -> Job {
-    Job {
-        id: Uuid::from_u128(3),
-        subscription: contract::key(),
-        bucket: contract::BUCKET.to_owned(),
-        folder: "dead/S".to_owned(),
-        wanted: RedriveFilter::default(),
-        to: contract::key(),
-        to_uid: Uuid::from_u128(5),
-        schema: DeliverySchema::EventGridSchema,
-        source_schema: None,
-        events_per_second: 10,
-        max_redrives: 3,
-        send_again: false,
-        dry_run: false,
-        created_at: Timestamp::default(),
-        updated_at: Timestamp::default(),
-        status: Status::Running,
-        phase: Phase::Counting,
-        next: None,
-        counts: Counts::default(),
-        total: None,
-        problem: None,
-        lease: None,
-        revision: 0,
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_job_is_written_by_one_and_remembered_for_a_long_time() {
+    let job = contract::job(3);
     let jobs = |replay: &Replay| RedriveTable::new(replay.clients().dynamodb(), "state".to_owned());
     let replay = Replay::of([error(400, CONDITION), ok(json!({}))]);
     let table = jobs(&replay);
-    assert_eq!(table.save(&job()).await.expect("an answer"), Saved::Conflict);
-    assert_eq!(table.save(&job()).await.expect("an answer"), Saved::Written);
+    assert_eq!(table.save(&job).await.expect("an answer"), Saved::Conflict);
+    assert_eq!(table.save(&job).await.expect("an answer"), Saved::Written);
     let item = replay.asked().remove(1).body["Item"].clone();
     assert_eq!(item["expiresAt"]["N"], json!((400 * 86_400).to_string()), "400 days");
     let read = Replay::of([ok(json!({"Item": item})), ok(json!({}))]);
-    let found = jobs(&read).job(&contract::key(), job().id).await.expect("readable");
+    let found = jobs(&read).job(&contract::key(), job.id).await.expect("readable");
     assert!(found.is_some_and(|it| (it.revision, it.phase) == (1, Phase::Counting)));
-    assert!(jobs(&read).job(&contract::key(), job().id).await.expect("readable").is_none());
+    assert!(jobs(&read).job(&contract::key(), job.id).await.expect("readable").is_none());
     for refusal in refusals() {
         let replay = Replay::always(refusal);
-        assert!(jobs(&replay).save(&job()).await.is_err(), "no conflict");
-        assert!(jobs(&replay).job(&contract::key(), job().id).await.is_err());
+        assert!(jobs(&replay).save(&job).await.is_err(), "no conflict");
+        assert!(jobs(&replay).job(&contract::key(), job.id).await.is_err());
         assert!(jobs(&replay).jobs(&contract::key()).await.is_err(), "not empty");
     }
 }

@@ -3,7 +3,7 @@
 use gridpost_core::delivery::queue::Queue;
 use gridpost_embedded::Received;
 use gridpost_ports::{Clock, Outgoing, PoisonQueue, QueueReceiver, QueueSender};
-use gridpost_testkit::contract;
+use gridpost_testkit::contract::{self, poison};
 
 use super::world::World;
 
@@ -25,13 +25,38 @@ fn bodies(received: &[Received]) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn queues_keep_their_contract() {
+    for world in World::both() {
+        contract::queues::what_is_sent_comes_back_until_it_is_deleted(&world).await;
+    }
+    for world in World::both() {
+        contract::queues::a_delayed_message_comes_in_its_time(&world).await;
+    }
+    for world in World::both() {
+        contract::queues::a_hidden_message_waits_for_its_time(&world).await;
+    }
+    for world in World::both() {
+        contract::queues::no_message_is_hidden_for_more_than_12_hours(&world).await;
+    }
+    for world in World::both() {
+        contract::queues::messages_of_a_group_do_not_wait_for_each_other(&world).await;
+    }
+    for world in World::both() {
+        contract::queues::what_a_queue_does_not_take_fails_alone(&world).await;
+    }
+    for world in World::both() {
+        contract::queues::what_is_too_old_is_forgotten(&world).await;
+    }
+}
+
+#[tokio::test]
 async fn each_message_has_its_own_answer() {
     let world = World::on_disk();
     world.tamper(
         "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.body IN ('3', '11') \
          BEGIN SELECT RAISE(ABORT, 'refused'); END",
     );
-    contract::a_refused_message_fails_alone(&*world.stores.queues(), 12, &[3, 11]).await;
+    contract::queues::a_refused_message_fails_alone(&*world.stores.queues(), 12, &[3, 11]).await;
     let received = world.stores.receive(DISPATCH, 100).await.expect("messages");
     let sent = ["0", "1", "2", "4", "5", "6", "7", "8", "9", "10"];
     assert_eq!(bodies(&received), sent, "what is refused is not there");
@@ -43,7 +68,7 @@ async fn closed_queues_do_nothing() {
         send(&world, DISPATCH, &["a"]).await;
         let queues = world.stores.queues();
         world.stores.close().await;
-        contract::a_queue_that_refuses_has_done_nothing(&*queues).await;
+        contract::queues::a_queue_that_refuses_has_done_nothing(&*queues).await;
         assert!(world.stores.receive(DISPATCH, 1).await.is_err());
         assert!(world.stores.next_visible(DISPATCH).await.is_err());
     }
@@ -58,23 +83,6 @@ async fn a_queue_that_is_not_there_takes_nothing() {
 }
 
 #[tokio::test]
-async fn messages_that_sqs_would_refuse_are_refused() {
-    for world in World::both() {
-        let message = |bytes: usize, delay_s| Outgoing {
-            body: "x".repeat(bytes),
-            group: "t/s".to_owned(),
-            delay_s,
-        };
-        let table = [(262_144, 900, true), (262_145, 0, false), (1, 901, false)];
-        for (bytes, delay_s, is_taken) in table {
-            let sent = vec![message(bytes, delay_s), message(1, 0)];
-            let answers = world.stores.queues().send(DISPATCH, sent).await;
-            assert_eq!([answers[0].is_ok(), answers[1].is_ok()], [is_taken, true], "{bytes}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_received_message_is_hidden_and_comes_back() {
     for world in World::both() {
         send(&world, DISPATCH, &["a", "b"]).await;
@@ -84,9 +92,9 @@ async fn a_received_message_is_hidden_and_comes_back() {
         let others = receive(&world, DISPATCH).await;
         assert_eq!(bodies(&others), ["b"]);
         assert_eq!(receive(&world, DISPATCH).await.len(), 0);
-        world.clock.pass(239);
+        world.clock.pass_s(239);
         assert_eq!(receive(&world, DISPATCH).await.len(), 0);
-        world.clock.pass(1);
+        world.clock.pass_s(1);
         let again = receive(&world, DISPATCH).await;
         assert_eq!((bodies(&again), again[0].receives), (vec!["a", "b"], 2));
         assert_eq!(again[0].message_id, first[0].message_id);
@@ -100,7 +108,7 @@ async fn a_deleted_message_is_gone_and_an_old_receipt_does_nothing() {
         let queues = world.stores.queues();
         send(&world, DISPATCH, &["a", "b"]).await;
         let old = receive(&world, DISPATCH).await;
-        world.clock.pass(240);
+        world.clock.pass_s(240);
         let new = receive(&world, DISPATCH).await;
         assert!(queues.hide(DISPATCH, &old[0].receipt, 5).await.is_err(), "it is not its newest");
         let receipts = vec![old[0].receipt.clone(), new[1].receipt.clone(), "r".to_owned()];
@@ -108,7 +116,7 @@ async fn a_deleted_message_is_gone_and_an_old_receipt_does_nothing() {
         world.stores.delete(DISPATCH, receipts).await.expect("deleted already");
         assert!(queues.hide(DISPATCH, &new[1].receipt, 5).await.is_err(), "it is gone");
         assert_eq!(queues.backlog(DISPATCH).await.expect("a number"), 1);
-        world.clock.pass(240);
+        world.clock.pass_s(240);
         assert_eq!(bodies(&receive(&world, DISPATCH).await), ["a"]);
     }
 }
@@ -122,7 +130,7 @@ async fn hidden_messages_wait_for_their_time() {
         queues.hide(retry, &received[0].receipt, 3_600).await.expect("hidden");
         let due = world.clock.now() + std::time::Duration::from_secs(3_600);
         assert_eq!(world.stores.next_visible(retry).await.expect("a time"), Some(due));
-        world.clock.pass(3_599);
+        world.clock.pass_s(3_599);
         assert_eq!(receive(&world, retry).await.len(), 0);
         // An operator asks for it now, with the receipt from before it was hidden.
         queues.hide(retry, &received[0].receipt, 0).await.expect("shown");
@@ -134,52 +142,25 @@ async fn hidden_messages_wait_for_their_time() {
 }
 
 #[tokio::test]
-async fn queues_are_counted() {
+async fn a_message_that_is_received_too_often_is_poison() {
     for world in World::both() {
-        let queues = world.stores.queues();
-        send(&world, DISPATCH, &["a", "b", "c"]).await;
-        let delayed = Outgoing { body: "d".to_owned(), group: "t/s".to_owned(), delay_s: 60 };
-        let answers = queues.send(DISPATCH, vec![delayed]).await;
-        assert!(answers[0].is_ok());
-        world.stores.receive(DISPATCH, 1).await.expect("a message");
-        let counts = || async {
-            (
-                queues.backlog(DISPATCH).await.expect("a number"),
-                queues.in_flight(DISPATCH).await.expect("a number"),
-                queues.visible(DISPATCH).await.expect("a number"),
-            )
-        };
-        assert_eq!(counts().await, (4, 1, 2));
-        world.clock.pass(60);
-        assert_eq!(counts().await, (4, 1, 3));
-        world.clock.pass(180);
-        assert_eq!(counts().await, (4, 0, 4));
+        let world = world.set(|options| options.max_receives = 2).await;
+        poison::a_message_that_is_received_too_often_is_poison(&world, 2).await;
     }
 }
 
 #[tokio::test]
-async fn a_message_that_is_received_too_often_is_poison() {
+async fn several_messages_are_given_up_together() {
     for world in World::both() {
-        let world = world.set(|options| options.max_receives = 2).await;
+        let world = world.set(|options| options.max_receives = 1).await;
         send(&world, DISPATCH, &["a", "b"]).await;
-        let sent_at = world.clock.now();
-        for receives in 1..=2 {
-            let received = receive(&world, DISPATCH).await;
-            let counts: Vec<_> = received.iter().map(|message| message.receives).collect();
-            assert_eq!(counts, [receives, receives]);
-            world.clock.pass(240);
-        }
+        assert_eq!(bodies(&receive(&world, DISPATCH).await), ["a", "b"]);
+        world.clock.pass_s(240);
         assert_eq!(receive(&world, DISPATCH).await.len(), 0);
-        let queues = world.stores.queues();
-        let left = queues.backlog(DISPATCH).await.expect("a number");
-        assert_eq!((left, PoisonQueue::count(&*queues).await.expect("a number")), (0, 2));
-        let poisoned = PoisonQueue::receive(&*queues, 30).await.expect("messages");
-        let first = &poisoned[0];
-        assert_eq!((poisoned.len(), first.body.as_str(), first.sent_at), (2, "a", sent_at));
-        assert_eq!(first.moved_from.as_deref(), Some("gridpost-dispatch"));
-        assert_eq!(PoisonQueue::receive(&*queues, 30).await.expect("none").len(), 0, "hidden");
-        queues.delete(Queue::Poison, vec![first.receipt.clone()]).await.expect("deleted");
-        assert_eq!(PoisonQueue::count(&*queues).await.expect("a number"), 1);
+        let poisoned = PoisonQueue::receive(&*world.stores.queues(), 30).await.expect("messages");
+        let bodies: Vec<_> = poisoned.iter().map(|message| message.body.as_str()).collect();
+        assert_eq!(bodies, ["a", "b"]);
+        assert_eq!(poisoned[0].moved_from.as_deref(), Some("gridpost-dispatch"));
     }
 }
 

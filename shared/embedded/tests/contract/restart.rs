@@ -22,7 +22,7 @@ async fn what_was_sent_is_there_and_what_waits_goes_on_waiting() {
     queues.delete(RETRY, vec![receipt(1)]).await.expect("deleted");
     let (waiting, until) = (receipt(0), world.clock.now());
     drop(queues);
-    world.clock.pass(10);
+    world.clock.pass_s(10);
     let world = world.again().await;
     assert!(world.stores.last_seen().is_some_and(|seen| seen <= until));
     let again = world.stores.receive(RETRY, 10).await.expect("messages");
@@ -44,7 +44,7 @@ async fn what_waits_has_its_payload_after_a_long_pause() {
     let world = World::on_disk();
     world.stores.payloads().put("deliveries/7", vec![1; 500_000]).await.expect("written");
     world.stores.queues().send(RETRY, contract::messages(1)).await;
-    world.clock.pass(40 * 24 * 60 * 60);
+    world.clock.pass_s(40 * 24 * 60 * 60);
     let world = world.again().await;
     world.stores.queues().send(RETRY, contract::messages(1)).await;
     let payload = world.stores.payloads().get("deliveries/7").await.expect("readable");
@@ -64,7 +64,7 @@ async fn poison_and_messages_of_queues_that_are_no_more_are_kept() {
     queues.send(Queue::Dispatch, contract::messages(1)).await;
     queues.send(Queue::Retry(2), contract::messages(2)).await;
     world.stores.receive(Queue::Dispatch, 1).await.expect("a message");
-    world.clock.pass(240);
+    world.clock.pass_s(240);
     assert_eq!(world.stores.receive(Queue::Dispatch, 1).await.expect("none").len(), 0);
     drop(queues);
     let world = world.set(|options| options.retry_queues = 2).await;

@@ -9,9 +9,14 @@ use std::{
     time::Duration,
 };
 
-use gridpost_core::time::Timestamp;
-use gridpost_embedded::{Embedded, Options};
+use async_trait::async_trait;
+use gridpost_core::{delivery::queue::Queue, time::Timestamp};
+use gridpost_embedded::{Embedded, Options, Queues, Visibility};
 use gridpost_ports::Clock;
+use gridpost_testkit::{
+    contract::{Difference, OF_EMBEDDED, queues::QueueWorld},
+    stores::Handed,
+};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -20,9 +25,12 @@ use tempfile::TempDir;
 pub(super) struct HandClock(Arc<AtomicI64>);
 
 impl HandClock {
-    pub(super) fn pass(&self, seconds: u64) {
-        let millis = i64::try_from(seconds).expect("few") * 1_000;
-        self.0.fetch_add(millis, Ordering::SeqCst);
+    pub(super) fn pass_s(&self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds));
+    }
+
+    fn pass(&self, time: Duration) {
+        self.0.fetch_add(i64::try_from(time.as_millis()).expect("a while"), Ordering::SeqCst);
     }
 }
 
@@ -94,6 +102,46 @@ impl World {
     pub(super) fn rows_of(&self, table: &str) -> i64 {
         let count = format!("SELECT count(*) FROM {table}");
         self.database().query_row(&count, [], |row| row.get(0)).expect("a number")
+    }
+}
+
+#[async_trait]
+impl QueueWorld for World {
+    type Queues = Queues;
+
+    const DIFFERS: &'static [Difference] = OF_EMBEDDED;
+
+    const MESSAGE_BYTES_MAX: usize = 262_144;
+
+    fn queues(&self) -> Arc<Queues> {
+        self.stores.queues()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn visibility(&self) -> Duration {
+        Visibility::default().delivery
+    }
+
+    fn retention(&self) -> Duration {
+        Duration::from_secs(14 * 24 * 60 * 60)
+    }
+
+    async fn receive(&self, queue: Queue, most: usize) -> Vec<Handed> {
+        let received = self.stores.receive(queue, most).await.expect("messages");
+        let handed = received.into_iter().map(|message| Handed {
+            message_id: message.message_id,
+            receipt: message.receipt,
+            body: message.body,
+            count: message.receives,
+        });
+        handed.collect()
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.clock.pass(time);
     }
 }
 

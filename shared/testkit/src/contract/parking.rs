@@ -1,0 +1,125 @@
+//! Parked deliveries, and how far wake has come.
+
+use std::collections::BTreeSet;
+
+use gridpost_core::{delivery::parking::Parked, time::Timestamp};
+use gridpost_ports::{
+    DeliveryStates, DueDeliveries, PARKED_PARTITIONS, ParkedDeliveries, ParkingLot, Saved,
+    WakeCursor,
+};
+use uuid::Uuid;
+
+use super::{parked, state};
+
+/// Most bytes of a page of due deliveries, but for its last one.
+const PAGE_BYTES_MAX: usize = 1_048_576;
+
+/// Most deliveries of a page.
+const PAGE_MAX: usize = 500;
+
+fn due(number: u128, minute: i64, body: &str) -> Parked {
+    let due = Timestamp::from_millis(minute * 60_000 + 30_000);
+    Parked { due, body: body.to_owned(), ..parked(number) }
+}
+
+/// Every delivery that is due in a minute, by its number, page after page.
+async fn all_due(tables: &impl DueDeliveries, minute: i64) -> Vec<u128> {
+    let mut all = Vec::new();
+    for partition in 0..PARKED_PARTITIONS {
+        let mut after = None;
+        loop {
+            let page = tables.due_in(minute, partition, after).await.expect("a page");
+            let but_last = page.due.iter().rev().skip(1).map(|parked| parked.body.len());
+            assert!(but_last.sum::<usize>() <= PAGE_BYTES_MAX && page.due.len() <= PAGE_MAX);
+            all.extend(page.due.iter().map(|parked| parked.id.as_u128()));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Deliveries are found under their minute alone, however many pages they take, until they are removed;
+/// parked twice is parked once, and to remove one that is gone is no error.
+pub async fn parked_deliveries_are_found_when_they_are_due<T>(tables: &T)
+where
+    T: ParkingLot + DueDeliveries + ParkedDeliveries,
+{
+    // Several pages of one partition, and some in every other one.
+    let large = "x".repeat(250_000);
+    let partitions = u128::from(PARKED_PARTITIONS);
+    let of_one: Vec<_> = (1..=9).map(|number| number * partitions).collect();
+    let mut numbers = [(1..partitions).collect(), of_one.clone()].concat();
+    numbers.sort_unstable();
+    for number in &numbers {
+        let body = if of_one.contains(number) { large.as_str() } else { "b" };
+        tables.park(&due(*number, 7, body)).await.expect("parked");
+    }
+    let late = Parked { shard: 3, postponed: 2, ..due(200, 8, "\"late\"") };
+    for _ in 0..2 {
+        tables.park(&late).await.expect("the same as once");
+    }
+    assert_eq!(all_due(tables, 7).await, numbers);
+    assert_eq!(all_due(tables, 8).await, [200]);
+    assert_eq!(all_due(tables, 9).await, []);
+    let found = tables.find(late.id, 8).await.expect("an answer");
+    assert_eq!(found.as_ref(), Some(&late), "as it was parked");
+    assert_eq!(tables.find(late.id, 7).await.expect("an answer"), None);
+    for _ in 0..2 {
+        ParkingLot::remove(tables, &late).await.expect("removed, or gone already");
+    }
+    assert_eq!(all_due(tables, 8).await, []);
+    // One more than is there: it is no error either.
+    let (last, others) = numbers.split_last().expect("some");
+    let mut some: Vec<_> = others.iter().map(|number| due(*number, 7, "")).collect();
+    some.push(due(999, 7, ""));
+    tables.remove_all(&some).await.expect("removed");
+    assert_eq!(all_due(tables, 7).await, [*last]);
+    // More than one call takes, and none.
+    let many: Vec<_> = (300..360).map(|number| due(number, 7, "b")).collect();
+    for parked in &many {
+        tables.park(parked).await.expect("parked");
+    }
+    tables.remove_all(&many).await.expect("removed");
+    tables.remove_all(&[]).await.expect("nothing to do");
+    assert_eq!(all_due(tables, 7).await, [*last]);
+}
+
+/// An operator's list finds each parked delivery once, and nothing else that may lie in the same table.
+pub async fn a_list_finds_each_parked_delivery_once<T>(states: &impl DeliveryStates, tables: &T)
+where
+    T: ParkingLot + ParkedDeliveries,
+{
+    let large = "x".repeat(250_000);
+    for number in 0..7 {
+        let saved = states.save(&state(number + 100)).await.expect("an answer");
+        assert_eq!(saved, Saved::Written);
+        let minute = i64::try_from(number % 3).expect("few");
+        tables.park(&due(number, minute, &large)).await.expect("parked");
+    }
+    let (mut found, mut place, mut places) = (Vec::new(), None, BTreeSet::new());
+    loop {
+        let page = tables.list_after(place.as_ref()).await.expect("a page");
+        found.extend(page.found.iter().map(|(_, parked)| parked.id.as_u128()));
+        place = page.next;
+        let Some(place) = &place else { break };
+        let is_new = places.insert((place.partition.clone(), place.sort.clone()));
+        assert!(is_new, "a place is reached once: {place:?}");
+    }
+    found.sort_unstable();
+    assert_eq!(found, (0..7).collect::<Vec<_>>());
+    let one = tables.find(Uuid::from_u128(4), 1).await.expect("an answer");
+    assert_eq!(one.map(|parked| parked.body.len()), Some(large.len()));
+}
+
+/// The minute is none at first, and then the one that was noted last.
+pub async fn how_far_wake_has_come_is_noted<T: WakeCursor>(tables: &T) {
+    assert_eq!(tables.load().await.expect("an answer"), None);
+    for minute in [5, 6, 4] {
+        tables.save(minute).await.expect("noted");
+        assert_eq!(tables.load().await.expect("an answer"), Some(minute));
+    }
+}
