@@ -356,6 +356,10 @@ impl ResourceChecker for Checker {
     }
 }
 
+fn response_bytes() -> ResponseBytes {
+    RESPONSE_BYTES.parse().expect("in range")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -372,8 +376,4 @@ mod tests {
         assert_eq!(allowed.resources.patterns.because(), Some(NO_RESOURCES));
         assert!(super::allowed(true).resources.patterns.has(&queue));
     }
-}
-
-fn response_bytes() -> ResponseBytes {
-    RESPONSE_BYTES.parse().expect("in range")
 }
