@@ -164,6 +164,13 @@ variable "versions" {
   nullable    = false
 }
 
+variable "rollout" {
+  description = "Whether Terraform leaves it to gridpost rollout where the aliases live lead: an apply then publishes a version and invokes it by no event, and the command shifts them to it by steps while it watches the alarms. At the first apply they lead to the first version. Needs versions, and goes without live_versions. A deployment that exists already changes by terraform state mv (docs/upgrades.md)."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "live_versions" {
   description = "Versions that the aliases live lead to, by function, where not to the newest. To go back: the number of the version before, for as long as it takes to mend the newest. A version has the environment and program of its time, but not its role, queues and tables. Needs versions."
   type        = map(string)

@@ -15,6 +15,7 @@ module "gridpost" {
   functions_sha256              = var.functions_sha256
   functions_bucket              = var.functions_bucket
   versions                      = var.versions
+  rollout                       = var.rollout
   live_versions                 = var.live_versions
   vpc                           = var.vpc
   memory_mb                     = var.memory_mb

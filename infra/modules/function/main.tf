@@ -56,6 +56,9 @@ locals {
     ], local.network_statements)
   })
 
+  # The one that there is, or none.
+  alias = concat(aws_lambda_alias.live, aws_lambda_alias.shifted)
+
   build_target = var.architecture == "arm64" ? "--arm64" : "--x86-64"
 }
 
@@ -164,6 +167,11 @@ resource "aws_lambda_function" "this" {
       error_message = "${coalesce(var.package.file, "no zip")} is not what functions_sha256 says: its hash is ${try(filebase64sha256(var.package.file), "unknown")}, not ${coalesce(var.package.sha256, "none")}."
     }
 
+    precondition {
+      condition     = var.settings.versions || !var.settings.rollout
+      error_message = "rollout needs versions = true: without versions there is nothing to shift ${var.name} between."
+    }
+
     # Lambda's limit is 4 KB for names and values together.
     precondition {
       condition     = length(join("", concat(keys(var.environment), values(var.environment)))) <= 4096
@@ -175,12 +183,41 @@ resource "aws_lambda_function" "this" {
   depends_on = [aws_iam_role_policy.this]
 }
 
-# All that invoke the function name this, so that another version is one change away.
+# All that invoke the function name an alias called live, so that another version is one change away. Terraform leads it, or it
+# leaves it to `gridpost rollout`: what Terraform ignores can't depend on a variable, so there are two resources, of which one is
+# there. A deployment changes from one to the other by `terraform state mv` (docs/upgrades.md). Where that was forgotten, the
+# second is created before the first is destroyed, AWS refuses a second alias of that name, and nothing has changed.
 resource "aws_lambda_alias" "live" {
-  count = var.settings.versions ? 1 : 0
+  count = var.settings.versions && !var.settings.rollout ? 1 : 0
 
   name             = "live"
-  description      = "The version that is invoked"
+  description      = "The version that is invoked; Terraform leads it"
   function_name    = aws_lambda_function.this.function_name
   function_version = coalesce(var.live_version, aws_lambda_function.this.version)
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+# The command line shifts only aliases with this description (cli/src/rollout/plan.rs).
+resource "aws_lambda_alias" "shifted" {
+  count = var.settings.versions && var.settings.rollout ? 1 : 0
+
+  name             = "live"
+  description      = "The version that is invoked; gridpost rollout leads it"
+  function_name    = aws_lambda_function.this.function_name
+  function_version = aws_lambda_function.this.version
+
+  lifecycle {
+    create_before_destroy = true
+    ignore_changes        = [function_version, routing_config]
+
+    precondition {
+      condition     = var.live_version == null
+      error_message = "live_versions has ${var.name}, whose alias Terraform leaves alone with rollout: gridpost rollout --function NAME=VERSION leads it there."
+    }
+  }
+
+  depends_on = [aws_lambda_alias.live]
 }
