@@ -34,6 +34,7 @@ locals {
     log_kms_key_arn          = var.kms_key_arns.logs
     versions                 = var.versions
     rollout                  = var.rollout
+    tracing                  = var.tracing
   }
 
   functions = {

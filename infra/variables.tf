@@ -904,6 +904,13 @@ variable "log_successful_attempts" {
   nullable    = false
 }
 
+variable "tracing" {
+  description = "Whether Lambda records runs of the functions with X-Ray (active tracing): when each began, how long it waited, started and ran, and whether it failed. X-Ray samples: the first run in each second of each function, and 5 percent of the others, 5 dollars per million traces. Gridpost makes no segments of its own, and a publisher's traceparent is another trace, which goes on to the endpoint either way. The roles get two permissions of X-Ray, which has no resources that could be named."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "failed_response_bytes" {
   description = "How many bytes of a failed response's body are kept with its attempt, 0 to 1024: in dispatch's log, and in the delivery's state until two days after its end (at most 4096 for all attempts of a delivery). Shown by gridpost delivery show, explain and tail. A response may hold personal data, or repeat the events and secrets that were sent. 0 keeps nothing, and reads nothing."
   type        = number

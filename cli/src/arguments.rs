@@ -155,7 +155,7 @@ mod tests {
             "topic keys orders --regenerate key1 --json",
             "cost --front-door function-url --events-per-publish 10 --json",
             "cost month --topics 10 --event-subscriptions 50 --events 1000000 --dashboard --json",
-            "cost month --hanging 1 --alarms all --kms-keys 2",
+            "cost month --hanging 1 --alarms all --kms-keys 2 --tracing",
             "doctor --plan plan.json --account-concurrency 10 --json",
             "doctor --plan plan.json --account",
             "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \

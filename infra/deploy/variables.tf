@@ -440,6 +440,12 @@ variable "log_successful_attempts" {
   default     = null
 }
 
+variable "tracing" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
 variable "failed_response_bytes" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = number

@@ -251,3 +251,42 @@ run "refuses_a_rollout_without_versions" {
 
   expect_failures = [aws_lambda_function.this]
 }
+
+run "what_runs_is_traced_where_that_is_wanted" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, tracing = true }
+  }
+
+  assert {
+    condition     = one(aws_lambda_function.this.tracing_config).mode == "Active"
+    error_message = "tracing is ${jsonencode(aws_lambda_function.this.tracing_config)}"
+  }
+
+  assert {
+    condition = [for statement in jsondecode(output.policy).Statement : statement if contains(statement.Resource, "*")] == [{
+      Sid      = "SendTraces", Effect = "Allow"
+      Action   = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+      Resource = ["*"]
+    }]
+    error_message = "the role may ${output.policy}"
+  }
+}
+
+run "nothing_is_traced_by_default" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  assert {
+    condition     = !strcontains(output.policy, "xray:")
+    error_message = "the role may ${output.policy}"
+  }
+}

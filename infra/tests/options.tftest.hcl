@@ -309,6 +309,19 @@ run "a_rollout_leads_the_aliases_that_terraform_leaves_alone" {
   }
 }
 
+run "every_function_is_traced_where_that_is_wanted" {
+  command = plan
+
+  variables {
+    tracing = true
+  }
+
+  assert {
+    condition     = alltrue([for name, function in local.functions : strcontains(function.policy, "xray:PutTraceSegments")])
+    error_message = "a function can't send its traces"
+  }
+}
+
 run "who_calls_manage_is_logged_and_publishes_where_that_is_wanted" {
   command = plan
 

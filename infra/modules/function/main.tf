@@ -34,6 +34,14 @@ locals {
     Condition = { ArnEquals = { "lambda:SourceFunctionArn" = [local.function_arn] } }
   }] : statement if var.vpc != null]
 
+  # Lambda's daemon sends segments with the function's own permissions. X-Ray has no resources that could be named here.
+  trace_statements = [for statement in [{
+    Sid      = "SendTraces"
+    Effect   = "Allow"
+    Action   = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+    Resource = ["*"]
+  }] : statement if var.settings.tracing]
+
   function_arn = "arn:${local.account.partition}:lambda:${local.account.region}:${local.account.id}:function:${var.name}"
 
   policy = jsonencode({
@@ -53,7 +61,7 @@ locals {
           Condition = { StringEquals = { "kms:ViaService" = statement.via_service } }
         },
       )
-    ], local.network_statements)
+    ], local.network_statements, local.trace_statements)
   })
 
   # The one that there is, or none.
@@ -106,7 +114,7 @@ resource "aws_iam_role_policy" "this" {
 }
 
 resource "aws_lambda_function" "this" {
-  # checkov:skip=CKV_AWS_50:the functions log each attempt themselves; tracing would be paid per event
+  # checkov:skip=CKV_AWS_50:the functions log each attempt themselves; tracing is paid by invocation, and a switch (tracing)
   # checkov:skip=CKV_AWS_115:reserved concurrency fails on accounts with a low quota; the event source mappings limit it
   # checkov:skip=CKV_AWS_116:no asynchronous invocation carries a delivery; queues have the poison queue
   # checkov:skip=CKV_AWS_117:inside a VPC the hosts of that network would be within reach of a subscription (variable vpc)
@@ -137,6 +145,15 @@ resource "aws_lambda_function" "this" {
   logging_config {
     log_format = "Text"
     log_group  = aws_cloudwatch_log_group.this.name
+  }
+
+  # Without it Lambda's own default holds, which is PassThrough.
+  dynamic "tracing_config" {
+    for_each = var.settings.tracing ? ["Active"] : []
+
+    content {
+      mode = tracing_config.value
+    }
   }
 
   dynamic "vpc_config" {

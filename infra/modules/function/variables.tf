@@ -23,6 +23,7 @@ variable "settings" {
     log_kms_key_arn          = optional(string)
     versions                 = optional(bool, false)
     rollout                  = optional(bool, false)
+    tracing                  = optional(bool, false)
   })
   nullable = false
 }
