@@ -94,8 +94,7 @@ impl<A: Account> Rollout<'_, A> {
                     }
                     // Some may be shifted.
                     Err(error) => {
-                        let reason = Reason::Refused(chain(&error));
-                        return self.revert(state.percent.max(1), reason).await;
+                        return self.revert(percent, Reason::Refused(chain(&error))).await;
                     }
                 },
             }

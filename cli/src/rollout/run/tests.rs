@@ -202,7 +202,7 @@ async fn a_step_that_fails_halfway_is_taken_back() {
     let fake = Fake::new(&ROLES);
     *fake.failing.lock().expect("no panic") = 1..2;
     let ended = rolled_out(&fake, pending()).await;
-    let Ended::Reverted { reason: Reason::Refused(why), left, .. } = ended else {
+    let Ended::Reverted { percent: 50, reason: Reason::Refused(why), left } = ended else {
         panic!("{ended:?}")
     };
     assert!(why.contains("no answer") && left.is_empty(), "{why} {left:?}");
