@@ -15,7 +15,7 @@ use self::plan::{Alias, Route};
 
 /// What a rollout needs of an account. Functions are named by their role in the deployment (`dispatch`).
 pub(crate) trait Account {
-    /// A function's alias; none where there is none.
+    /// A function's alias, where it has one.
     async fn alias(&self, role: &str) -> anyhow::Result<Option<Alias>>;
 
     /// A function's published versions.
