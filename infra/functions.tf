@@ -33,6 +33,8 @@ locals {
     iam_path                 = var.iam_path
     log_kms_key_arn          = var.kms_key_arns.logs
     versions                 = var.versions
+    rollout                  = var.rollout
+    tracing                  = var.tracing
   }
 
   functions = {

@@ -164,6 +164,13 @@ variable "versions" {
   nullable    = false
 }
 
+variable "rollout" {
+  description = "Whether Terraform leaves it to gridpost rollout where the aliases live lead: an apply then publishes a version and invokes it by no event, and the command shifts them to it by steps while it watches the alarms. At the first apply they lead to the first version. Needs versions, and goes without live_versions. A deployment that exists already changes by terraform state mv (docs/upgrades.md)."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "live_versions" {
   description = "Versions that the aliases live lead to, by function, where not to the newest. To go back: the number of the version before, for as long as it takes to mend the newest. A version has the environment and program of its time, but not its role, queues and tables. Needs versions."
   type        = map(string)
@@ -892,6 +899,13 @@ variable "alarm_queue_age_seconds" {
 
 variable "log_successful_attempts" {
   description = "Whether dispatch logs a line for each first attempt that succeeds, about 500 bytes: some 0.25 dollars per million deliveries in CloudWatch Logs. Failed attempts, and successes after one, are logged in any case. Without it gridpost tail and gridpost explain do not see what went well at once."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "tracing" {
+  description = "Whether Lambda records runs of the functions with X-Ray (active tracing): when each began, how long it waited, started and ran, and whether it failed. X-Ray samples: the first run in each second of each function, and 5 percent of the others, 5 dollars per million traces. Gridpost makes no segments of its own, and a publisher's traceparent is another trace, which goes on to the endpoint either way. The roles get two permissions of X-Ray, which has no resources that could be named."
   type        = bool
   default     = false
   nullable    = false

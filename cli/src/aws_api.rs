@@ -1,14 +1,15 @@
-//! Calls of AWS services that speak JSON, signed, without a client library for each.
+//! Calls of AWS services, signed, without a client library for each.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::http_client;
 use crate::local::terraform::REGION;
-use crate::signing::Signer;
+use crate::signing::{S3, Signer};
 use crate::target::Target;
 use crate::wall_clock;
 
@@ -21,40 +22,83 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// A service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
+    /// CloudWatch.
+    Alarms,
+    /// API Gateway.
+    Apis,
+    /// S3.
+    Buckets,
+    /// Lambda.
+    Functions,
     /// CloudWatch Logs.
     Logs,
     /// Service Quotas.
     Quotas,
+    /// IAM, which is the same in all regions of a partition.
+    Roles,
+    /// EventBridge Scheduler.
+    Schedules,
     /// SQS.
     Sqs,
+    /// DynamoDB.
+    Tables,
 }
 
 impl Service {
-    /// Its name in hosts, signatures and permissions.
+    /// Its name in hosts and signatures.
     fn name(self) -> &'static str {
         match self {
+            Self::Alarms => "monitoring",
+            Self::Apis => "apigateway",
+            Self::Buckets => S3,
+            Self::Functions => "lambda",
             Self::Logs => "logs",
             Self::Quotas => "servicequotas",
+            Self::Roles => "iam",
+            Self::Schedules => "scheduler",
             Self::Sqs => "sqs",
+            Self::Tables => "dynamodb",
         }
     }
 
-    /// What stands before an operation in `x-amz-target`.
+    /// Its name in permissions.
+    fn permissions(self) -> &'static str {
+        if self == Self::Alarms { "cloudwatch" } else { self.name() }
+    }
+
+    /// What stands before an operation in `x-amz-target`, and the content type; none for services
+    /// whose operations are methods of paths.
     ///
-    /// Source: the services' API models, `targetPrefix`.
-    fn target_prefix(self) -> &'static str {
+    /// Source: the services' API models, `targetPrefix` and `jsonVersion`. CloudWatch takes JSON
+    /// beside forms and CBOR.
+    fn json(self) -> Option<(&'static str, &'static str)> {
+        const JSON_1_0: &str = "application/x-amz-json-1.0";
+        const JSON_1_1: &str = "application/x-amz-json-1.1";
         match self {
-            Self::Logs => "Logs_20140328",
-            Self::Quotas => "ServiceQuotasV20190624",
-            Self::Sqs => "AmazonSQS",
+            Self::Alarms => Some(("GraniteServiceVersion20100801", JSON_1_0)),
+            Self::Logs => Some(("Logs_20140328", JSON_1_1)),
+            Self::Quotas => Some(("ServiceQuotasV20190624", JSON_1_1)),
+            Self::Sqs => Some(("AmazonSQS", JSON_1_0)),
+            Self::Tables => Some(("DynamoDB_20120810", JSON_1_0)),
+            Self::Apis | Self::Buckets | Self::Functions | Self::Roles | Self::Schedules => None,
         }
     }
 
-    /// Source: the services' API models, `jsonVersion`.
-    fn content_type(self) -> &'static str {
-        match self {
-            Self::Logs | Self::Quotas => "application/x-amz-json-1.1",
-            Self::Sqs => "application/x-amz-json-1.0",
+    /// Where AWS has it for a region, and the region of its signatures.
+    ///
+    /// Source: IAM, "Service endpoints": one for each partition.
+    fn place(self, region: &str) -> (String, String) {
+        let of = |url: &str, signed: &str| (url.to_owned(), signed.to_owned());
+        match (self, region.split('-').next().unwrap_or_default()) {
+            (Self::Roles, "cn") => of("https://iam.cn-north-1.amazonaws.com.cn/", "cn-north-1"),
+            (Self::Roles, "eusc") => {
+                of("https://iam.eusc-de-east-1.amazonaws.eu/", "eusc-de-east-1")
+            }
+            (Self::Roles, _) if region.starts_with("us-gov-") => {
+                of("https://iam.us-gov.amazonaws.com/", "us-gov-west-1")
+            }
+            (Self::Roles, _) => of("https://iam.amazonaws.com/", "us-east-1"),
+            _ => of(&endpoint(self.name(), region), region),
         }
     }
 }
@@ -89,6 +133,17 @@ pub struct AwsApi {
     signer: Signer,
 }
 
+/// A request to a service.
+#[derive(Clone, Debug)]
+struct Request<'a> {
+    /// The operation with its service, which is also the permission for it.
+    call: String,
+    method: &'static str,
+    url: String,
+    headers: Vec<(&'static str, &'a str)>,
+    body: String,
+}
+
 impl AwsApi {
     /// The service where the deployment is.
     ///
@@ -102,7 +157,8 @@ impl AwsApi {
             None => {
                 let signer =
                     Signer::for_service(name, target.manage_url(), target.aws_profile()).await?;
-                (endpoint(name, signer.region()), signer)
+                let (url, region) = service.place(signer.region());
+                (url, signer.in_region(&region))
             }
         };
         Ok(Self { service, http: target.http_client(&url)?, url, signer })
@@ -115,19 +171,85 @@ impl AwsApi {
     /// The same.
     pub async fn of_environment(service: Service) -> anyhow::Result<Self> {
         let signer = Signer::for_service(service.name(), None, None).await?;
-        let url = endpoint(service.name(), signer.region());
+        let (url, region) = service.place(signer.region());
+        let signer = signer.in_region(&region);
         Ok(Self { service, http: http_client::for_url(&url)?, url, signer })
     }
 
-    /// Makes a call; one that AWS asks to make later is made later.
+    /// The service at a URL, for tests.
+    #[cfg(test)]
+    pub(crate) fn at(service: Service, url: &str) -> Self {
+        let signer = Signer::of_emulator(service.name(), REGION);
+        let http = http_client::for_url(url).expect("a client");
+        Self { service, url: url.to_owned(), http, signer }
+    }
+
+    /// Makes a call of a service that speaks JSON; one that AWS asks to make later is made later.
     ///
     /// # Errors
     ///
     /// [`AwsRefusal`], or a transport failure.
     pub async fn call(&self, operation: &str, ask: &Value) -> anyhow::Result<Value> {
+        let call = self.permission(operation);
+        let Some((prefix, content_type)) = self.service.json() else {
+            bail!("{call} is a method of a path");
+        };
+        let target = format!("{prefix}.{operation}");
+        let headers = vec![("content-type", content_type), ("x-amz-target", target.as_str())];
+        let (url, body) = (self.url.clone(), ask.to_string());
+        self.made(&Request { call, method: "POST", url, headers, body }).await
+    }
+
+    /// Makes a call that is a method of a path, which begins with a slash; `operation` is its permission.
+    ///
+    /// # Errors
+    ///
+    /// [`AwsRefusal`], or a transport failure.
+    pub async fn call_path(
+        &self,
+        operation: &str,
+        method: &'static str,
+        path: &str,
+        ask: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        let call = self.permission(operation);
+        let url = format!("{}{path}", self.url.trim_end_matches('/'));
+        let headers = ask.map(|_| ("content-type", "application/json")).into_iter().collect();
+        let body = ask.map(Value::to_string).unwrap_or_default();
+        self.made(&Request { call, method, url, headers, body }).await
+    }
+
+    /// Whether a call that is a form, answered in XML, finds what it names.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub async fn call_form(&self, operation: &str, form: String) -> anyhow::Result<()> {
+        let call = self.permission(operation);
+        let headers = vec![("content-type", "application/x-www-form-urlencoded")];
+        let request = Request { call, method: "POST", url: self.url.clone(), headers, body: form };
+        self.answered(&request).await.map(drop)
+    }
+
+    /// The permission that an operation needs.
+    pub fn permission(&self, operation: &str) -> String {
+        format!("{}:{operation}", self.service.permissions())
+    }
+
+    async fn made(&self, request: &Request<'_>) -> anyhow::Result<Value> {
+        let text = self.answered(request).await?;
+        match text.trim() {
+            "" => Ok(Value::Null),
+            json => serde_json::from_str(json)
+                .with_context(|| format!("{} answered no JSON", request.call)),
+        }
+    }
+
+    /// The text of an answer that is no refusal.
+    async fn answered(&self, request: &Request<'_>) -> anyhow::Result<String> {
         let mut wait = FIRST_WAIT;
         for _ in 1..TRIES_MAX {
-            match self.call_once(operation, ask).await {
+            match self.answered_once(request).await {
                 Err(error) if asks_to_wait(&error) => {
                     sleep(wait).await;
                     wait *= 2;
@@ -135,34 +257,30 @@ impl AwsApi {
                 done => return done,
             }
         }
-        self.call_once(operation, ask).await
+        self.answered_once(request).await
     }
 
-    async fn call_once(&self, operation: &str, ask: &Value) -> anyhow::Result<Value> {
-        let Self { service, url, .. } = self;
-        let call = format!("{}:{operation}", service.name());
-        let target = format!("{}.{operation}", service.target_prefix());
-        let given = [("content-type", service.content_type()), ("x-amz-target", target.as_str())];
-        let body = ask.to_string();
+    async fn answered_once(&self, asked: &Request<'_>) -> anyhow::Result<String> {
+        let Request { call, method, url, headers, body } = asked;
         let now = wall_clock::now();
-        let mut request = self.http.post(url);
-        for (name, value) in given {
+        let mut request = self.http.request(method.parse()?, url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let signed = self.signer.headers(method, url, headers, body.as_bytes(), now).await?;
+        for (name, value) in signed {
             request = request.header(name, value);
         }
-        for (name, value) in self.signer.headers("POST", url, &given, body.as_bytes(), now).await? {
-            request = request.header(name, value);
-        }
-        let answer = request.body(body).send().await;
-        let answer = answer.with_context(|| format!("{call} got no answer from {url}"))?;
+        let answer = request.body(body.clone()).send().await;
+        let answer = answer.with_context(|| format!("{call} got no answer from {}", self.url))?;
         let status = answer.status();
+        let kind = answer.headers().get("x-amzn-errortype").and_then(|kind| kind.to_str().ok());
+        let kind = kind.map(str::to_owned);
         let text = answer.text().await.with_context(|| format!("{call}: answer cut off"))?;
         if !status.is_success() {
-            return Err(refusal(call, status.as_u16(), &text).into());
+            return Err(refusal(call.clone(), status.as_u16(), kind.as_deref(), &text).into());
         }
-        match text.trim() {
-            "" => Ok(Value::Null),
-            json => serde_json::from_str(json).with_context(|| format!("{call} answered no JSON")),
-        }
+        Ok(text)
     }
 }
 
@@ -176,16 +294,43 @@ pub(crate) fn endpoint(service: &str, region: &str) -> String {
     format!("https://{service}.{region}.{domain}/")
 }
 
-/// Reads `{"__type":"ns#Code","message":…}`, or whatever came instead.
-fn refusal(call: String, status: u16, text: &str) -> AwsRefusal {
+/// Reads `{"__type":"ns#Code","message":…}`, the code of a header, XML, or whatever came instead.
+fn refusal(call: String, status: u16, kind: Option<&str>, text: &str) -> AwsRefusal {
+    if text.trim_start().starts_with("<ErrorResponse") {
+        return xml_refusal(call, status, text);
+    }
     let document: Value = serde_json::from_str(text).unwrap_or_default();
     let member = |names: &[&str]| {
         names.iter().find_map(|name| document.get(*name).and_then(Value::as_str)).map(str::to_owned)
     };
-    let code = member(&["__type", "code"]).unwrap_or_else(|| format!("HTTP {status}"));
+    // The header may have a URL behind its code.
+    let kind = kind.map(|kind| kind.split(':').next().unwrap_or_default().to_owned());
+    let code = member(&["__type", "code"]).or(kind).unwrap_or_else(|| format!("HTTP {status}"));
     let code = code.rsplit(['#', '.']).next().unwrap_or_default().to_owned();
     let message = member(&["message", "Message"]);
     AwsRefusal { call, code, message: message.unwrap_or_else(|| text.chars().take(300).collect()) }
+}
+
+/// Reads `<ErrorResponse><Error>`, or whatever came instead.
+pub(crate) fn xml_refusal(call: String, status: u16, text: &str) -> AwsRefusal {
+    #[derive(Deserialize)]
+    struct Response {
+        #[serde(rename = "Error")]
+        error: Problem,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Problem {
+        code: String,
+        message: String,
+    }
+    match quick_xml::de::from_str(text) {
+        Ok(Response { error: Problem { code, message } }) => AwsRefusal { call, code, message },
+        Err(_) => {
+            let message = text.chars().take(300).collect();
+            AwsRefusal { call, code: format!("HTTP {status}"), message }
+        }
+    }
 }
 
 fn asks_to_wait(error: &anyhow::Error) -> bool {
@@ -218,25 +363,41 @@ mod tests {
 
     #[test]
     fn refusals_are_read_whatever_they_look_like() {
-        for (status, text, want) in [
+        for (status, kind, text, want) in [
             (
                 400,
+                None,
                 r#"{"__type":"com.amazonaws.logs#ThrottlingException","message":"Rate exceeded"}"#,
                 "ThrottlingException: Rate exceeded",
             ),
             (
                 400,
+                None,
                 r#"{"__type":"AccessDeniedException","Message":"no"}"#,
                 "AccessDeniedException: no; your AWS identity needs the permission logs:F",
             ),
             (
                 400,
+                Some("QueueDoesNotExist"),
                 r#"{"__type":"AWS.SimpleQueueService.NonExistentQueue","message":"gone"}"#,
                 "NonExistentQueue: gone",
             ),
-            (502, "<html>", "HTTP 502: <html>"),
+            (
+                404,
+                Some("ResourceNotFoundException:http://internal.amazon.com/coral/"),
+                r#"{"Type":"User","Message":"Function not found"}"#,
+                "ResourceNotFoundException: Function not found",
+            ),
+            (
+                403,
+                None,
+                "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>",
+                "AccessDenied: no; your AWS identity needs the permission logs:F",
+            ),
+            (404, None, "", "HTTP 404: "),
+            (502, None, "<html>", "HTTP 502: <html>"),
         ] {
-            let refusal = refusal("logs:F".to_owned(), status, text);
+            let refusal = refusal("logs:F".to_owned(), status, kind, text);
             assert_eq!(refusal.to_string(), format!("logs:F was refused: {want}"));
             let waits = text.contains("Throttl");
             assert_eq!(asks_to_wait(&refusal.into()), waits, "{text}");
@@ -253,5 +414,15 @@ mod tests {
         for (region, want) in table {
             assert_eq!(endpoint("logs", region), want);
         }
+        let roles = [
+            ("eu-north-1", "https://iam.amazonaws.com/", "us-east-1"),
+            ("us-gov-east-1", "https://iam.us-gov.amazonaws.com/", "us-gov-west-1"),
+            ("cn-northwest-1", "https://iam.cn-north-1.amazonaws.com.cn/", "cn-north-1"),
+        ];
+        for (region, url, signed) in roles {
+            assert_eq!(Service::Roles.place(region), (url.to_owned(), signed.to_owned()));
+        }
+        let alarms = Service::Alarms.place("eu-north-1").0;
+        assert_eq!(alarms, "https://monitoring.eu-north-1.amazonaws.com/");
     }
 }

@@ -17,6 +17,7 @@ pub mod parked;
 pub mod poison;
 pub mod prober;
 pub mod publish;
+pub mod rollout;
 pub mod sas;
 pub mod schedule;
 pub mod status;

@@ -38,6 +38,7 @@ pub struct Prices {
     pub schedule: Price,
     pub s3_put: Price,
     pub kms_key: Price,
+    pub trace: Price,
     pub event_bridge_event: Price,
     pub event_bridge_api_destination: Price,
     pub sns_request: Price,
@@ -52,7 +53,7 @@ impl Prices {
     }
 
     /// All of them.
-    pub fn all(&self) -> [&Price; 20] {
+    pub fn all(&self) -> [&Price; 21] {
         [
             &self.http_api_request,
             &self.lambda_request,
@@ -69,6 +70,7 @@ impl Prices {
             &self.schedule,
             &self.s3_put,
             &self.kms_key,
+            &self.trace,
             &self.event_bridge_event,
             &self.event_bridge_api_destination,
             &self.sns_request,

@@ -1,8 +1,10 @@
 //! Checks before a deployment is applied: a plan of Terraform, as JSON, against what AWS enforces and
 //! neither a plan nor an emulator does. Pure: no network, no credentials. What a plan does not know yet
-//! is not judged.
+//! is not judged. With an account, [`names`] says which names are taken in it.
 
+pub(crate) mod aws;
 mod limits;
+pub mod names;
 mod plan;
 mod rules;
 

@@ -124,6 +124,15 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "rollout",
+        &[
+            "rollout --deployment prod --dry-run",
+            "rollout --deployment prod --step 10 --every 5",
+            "rollout --deployment prod --function dispatch=7 --step 100",
+            "rollout --deployment prod --revert",
+        ],
+    ),
+    (
         "deployment",
         &[
             "deployment add prod --terraform infra/deploy --aws-profile prod-admin",

@@ -3,8 +3,8 @@
 //!
 //! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
-//! [`target`] finds, and know no table or queue; `audit` alone reads logs and counts messages
-//! ([`aws_api`]). Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
+//! [`target`] finds, and know no table or queue; `audit` reads logs and counts messages, and
+//! [`rollout`] leads functions to other versions ([`aws_api`]). Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
 //! [`declared`] is all of a deployment's topics and event subscriptions in one file.
 //! [`local`] is the stack on this machine.
 //! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
@@ -31,6 +31,7 @@ pub mod output;
 pub mod probe;
 pub mod progress;
 pub mod receiver;
+pub mod rollout;
 pub mod signing;
 pub mod target;
 pub mod time_span;
@@ -71,6 +72,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Export(export) => commands::export::run(&export, &target, output).await,
         Command::Apply(apply) => commands::apply::run(&apply, &target, output).await,
         Command::Publish(publish) => commands::publish::run(publish, &target, output).await,
+        Command::Rollout(rollout) => commands::rollout::run(&rollout, &target, output).await,
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
         Command::Doctor(doctor) => commands::doctor::run(&doctor, output).await,

@@ -1,5 +1,6 @@
 //! Progress of long work on standard error: bars on a terminal, plain lines elsewhere.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -49,7 +50,7 @@ impl Progress {
         bar.set_message(title.to_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
         if self.display == Display::Lines {
-            eprintln!("· {title}");
+            plain(&format!("· {title}"));
         }
         Step { progress: self.clone(), bar, title: title.to_owned(), started: Instant::now() }
     }
@@ -57,9 +58,8 @@ impl Progress {
     /// Prints a line above the bars.
     pub fn line(&self, text: &str) {
         match self.display {
-            // A closed standard error leaves nobody to tell.
             Display::Bars => drop(self.bars.println(text)),
-            Display::Lines => eprintln!("{text}"),
+            Display::Lines => plain(text),
             Display::Silent => {}
         }
     }
@@ -90,7 +90,7 @@ impl Step {
         let length = self.bar.length().unwrap_or(0);
         let tenth = |count: u64| (count * 10).checked_div(length).unwrap_or(0);
         if self.progress.display == Display::Lines && tenth(count) > tenth(self.bar.position()) {
-            eprintln!("{}", format!("· {count}/{length} {detail}").trim_end());
+            plain(format!("· {count}/{length} {detail}").trim_end());
         }
         self.bar.set_position(count);
         self.bar.set_message(detail.to_owned());
@@ -116,6 +116,11 @@ impl Drop for Step {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Prints a line. A closed standard error ends no work: what is being done may be a way back.
+fn plain(text: &str) {
+    drop(writeln!(io::stderr(), "{text}"));
 }
 
 fn style(template: &str) -> ProgressStyle {

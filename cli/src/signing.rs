@@ -86,6 +86,11 @@ impl Signer {
         Self { region: region.to_owned(), service, credentials }
     }
 
+    /// The same identity for signatures of another region, as services have that are the same in all of them.
+    pub(crate) fn in_region(self, region: &str) -> Self {
+        Self { region: region.to_owned(), ..self }
+    }
+
     /// The region of its signatures.
     pub fn region(&self) -> &str {
         &self.region

@@ -15,6 +15,7 @@ module "gridpost" {
   functions_sha256              = var.functions_sha256
   functions_bucket              = var.functions_bucket
   versions                      = var.versions
+  rollout                       = var.rollout
   live_versions                 = var.live_versions
   vpc                           = var.vpc
   memory_mb                     = var.memory_mb
@@ -71,6 +72,7 @@ module "gridpost" {
   alarm_dead_letters            = var.alarm_dead_letters
   alarm_queue_age_seconds       = var.alarm_queue_age_seconds
   log_successful_attempts       = var.log_successful_attempts
+  tracing                       = var.tracing
   failed_response_bytes         = var.failed_response_bytes
   log_level                     = var.log_level
   log_retention_days            = var.log_retention_days

@@ -86,6 +86,12 @@ variable "versions" {
   default     = null
 }
 
+variable "rollout" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
 variable "live_versions" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = map(string)
@@ -429,6 +435,12 @@ variable "alarm_queue_age_seconds" {
 }
 
 variable "log_successful_attempts" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
+variable "tracing" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = bool
   default     = null

@@ -181,3 +181,112 @@ run "refuses_a_policy_that_iam_does_not_take" {
 
   expect_failures = [aws_iam_role_policy.this]
 }
+
+run "terraform_leads_the_alias" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    settings     = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, versions = true }
+    live_version = "41"
+  }
+
+  assert {
+    condition = (
+      length(aws_lambda_alias.shifted) == 0 && aws_lambda_alias.live[0].function_version == "41"
+      && aws_lambda_alias.live[0].name == "live" && output.qualifier == "live"
+    )
+    error_message = "the alias is ${jsonencode(aws_lambda_alias.live)}"
+  }
+}
+
+run "or_leaves_it_to_a_rollout" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, versions = true, rollout = true }
+  }
+
+  assert {
+    condition = (
+      length(aws_lambda_alias.live) == 0 && aws_lambda_alias.shifted[0].name == "live" && output.qualifier == "live"
+      && aws_lambda_alias.shifted[0].description == "The version that is invoked; gridpost rollout leads it"
+    )
+    error_message = "the alias is ${jsonencode(aws_lambda_alias.shifted)}"
+  }
+}
+
+run "refuses_two_who_lead_an_alias" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    settings     = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, versions = true, rollout = true }
+    live_version = "41"
+  }
+
+  expect_failures = [aws_lambda_alias.shifted]
+}
+
+run "refuses_a_rollout_without_versions" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, rollout = true }
+  }
+
+  expect_failures = [aws_lambda_function.this]
+}
+
+run "what_runs_is_traced_where_that_is_wanted" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    settings = { account = { id = "123456789012", region = "eu-central-1", partition = "aws" }, tracing = true }
+  }
+
+  assert {
+    condition     = one(aws_lambda_function.this.tracing_config).mode == "Active"
+    error_message = "tracing is ${jsonencode(aws_lambda_function.this.tracing_config)}"
+  }
+
+  assert {
+    condition = [for statement in jsondecode(output.policy).Statement : statement if contains(statement.Resource, "*")] == [{
+      Sid      = "SendTraces", Effect = "Allow"
+      Action   = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+      Resource = ["*"]
+    }]
+    error_message = "the role may ${output.policy}"
+  }
+}
+
+run "nothing_is_traced_by_default" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  assert {
+    condition     = !strcontains(output.policy, "xray:")
+    error_message = "the role may ${output.policy}"
+  }
+}

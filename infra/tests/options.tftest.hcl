@@ -292,6 +292,36 @@ run "versions_are_invoked_by_their_alias" {
   }
 }
 
+run "a_rollout_leads_the_aliases_that_terraform_leaves_alone" {
+  command = plan
+
+  variables {
+    versions = true
+    rollout  = true
+  }
+
+  assert {
+    condition = (
+      aws_lambda_permission.manage.qualifier == "live" && module.dispatch.qualifier == "live"
+      && jsondecode(aws_iam_role_policy.wake_schedule.policy).Statement[0].Resource == "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-wake:live"
+    )
+    error_message = "something is invoked, or may be, beside the alias"
+  }
+}
+
+run "every_function_is_traced_where_that_is_wanted" {
+  command = plan
+
+  variables {
+    tracing = true
+  }
+
+  assert {
+    condition     = alltrue([for name, function in local.functions : strcontains(function.policy, "xray:PutTraceSegments")])
+    error_message = "a function can't send its traces"
+  }
+}
+
 run "who_calls_manage_is_logged_and_publishes_where_that_is_wanted" {
   command = plan
 

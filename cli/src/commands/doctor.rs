@@ -1,5 +1,5 @@
-//! `gridpost doctor`: what AWS would refuse of a plan, before it is applied. Works offline, but for the
-//! account's quotas where they are asked for.
+//! `gridpost doctor`: what AWS would refuse of a plan, before it is applied. Works offline, but for what
+//! the account is asked about: its quotas, and which names are taken in it.
 
 use std::{
     fmt::Write,
@@ -13,8 +13,13 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    aws_api::{AwsApi, Service},
-    doctor::{Account, Fault, check},
+    aws_api::{AwsApi, AwsRefusal, Service},
+    doctor::{
+        Account, Fault,
+        aws::Aws,
+        check,
+        names::{Look, Note, judge, look_up, wanted},
+    },
     failure::Misuse,
     output::Output,
 };
@@ -38,7 +43,8 @@ pub struct DoctorArguments {
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_burst)]
     api_burst: u64,
 
-    /// Ask AWS for these three, in the region and with the identity of your environment
+    /// Ask AWS for these three, and whether the names that the plan takes are free, in the region and with
+    /// the identity of your environment
     #[arg(long, conflicts_with_all = ["account_concurrency", "api_rate", "api_burst"])]
     account: bool,
 }
@@ -77,28 +83,62 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
         api_rate: arguments.api_rate,
         api_burst: arguments.api_burst,
     };
-    let account = if arguments.account { of_account().await? } else { given };
-    let (resources, faults) =
+    let (account, mut notes) = match arguments.account {
+        true => {
+            let api = &AwsApi::of_environment(Service::Quotas).await?;
+            of_account(|ask| async move { api.call("GetServiceQuota", &ask).await }).await?
+        }
+        false => (given, Vec::new()),
+    };
+    let (resources, mut faults) =
         check(&document, &account).map_err(|error| Misuse(format!("{path}: {error}")))?;
-    let told = json!({"resources": resources, "faults": faults});
-    output.print(&told, |_| told_in_words(resources, &faults));
+    if arguments.account {
+        let (taken, more) = names(&document, &Aws::of_environment().await?).await;
+        faults.extend(taken);
+        notes.extend(more);
+    }
+    let told = json!({"resources": resources, "faults": faults, "notes": notes});
+    output.print(&told, |_| told_in_words(resources, &faults, &notes));
     if !faults.is_empty() {
         bail!("{} in the plan", count(faults.len()));
     }
     Ok(())
 }
 
-/// The quotas of the caller's account.
-async fn of_account() -> anyhow::Result<Account> {
-    let api = AwsApi::of_environment(Service::Quotas).await?;
-    let mut account = Account::default();
+/// Which names of a plan are taken in an account.
+async fn names(document: &Value, account: &impl Look) -> (Vec<Fault>, Vec<Note>) {
+    let Some(wanted) = wanted(document) else {
+        let message = "whether names are free: the plan does not say what it would create \
+                       (resource_changes)";
+        return (Vec::new(), vec![Note { code: "not-checked", message: message.to_owned() }]);
+    };
+    let found = look_up(account, &wanted).await;
+    judge(&wanted, &found)
+}
+
+/// The quotas of the caller's account. One that may not be read is taken to be AWS's default, and that is
+/// said.
+async fn of_account<T: Future<Output = anyhow::Result<Value>>>(
+    ask: impl Fn(Value) -> T,
+) -> anyhow::Result<(Account, Vec<Note>)> {
+    let (mut account, mut notes) = (Account::default(), Vec::new());
     for (service, code, place) in QUOTAS {
-        let ask = json!({"ServiceCode": service, "QuotaCode": code});
-        let answer = api.call("GetServiceQuota", &ask).await?;
-        *place(&mut account) = value(&answer)
-            .with_context(|| format!("AWS told no value of the quota {code} of {service}"))?;
+        match ask(json!({"ServiceCode": service, "QuotaCode": code})).await {
+            Ok(answer) => {
+                *place(&mut account) = value(&answer).with_context(|| {
+                    format!("AWS told no value of the quota {code} of {service}")
+                })?;
+            }
+            Err(error) => {
+                let refusal = error.downcast::<AwsRefusal>()?;
+                let default = *place(&mut account);
+                let message =
+                    format!("the quota {code} of {service}, taken to be {default}: {refusal}");
+                notes.push(Note { code: "not-checked", message });
+            }
+        }
     }
-    Ok(account)
+    Ok((account, notes))
 }
 
 /// A quota's value. Source: Service Quotas API reference, GetServiceQuota.
@@ -108,7 +148,7 @@ fn value(answer: &Value) -> Option<u64> {
     Some(value as u64)
 }
 
-fn told_in_words(resources: usize, faults: &[Fault]) -> String {
+fn told_in_words(resources: usize, faults: &[Fault], notes: &[Note]) -> String {
     let mut text = String::new();
     for fault in faults {
         let Fault { code, address, limit, found, source } = fault;
@@ -116,6 +156,9 @@ fn told_in_words(resources: usize, faults: &[Fault]) -> String {
             text,
             "{code}: {address}\n  limit  {limit}\n  found  {found}\n  from   {source}\n"
         );
+    }
+    for Note { code, message } in notes {
+        let _ = writeln!(text, "{code}: {message}\n");
     }
     let _ = write!(text, "{resources} resources, {}", count(faults.len()));
     text
@@ -132,6 +175,7 @@ fn count(faults: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::names::{Found, Kind};
 
     #[test]
     fn a_quota_is_what_its_answer_says() {
@@ -152,6 +196,44 @@ mod tests {
         assert_eq!(account, Account { concurrency: 7, api_rate: 7, api_burst: 7 });
     }
 
+    /// The throttle's quotas may not be read.
+    #[tokio::test]
+    async fn a_quota_that_may_not_be_read_is_said_and_taken_to_be_the_default() {
+        let ask = |asked: Value| async move {
+            match asked["ServiceCode"].as_str() {
+                Some("lambda") => Ok(json!({"Quota": {"Value": 10.0}})),
+                _ => Err(AwsRefusal {
+                    call: "servicequotas:GetServiceQuota".to_owned(),
+                    code: "AccessDeniedException".to_owned(),
+                    message: "no".to_owned(),
+                }
+                .into()),
+            }
+        };
+        let (account, notes) = of_account(ask).await.expect("quotas");
+        assert_eq!(account, Account { concurrency: 10, ..Account::default() });
+        assert_eq!(notes.len(), 2);
+        let told = &notes[0].message;
+        assert!(
+            told.contains("taken to be 10000") && told.contains("needs the permission"),
+            "{told}"
+        );
+        let silent = |_: Value| async { Err(anyhow::anyhow!("no answer")) };
+        assert!(of_account(silent).await.is_err(), "no answer is no refusal");
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_does_not_say_what_is_new_has_no_names_to_look_up() {
+        struct Unasked;
+        impl Look for Unasked {
+            async fn look(&self, _: Kind, name: &str) -> anyhow::Result<Found> {
+                panic!("{name} is looked up")
+            }
+        }
+        let (faults, notes) = names(&json!({"planned_values": {}}), &Unasked).await;
+        assert_eq!((faults.len(), notes.len()), (0, 1));
+    }
+
     #[test]
     fn faults_are_told_in_words() {
         let fault = Fault {
@@ -161,9 +243,12 @@ mod tests {
             found: "81 characters".to_owned(),
             source: "SQS quotas",
         };
-        assert_eq!(told_in_words(7, &[]), "7 resources, no faults");
+        let note = Note { code: "not-checked", message: "whether".to_owned() };
+        assert_eq!(told_in_words(7, &[], &[]), "7 resources, no faults");
+        let told = told_in_words(7, &[], &[note]);
+        assert_eq!(told, "not-checked: whether\n\n7 resources, no faults");
         assert_eq!(
-            told_in_words(7, &[fault]),
+            told_in_words(7, &[fault], &[]),
             "queue-name: aws_sqs_queue.a\n  limit  name of 1 to 80 characters\n  \
              found  81 characters\n  from   SQS quotas\n\n7 resources, 1 fault"
         );

@@ -74,6 +74,8 @@ pub struct Estate {
     pub log_successes: bool,
     /// `publish_access_logs`.
     pub access_logs: bool,
+    /// `tracing`.
+    pub tracing: bool,
     /// Keys in `kms_key_arns`.
     pub keys: f64,
     /// `publish_front_door`.
@@ -96,6 +98,7 @@ impl Default for Estate {
             latency_metrics: false,
             log_successes: false,
             access_logs: false,
+            tracing: false,
             keys: 0.0,
             front_door: FrontDoor::HttpApi,
         }
@@ -119,6 +122,9 @@ pub fn month(estate: &Estate, prices: &Prices, measured: &Measured) -> Vec<Month
     lines.extend(traffic(estate, prices, measured));
     lines.extend(hanging(estate, prices, measured));
     lines.extend(switches(estate, prices));
+    if estate.tracing {
+        lines.push(line("traces of X-Ray", traces(&lines), &prices.trace));
+    }
     lines.retain(|line| line.dollars > 0.0);
     lines
 }
@@ -277,6 +283,25 @@ fn switches(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     ]
 }
 
+/// Lines of a bill that count the runs of each function.
+const RUNS: [&[&str]; 3] = [
+    &["wake: invocations"],
+    &["invocations of ingest", "hanging endpoint: invocations of ingest"],
+    &["invocations of dispatch", "hanging endpoint: invocations"],
+];
+
+/// Traces of all runs: of each function the first one in a second, and a twentieth of the others.
+///
+/// Source: Lambda Developer Guide, "Visualize Lambda function invocations using AWS X-Ray".
+fn traces(lines: &[MonthLine]) -> f64 {
+    let runs = |names: &&[&str]| {
+        let of = lines.iter().filter(|line| names.contains(&line.what.as_str()));
+        of.map(|line| line.units).sum::<f64>()
+    };
+    let sampled = |runs: f64| runs.min(SECONDS) + 0.05 * (runs - SECONDS).max(0.0);
+    RUNS.iter().map(runs).map(sampled).sum()
+}
+
 /// The estates of the page, by name.
 pub fn estates() -> Vec<(&'static str, Estate)> {
     let idle = Estate::default();
@@ -316,6 +341,7 @@ pub fn price_of_switches(
         ("latency_metrics", with(&|estate| estate.latency_metrics = true)),
         ("log_successful_attempts", with(&|estate| estate.log_successes = true)),
         ("publish_access_logs", with(&|estate| estate.access_logs = true)),
+        ("tracing", with(&|estate| estate.tracing = true)),
         ("kms_key_arns, each key", with(&|estate| estate.keys += 1.0)),
         ("retry_queue_count, each queue more", with(&|estate| estate.retry_queues += 1.0)),
         (

@@ -5,7 +5,7 @@ use aws_credential_types::Credentials;
 use serde::Deserialize;
 use url::form_urlencoded::Serializer;
 
-use crate::aws_api::{AwsRefusal, endpoint};
+use crate::aws_api::{endpoint, xml_refusal};
 use crate::identity::environment::Environment;
 use crate::identity::{send, session};
 use crate::signing::Signer;
@@ -93,7 +93,7 @@ impl<'a> Sts<'a> {
         let (status, text) =
             answer.with_context(|| format!("{call} got no answer from {}", self.url))?;
         if !status.is_success() {
-            return Err(refusal(call, status.as_u16(), &text))
+            return Err(xml_refusal(call, status.as_u16(), &text))
                 .with_context(|| format!("role {}", role.arn));
         }
         // The parser's own words could hold what it read.
@@ -126,28 +126,6 @@ struct Given {
     expiration: String,
 }
 
-/// Reads `<ErrorResponse><Error>`, or whatever came instead.
-fn refusal(call: String, status: u16, text: &str) -> AwsRefusal {
-    #[derive(Deserialize)]
-    struct Response {
-        #[serde(rename = "Error")]
-        error: Problem,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Problem {
-        code: String,
-        message: String,
-    }
-    match quick_xml::de::from_str(text) {
-        Ok(Response { error: Problem { code, message } }) => AwsRefusal { call, code, message },
-        Err(_) => {
-            let message = text.chars().take(300).collect();
-            AwsRefusal { call, code: format!("HTTP {status}"), message }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +152,7 @@ mod tests {
     fn refusals_are_read_whatever_they_look_like() {
         let xml = "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type>Sender</Type>\
                    <Code>AccessDenied</Code><Message>a &amp; b</Message></Error></ErrorResponse>";
-        let told = |text| refusal("sts:AssumeRole".into(), 403, text).to_string();
+        let told = |text| xml_refusal("sts:AssumeRole".into(), 403, text).to_string();
         assert_eq!(
             told(xml),
             "sts:AssumeRole was refused: AccessDenied: a & b; your AWS identity needs the permission sts:AssumeRole"

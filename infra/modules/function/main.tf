@@ -34,6 +34,14 @@ locals {
     Condition = { ArnEquals = { "lambda:SourceFunctionArn" = [local.function_arn] } }
   }] : statement if var.vpc != null]
 
+  # Lambda's daemon sends segments with the function's own permissions. X-Ray has no resources that could be named here.
+  trace_statements = [for statement in [{
+    Sid      = "SendTraces"
+    Effect   = "Allow"
+    Action   = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+    Resource = ["*"]
+  }] : statement if var.settings.tracing]
+
   function_arn = "arn:${local.account.partition}:lambda:${local.account.region}:${local.account.id}:function:${var.name}"
 
   policy = jsonencode({
@@ -53,8 +61,11 @@ locals {
           Condition = { StringEquals = { "kms:ViaService" = statement.via_service } }
         },
       )
-    ], local.network_statements)
+    ], local.network_statements, local.trace_statements)
   })
+
+  # The one that there is, or none.
+  alias = concat(aws_lambda_alias.live, aws_lambda_alias.shifted)
 
   build_target = var.architecture == "arm64" ? "--arm64" : "--x86-64"
 }
@@ -103,7 +114,7 @@ resource "aws_iam_role_policy" "this" {
 }
 
 resource "aws_lambda_function" "this" {
-  # checkov:skip=CKV_AWS_50:the functions log each attempt themselves; tracing would be paid per event
+  # checkov:skip=CKV_AWS_50:the functions log each attempt themselves; tracing is paid by invocation, and a switch (tracing)
   # checkov:skip=CKV_AWS_115:reserved concurrency fails on accounts with a low quota; the event source mappings limit it
   # checkov:skip=CKV_AWS_116:no asynchronous invocation carries a delivery; queues have the poison queue
   # checkov:skip=CKV_AWS_117:inside a VPC the hosts of that network would be within reach of a subscription (variable vpc)
@@ -136,6 +147,15 @@ resource "aws_lambda_function" "this" {
     log_group  = aws_cloudwatch_log_group.this.name
   }
 
+  # Without it Lambda's own default holds, which is PassThrough.
+  dynamic "tracing_config" {
+    for_each = var.settings.tracing ? ["Active"] : []
+
+    content {
+      mode = tracing_config.value
+    }
+  }
+
   dynamic "vpc_config" {
     for_each = var.vpc == null ? [] : [var.vpc]
 
@@ -164,6 +184,11 @@ resource "aws_lambda_function" "this" {
       error_message = "${coalesce(var.package.file, "no zip")} is not what functions_sha256 says: its hash is ${try(filebase64sha256(var.package.file), "unknown")}, not ${coalesce(var.package.sha256, "none")}."
     }
 
+    precondition {
+      condition     = var.settings.versions || !var.settings.rollout
+      error_message = "rollout needs versions = true: without versions there is nothing to shift ${var.name} between."
+    }
+
     # Lambda's limit is 4 KB for names and values together.
     precondition {
       condition     = length(join("", concat(keys(var.environment), values(var.environment)))) <= 4096
@@ -175,12 +200,41 @@ resource "aws_lambda_function" "this" {
   depends_on = [aws_iam_role_policy.this]
 }
 
-# All that invoke the function name this, so that another version is one change away.
+# All that invoke the function name an alias called live, so that another version is one change away. Terraform leads it, or it
+# leaves it to `gridpost rollout`: what Terraform ignores can't depend on a variable, so there are two resources, of which one is
+# there. A deployment changes from one to the other by `terraform state mv` (docs/upgrades.md). Where that was forgotten, the
+# second is created before the first is destroyed, AWS refuses a second alias of that name, and nothing has changed.
 resource "aws_lambda_alias" "live" {
-  count = var.settings.versions ? 1 : 0
+  count = var.settings.versions && !var.settings.rollout ? 1 : 0
 
   name             = "live"
-  description      = "The version that is invoked"
+  description      = "The version that is invoked; Terraform leads it"
   function_name    = aws_lambda_function.this.function_name
   function_version = coalesce(var.live_version, aws_lambda_function.this.version)
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+# The command line shifts only aliases with this description (cli/src/rollout/plan.rs).
+resource "aws_lambda_alias" "shifted" {
+  count = var.settings.versions && var.settings.rollout ? 1 : 0
+
+  name             = "live"
+  description      = "The version that is invoked; gridpost rollout leads it"
+  function_name    = aws_lambda_function.this.function_name
+  function_version = aws_lambda_function.this.version
+
+  lifecycle {
+    create_before_destroy = true
+    ignore_changes        = [function_version, routing_config]
+
+    precondition {
+      condition     = var.live_version == null
+      error_message = "live_versions has ${var.name}, whose alias Terraform leaves alone with rollout: gridpost rollout --function NAME=VERSION leads it there."
+    }
+  }
+
+  depends_on = [aws_lambda_alias.live]
 }

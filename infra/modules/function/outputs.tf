@@ -1,11 +1,11 @@
 output "arn" {
   description = "ARN of what is to be invoked: the alias live where there are versions, else the function."
-  value       = one(concat(aws_lambda_alias.live[*].arn, var.settings.versions ? [] : [aws_lambda_function.this.arn]))
+  value       = one(concat(local.alias[*].arn, var.settings.versions ? [] : [aws_lambda_function.this.arn]))
 }
 
 output "qualifier" {
   description = "live where there are versions, else null."
-  value       = one(aws_lambda_alias.live[*].name)
+  value       = one(local.alias[*].name)
 }
 
 output "name" {
@@ -15,7 +15,7 @@ output "name" {
 
 output "invoke_arn" {
   description = "ARN by which API Gateway invokes the function."
-  value       = one(concat(aws_lambda_alias.live[*].invoke_arn, var.settings.versions ? [] : [aws_lambda_function.this.invoke_arn]))
+  value       = one(concat(local.alias[*].invoke_arn, var.settings.versions ? [] : [aws_lambda_function.this.invoke_arn]))
 }
 
 output "role_arn" {
@@ -54,6 +54,6 @@ output "vpc" {
 }
 
 output "live_version" {
-  description = "Version that the alias live is held at; null for the newest."
+  description = "Version that Terraform holds the alias live at; null for the newest, or where gridpost rollout leads it."
   value       = var.live_version
 }

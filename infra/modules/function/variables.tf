@@ -22,6 +22,8 @@ variable "settings" {
     iam_path                 = optional(string, "/")
     log_kms_key_arn          = optional(string)
     versions                 = optional(bool, false)
+    rollout                  = optional(bool, false)
+    tracing                  = optional(bool, false)
   })
   nullable = false
 }
@@ -50,7 +52,7 @@ variable "reserved_concurrency" {
 }
 
 variable "live_version" {
-  description = "Version that the alias live leads to, where settings.versions is set; null for the newest."
+  description = "Version that the alias live leads to, where settings.versions is set and Terraform leads it; null for the newest."
   type        = string
   default     = null
 }

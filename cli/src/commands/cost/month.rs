@@ -66,6 +66,10 @@ pub(super) struct MonthArguments {
     #[arg(long)]
     publish_access_logs: bool,
 
+    /// With X-Ray's traces of the functions' runs (tracing)
+    #[arg(long)]
+    tracing: bool,
+
     /// KMS keys of one's own (kms_key_arns)
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     kms_keys: u32,
@@ -131,6 +135,7 @@ fn estate(arguments: &MonthArguments) -> Estate {
         latency_metrics: arguments.latency_metrics,
         log_successes: arguments.log_successful_attempts,
         access_logs: arguments.publish_access_logs,
+        tracing: arguments.tracing,
         keys: f64::from(arguments.kms_keys),
         front_door: arguments.front_door.into(),
     }

@@ -68,6 +68,8 @@ fn every_switch_is_priced() {
         ("latency_metrics", 0.90 + 0.525),
         ("log_successful_attempts", 0.25),
         ("publish_access_logs", 0.30),
+        // A million runs of ingest, as many of dispatch and 43,800 of wake, each less than one a second.
+        ("tracing", 2.0438 * 5.0),
         ("kms_key_arns, each key", 1.00),
         ("retry_queue_count, each queue more", 0.2628),
         ("publish_front_door = \"FUNCTION_URL\"", -1.00),
@@ -107,4 +109,20 @@ fn twice_as_much_costs_twice_as_much() {
             assert!((two.dollars / one.dollars - factor).abs() < 1e-9, "{one:?} {two:?}");
         }
     }
+}
+
+/// 100 runs of ingest a second, 10 of dispatch: one of each and a twentieth of the rest.
+#[test]
+fn traces_are_samples() {
+    let events = 100.0 * SECONDS;
+    let busy = Estate { events, tracing: true, ..Estate::default() };
+    let of_ingest_and_dispatch = (1.0 + 0.05 * 99.0 + 1.0 + 0.05 * 9.0) * SECONDS;
+    let want = (of_ingest_and_dispatch + 43_800.0) * 5.0 / 1e6;
+    let got = dollars(&lines(&busy), "traces of X-Ray");
+    assert!((got - want).abs() < 0.005, "{got}, not {want}");
+    let hanging = Estate { hanging: 1.0, tracing: true, ..Estate::default() };
+    // One a second of ingest, 2.3 of dispatch.
+    let want = ((1.0 + 1.0 + 0.05 * 1.3) * SECONDS + 43_800.0) * 5.0 / 1e6;
+    let got = dollars(&lines(&hanging), "traces of X-Ray");
+    assert!((got - want).abs() < 0.005, "{got}, not {want}");
 }

@@ -1,0 +1,29 @@
+//! Leads a deployment's functions to another version by steps, and back when an alarm goes off.
+//!
+//! [`plan`] says which function goes from which version to which, [`alarms`] which alarms count, [`steps`]
+//! what follows from what is seen at a time: all of it pure. [`run`] carries it out on an [`Account`],
+//! which [`aws`] is.
+
+pub mod alarms;
+pub(crate) mod aws;
+pub mod plan;
+pub(crate) mod run;
+pub mod steps;
+
+use self::alarms::Alarm;
+use self::plan::{Alias, Route};
+
+/// What a rollout needs of an account. Functions are named by their role in the deployment (`dispatch`).
+pub(crate) trait Account {
+    /// A function's alias, where it has one.
+    async fn alias(&self, role: &str) -> anyhow::Result<Option<Alias>>;
+
+    /// A function's published versions.
+    async fn versions(&self, role: &str) -> anyhow::Result<Vec<u64>>;
+
+    /// Leads a function's alias elsewhere, if it is unchanged since `revision`.
+    async fn lead(&self, role: &str, route: Route, revision: &str) -> anyhow::Result<()>;
+
+    /// The deployment's alarms.
+    async fn alarms(&self) -> anyhow::Result<Vec<Alarm>>;
+}
