@@ -7,7 +7,8 @@
 //! ([`aws_api`]). Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
 //! [`declared`] is all of a deployment's topics and event subscriptions in one file.
 //! [`local`] is the stack on this machine.
-//! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
+//! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan, [`verify`]
+//! judges what a deployment that runs was seen to do. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
 //! `prober` makes of it, with [`probe`], whether anything got lost.
 
 pub mod answers;
@@ -34,6 +35,7 @@ pub mod receiver;
 pub mod signing;
 pub mod target;
 pub mod time_span;
+pub mod verify;
 pub mod wall_clock;
 
 use arguments::{Arguments, Command};
@@ -74,6 +76,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
         Command::Doctor(doctor) => commands::doctor::run(&doctor, output).await,
+        Command::Verify(verify) => commands::verify::run(&verify, &target, output).await,
         Command::Schedule(schedule) => commands::schedule::run(&schedule, &target, output).await,
         Command::Audit(audit) => commands::audit::run(&audit, &target, output).await,
         Command::Listen(listen) => commands::listen::run(listen, output).await,

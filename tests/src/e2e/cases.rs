@@ -23,6 +23,7 @@ pub mod resources;
 pub mod retrying;
 pub mod terraform;
 pub mod upgrade;
+pub mod verify;
 pub mod waiting;
 
 use super::{
@@ -69,6 +70,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, Nothing, retrying::an_own_schedule_is_kept),
         case!(Together, Nothing, audit::a_ledger_balances_over_every_kind_of_end),
         case!(Together, Nothing, retrying::the_last_attempt_ends_delivery),
+        case!(Together, RESOURCES, verify::a_deployment_is_proven_with_a_queue),
         case!(Together, RESOURCES, aws_resources::a_queue_gets_messages),
         case!(Together, RESOURCES, aws_resources::a_fifo_queue_gets_groups),
         case!(Together, RESOURCES, aws_resources::a_topic_gets_messages),
