@@ -4,8 +4,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     apply, audit, cost, dead_letter, delivery, deployment, dev, doctor, down, explain, export,
-    listen, parked, poison, prober, publish, sas, schedule, subscription, tail, topic, up,
-    verify, wait, watch,
+    listen, parked, poison, prober, publish, sas, schedule, subscription, tail, topic, up, verify,
+    wait, watch,
 };
 use crate::examples::EXAMPLES;
 use crate::target::TargetArguments;

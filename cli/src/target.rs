@@ -294,7 +294,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_is_asked_what_its_clock_shows() {
-        let told = [("GET /dev/counts", 200, json!({"now": "2100-01-01T00:00:00.000Z", "speed": 60}))];
+        let told =
+            [("GET /dev/counts", 200, json!({"now": "2100-01-01T00:00:00.000Z", "speed": 60}))];
         let process = FakeApi::answering(&told).await;
         let dev = Target { publish_url: Some(process.url()), is_dev: true, ..Target::default() };
         assert_eq!(dev.now().await.expect("a time").to_iso_8601(), "2100-01-01T00:00:00.000Z");

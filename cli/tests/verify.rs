@@ -102,7 +102,9 @@ async fn a_process_delivers_retries_and_dead_letters() {
         .as_array()
         .expect("steps")
         .iter()
-        .map(|step| [step["step"].as_str().expect("a name"), step["verdict"].as_str().expect("one")])
+        .map(|step| {
+            [step["step"].as_str().expect("a name"), step["verdict"].as_str().expect("one")]
+        })
         .collect();
     let want = [
         ["webhook", "shown"],

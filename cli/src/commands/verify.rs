@@ -127,7 +127,7 @@ async fn try_all(
     progress: &Progress,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<Report> {
-    let api = target.manage_api().await?;
+    let api = target.manage_api().await.map_err(untried)?;
     let with = With::find(arguments, target).await.map_err(untried)?;
     let plan = plan(&with.ground, &arguments.only);
     if !plan.iter().any(|(_, why)| why.is_none()) {
@@ -139,8 +139,15 @@ async fn try_all(
     let leftovers = clear(arguments, &api, leftovers, progress).await;
     let place = Place::make(&api, target, &with.run).await.map_err(untried)?;
     let figures = Mutex::new(Figures::default());
-    let trial =
-        Trial { arguments, target, api: &api, with: &with, place: &place, figures: &figures, progress };
+    let trial = Trial {
+        arguments,
+        target,
+        api: &api,
+        with: &with,
+        place: &place,
+        figures: &figures,
+        progress,
+    };
     let tried = tokio::select! {
         tried = trial.run(&plan) => Some(tried),
         () = stop => None,
@@ -148,7 +155,10 @@ async fn try_all(
     let is_gone = place.remove(&api, progress).await;
     let Some(tried) = tried else {
         let left = if is_gone { "is removed" } else { "is left behind" };
-        return Err(anyhow!("interrupted before all was tried; the topic {} {left}", place.topic()));
+        return Err(anyhow!(
+            "interrupted before all was tried; the topic {} {left}",
+            place.topic()
+        ));
     };
     let figures = figures.into_inner().unwrap_or_default();
     let (account, unmeasured) = match (&tried.span, with.ground.runs) {

@@ -23,7 +23,8 @@ impl Runs {
             let part = line.split('\t').find_map(|part| part.trim().strip_prefix(name))?;
             part.split_whitespace().next()?.parse::<u64>().ok()
         };
-        let found = (line.starts_with("REPORT "), number("Billed Duration:"), number("Memory Size:"));
+        let found =
+            (line.starts_with("REPORT "), number("Billed Duration:"), number("Memory Size:"));
         if let (true, Some(billed_ms), Some(memory_mb)) = found {
             self.count += 1;
             self.billed_ms += billed_ms;

@@ -133,9 +133,13 @@ mod tests {
 
     #[test]
     fn times_are_told_with_what_counts_of_them() {
-        for (ms, want) in
-            [(0.5, "0.5 ms"), (12.0, "12 ms"), (999.0, "999 ms"), (1_500.0, "1.5 s"), (61_000.0, "61 s")]
-        {
+        for (ms, want) in [
+            (0.5, "0.5 ms"),
+            (12.0, "12 ms"),
+            (999.0, "999 ms"),
+            (1_500.0, "1.5 s"),
+            (61_000.0, "61 s"),
+        ] {
             assert_eq!(told(Duration::from_secs_f64(ms / 1_000.0)), want);
         }
     }

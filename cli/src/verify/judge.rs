@@ -166,7 +166,9 @@ const RECEIVES: u64 = 2;
 /// They were not.
 pub fn kept_hidden(receives: u64) -> Result<String, String> {
     if receives <= RECEIVES + 1 {
-        return Ok(format!("the hidden message had been received {receives} times by its third attempt"));
+        return Ok(format!(
+            "the hidden message had been received {receives} times by its third attempt"
+        ));
     }
     Err(format!(
         "the message was received {receives} times by its third attempt, expected {RECEIVES}: what \
@@ -220,7 +222,8 @@ mod tests {
             (&[0, 500, 1_500], 10, None),
         ];
         for (at, speed, want) in table {
-            let all: Vec<_> = at.iter().zip(0..).map(|(at, count)| seen("r", 7 + at, count)).collect();
+            let all: Vec<_> =
+                at.iter().zip(0..).map(|(at, count)| seen("r", 7 + at, count)).collect();
             let all: Vec<_> = all.iter().collect();
             let got = on_time(&all, &[0, 5, 15], speed);
             match (&got, want) {
@@ -234,7 +237,8 @@ mod tests {
     #[test]
     fn how_late_attempts_were_is_told() {
         let all = [seen("r", 0, 0), seen("r", 5_250, 1), seen("r", 14_900, 2)];
-        let (late, line) = on_time(&all.iter().collect::<Vec<_>>(), &[0, 5, 15], 1).expect("in time");
+        let (late, line) =
+            on_time(&all.iter().collect::<Vec<_>>(), &[0, 5, 15], 1).expect("in time");
         assert_eq!(late, [Duration::from_millis(250), Duration::ZERO]);
         assert_eq!(line, "attempts at 0.0, 5.2, 14.9 s, due at 0, 5, 15 s");
     }
@@ -254,10 +258,13 @@ mod tests {
         let whole =
             [one("fan-00", "a"), one("fan-00", "b"), one("fan-01", "a"), one("fan-01", "b")];
         assert_eq!(fanned_out(&whole, &names, &ids), Ok(0));
-        let twice: Vec<_> = whole.iter().cloned().chain([one("fan-01", "b"), one("x", "a")]).collect();
+        let twice: Vec<_> =
+            whole.iter().cloned().chain([one("fan-01", "b"), one("x", "a")]).collect();
         assert_eq!(fanned_out(&twice, &names, &ids), Ok(1));
         let told = fanned_out(&whole[..3], &names, &ids).expect_err("one is missing");
-        assert!(told.starts_with("3 of 4 deliveries arrived") && told.contains("fan-01 has 1 of 2"));
+        assert!(
+            told.starts_with("3 of 4 deliveries arrived") && told.contains("fan-01 has 1 of 2")
+        );
     }
 
     #[test]

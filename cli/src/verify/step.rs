@@ -139,8 +139,9 @@ impl Ground {
 /// Why steps are not tried: those that were not asked for, and those that can't be. The others are.
 pub fn plan(ground: &Ground, only: &[Step]) -> Vec<(Step, Option<&'static str>)> {
     let wanted = |step: Step| only.is_empty() || only.contains(&step);
-    let is_wanted =
-        |step: Step| wanted(step) || Step::ALL.iter().any(|it| wanted(*it) && it.rests_on() == Some(step));
+    let is_wanted = |step: Step| {
+        wanted(step) || Step::ALL.iter().any(|it| wanted(*it) && it.rests_on() == Some(step))
+    };
     let why = |step: Step| match is_wanted(step) {
         false => Some("left out by --only"),
         true => ground.obstacle(step),
@@ -229,7 +230,13 @@ mod tests {
                 Where::Aws,
                 [false, true, true],
                 &[
-                    "webhook", "fan-out", "large", "retry", "visibility", "dead-letter", "redrive",
+                    "webhook",
+                    "fan-out",
+                    "large",
+                    "retry",
+                    "visibility",
+                    "dead-letter",
+                    "redrive",
                     "late",
                 ],
             ),

@@ -44,12 +44,7 @@ pub(super) async fn account(target: &Target, span: &Span) -> (Account, Option<St
     }
 }
 
-async fn runs(
-    logs: &AwsApi,
-    target: &Target,
-    function: &str,
-    span: &Span,
-) -> anyhow::Result<Runs> {
+async fn runs(logs: &AwsApi, target: &Target, function: &str, span: &Span) -> anyhow::Result<Runs> {
     let mut runs = Runs::default();
     let take = |at_ms: Option<i64>, line: &str| {
         // A run that began in time may end a little later.

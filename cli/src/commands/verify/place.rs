@@ -70,9 +70,8 @@ impl Place {
     /// Makes it.
     pub(super) async fn make(api: &ManageApi, target: &Target, run: &str) -> anyhow::Result<Self> {
         let topic = format!("{PREFIX}{run}");
-        let labels = json!({"properties": {}});
         let made = async {
-            let document = api.put_topic(&topic, &labels).await?.document;
+            let document = api.put_topic(&topic, &json!({"properties": {}})).await?.document;
             let url = publish::events_url(&topic, &document, target)?;
             let keys = api.keys(&topic).await?;
             let key = keys["key1"].as_str().context("the manage API gave no key1")?.to_owned();
@@ -159,7 +158,8 @@ impl Place {
     async fn publish_once(&self, body: &str) -> anyhow::Result<()> {
         let request = self.http.post(&self.url).header("aeg-sas-key", &self.key);
         let content_type = InputSchema::EventGrid.content_type(body.as_bytes());
-        let answer = request.header("content-type", content_type).body(body.to_owned()).send().await;
+        let answer =
+            request.header("content-type", content_type).body(body.to_owned()).send().await;
         let answer = answer.map_err(|error| anyhow!("POST {} got no answer: {error}", self.url))?;
         match answer.status().as_u16() {
             200 => Ok(()),

@@ -67,9 +67,7 @@ impl Queue {
         if messages.is_empty() {
             return Ok(());
         }
-        let entry = |(index, message): (usize, &Message)| {
-            json!({"Id": index.to_string(), "ReceiptHandle": message.receipt})
-        };
+        let entry = |(index, message): (usize, &Message)| json!({"Id": index.to_string(), "ReceiptHandle": message.receipt});
         let entries: Vec<_> = messages.iter().enumerate().map(entry).collect();
         let ask = json!({"QueueUrl": self.url, "Entries": entries});
         self.sqs.call("DeleteMessageBatch", &ask).await.map(drop)
@@ -82,7 +80,9 @@ fn name(given: &str) -> Result<Option<(&str, &str)>, Misuse> {
         return Ok(None);
     }
     match given.split(':').collect::<Vec<_>>()[..] {
-        ["arn", _, "sqs", _, account, name] if !name.ends_with(".fifo") => Ok(Some((account, name))),
+        ["arn", _, "sqs", _, account, name] if !name.ends_with(".fifo") => {
+            Ok(Some((account, name)))
+        }
         _ => Err(Misuse(format!(
             "`{given}` is no standard queue: write arn:aws:sqs:REGION:ACCOUNT:NAME, or its URL"
         ))),

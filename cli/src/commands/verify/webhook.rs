@@ -78,7 +78,10 @@ impl Webhook {
         let url = Url::parse(given).ok().filter(|url| url.has_host());
         // The URL has a token: it is not repeated.
         let url = url.ok_or_else(|| {
-            Misuse("--webhook is no URL: write the output webhook_url of infra/modules/verify".to_owned())
+            Misuse(
+                "--webhook is no URL: write the output webhook_url of infra/modules/verify"
+                    .to_owned(),
+            )
         })?;
         let ahead_ms = ahead_ms(target, &url).await?;
         let (seen, seen_by) = watch::channel(Vec::new());
@@ -238,7 +241,10 @@ mod tests {
         let seen = webhook.until(soon, |seen| seen.len() >= 2).await;
         let counts: Vec<_> = seen.iter().map(|one| (one.of.as_str(), one.count)).collect();
         assert_eq!(counts, [("retry", Some(0)), ("retry", Some(1))]);
-        assert_eq!((seen[0].ids.as_slice(), &seen[0].filler), (["e-1".to_owned()].as_slice(), &Some(Filler::of("abc"))));
+        assert_eq!(
+            (seen[0].ids.as_slice(), &seen[0].filler),
+            (["e-1".to_owned()].as_slice(), &Some(Filler::of("abc")))
+        );
         let none = webhook.until(Instant::now(), |seen| seen.len() > 2).await;
         assert_eq!(none.len(), 2, "what there is when the time is over");
     }

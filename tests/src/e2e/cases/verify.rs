@@ -27,8 +27,18 @@ pub async fn a_deployment_is_proven_with_a_queue(world: &World) -> anyhow::Resul
     let queue = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}");
     // The emulator takes seconds for what SQS takes at once; over 100 deliveries are stored first.
     let words = [
-        "gridpost", "verify", "--home", &home, "--queue", &queue, "--events", "10", "--fan-out", "5",
-        "--fan-out-events", "24",
+        "gridpost",
+        "verify",
+        "--home",
+        &home,
+        "--queue",
+        &queue,
+        "--events",
+        "10",
+        "--fan-out",
+        "5",
+        "--fan-out-events",
+        "24",
     ];
     let Arguments { command: Command::Verify(arguments), target, .. } =
         Arguments::try_parse_from(words)?

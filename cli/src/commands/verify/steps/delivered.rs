@@ -111,7 +111,8 @@ impl Trial<'_> {
         let names: Vec<_> =
             (0..self.arguments.fan_out).map(|index| format!("fan-{index:02}")).collect();
         for some in names.chunks(AT_ONCE) {
-            try_join_all(some.iter().map(|name| self.subscribe(name, "fan-out", json!({})))).await?;
+            try_join_all(some.iter().map(|name| self.subscribe(name, "fan-out", json!({}))))
+                .await?;
         }
         let ids = self.ids(Step::FanOut, self.arguments.fan_out_events);
         let published = self.place.publish("fan-out", &ids, "").await?;
@@ -144,7 +145,8 @@ impl Trial<'_> {
         let is_there = |seen: &[Seen]| !of(seen, "large").is_empty();
         let seen = webhook.until(Instant::now() + ARRIVED_MAX, is_there).await;
         let arrived = of(&seen, "large");
-        let arrived = arrived.first().with_context(|| webhook.explain("it did not arrive".to_owned()))?;
+        let arrived =
+            arrived.first().with_context(|| webhook.explain("it did not arrive".to_owned()))?;
         let got = arrived.filler.as_ref();
         ensure!(
             got == Some(&sent),
@@ -152,14 +154,23 @@ impl Trial<'_> {
             got.map_or(0, |got| got.bytes),
             sent.bytes
         );
-        Ok(vec![format!("{} bytes of data arrived as they were sent, by their SHA-256", sent.bytes)])
+        Ok(vec![format!(
+            "{} bytes of data arrived as they were sent, by their SHA-256",
+            sent.bytes
+        )])
     }
 }
 
 /// A text of that length which no other run sends.
 fn filler(run: &str, bytes: usize) -> String {
-    let text: String = (0_u32..).flat_map(|number| [run.to_owned(), number.to_string()]).take(bytes / 4).collect();
-    text.chars().take(bytes).collect()
+    let mut text = String::with_capacity(bytes);
+    let mut number = 0_u32;
+    while text.len() < bytes {
+        text.push_str(&format!("{run}-{number} "));
+        number += 1;
+    }
+    text.truncate(bytes);
+    text
 }
 
 /// When each event first reached an event subscription.

@@ -48,7 +48,10 @@ impl Trial<'_> {
             let verdict = match (&retried.verdict, since) {
                 (Verdict::Shown(_), Ok(since_ms)) => {
                     let receives = self.receives(since_ms).await;
-                    visibility(self.with.ground.runs, receives.map_err(|error| format!("{error:#}")))
+                    visibility(
+                        self.with.ground.runs,
+                        receives.map_err(|error| format!("{error:#}")),
+                    )
                 }
                 _ => Verdict::NotShown("there is nothing to look at where retry failed".to_owned()),
             };
@@ -83,9 +86,9 @@ impl Trial<'_> {
         let give_up = Instant::now() + LOGGED_MAX;
         loop {
             let lines = log.read(since_ms, Some(&id)).await?;
-            let third = lines.iter().find(|line| {
-                line.is_attempt() && line.has_event(&id) && line.line["attempt"] == 3
-            });
+            let third = lines
+                .iter()
+                .find(|line| line.is_attempt() && line.has_event(&id) && line.line["attempt"] == 3);
             if let Some(third) = third {
                 return Ok(third.line["receives"].as_u64());
             }
@@ -131,7 +134,10 @@ impl Trial<'_> {
         self.measured(Stage::DeadLetter, took);
         let seen = webhook.until(Instant::now(), |_| true).await;
         let requests = attempts(&of(&seen, REFUSED)).len();
-        ensure!(requests == 1, "{requests} attempts, expected 1: what is answered 400 is not retried");
+        ensure!(
+            requests == 1,
+            "{requests} attempts, expected 1: what is answered 400 is not retried"
+        );
         let (reason, made) = (text_at(&letter, "/deadLetterReason"), &letter["deliveryAttempts"]);
         ensure!(
             letter["eventId"] == id && reason == "UndeliverableDueToHttpBadRequest" && made == 1,
