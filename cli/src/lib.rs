@@ -3,8 +3,8 @@
 //!
 //! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
-//! [`target`] finds, and know no table or queue; `audit` alone reads logs and counts messages
-//! ([`aws_api`]). Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
+//! [`target`] finds, and know no table or queue; `audit` and `verify` alone read
+//! logs, `audit` counts messages, and `verify` reads the queues that it is given ([`aws_api`]). Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
 //! [`declared`] is all of a deployment's topics and event subscriptions in one file.
 //! [`local`] is the stack on this machine.
 //! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan, [`verify`]

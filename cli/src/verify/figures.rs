@@ -41,7 +41,7 @@ impl Stage {
             Self::Publish => "publish to its answer",
             Self::Webhook => "publish to the webhook",
             Self::Queue => "publish to the queue's message, polled",
-            Self::Retry => "due to the attempt",
+            Self::Retry => "due to the attempt, its jitter included",
             Self::DeadLetter => "refusal to the dead letter",
             Self::Redrive => "redrive to the webhook",
         }

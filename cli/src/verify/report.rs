@@ -147,8 +147,9 @@ impl Report {
         );
         for line in lines.iter().filter(|line| line.units > 0.0) {
             let mark = if line.is_measured { "*" } else { " " };
-            let (dollars, what) = (line.dollars, line.what);
-            let _ = writeln!(text, " {mark}{dollars:>6.2}  {what:<26} {:.4} an event", line.units);
+            let (dollars, what, units) = (line.dollars, line.what, line.units);
+            let digits = if units < 0.001 { 7 } else { 4 };
+            let _ = writeln!(text, " {mark}{dollars:>6.2}  {what:<26} {units:.digits$} an event");
         }
         let _ = writeln!(text, "  {measured}; prices of {prices}");
     }

@@ -62,6 +62,7 @@ macro_rules! case {
 /// Every case, those that take longest first.
 pub fn all() -> Vec<Case> {
     vec![
+        case!(Together, RESOURCES, verify::a_deployment_is_proven_with_a_queue),
         case!(Together, Nothing, retrying::a_late_success_cancels_the_retry),
         case!(Together, Nothing, probation::ten_failures_in_a_row_delay_delivery),
         case!(Together, Nothing, retrying::a_failing_webhook_sees_the_schedule),
@@ -70,7 +71,6 @@ pub fn all() -> Vec<Case> {
         case!(Together, Nothing, retrying::an_own_schedule_is_kept),
         case!(Together, Nothing, audit::a_ledger_balances_over_every_kind_of_end),
         case!(Together, Nothing, retrying::the_last_attempt_ends_delivery),
-        case!(Together, RESOURCES, verify::a_deployment_is_proven_with_a_queue),
         case!(Together, RESOURCES, aws_resources::a_queue_gets_messages),
         case!(Together, RESOURCES, aws_resources::a_fifo_queue_gets_groups),
         case!(Together, RESOURCES, aws_resources::a_topic_gets_messages),
