@@ -97,9 +97,55 @@ fn messages(answer: &Value) -> Vec<Message> {
     answer["Messages"].as_array().into_iter().flatten().filter_map(message).collect()
 }
 
+/// A queue that always has one message, for tests.
+#[cfg(test)]
+pub(super) mod fake {
+    use super::*;
+    use crate::local::connection::Connection;
+    use crate::local::home::Home;
+    use crate::manage_api::fake::FakeApi;
+    use crate::target::TargetArguments;
+
+    /// Its ARN.
+    pub(in crate::commands::verify) const ARN: &str = "arn:aws:sqs:us-east-1:000000000000:probe";
+
+    /// The queue, and what answers for it.
+    pub(in crate::commands::verify) async fn with(body: &str) -> (FakeApi, Queue) {
+        let answer = json!({
+            "QueueUrl": "http://queue", "Attributes": {"QueueArn": ARN},
+            "Messages": [{"Body": body, "ReceiptHandle": "r"}],
+        });
+        let fake = FakeApi::answering(&[("POST / ", 200, answer)]).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let connection = Connection {
+            publish_url: fake.url(),
+            manage_url: fake.url(),
+            emulator_url: fake.url(),
+            dead_letter_bucket: "b".to_owned(),
+            ca_file: None,
+            topics: Default::default(),
+        };
+        connection.write(&Home::at(folder.path())).expect("written");
+        let home = Some(folder.path().to_owned());
+        let target = TargetArguments { home, ..TargetArguments::default() };
+        let target = target.resolve().expect("a deployment");
+        let queue = Queue::find(&target, ARN).await.expect("a queue");
+        (fake, queue)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_queue_is_found_received_from_and_deleted_from() {
+        let (_fake, queue) = fake::with("b").await;
+        assert_eq!((queue.arn(), queue.url.as_str()), (fake::ARN, "http://queue"));
+        let received = queue.receive().await.expect("messages");
+        assert_eq!(received, [Message { body: "b".to_owned(), receipt: "r".to_owned() }]);
+        queue.delete(&received).await.expect("deleted");
+    }
 
     #[test]
     fn a_queue_is_named_by_arn_or_url() {

@@ -212,6 +212,7 @@ async fn taken(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::verify::queue::fake;
 
     #[test]
     fn a_filler_is_as_long_as_it_should_be() {
@@ -219,6 +220,17 @@ mod tests {
             assert_eq!(filler("0123abcd", bytes).len(), bytes);
         }
         assert_ne!(filler("0123abcd", 1_000), filler("0123abce", 1_000));
+    }
+
+    #[tokio::test]
+    async fn only_events_of_this_run_are_taken_out_of_a_queue() {
+        let ids = ["e-1".to_owned()];
+        for (body, want) in [(r#"{"id":"e-1"}"#, 1), (r#"{"id":"other"}"#, 0), ("no JSON", 0)] {
+            let (_fake, queue) = fake::with(body).await;
+            let until = Instant::now() + Duration::from_millis(300);
+            let arrived = taken(&queue, &ids, until).await.expect("read");
+            assert_eq!(arrived.len(), want, "{body}");
+        }
     }
 
     #[test]
