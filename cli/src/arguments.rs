@@ -5,7 +5,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::commands::{
     apply, audit, cost, dead_letter, delivery, deployment, dev, doctor, down, explain, export,
     listen, parked, poison, prober, publish, rollout, sas, schedule, subscription, tail, topic, up,
-    wait, watch,
+    verify, wait, watch,
 };
 use crate::examples::EXAMPLES;
 use crate::target::TargetArguments;
@@ -124,6 +124,8 @@ pub enum Command {
     Cost(cost::CostArguments),
     /// Find what AWS would refuse of a plan of Terraform, before it is applied
     Doctor(doctor::DoctorArguments),
+    /// Prove that a deployment delivers, retries and dead-letters, with a topic and endpoints of its own
+    Verify(verify::VerifyArguments),
 }
 
 #[cfg(test)]
@@ -163,6 +165,11 @@ mod tests {
             "cost month --hanging 1 --alarms all --kms-keys 2 --tracing",
             "doctor --plan plan.json --account-concurrency 10 --json",
             "doctor --plan plan.json --account",
+            "verify",
+            "verify --queue arn:aws:sqs:eu-central-1:123456789012:probe --json",
+            "verify --webhook https://a/?token=t --reports https://sqs/1/r --dead-letter-bucket b",
+            "verify --only retry,dead-letter --events 10 --fan-out 5 --fan-out-events 10",
+            "verify --remove-leftovers",
             "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \
              --dead-letter-bucket B --max-attempts 5 --ttl 30m",
             "subscription create --topic demo --name s1 --file s1.json",

@@ -25,6 +25,7 @@ pub mod subscription;
 pub mod tail;
 pub mod topic;
 pub mod up;
+pub mod verify;
 pub mod wait;
 pub mod watch;
 

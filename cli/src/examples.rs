@@ -34,6 +34,14 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("up", &["up", "up --no-demo", "up --release"]),
+    (
+        "verify",
+        &[
+            "verify",
+            "verify --only webhook,retry,dead-letter",
+            "verify --queue arn:aws:sqs:eu-central-1:123456789012:gridpost-verify --deployment prod",
+        ],
+    ),
     ("watch", &["watch", "watch --port 9002"]),
     ("status", &["status", "status --json"]),
     ("down", &["down", "down --purge"]),

@@ -3,11 +3,13 @@
 //!
 //! [`arguments`] is the whole surface. Each command is a file under [`commands`]; those that manage
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
-//! [`target`] finds, and know no table or queue; `audit` reads logs and counts messages, and
-//! [`rollout`] leads functions to other versions ([`aws_api`]). Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
+//! [`target`] finds, and know no table or queue; `audit` reads logs and counts messages, `verify` reads
+//! logs and the queues that it is given, and [`rollout`] leads functions to other versions ([`aws_api`]).
+//! Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
 //! [`declared`] is all of a deployment's topics and event subscriptions in one file.
 //! [`local`] is the stack on this machine.
-//! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
+//! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan, [`verify`]
+//! judges what a deployment that runs was seen to do. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
 //! `prober` makes of it, with [`probe`], whether anything got lost.
 
 pub mod answers;
@@ -35,6 +37,7 @@ pub mod rollout;
 pub mod signing;
 pub mod target;
 pub mod time_span;
+pub mod verify;
 pub mod wall_clock;
 
 use arguments::{Arguments, Command};
@@ -76,6 +79,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Sas(sas) => commands::sas::run(&sas, output),
         Command::Cost(cost) => commands::cost::run(&cost, output),
         Command::Doctor(doctor) => commands::doctor::run(&doctor, output).await,
+        Command::Verify(verify) => commands::verify::run(&verify, &target, output).await,
         Command::Schedule(schedule) => commands::schedule::run(&schedule, &target, output).await,
         Command::Audit(audit) => commands::audit::run(&audit, &target, output).await,
         Command::Listen(listen) => commands::listen::run(listen, output).await,

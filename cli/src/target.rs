@@ -178,7 +178,26 @@ impl Target {
     ///
     /// `gridpost dev` does not answer.
     pub async fn now(&self) -> anyhow::Result<Timestamp> {
-        let Some(url) = self.dev_url() else { return Ok(machine_time()) };
+        let document = self.dev_counts().await?;
+        let told = document["now"].as_str().and_then(Timestamp::parse_rfc_3339);
+        // Another program that has the port, or a `gridpost dev` of before: it tells no time.
+        Ok(told.unwrap_or_else(machine_time))
+    }
+
+    /// How many times as fast as this machine's the deployment's clock runs: 1, but for
+    /// `gridpost dev --speed`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`now`](Self::now).
+    pub async fn speed(&self) -> anyhow::Result<u32> {
+        let told = self.dev_counts().await?["speed"].as_u64();
+        Ok(told.and_then(|speed| u32::try_from(speed).ok()).unwrap_or(1))
+    }
+
+    /// What `gridpost dev` counts, and what its clock shows; null for any other deployment.
+    async fn dev_counts(&self) -> anyhow::Result<Value> {
+        let Some(url) = self.dev_url() else { return Ok(Value::Null) };
         let url = format!("{}/dev/counts", url.trim_end_matches('/'));
         let answer = self.http_client(&url)?.get(&url).send().await;
         let answer = answer.with_context(|| {
@@ -186,10 +205,7 @@ impl Target {
                 "GET {url} got no answer (does `gridpost dev` still run? `gridpost status` says)"
             )
         })?;
-        let document: Value = answer.json().await.unwrap_or_default();
-        let told = document["now"].as_str().and_then(Timestamp::parse_rfc_3339);
-        // Another program that has the port, or a `gridpost dev` of before: it tells no time.
-        Ok(told.unwrap_or_else(machine_time))
+        Ok(answer.json().await.unwrap_or_default())
     }
 
     /// What the deployment's clock showed so long ago.
@@ -241,6 +257,11 @@ impl Target {
         self.aws_profile.as_deref()
     }
 
+    /// The URL of the publish API, where one is known.
+    pub fn publish_url(&self) -> Option<&str> {
+        self.publish_url.as_deref()
+    }
+
     /// Whether a resource API is known.
     pub fn has_manage_url(&self) -> bool {
         self.manage_url.is_some()
@@ -273,10 +294,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_is_asked_what_its_clock_shows() {
-        let told = [("GET /dev/counts", 200, json!({"now": "2100-01-01T00:00:00.000Z"}))];
+        let told =
+            [("GET /dev/counts", 200, json!({"now": "2100-01-01T00:00:00.000Z", "speed": 60}))];
         let process = FakeApi::answering(&told).await;
         let dev = Target { publish_url: Some(process.url()), is_dev: true, ..Target::default() };
         assert_eq!(dev.now().await.expect("a time").to_iso_8601(), "2100-01-01T00:00:00.000Z");
+        assert_eq!(dev.speed().await.expect("a speed"), 60);
         let ago = dev.ago(TimeToLive { minutes: 60 }).await.expect("a time");
         assert_eq!(ago.to_iso_8601(), "2099-12-31T23:00:00.000Z");
         // One whose clock is not known goes by this machine's.
@@ -286,6 +309,7 @@ mod tests {
         let of_2100 = Timestamp::from_millis(4_102_444_800_000);
         for other in [stack, silent] {
             assert!(other.now().await.expect("a time") < of_2100, "{other:?}");
+            assert_eq!(other.speed().await.expect("a speed"), 1, "{other:?}");
         }
     }
 

@@ -52,8 +52,9 @@ impl Counts {
         }
     }
 
-    /// All of them as a document, with the time that the process's clock shows.
-    pub(crate) fn document(&self, now: Timestamp) -> Value {
+    /// All of them as a document, with the time that the process's clock shows, and how many times as
+    /// fast as the machine's it runs.
+    pub(crate) fn document(&self, now: Timestamp, speed: u32) -> Value {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let each = counts.iter().map(|((topic, name), totals)| {
             json!({
@@ -61,7 +62,7 @@ impl Counts {
                 "deadLettered": totals.dead_lettered, "dropped": totals.dropped,
             })
         });
-        json!({ "now": now.to_iso_8601(), "value": each.collect::<Vec<_>>() })
+        json!({ "now": now.to_iso_8601(), "speed": speed, "value": each.collect::<Vec<_>>() })
     }
 }
 
@@ -84,10 +85,10 @@ mod tests {
             counts.add(metric, dimensions, events);
         }
         let now = Timestamp::from_millis(1_795_248_000_000);
-        let want = json!({"now": "2026-11-21T08:00:00.000Z", "value": [{
+        let want = json!({"now": "2026-11-21T08:00:00.000Z", "speed": 60, "value": [{
             "topic": "orders", "eventSubscription": "billing",
             "delivered": 4, "deadLettered": 2, "dropped": 1,
         }]});
-        assert_eq!(counts.document(now), want);
+        assert_eq!(counts.document(now, 60), want);
     }
 }

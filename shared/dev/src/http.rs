@@ -97,7 +97,8 @@ async fn answer(world: &World, request: hyper::Request<Incoming>) -> Reply {
         return json(status, document.to_string());
     }
     if (&parts.method, parts.uri.path()) == (&Method::GET, COUNTS) {
-        return json(StatusCode::OK, world.counts.document(world.clock.now()).to_string());
+        let (now, speed) = (world.clock.now(), world.clock.speed().times());
+        return json(StatusCode::OK, world.counts.document(now, speed).to_string());
     }
     let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
     if is_publish(&parts.method, parts.uri.path()) {

@@ -23,6 +23,7 @@ pub mod resources;
 pub mod retrying;
 pub mod terraform;
 pub mod upgrade;
+pub mod verify;
 pub mod waiting;
 
 use super::{
@@ -61,6 +62,7 @@ macro_rules! case {
 /// Every case, those that take longest first.
 pub fn all() -> Vec<Case> {
     vec![
+        case!(Together, RESOURCES, verify::a_deployment_is_proven_with_a_queue),
         case!(Together, Nothing, retrying::a_late_success_cancels_the_retry),
         case!(Together, Nothing, probation::ten_failures_in_a_row_delay_delivery),
         case!(Together, Nothing, retrying::a_failing_webhook_sees_the_schedule),

@@ -76,12 +76,13 @@ pub async fn delivered(target: &Target, since: Timestamp) -> anyhow::Result<Ledg
     Ok(ledger)
 }
 
-fn group(target: &Target, function: &str) -> String {
+/// The log group of a function.
+pub(crate) fn group(target: &Target, function: &str) -> String {
     format!("/aws/lambda/{}-{function}", target.name_prefix())
 }
 
 /// Hands over each line with that word, and when it was logged, in milliseconds.
-async fn each_line(
+pub(crate) async fn each_line(
     logs: &AwsApi,
     group: &str,
     since: Timestamp,

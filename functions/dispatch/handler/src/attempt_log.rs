@@ -28,6 +28,7 @@ pub fn failed(
         status = answer.status,
         duration_ms = duration_ms(began_at, ended_at),
         decision = what,
+        receives = hand.record.receive_count,
         due = due.map(|due| tracing::field::display(due.to_iso_8601())),
         because = because.map(tracing::field::display),
         reason = reason.map(tracing::field::display),

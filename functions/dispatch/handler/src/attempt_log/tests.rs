@@ -35,6 +35,7 @@ async fn an_attempts_line_reads_alone() {
         "message": "attempt failed", "level": "INFO",
         "delivery.id": Uuid::from_u128(7), "subscription": "orders/billing", "attempt": 1,
         "outcome": "Busy", "status": 503, "duration_ms": 0, "decision": "Retry",
+        "receives": 1,
         "due": "1970-01-01T01:40:45.000Z", "because": "LeastWait", "events": 1,
         "event_ids": "[\"7\"]", "publish_time": "1970-01-01T01:40:15.000Z", "traceparent": trace,
         "target": "gridpost_dispatch_handler::attempt_log", "timestamp": line["timestamp"],
