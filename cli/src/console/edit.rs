@@ -20,7 +20,7 @@ type Names = Path<(String, String)>;
 /// What is edited: the document without what Gridpost itself writes.
 fn editable(document: &Value) -> Value {
     let mut properties = document["properties"].clone();
-    for member in ["provisioningState", "topic"] {
+    for member in ["provisioningState", "topic", "allowedRate"] {
         properties.as_object_mut().map(|members| members.remove(member));
     }
     json!({ "properties": properties })
@@ -86,6 +86,7 @@ fn problems(error: &anyhow::Error, text: &str) -> Markup {
                 Some((refusal, document)) => {
                     p { (refusal.message) }
                     (patch::annotated(&document, &refusal.details))
+                    @if let Some(step) = refusal.next_step() { p { (step) } }
                 }
                 None => { (failure::told(error)) }
             }

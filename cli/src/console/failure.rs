@@ -134,7 +134,7 @@ impl Refused {
             },
             Self::UsedLink => html! {
                 p { "This link is not valid: it works once, and only while the command runs that printed it." }
-                p { "If you have not used it, someone else on this machine may have: stop the command." }
+                p { "If you have not used it, another user of this machine may have: stop the command." }
                 p.muted { (AGAIN) }
             },
             Self::ReadOnly => html! {

@@ -23,7 +23,7 @@ pub(super) struct Chosen {
     pub(super) from: Option<String>,
     pub(super) to: Option<String>,
     pub(super) sent: Option<String>,
-    after: Option<String>,
+    pub(super) after: Option<String>,
 }
 
 impl Chosen {

@@ -246,7 +246,7 @@ fn actions(app: &App, url: &str, topic: &str, name: &str, job: &Value) -> Markup
                 form method="post" action=(subscription_url(topic, name, "/redrive")) {
                     (app.token())
                     (again(job))
-                    button name="action" value="send" id="send" { "Send these " (page::number(counted)) " events" }
+                    button name="action" value="send" id="send" { "Send these " (page::number(counted)) @if counted == 1 { " event" } @else { " events" } }
                 }
             }
             "Running" => {
@@ -299,8 +299,10 @@ pub(super) async fn cancel(
     Path((topic, name, id)): Path<(String, String, String)>,
     Form(Nothing {}): Form<Nothing>,
 ) -> Answer<Redirect> {
-    app.api.change_redrive(&topic, &name, &id, "cancel", None).await?;
-    let below = format!("/redrives/{}?done=canceled", page::part(&id));
+    let job = app.api.change_redrive(&topic, &name, &id, "cancel", None).await?;
+    // One that was over already stays as it is.
+    let done = if job["status"] == "Canceled" { "?done=canceled" } else { "" };
+    let below = format!("/redrives/{}{done}", page::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
 }
 

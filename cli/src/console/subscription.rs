@@ -17,15 +17,17 @@ use crate::output::{pretty, text_at};
 type Names = Path<(String, String)>;
 
 /// Pages below it, and what they are for.
-const BELOW: [(&str, &str); 7] = [
+const BELOW: [(&str, &str); 5] = [
     ("/deliveries", "Failing deliveries"),
-    ("/dead-letters", "Dead letters"),
     ("/retry", "Retry schedule"),
     ("/filter", "Test its filter"),
     ("/test-event", "Send it a test event"),
     ("/edit", "Edit its document"),
-    ("/redrive", "Redrive dead letters"),
 ];
+
+/// Those that it has where it keeps dead letters.
+const OF_LETTERS: [(&str, &str); 2] =
+    [("/dead-letters", "Dead letters"), ("/redrive", "Redrive dead letters")];
 
 /// The page.
 pub(super) async fn show(
@@ -51,12 +53,15 @@ async fn of_subscription(
     );
     let (document, health, now) = reads?;
     let url = subscription_url(topic, name, "");
+    let keeps_letters =
+        document.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object);
+    let letters = if keeps_letters { &OF_LETTERS[..] } else { &[] };
     let body = html! {
         (done)
         (health_section(&url, &health, now))
         (reset_form(app, &url, &health))
         ul.links {
-            @for (below, what) in BELOW { li { a href={ (url) (below) } { (what) } } }
+            @for (below, what) in BELOW.iter().chain(letters) { li { a href={ (url) (below) } { (what) } } }
             li { a href=(with_query("/tail", &[("topic", topic), ("name", name)])) { "Live tail" } }
         }
         h2 { "Settings" }
