@@ -48,7 +48,7 @@ async fn verdicts(app: &App, topic: &str, form: &Tried) -> anyhow::Result<Value>
     let filter: Value = serde_json::from_str(&form.filter)
         .map_err(|error| Misuse(format!("The filter is no JSON: {error} of the text")))?;
     let filter = json!({"properties": {"filter": filter}});
-    app.api.test_subscription(topic, &filter, &*json_text(&form.events)?).await
+    app.api.test_subscription(topic, &filter, &json_text(&form.events)?).await
 }
 
 fn table(answer: &Value) -> Markup {
