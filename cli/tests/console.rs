@@ -286,6 +286,32 @@ async fn counted(browser: &Browser, fields: &[(&str, &str)]) -> String {
     timeout(PATIENCE, count).await.expect("a count in time")
 }
 
+/// An endpoint on a probation that ends events at once would make new dead letters of them. At this speed
+/// the probation is over in seconds, so it may take several events.
+#[tokio::test]
+async fn nothing_is_redriven_into_a_probation_that_ends_events() {
+    let world = World::new().await;
+    let browser = world.browser(false).await;
+    let locked = "/topics/orders/subscriptions/locked";
+    let refused = async {
+        for number in 0.. {
+            browser.publish(&format!("k-{number}"), "Locked", "s", json!({})).await;
+            browser.until(locked, "end at once").await;
+            let begun = browser.post(&format!("{locked}/redrive"), &[("action", "send")]).await;
+            if begun.status == 400 {
+                return begun;
+            }
+        }
+        unreachable!("there are more numbers than seconds");
+    };
+    let refused = timeout(PATIENCE, refused).await.expect("a refusal in time");
+    refused.shows(400, "Nothing was begun");
+    refused.shows(400, "orders/locked is on probation until");
+    let meant = [("action", "send"), ("on_probation", "yes")];
+    let begun = browser.post(&format!("{locked}/redrive"), &meant).await;
+    assert_eq!(begun.status, 303, "{}", begun.text);
+}
+
 /// The hidden fields of a form, but for its token.
 fn hidden(form: &str) -> Vec<(String, String)> {
     let all = form.split("<input type=\"hidden\" name=\"").skip(1).map(|rest| {

@@ -13,6 +13,7 @@ use super::failure::{self, Answer};
 use super::forms::{Look, Nothing, given};
 use super::letters::Chosen;
 use super::page::{self, Frame, Tab, subscription_url};
+use crate::commands::dead_letter::redrive::refusal_by_probation;
 use crate::failure::Misuse;
 use crate::output::text_at;
 
@@ -26,6 +27,7 @@ pub(super) struct Manner {
     again: Option<String>,
     to_topic: Option<String>,
     to_name: Option<String>,
+    on_probation: Option<String>,
     #[serde(default)]
     action: String,
 }
@@ -136,6 +138,14 @@ pub(super) async fn begin(
 ) -> Answer<Response> {
     let begun = async {
         let document = manner.document(&chosen)?;
+        if document["dryRun"] == false && manner.on_probation.is_none() {
+            let (to_topic, to_name) =
+                (given(manner.to_topic.as_ref()), given(manner.to_name.as_ref()));
+            let to = (to_topic.as_deref().unwrap_or(&topic), to_name.as_deref().unwrap_or(&name));
+            if let Some(refused) = probation(&app, to.0, to.1).await {
+                return Err(Misuse(refused).into());
+            }
+        }
         app.api.redrive(&topic, &name, &document).await
     };
     match begun.await {
@@ -153,6 +163,13 @@ pub(super) async fn begin(
     }
 }
 
+/// Why what is sent there now would end at once. What can't be read is no reason: a redrive may be
+/// allowed where reading health is not.
+async fn probation(app: &App, topic: &str, name: &str) -> Option<String> {
+    let health = app.api.health(topic, name).await.ok()?;
+    refusal_by_probation(topic, name, &health)
+}
+
 /// How far a job has come.
 pub(super) async fn show(
     State(app): State<App>,
@@ -163,11 +180,17 @@ pub(super) async fn show(
     let url = subscription_url(&topic, &name, &format!("/redrives/{}", page::part(&id)));
     // A job that is over does not change: the page stops asking.
     let trigger = (job["status"] == "Running").then_some("every 1s");
+    let to = (text_at(&job, "/target/topic"), text_at(&job, "/target/eventSubscription"));
+    let refused = match text_at(&job, "/status") {
+        "Completed" if job["dryRun"] != true => None,
+        _ => probation(&app, to.0, to.1).await,
+    };
     let body = html! {
         (page::done(look.done.as_deref()))
         section id="job" hx-get=(url) hx-select="#job" hx-target="#job" hx-swap="outerHTML" hx-trigger=[trigger] {
             (progress(&job))
-            @if app.may_change() { (actions(&app, &url, &topic, &name, &job)) }
+            @if let Some(refused) = &refused { div.problem { p { (refused) } } }
+            @if app.may_change() { (actions(&app, &url, (&topic, &name), &job, refused.is_some())) }
         }
         p { a href=(subscription_url(&topic, &name, "/redrive")) { "All redrives" } }
     };
@@ -237,15 +260,21 @@ fn chosen_of(job: &Value) -> Markup {
 }
 
 /// What can be done with a job as it stands.
-fn actions(app: &App, url: &str, topic: &str, name: &str, job: &Value) -> Markup {
+fn actions(app: &App, url: &str, of: (&str, &str), job: &Value, is_refused: bool) -> Markup {
     let counted = job["counted"].as_u64().unwrap_or(0);
     let is_dry = job["dryRun"] == true;
     html! {
         @match text_at(job, "/status") {
             "Completed" if is_dry && counted > 0 => {
-                form method="post" action=(subscription_url(topic, name, "/redrive")) {
+                form method="post" action=(subscription_url(of.0, of.1, "/redrive")) {
                     (app.token())
                     (again(job))
+                    @if is_refused {
+                        label.check {
+                            input type="checkbox" name="on_probation" value="yes" required;
+                            "Send all the same: each event ends at once, as a new dead letter."
+                        }
+                    }
                     button name="action" value="send" id="send" { "Send these " (page::number(counted)) @if counted == 1 { " event" } @else { " events" } }
                 }
             }

@@ -26,6 +26,9 @@ use crate::output::text_at;
 /// How far back the page begins.
 const SINCE: TimeToLive = TimeToLive { minutes: 10 };
 
+/// Ids of events that a line shows.
+const IDS_TOLD: usize = 3;
+
 /// Lines that the page begins with.
 const FIRST_MAX: usize = 100;
 
@@ -63,6 +66,19 @@ impl Asked {
     }
 }
 
+/// What a line says, and the ids of its events as far as they are told.
+fn told(line: &AttemptLine) -> String {
+    let ids = line.event_ids();
+    let more = if ids.len() > IDS_TOLD { ", …" } else { "" };
+    match ids.is_empty() {
+        true => line.told(),
+        false => {
+            let ids = ids.iter().take(IDS_TOLD).cloned().collect::<Vec<_>>().join(", ");
+            format!("{} [{ids}{more}]", line.told())
+        }
+    }
+}
+
 /// A line as the script gets it; what it says is text there.
 fn entry(line: &AttemptLine) -> Value {
     let (topic, name) = line.subscription().unwrap_or_default();
@@ -75,7 +91,7 @@ fn entry(line: &AttemptLine) -> Value {
         "subscription": format!("{topic}/{name}"),
         "url": subscription_url(topic, name, ""),
         "number": number,
-        "told": page::visible(&line.told()),
+        "told": page::visible(&told(line)),
         "good": line.text("outcome") == Some("Delivered"),
     })
 }

@@ -21,8 +21,8 @@ use url::form_urlencoded::Serializer;
 /// Far longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The event subscriptions of topic `orders`: `fine` is answered 200, `busy` 503, `refused` 400, `none`
-/// wants nothing.
+/// The event subscriptions of topic `orders`: `fine` is answered 200, `busy` 503, `refused` 400,
+/// `locked` 401, and `none` wants nothing.
 pub(crate) struct World {
     pub(crate) folder: TempDir,
     _arrivals: UnboundedReceiver<Arrival>,
@@ -89,7 +89,7 @@ fn command(folder: &TempDir, arguments: &[&str]) -> Command {
 async fn endpoint() -> (Receiver, UnboundedReceiver<Arrival>) {
     let (sender, arrivals) = unbounded_channel();
     let always = |status| Behaviour::prompt(Answers::always(status));
-    let by_path = [("/busy", 503), ("/refused", 400)];
+    let by_path = [("/busy", 503), ("/refused", 400), ("/locked", 401)];
     let by_path: HashMap<_, _> =
         by_path.into_iter().map(|(path, status)| (path.to_owned(), always(status))).collect();
     let address = "127.0.0.1:0".parse().expect("an address");
@@ -115,6 +115,8 @@ fn topics(receiver: &Receiver) -> Value {
             "busy": subscription("/busy", json!({"filter": {"includedEventTypes": ["Busy"]}})),
             "refused": subscription("/refused", json!({"deadLetterDestination": letters,
                 "filter": {"subjectBeginsWith": "refuse"}})),
+            "locked": subscription("/locked", json!({"deadLetterDestination": letters,
+                "filter": {"includedEventTypes": ["Locked"]}})),
             "none": subscription("/none", json!({"filter": {"includedEventTypes": ["None"]}})),
         }},
         "empty": {},
