@@ -123,8 +123,8 @@ pub(super) async fn list(
     Query(chosen): Query<Chosen>,
 ) -> Answer {
     let choice = chosen.choice();
-    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await?;
     let counted = app.api.count_some_dead_letters(&topic, &name, &choice).await;
+    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await?;
     let url = subscription_url(&topic, &name, "/dead-letters");
     let body = html! {
         (filter_form(&url, &chosen))

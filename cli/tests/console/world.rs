@@ -245,8 +245,8 @@ impl Browser {
         let list = "/topics/orders/subscriptions/refused/dead-letters";
         let list =
             format!("{list}?{}", Serializer::new(String::new()).append_pair("event", id).finish());
-        let page = self.until(&list, "UndeliverableDueToHttpBadRequest").await;
         let start = "href=\"/topics/orders/subscriptions/refused/dead-letters/";
+        let page = self.until(&list, start).await;
         format!(
             "/topics/orders/subscriptions/refused/dead-letters/{}",
             between(&page.text, start, "\"")
