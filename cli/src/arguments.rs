@@ -3,9 +3,9 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    apply, audit, cost, dead_letter, delivery, deployment, dev, doctor, down, explain, export,
-    listen, parked, poison, prober, publish, rollout, sas, schedule, subscription, tail, topic, up,
-    verify, wait, watch,
+    apply, audit, console, cost, dead_letter, delivery, deployment, dev, doctor, down, explain,
+    export, listen, parked, poison, prober, publish, rollout, sas, schedule, subscription, tail,
+    topic, up, verify, wait, watch,
 };
 use crate::examples::EXAMPLES;
 use crate::target::TargetArguments;
@@ -85,6 +85,8 @@ pub enum Command {
     /// List and show deliveries that have failed, or have one attempted now
     #[command(subcommand)]
     Delivery(delivery::DeliveryCommand),
+    /// Look at a deployment and act on it in the browser, served on this machine
+    Console(console::ConsoleArguments),
     /// Say of an event who wants it and who does not, what was attempted, and what comes next
     Explain(explain::ExplainArguments),
     /// Follow attempts as they are made
@@ -211,6 +213,8 @@ mod tests {
             "delivery resend 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic demo --name s1",
             "explain order-4711 --topic demo",
             "explain order-4711 --topic demo --event event.json --since 7d --json",
+            "console",
+            "console --deployment prod --read-only --port 0 --no-browser --json",
             "tail",
             "tail --topic demo --name s1 --outcome Busy --outcome TimedOut --since 10m",
             "tail --failed --name-prefix events --json",

@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod audit;
 pub mod completion;
+pub mod console;
 pub mod cost;
 pub mod dead_letter;
 pub mod delivery;

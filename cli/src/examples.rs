@@ -19,6 +19,10 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "console",
+        &["console", "console --read-only", "console --deployment prod --port 7080 --no-browser"],
+    ),
+    (
         "export",
         &[
             "export > topics.json",

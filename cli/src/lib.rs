@@ -5,7 +5,7 @@
 //! topics and event subscriptions call the resource API ([`manage_api`]) of the deployment that
 //! [`target`] finds, and know no table or queue; `audit` reads logs and counts messages, `verify` reads
 //! logs and the queues that it is given, and [`rollout`] leads functions to other versions ([`aws_api`]).
-//! Requests to AWS are signed ([`signing`]) as the caller ([`identity`]).
+//! Requests to AWS are signed ([`signing`]) as the caller ([`identity`]). [`console`] is the web console.
 //! [`declared`] is all of a deployment's topics and event subscriptions in one file.
 //! [`local`] is the stack on this machine.
 //! [`cost`] reckons what deliveries cost, [`doctor`] finds what AWS would refuse of a plan, [`verify`]
@@ -17,6 +17,7 @@ pub mod arguments;
 pub mod attempt_lines;
 pub mod aws_api;
 pub mod commands;
+pub mod console;
 pub mod cost;
 pub mod declared;
 pub mod deployments;
@@ -70,6 +71,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Poison(poison) => commands::poison::run(poison, &target, output).await,
         Command::Parked(parked) => commands::parked::run(parked, &target, output).await,
         Command::Delivery(delivery) => commands::delivery::run(delivery, &target, output).await,
+        Command::Console(console) => commands::console::run(console, &target, output).await,
         Command::Explain(explain) => commands::explain::run(explain, &target, output).await,
         Command::Tail(tail) => commands::tail::run(tail, &target, output).await,
         Command::Export(export) => commands::export::run(&export, &target, output).await,

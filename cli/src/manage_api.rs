@@ -4,6 +4,7 @@ pub mod dead_letters;
 pub mod events;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod pages;
 pub mod secrets;
 pub mod waiting;
 

@@ -109,6 +109,15 @@ pub async fn look_until(
     }
 }
 
+/// Looks at all topics once, so far back.
+///
+/// # Errors
+///
+/// When something that it needs can't be read.
+pub(crate) async fn look_back(target: &Target, since: TimeToLive) -> anyhow::Result<Audit> {
+    look(&AuditArguments { topic: None, subscription: None, since, wait: 0 }, target).await
+}
+
 /// Reads everything once. The queues are counted at the cut-off; what has left them when the states of
 /// waiting deliveries are read is in the logs by then, behind the cut-off.
 ///

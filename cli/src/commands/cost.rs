@@ -1,7 +1,7 @@
 //! `gridpost cost`: what a million delivered events cost, beside other services. Works offline, from a
 //! price list and measured figures that are part of the program.
 
-mod month;
+pub(crate) mod month;
 
 use std::fmt::Write;
 
@@ -150,7 +150,7 @@ fn mix(arguments: &CostArguments) -> Result<Mix, Misuse> {
 }
 
 /// The oldest of the prices: the list is no newer than that.
-fn as_of(prices: &Prices) -> &str {
+pub(crate) fn as_of(prices: &Prices) -> &str {
     let dates = prices.all().map(|price| price.as_of.as_str());
     dates.into_iter().min().unwrap_or_default()
 }

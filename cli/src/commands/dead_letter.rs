@@ -1,7 +1,7 @@
 //! `gridpost dead-letter`: dead letters seen, sent again or removed.
 
 mod export;
-mod purge;
+pub(crate) mod purge;
 pub mod redrive;
 
 use std::collections::BTreeMap;

@@ -369,6 +369,7 @@ fn summary(
         format!("publish --topic {name} --type Sample.Greeting --data '{{\"hello\":\"world\"}}'"),
         format!("wait --topic {name} --subscription first --delivered 1"),
         "tail --since 10m".to_owned(),
+        "console".to_owned(),
     ] {
         lines.push(format!("  {gridpost} {command}"));
     }

@@ -15,7 +15,7 @@ use crate::failure::{Refusal, Unfinished};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::{self, Output, text_at};
-use crate::target::{TargetArguments, before};
+use crate::target::{Target, TargetArguments, before};
 
 /// Which event.
 #[derive(Args, Debug)]
@@ -35,6 +35,13 @@ pub struct ExplainArguments {
     /// Look for its attempts since so long: 90m, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "24h")]
     since: TimeToLive,
+}
+
+impl ExplainArguments {
+    /// A question about an event by its id.
+    pub(crate) fn of(topic: String, id: String, since: TimeToLive) -> Self {
+        Self { id, topic, event: None, since }
+    }
 }
 
 /// A delivery that carries the event.
@@ -99,16 +106,32 @@ pub async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let target = target.resolve()?;
+    let event = arguments.event.as_deref().map(read_events).transpose()?;
+    let told = look_up(&target, arguments, event).await?;
+    output.print(&told.document(), |_| told.text());
+    told.outcome()
+}
+
+/// Finds out all that is known of an event; as it was published, where that was given.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub(crate) async fn look_up(
+    target: &Target,
+    arguments: ExplainArguments,
+    event: Option<Box<RawValue>>,
+) -> anyhow::Result<Told> {
     let api = target.manage_api().await?;
-    let log = AttemptLog::connect(&target).await?;
+    let log = AttemptLog::connect(target).await?;
     let now = target.now().await?;
     let since = before(now, arguments.since);
     let lines = log.read(since.as_millis(), Some(&arguments.id)).await?;
     let deliveries = deliveries(&api, &arguments, lines).await?;
     let subscriptions = api.subscriptions(&arguments.topic).await?;
     let names: Vec<_> = subscriptions.iter().map(|one| text_at(one, "/name").to_owned()).collect();
-    let verdicts = match &arguments.event {
-        Some(file) => Some(api.explain(&arguments.topic, &one_event(read_events(file)?)).await?),
+    let verdicts = match event {
+        Some(event) => Some(api.explain(&arguments.topic, &one_event(event)).await?),
         None => {
             let of = may_have_dead_letter(&deliveries, &subscriptions);
             verdicts_on_dead_letter(&api, &arguments, since, of).await?
@@ -118,9 +141,7 @@ pub async fn run(
     let holding = holding_back(&api, &arguments.topic, may_wait, now).await?;
     let filters = filters(&subscriptions);
     let logs_successes = target.is_dev();
-    let told = Told { arguments, verdicts, deliveries, names, filters, holding, logs_successes };
-    output.print(&told.document(), |_| told.text());
-    told.outcome()
+    Ok(Told { arguments, verdicts, deliveries, names, filters, holding, logs_successes })
 }
 
 /// What each event subscription wants, as far as it chooses, and whether its state lets it have
@@ -148,7 +169,7 @@ fn filters(subscriptions: &[Value]) -> BTreeMap<String, String> {
 }
 
 /// All that is to be told.
-struct Told {
+pub(crate) struct Told {
     arguments: ExplainArguments,
     verdicts: Option<Value>,
     deliveries: Vec<Found>,
@@ -303,9 +324,16 @@ fn by_delivery(
 }
 
 impl Told {
+    /// What the event subscriptions want that no log line tells of, by their names.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_known = |name: &str| self.deliveries.iter().any(|found| found.name == name);
+        let others = self.names.iter().filter(move |name| !is_known(name));
+        others.filter_map(|name| Some((name.as_str(), self.filters.get(name)?.as_str())))
+    }
+
     /// An event of which nothing at all is known may be under way, or delivered without a log line, or a
     /// misspelt one: neither done nor failed.
-    fn outcome(&self) -> anyhow::Result<()> {
+    pub(crate) fn outcome(&self) -> anyhow::Result<()> {
         let Self { arguments: ExplainArguments { id, topic, .. }, verdicts, deliveries, .. } = self;
         if verdicts.is_some() || !deliveries.is_empty() {
             return Ok(());
@@ -324,7 +352,8 @@ impl Told {
         Err(Unfinished(message).into())
     }
 
-    fn document(&self) -> Value {
+    /// It as JSON.
+    pub(crate) fn document(&self) -> Value {
         let delivery = |found: &Found| {
             let lines: Vec<_> = found.lines.iter().map(|line| &line.line).collect();
             json!({

@@ -156,13 +156,7 @@ pub async fn run(
     let url = events_url(&arguments.topic, &topic, &target)?;
     let key = key(&arguments, &target).await?;
     let events = arguments.file.is_some().then(|| count(&body)).flatten();
-    let request = target.http_client(&url)?.post(&url).header("content-type", content_type);
-    let answer = request.header("aeg-sas-key", key).body(body).send().await;
-    let answer = answer.with_context(|| format!("POST {url} got no answer"))?;
-    let status = answer.status().as_u16();
-    if status != 200 {
-        return Err(Refusal::from_answer(status, &answer.text().await.unwrap_or_default()).into());
-    }
+    let status = post(&target, &url, &key, content_type, body).await?;
     let id = arguments.file.is_none().then_some(id);
     let topic = &arguments.topic;
     let document =
@@ -176,8 +170,32 @@ pub async fn run(
     Ok(())
 }
 
+/// Publishes a body; the status of the answer.
+///
+/// # Errors
+///
+/// A refusal by the server, or a transport failure.
+pub(crate) async fn post(
+    target: &Target,
+    url: &str,
+    key: &str,
+    content_type: &str,
+    body: Vec<u8>,
+) -> anyhow::Result<u16> {
+    let request = target.http_client(url)?.post(url).header("content-type", content_type);
+    let answer = request.header("aeg-sas-key", key).body(body).send().await;
+    let answer = answer.with_context(|| format!("POST {url} got no answer"))?;
+    match answer.status().as_u16() {
+        200 => Ok(200),
+        refused => {
+            let text = answer.text().await.unwrap_or_default();
+            Err(Refusal::from_answer(refused, &text).into())
+        }
+    }
+}
+
 /// How many events a body has; none where it is no JSON, which a binary publish need not be.
-fn count(body: &[u8]) -> Option<usize> {
+pub(crate) fn count(body: &[u8]) -> Option<usize> {
     match serde_json::from_slice(body).ok()? {
         Value::Array(events) => Some(events.len()),
         _ => Some(1),

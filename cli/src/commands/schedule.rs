@@ -161,10 +161,7 @@ pub async fn run(
         None => given(arguments),
     };
     let Subject { profile, kind, policy, delays_on_probation } = subject;
-    let policy = resource::read_retry_policy(policy, profile).map_err(|problems| {
-        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        Misuse(lines.join("\n"))
-    })?;
+    let policy = checked(policy, profile)?;
     let rules = Rules { profile, kind, policy: &policy };
     let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
     let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
@@ -177,6 +174,35 @@ pub async fn run(
     let document = result(&timeline, &policy, &arguments.responses, &warnings);
     output.print(&document, text);
     Ok(())
+}
+
+/// The timeline of an event subscription's policy, or of another one in its place, as JSON.
+///
+/// # Errors
+///
+/// [`Misuse`] names every setting, or answer, that is outside its range.
+pub(crate) fn preview(
+    topic: &Value,
+    subscription: &Value,
+    policy: Option<Value>,
+    answers: &str,
+) -> Result<Value, Misuse> {
+    let Subject { profile, kind, policy: own, delays_on_probation } = saved(topic, subscription);
+    let answers = answers.split(',').map(|answer| answer.trim().parse::<Response>());
+    let answers: Vec<_> = answers.collect::<Result<_, _>>().map_err(Misuse)?;
+    let policy = checked(policy.unwrap_or(own), profile)?;
+    let rules = Rules { profile, kind, policy: &policy };
+    let given: Vec<_> = answers.iter().map(|response| response.answer).collect();
+    let timeline = timeline(rules, delays_on_probation, &given, 0.0);
+    Ok(result(&timeline, &policy, &answers, &warnings(rules, &timeline)))
+}
+
+/// A policy, or all that is wrong with its document.
+fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
+    resource::read_retry_policy(policy, profile).map_err(|problems| {
+        let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Misuse(lines.join("\n"))
+    })
 }
 
 /// What the flags say.
@@ -320,7 +346,7 @@ fn at(seconds: &Value) -> String {
 
 /// An offset as people write it: `0 s`, `12.8 s`, `1 min 30 s`, `1 h 30 min`. Parts of a second are told of
 /// less than a minute alone.
-fn hours(offset: Duration) -> String {
+pub(crate) fn hours(offset: Duration) -> String {
     if offset.subsec_millis() != 0 && offset.as_secs() < 60 {
         return format!("{:.1} s", offset.as_secs_f64());
     }

@@ -1,8 +1,8 @@
 //! `gridpost subscription`: create, update, show, list, delete; health, secrets, tests of filters.
 
-mod health;
-mod send_test;
-mod show;
+pub(crate) mod health;
+pub(crate) mod send_test;
+pub(crate) mod show;
 mod test;
 mod update;
 

@@ -13,13 +13,13 @@ use crate::document::{TimeToLive, outcome_name};
 use crate::failure::Refusal;
 use crate::output::{self, Output};
 use crate::progress::Progress;
-use crate::target::TargetArguments;
+use crate::target::{Target, TargetArguments};
 
 /// Ids of events in a line: those of a batch are told by their number.
 const IDS_TOLD: usize = 3;
 
 /// Between two looks: FilterLogEvents takes five calls in a second for a whole account.
-const POLL: Duration = Duration::from_secs(2);
+pub(crate) const POLL: Duration = Duration::from_secs(2);
 
 /// How far back each look goes: lines of another instance may be found some time after they were
 /// logged.
@@ -28,21 +28,8 @@ const OVERLAP_MS: i64 = 60_000;
 /// What to follow.
 #[derive(Args, Debug)]
 pub struct TailArguments {
-    /// Only deliveries of this topic
-    #[arg(long, value_name = "TOPIC")]
-    topic: Option<String>,
-
-    /// Only those of this event subscription of the topic
-    #[arg(long, alias = "subscription", value_name = "NAME", requires = "topic")]
-    name: Option<String>,
-
-    /// Only attempts that met this, such as Busy; may be given several times
-    #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
-    outcome: Vec<String>,
-
-    /// Only attempts that failed, and deliveries that ended undelivered
-    #[arg(long, conflicts_with = "outcome")]
-    failed: bool,
+    #[command(flatten)]
+    filter: Filter,
 
     /// Begin so long ago: 10m, 2h
     #[arg(long, value_name = "TIME")]
@@ -53,7 +40,27 @@ pub struct TailArguments {
     no_follow: bool,
 }
 
-impl TailArguments {
+/// Which attempts and ends.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Filter {
+    /// Only deliveries of this topic
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) topic: Option<String>,
+
+    /// Only those of this event subscription of the topic
+    #[arg(long, alias = "subscription", value_name = "NAME", requires = "topic")]
+    pub(crate) name: Option<String>,
+
+    /// Only attempts that met this, such as Busy; may be given several times
+    #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
+    pub(crate) outcome: Vec<String>,
+
+    /// Only attempts that failed, and deliveries that ended undelivered
+    #[arg(long, conflicts_with = "outcome")]
+    pub(crate) failed: bool,
+}
+
+impl Filter {
     fn wants(&self, line: &AttemptLine) -> bool {
         let (topic, name) = line.subscription().unwrap_or_default();
         let outcome = line.text("outcome").unwrap_or_default();
@@ -76,30 +83,63 @@ pub async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let target = target.resolve()?;
-    if arguments.topic.is_some() && target.has_manage_url() {
+    let TailArguments { filter, since, no_follow } = arguments;
+    if filter.topic.is_some() && target.has_manage_url() {
         let api = target.manage_api().await?;
-        let checked = check_exists(&api, arguments.topic.as_deref(), arguments.name.as_deref());
+        let checked = check_exists(&api, filter.topic.as_deref(), filter.name.as_deref());
         if let Some(note) = as_far_as_allowed(checked.await)? {
             Progress::on_stderr().line(&note);
         }
     }
-    let log = AttemptLog::connect(&target).await?;
-    let since = arguments.since.unwrap_or(TimeToLive { minutes: 0 });
-    let began_ms = target.ago(since).await?.as_millis();
-    let mut seen = Seen { began_ms, newest_ms: began_ms, ids: HashSet::new() };
+    let since = since.unwrap_or(TimeToLive { minutes: 0 });
+    let mut follower = Follower::of(&target, filter, since).await?;
     loop {
-        for line in seen.fresh(log.read(seen.next_from(), None).await?) {
-            if arguments.wants(&line) {
-                output::line(&match output.is_json() {
-                    true => line.line.to_string(),
-                    false => told(&line),
-                });
-            }
+        for line in follower.look().await? {
+            output::line(&match output.is_json() {
+                true => line.line.to_string(),
+                false => told(&line),
+            });
         }
-        if arguments.no_follow {
+        if no_follow {
             return Ok(());
         }
         sleep(POLL).await;
+    }
+}
+
+/// What is wanted of the log, each line once.
+pub(crate) struct Follower {
+    log: AttemptLog,
+    filter: Filter,
+    seen: Seen,
+}
+
+impl Follower {
+    /// One that begins so long ago.
+    ///
+    /// # Errors
+    ///
+    /// When the deployment's clock or log can't be reached.
+    pub(crate) async fn of(
+        target: &Target,
+        filter: Filter,
+        since: TimeToLive,
+    ) -> anyhow::Result<Self> {
+        let log = AttemptLog::connect(target).await?;
+        let began_ms = target.ago(since).await?.as_millis();
+        let seen = Seen { began_ms, newest_ms: began_ms, ids: HashSet::new() };
+        Ok(Self { log, filter, seen })
+    }
+
+    /// What is new since the last look.
+    ///
+    /// # Errors
+    ///
+    /// When the log can't be read.
+    pub(crate) async fn look(&mut self) -> anyhow::Result<Vec<AttemptLine>> {
+        let lines = self.log.read(self.seen.next_from(), None).await?;
+        let fresh = self.seen.fresh(lines).into_iter();
+        Ok(fresh.filter(|line| self.filter.wants(line)).collect())
     }
 }
 
@@ -177,15 +217,8 @@ mod tests {
         AttemptLine { id: id.to_owned(), at_ms, line }
     }
 
-    fn arguments() -> TailArguments {
-        TailArguments {
-            topic: None,
-            name: None,
-            outcome: Vec::new(),
-            failed: false,
-            since: None,
-            no_follow: false,
-        }
+    fn arguments() -> Filter {
+        Filter::default()
     }
 
     #[test]
@@ -193,12 +226,12 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let table = [
             (arguments(), true, true),
-            (TailArguments { topic: text("orders"), ..arguments() }, true, true),
-            (TailArguments { topic: text("order"), ..arguments() }, false, false),
-            (TailArguments { name: text("billing"), ..arguments() }, true, true),
-            (TailArguments { name: text("audit"), ..arguments() }, false, false),
-            (TailArguments { outcome: vec!["Busy".to_owned()], ..arguments() }, true, false),
-            (TailArguments { failed: true, ..arguments() }, true, false),
+            (Filter { topic: text("orders"), ..arguments() }, true, true),
+            (Filter { topic: text("order"), ..arguments() }, false, false),
+            (Filter { name: text("billing"), ..arguments() }, true, true),
+            (Filter { name: text("audit"), ..arguments() }, false, false),
+            (Filter { outcome: vec!["Busy".to_owned()], ..arguments() }, true, false),
+            (Filter { failed: true, ..arguments() }, true, false),
         ];
         for (arguments, busy, delivered) in table {
             let wants = |outcome| arguments.wants(&line("1", 1, outcome));

@@ -252,7 +252,7 @@ fn undone(existing: &Value, document: &Value) -> Vec<String> {
 }
 
 /// Replaces a key, and notes it where programs read the keys of a local stack.
-async fn new_key(
+pub(crate) async fn new_key(
     api: &ManageApi,
     target: &Target,
     topic: &str,

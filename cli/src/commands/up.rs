@@ -95,6 +95,7 @@ fn summary(connection: &Connection, shown: &[Shown], gridpost: &str) -> String {
             "subscription create --topic demo --name first --endpoint http://127.0.0.1:{port}/hook"
         ),
         "publish --topic demo --type Sample.Greeting --data '{\"hello\":\"world\"}'".to_owned(),
+        "console".to_owned(),
         "status".to_owned(),
         "down".to_owned(),
     ] {

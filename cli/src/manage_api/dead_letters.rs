@@ -48,7 +48,7 @@ impl LetterChoice {
     }
 
     /// The query of a list.
-    fn query(&self) -> String {
+    pub(super) fn query(&self) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.parts());
         if let Some(redriven) = self.redriven {

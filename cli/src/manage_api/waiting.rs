@@ -36,7 +36,7 @@ impl ParkedChoice {
     }
 
     /// The path of a list of them.
-    fn list_path(&self) -> String {
+    pub(super) fn list_path(&self) -> String {
         let names = [("topic", &self.topic), ("eventSubscription", &self.subscription)];
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         for (name, value) in names {

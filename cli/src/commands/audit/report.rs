@@ -147,7 +147,7 @@ impl Audit {
     }
 
     /// What the difference means, and what to do.
-    fn meaning(&self) -> String {
+    pub(crate) fn meaning(&self) -> String {
         let mut text = String::new();
         match &self.queues {
             Ok(queues) => {

@@ -156,7 +156,7 @@ fn text(lines: &[MonthLine], prices: &Prices) -> String {
 }
 
 /// Units as people read them.
-fn units(units: f64) -> String {
+pub(crate) fn units(units: f64) -> String {
     if units >= 1e6 {
         format!("{:.2} million", units / 1e6)
     } else if units >= 100.0 {

@@ -93,7 +93,7 @@ const SETTLED_MS: i64 = 2_000;
 
 /// What is chosen ends where the count begins: what is written between the count and the deletion was
 /// not counted, and stays.
-fn until_counted(choice: LetterChoice, now: Timestamp) -> LetterChoice {
+pub(crate) fn until_counted(choice: LetterChoice, now: Timestamp) -> LetterChoice {
     let counted = Timestamp::from_millis(now.as_millis() - SETTLED_MS);
     let asked = choice.to.as_deref().map(Timestamp::parse_rfc_3339);
     match asked {

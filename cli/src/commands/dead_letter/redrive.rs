@@ -115,6 +115,12 @@ impl RedriveArguments {
     }
 }
 
+/// What is wrong with sending to that event subscription now, if its probation ends events at once.
+pub(crate) fn refusal_by_probation(topic: &str, name: &str, health: &Value) -> Option<String> {
+    let target = Whose { topic: topic.to_owned(), subscription: name.to_owned() };
+    ends_at_once(&target, health)
+}
+
 /// What is wrong with sending to an endpoint on a probation that ends events at once, and what to do.
 fn ends_at_once(target: &Whose, health: &Value) -> Option<String> {
     let Whose { topic, subscription } = target;

@@ -23,7 +23,19 @@ pub(super) async fn of_topic(
     api: &ManageApi,
     topic: &str,
 ) -> anyhow::Result<Vec<(Value, Option<Value>)>> {
-    let subscriptions = api.subscriptions(topic).await?;
+    of_those(api, topic, api.subscriptions(topic).await?).await
+}
+
+/// Those event subscriptions of a topic with their healths.
+///
+/// # Errors
+///
+/// As above.
+pub(crate) async fn of_those(
+    api: &ManageApi,
+    topic: &str,
+    subscriptions: Vec<Value>,
+) -> anyhow::Result<Vec<(Value, Option<Value>)>> {
     let with_health = async |subscription: Value| {
         let health = if_there(api.health(topic, text_at(&subscription, "/name")).await)?;
         anyhow::Ok((subscription, health))
@@ -159,7 +171,7 @@ pub(super) fn table(all: &[Health], now: Timestamp) -> String {
 }
 
 /// Until when nothing is attempted; where that is past, what comes next.
-fn until(health: &Value, now: Timestamp) -> String {
+pub(crate) fn until(health: &Value, now: Timestamp) -> String {
     if !wait_is_over(health, now) {
         return text_at(health, "/until").to_owned();
     }
@@ -174,10 +186,16 @@ fn until(health: &Value, now: Timestamp) -> String {
 
 /// A health in words: what it is, why, until when, and what that does to events.
 fn describe(topic: &str, name: &str, health: &Value, now: Timestamp) -> String {
+    let mut all = vec![["event subscription".to_owned(), format!("{topic}/{name}")]];
+    all.extend(rows(health, now));
+    output::columns(&all)
+}
+
+/// The same as names and values.
+pub(crate) fn rows(health: &Value, now: Timestamp) -> Vec<[String; 2]> {
     let at = |pointer| text_at(health, pointer);
     let row = |name: &str, value: String| [name.to_owned(), value];
     let mut rows = vec![
-        row("event subscription", format!("{topic}/{name}")),
         row("state", at("/state").to_owned()),
         row("new events", effect(at("/state"), at("/newEvents"))),
     ];
@@ -220,7 +238,7 @@ fn describe(topic: &str, name: &str, health: &Value, now: Timestamp) -> String {
         }
     }
     rows.push(row("waiting deliveries", waiting(&health["waitingDeliveries"])));
-    output::columns(&rows)
+    rows
 }
 
 fn effect(state: &str, effect: &str) -> String {
@@ -245,7 +263,7 @@ fn slowness(slow: &Value) -> String {
     format!("{} requests under way{}", slow["requestsUnderWay"], most.unwrap_or_default())
 }
 
-fn waiting(waiting: &Value) -> String {
+pub(crate) fn waiting(waiting: &Value) -> String {
     let more = if waiting["isComplete"] == Value::Bool(false) { "more than " } else { "" };
     match waiting["oldestPublishTime"].as_str() {
         Some(oldest) => format!("{more}{}, the oldest published at {oldest}", waiting["count"]),

@@ -58,7 +58,7 @@ pub(super) async fn run(
 }
 
 /// An event that says what it is.
-fn made(schema: &str, id: String) -> Result<Value, Misuse> {
+pub(crate) fn made(schema: &str, id: String) -> Result<Value, Misuse> {
     let (subject, kind) = ("gridpost/test", "Gridpost.TestEvent");
     let at = wall_clock::now_rfc3339();
     match schema {
@@ -73,7 +73,7 @@ fn made(schema: &str, id: String) -> Result<Value, Misuse> {
 }
 
 /// What the endpoint answered, and whether the filter would have let the event through.
-fn told(sent: &Value) -> String {
+pub(crate) fn told(sent: &Value) -> String {
     let status = sent["httpStatusCode"].as_u64().map(|status| format!(" ({status})"));
     let mut text = format!(
         "{}{} after {} ms",

@@ -24,6 +24,11 @@ const TOLD: [&str; 14] = [
 
 /// An event subscription for people.
 pub(super) fn describe(subscription: &Value) -> String {
+    output::columns(&rows(subscription))
+}
+
+/// The same as names and values.
+pub(crate) fn rows(subscription: &Value) -> Vec<[String; 2]> {
     let at = |pointer| text_at(subscription, pointer).to_owned();
     let mut rows = vec![
         row("event subscription", at("/name")),
@@ -46,7 +51,7 @@ pub(super) fn describe(subscription: &Value) -> String {
     }
     let properties = subscription.get("properties").cloned().unwrap_or_default();
     others(&mut rows, "", &properties);
-    output::columns(&rows)
+    rows
 }
 
 fn row(name: &str, value: String) -> [String; 2] {
@@ -87,7 +92,7 @@ fn others(rows: &mut Vec<[String; 2]>, path: &str, value: &Value) {
 }
 
 /// The destination as a user knows it; a webhook's URL is shown without its query, which is a secret.
-pub(super) fn destination(subscription: &Value) -> String {
+pub(crate) fn destination(subscription: &Value) -> String {
     let at = |member: &str| {
         let pointer = format!("/properties/destination/properties/{member}");
         subscription.pointer(&pointer).and_then(Value::as_str)

@@ -1,0 +1,199 @@
+//! An event by its id: who wanted it, what was attempted, what comes next. What `gridpost explain` says.
+
+use axum::Form;
+use axum::extract::{Query, State};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::App;
+use super::delivery::outcome;
+use super::failure::{self, Answer};
+use super::forms::given;
+use super::page::{self, Frame, Tab, subscription_url};
+use super::publish::{json_text, table_of_verdicts};
+use crate::attempt_lines::because_of;
+use crate::commands::explain::{self, ExplainArguments, Told};
+use crate::document::TimeToLive;
+use crate::output::text_at;
+
+/// How far back attempts are looked for, unless said otherwise.
+const SINCE: &str = "24h";
+
+/// Which event; the text of it where it was given.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Asked {
+    topic: Option<String>,
+    id: Option<String>,
+    since: Option<String>,
+    event: Option<String>,
+}
+
+/// The form, and what was found.
+pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
+    answer(&app, &asked).await
+}
+
+/// The same with the event as it was published.
+pub(super) async fn with_event(State(app): State<App>, Form(asked): Form<Asked>) -> Answer {
+    answer(&app, &asked).await
+}
+
+async fn answer(app: &App, asked: &Asked) -> Answer {
+    let (topic, id) = (given(asked.topic.as_ref()), given(asked.id.as_ref()));
+    let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
+    let result = match (&topic, &id) {
+        (Some(topic), Some(id)) => {
+            let found = look_up(app, topic, id, &since, asked.event.as_ref()).await;
+            match found {
+                Ok(told) => found_of(topic, id, &told),
+                Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+            }
+        }
+        _ => html! {},
+    };
+    let names = app.api.topics_page(None).await?;
+    let body = html! {
+        (search(&names.items, topic.as_deref(), id.as_deref(), &since, names.next.is_some()))
+        (result)
+        @if let (Some(topic), Some(id)) = (&topic, &id) { (event_form(app, topic, id, &since, asked)) }
+    };
+    let command = match (&topic, &id) {
+        (Some(topic), Some(id)) => {
+            format!("explain {} --topic {}", page::word(id), page::word(topic))
+        }
+        _ => "explain EVENT-ID --topic NAME".to_owned(),
+    };
+    let frame = Frame { tab: Tab::Events, title: "Find an event", above: Vec::new(), command };
+    Ok(app.page(&frame, &body))
+}
+
+async fn look_up(
+    app: &App,
+    topic: &str,
+    id: &str,
+    since: &str,
+    event: Option<&String>,
+) -> anyhow::Result<Told> {
+    let since: TimeToLive = since.parse()?;
+    let event = given(event).map(|text| json_text(&text)).transpose()?;
+    let arguments = ExplainArguments::of(topic.to_owned(), id.to_owned(), since);
+    explain::look_up(&app.settings.target, arguments, event).await
+}
+
+fn search(
+    topics: &[Value],
+    topic: Option<&str>,
+    id: Option<&str>,
+    since: &str,
+    more: bool,
+) -> Markup {
+    html! {
+        form.row method="get" action="/events" role="search" {
+            label { "Topic "
+                @if more || topics.is_empty() {
+                    input name="topic" required value=(topic.unwrap_or_default());
+                } @else {
+                    select name="topic" required {
+                        @for one in topics {
+                            @let name = text_at(one, "/name");
+                            option value=(name) selected[topic == Some(name)] { (name) }
+                        }
+                    }
+                }
+            }
+            label { "Event id " input.code name="id" required size="40" value=(id.unwrap_or_default()); }
+            label { "Look back " input name="since" size="5" value=(since); }
+            button { "Find it" }
+        }
+        @if id.is_none() {
+            p.muted { "An event is found by the id that its publisher gave it: in the logs of its attempts, and in "
+                "dead letters." }
+        }
+    }
+}
+
+/// All that is known.
+fn found_of(topic: &str, id: &str, told: &Told) -> Markup {
+    let document = told.document();
+    let deliveries = document["deliveries"].as_array().cloned().unwrap_or_default();
+    html! {
+        h2 { "Event " code { (page::visible(id)) } }
+        @if let Err(nothing) = told.outcome() { div.problem role="status" { p { (nothing) } } }
+        @if document["verdicts"].is_array() { (table_of_verdicts(topic, &document["verdicts"])) }
+        @for delivery in &deliveries { (delivery_of(topic, delivery)) }
+        @for held in document["holdingBack"].as_array().into_iter().flatten() {
+            @let name = text_at(held, "/eventSubscription");
+            p.warn {
+                a href=(subscription_url(topic, name, "")) { (name) }
+                " attempts nothing until " (page::time_at(held, "/health/until")) ": if it wants the event, the event waits."
+            }
+        }
+        @if !document["verdicts"].is_array() {
+            @let others: Vec<_> = told.others().collect();
+            @if !others.is_empty() {
+                h2 { "No attempt is logged for these" }
+                ul { @for (name, wants) in others {
+                    li { a href=(subscription_url(topic, name, "")) { (name) } ": " (page::visible(wants)) }
+                } }
+            }
+        }
+    }
+}
+
+/// A delivery that carries it: what was logged, or its state.
+fn delivery_of(topic: &str, delivery: &Value) -> Markup {
+    let (name, id) = (text_at(delivery, "/eventSubscription"), text_at(delivery, "/id"));
+    let url = subscription_url(topic, name, &format!("/deliveries/{}", page::part(id)));
+    let rows: Vec<_> = delivery["log"].as_array().into_iter().flatten().map(line).collect();
+    html! {
+        h2 { "To " a href=(subscription_url(topic, name, "")) { (name) } }
+        p {
+            @if delivery["state"].is_object() { "Delivery " a href=(url) { (id) } } @else { "Delivery " (id) }
+            @if let Some(standing) = delivery.pointer("/state/standing").and_then(Value::as_str) {
+                ": " strong { (standing) }
+            }
+        }
+        (page::table("What was logged of it", &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
+    }
+}
+
+fn line(line: &Value) -> Vec<Markup> {
+    let follows = match (line["due"].as_str(), line["reason"].as_str()) {
+        (Some(due), _) => html! {
+            "again at " (page::time(due))
+            @if let Some(because) = line["because"].as_str() { ": " (because_of(because)) }
+        },
+        (None, Some(reason)) => html! { "ends: " (reason) },
+        (None, None) => html! {},
+    };
+    vec![
+        page::time_at(line, "/timestamp"),
+        html! { (page::number_at(line, "/attempt")) },
+        outcome(line, "/outcome", "/status"),
+        html! { @if line["duration_ms"].is_u64() { (page::number_at(line, "/duration_ms")) " ms" } },
+        html! {
+            (follows)
+            @if let Some(said) = line["response"].as_str() { " It said: " (page::visible(said)) }
+        },
+    ]
+}
+
+fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Asked) -> Markup {
+    html! {
+        details open[asked.event.is_some()] {
+            summary { "Who did not want it, and why: give the event itself" }
+            form method="post" action="/events" {
+                (app.token())
+                input type="hidden" name="topic" value=(topic);
+                input type="hidden" name="id" value=(id);
+                input type="hidden" name="since" value=(since);
+                label for="event" { "The event as it was published" }
+                textarea id="event" name="event" rows="12" spellcheck="false" required {
+                    "\n" (asked.event.as_deref().unwrap_or_default())
+                }
+                button { "Ask every filter" }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The first page: endpoints in trouble before all else, and how much there is of everything.
+
+use axum::extract::State;
+use futures::{StreamExt, TryStreamExt, stream};
+use gridpost_core::time::Timestamp;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::App;
+use super::failure::{self, Answer};
+use super::page::{self, Frame, Tab, number, subscription_url};
+use crate::commands::subscription::health;
+use crate::manage_api::waiting::ParkedChoice;
+use crate::output::text_at;
+
+/// Event subscriptions whose health is looked at: a page must not take minutes.
+const LOOKED_AT_MAX: usize = 1_000;
+
+/// Rows of endpoints in trouble.
+const TROUBLE_MAX: usize = 100;
+
+/// Topics whose event subscriptions are read at the same time.
+const AT_ONCE: usize = 4;
+
+/// An event subscription with its endpoint's health.
+struct One {
+    topic: String,
+    name: String,
+    health: Value,
+}
+
+/// All that was looked at.
+struct Seen {
+    topics: usize,
+    all: Vec<One>,
+    is_complete: bool,
+}
+
+/// The page.
+pub(super) async fn show(State(app): State<App>) -> Answer {
+    let now = app.settings.target.now().await?;
+    let seen = look(&app).await?;
+    let body = html! {
+        section id="health" hx-get="/" hx-select="#health" hx-target="#health" hx-swap="outerHTML"
+            hx-trigger="every 15s" {
+            (trouble(&seen, now))
+            (counts(&seen))
+        }
+        h2 { "What waits for a person" }
+        (for_a_person(&app).await)
+    };
+    let command = "subscription health".to_owned();
+    let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
+    Ok(app.page(&frame, &body))
+}
+
+async fn look(app: &App) -> anyhow::Result<Seen> {
+    let topics = app.api.topics().await?;
+    let names: Vec<_> = topics.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
+    let of_topic = async |name: String| {
+        let found = app.api.subscriptions(&name).await?;
+        anyhow::Ok((name, found))
+    };
+    let lists = stream::iter(names).map(of_topic).buffered(AT_ONCE);
+    let lists: Vec<(String, Vec<Value>)> = lists.try_collect().await?;
+    let (mut all, mut left, mut is_complete) = (Vec::new(), LOOKED_AT_MAX, true);
+    for (topic, mut subscriptions) in lists {
+        is_complete &= subscriptions.len() <= left;
+        subscriptions.truncate(left);
+        left -= subscriptions.len();
+        for (subscription, health) in health::of_those(&app.api, &topic, subscriptions).await? {
+            let name = text_at(&subscription, "/name").to_owned();
+            all.extend(health.map(|health| One { topic: topic.clone(), name, health }));
+        }
+    }
+    Ok(Seen { topics: topics.len(), all, is_complete })
+}
+
+fn is_in_trouble(health: &Value) -> bool {
+    health["state"] != "Healthy" || health["newEvents"] != "Attempted" || health["slow"].is_object()
+}
+
+fn trouble(seen: &Seen, now: Timestamp) -> Markup {
+    let mut found: Vec<_> = seen.all.iter().filter(|one| is_in_trouble(&one.health)).collect();
+    // Those that lose events first, then those that wait; of those, what waits for most.
+    let rank = |one: &&One| {
+        let order = ["Ends", "NotMatched", "Waits"];
+        let effect = text_at(&one.health, "/newEvents");
+        let at = order.iter().position(|known| *known == effect).unwrap_or(order.len());
+        (
+            at,
+            std::cmp::Reverse(
+                one.health.pointer("/waitingDeliveries/count").and_then(Value::as_u64),
+            ),
+        )
+    };
+    found.sort_by_key(rank);
+    let rows: Vec<_> = found.iter().take(TROUBLE_MAX).map(|one| row(one, now)).collect();
+    let head = ["Event subscription", "State", "Why", "Since", "Until", "New events", "Waiting"];
+    html! {
+        h2 { "Endpoints in trouble" }
+        @if seen.all.is_empty() {
+            (page::empty(
+                "There is no event subscription yet. Create a topic, subscribe an endpoint, and publish:",
+                "subscription create --topic demo --name first --endpoint http://127.0.0.1:9000/hook",
+            ))
+        } @else if rows.is_empty() {
+            p.good { "No endpoint is in trouble." }
+        } @else {
+            (page::table("Endpoints in trouble", &head, &rows))
+            @if found.len() > TROUBLE_MAX {
+                p.muted { (found.len() - TROUBLE_MAX) " more are in trouble; topics list them." }
+            }
+        }
+        @if !seen.is_complete {
+            p.muted { "Only the first " (LOOKED_AT_MAX) " event subscriptions were looked at." }
+        }
+    }
+}
+
+fn row(one: &One, now: Timestamp) -> Vec<Markup> {
+    let One { topic, name, health } = one;
+    let url = subscription_url(topic, name, "");
+    vec![
+        html! { a href=(url) id={ "to-" (topic) "-" (name) } { (topic) "/" (name) } },
+        html! { span.bad { (text_at(health, "/state")) } },
+        why(health),
+        page::time_at(health, "/since"),
+        page::time(&health::until(health, now)),
+        html! { (effect(health)) },
+        html! { (health::waiting(&health["waitingDeliveries"])) },
+    ]
+}
+
+/// What put the endpoint into this state.
+pub(super) fn why(health: &Value) -> Markup {
+    let outcome = health.pointer("/cause/outcome").and_then(Value::as_str);
+    let status = health.pointer("/cause/httpStatusCode").and_then(Value::as_u64);
+    html! {
+        @match (outcome, status) {
+            (Some(outcome), Some(status)) => { (outcome) " (HTTP " (status) ")" }
+            (Some(outcome), None) => { (outcome) }
+            (None, _) if health["slow"].is_object() => { "it answers slowly" }
+            (None, _) => { "-" }
+        }
+    }
+}
+
+/// What becomes of an event that is published now.
+pub(super) fn effect(health: &Value) -> &str {
+    match text_at(health, "/newEvents") {
+        "Attempted" if health["slow"].is_object() => "attempted, a few at a time",
+        "Attempted" => "attempted",
+        "Waits" => "wait",
+        "Ends" => "end at once",
+        "NotMatched" => "none comes: expired, or not validated",
+        other => other,
+    }
+}
+
+fn counts(seen: &Seen) -> Markup {
+    let waiting = seen
+        .all
+        .iter()
+        .filter_map(|one| one.health.pointer("/waitingDeliveries/count").and_then(Value::as_u64));
+    let is_exact = |one: &One| {
+        one.health.pointer("/waitingDeliveries/isComplete") != Some(&Value::Bool(false))
+    };
+    let more = if seen.is_complete && seen.all.iter().all(is_exact) { "" } else { "more than " };
+    html! {
+        h2 { "How much there is" }
+        ul.cards {
+            li { strong { (number(seen.topics as u64)) } a href="/topics" id="to-topics" { "topics" } }
+            li { strong { (number(seen.all.len() as u64)) } "event subscriptions" }
+            li { strong { (more) (number(waiting.sum())) } "deliveries that have failed and wait" }
+        }
+    }
+}
+
+/// Parked deliveries and the poison queue. What can't be read of them keeps no one from the page.
+async fn for_a_person(app: &App) -> Markup {
+    let choice = ParkedChoice::default();
+    let (parked, poison) = tokio::join!(app.api.parked_page(&choice, None), app.api.poison(1));
+    let parked = parked.map(|page| {
+        let more = if page.next.is_some() { "at least " } else { "" };
+        format!("{more}{}", number(page.items.len() as u64))
+    });
+    let poison = poison.map(|list| page::number_at(&list, "/approximateCount"));
+    html! {
+        ul.cards {
+            li { (one_count(&parked)) a href="/waiting" { "parked deliveries" } }
+            li { (one_count(&poison)) a href="/waiting#poison" { "messages in the poison queue" } }
+        }
+        p { a href="/ledger" { "Does the ledger balance?" } " " a href="/dead-letters" { "Dead letters" } }
+    }
+}
+
+fn one_count(count: &anyhow::Result<String>) -> Markup {
+    match count {
+        Ok(count) => html! { strong { (count) } },
+        Err(error) => failure::told(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_loses_events_stands_first() {
+        let one = |name: &str, effect: &str, waiting: u64| One {
+            topic: "t".to_owned(),
+            name: name.to_owned(),
+            health: json!({"state": "Probation", "newEvents": effect, "cause": {"outcome": "Busy"},
+                "waitingDeliveries": {"count": waiting, "isComplete": true}}),
+        };
+        let mut healthy = one("fine", "Attempted", 0);
+        healthy.health["state"] = json!("Healthy");
+        let all =
+            vec![healthy, one("few", "Waits", 1), one("many", "Waits", 9), one("lost", "Ends", 0)];
+        let seen = Seen { topics: 1, all, is_complete: true };
+        let shown = trouble(&seen, Timestamp::from_millis(0)).into_string();
+        let at = |name: &str| shown.find(&format!("t/{name}<"));
+        assert!(
+            at("lost") < at("many") && at("many") < at("few") && at("lost").is_some(),
+            "{shown}"
+        );
+        assert!(at("fine").is_none() && shown.contains("Busy"), "{shown}");
+    }
+}
