@@ -1,8 +1,8 @@
 //! What operators do to deliveries, with dispatch beside manage on the same tables and queues: copies of a
 //! message meet at its state, whatever the operator has sent and wherever that stopped.
 
-#[path = "fakes/manage.rs"]
-mod manage_on_fakes;
+#[path = "operators/manage.rs"]
+mod manage;
 #[path = "operators/world.rs"]
 mod world;
 

@@ -2,8 +2,8 @@
 
 mod cloud_events;
 mod gateway;
-#[path = "../fakes/manage.rs"]
-mod manage_on_fakes;
+#[path = "../operators/manage.rs"]
+mod manage;
 mod reads;
 mod rows;
 mod world;

@@ -18,7 +18,7 @@ use gridpost_testkit::{deployment::Deployment, queue::QueueSettings};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::manage_on_fakes::{RETRY_SHARDS, manage_context};
+use crate::manage::{RETRY_SHARDS, manage_context};
 
 /// 21 November 2026, 08:00 UTC.
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);

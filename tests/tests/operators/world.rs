@@ -26,7 +26,7 @@ use gridpost_testkit::{
 };
 use serde_json::Value;
 
-use crate::manage_on_fakes::{RETRY_SHARDS, manage_context};
+use crate::manage::{RETRY_SHARDS, manage_context};
 
 pub(super) const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
