@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
@@ -147,6 +148,8 @@ fn router(app: App) -> Router {
         .route("/topics/{topic}/publish", get(publish::show).post(publish::send))
         .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
         .fallback(failure::no_such_page)
+        // The guard limits forms.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&app), guard::protect))
         .with_state(app)
 }

@@ -39,6 +39,14 @@ impl Output {
     }
 }
 
+impl Output {
+    /// The same for a command whose exit code says more: a reader that went away does not change it.
+    pub fn tell(self, document: &Value, text: impl FnOnce(&Value) -> String) {
+        let told = if self.json { pretty(document) } else { text(document) };
+        let _ = is_written(&mut io::stdout(), &format!("{told}\n"));
+    }
+}
+
 /// Prints one line, or several, to standard output. A reader that went away (`| head`) ends it quietly.
 pub fn line(text: &str) {
     if !is_written(&mut io::stdout(), &format!("{text}\n")) {

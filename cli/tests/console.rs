@@ -246,6 +246,7 @@ async fn dead_letters_are_counted_redriven_and_purged() {
     let job = counted(&browser, &[("event", "l-1"), ("action", "count")]).await;
     let page = browser.get(&job).await;
     let form = between(page.shows(200, "Send these 1 event<"), "<section id=\"job\"", "</section>");
+    assert!(!form.contains("hx-get"), "a click would fetch it anew, and clear its boxes: {form}");
     let fields = hidden(form);
     let fields: Vec<_> =
         fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -261,6 +262,7 @@ async fn dead_letters_are_counted_redriven_and_purged() {
     browser.post(&format!("{REFUSED}/redrive"), &refused).await.shows(400, "Nothing was begun");
 
     let purge = format!("{REFUSED}/purge");
+    browser.get(&format!("{purge}?sent=no")).await.shows(400, "choose by reason, type or time");
     browser.get(&purge).await.shows(200, "Type <code>orders/refused</code>");
     browser.post(&purge, &[("typed", "refused")]).await.shows(400, "Nothing was deleted");
     let page = browser.get(&purge).await.text;

@@ -38,7 +38,8 @@ pub struct RolloutArguments {
     #[arg(long, value_name = "ALARM")]
     ignore_alarm: Vec<String>,
 
-    /// Shift although there is no alarm to watch
+    /// Watch no alarm: where there is none, and to go back while one is off. With --step 100 it ends as
+    /// soon as everything is shifted
     #[arg(long)]
     unwatched: bool,
 
@@ -47,7 +48,7 @@ pub struct RolloutArguments {
     dry_run: bool,
 
     /// Take back what a rollout has left that was killed
-    #[arg(long, conflicts_with_all = ["step", "every", "function", "ignore_alarm", "unwatched", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["step", "every", "ignore_alarm", "unwatched", "dry_run"])]
     revert: bool,
 }
 
@@ -74,7 +75,9 @@ pub async fn run(
         true => left_behind(prefix, &found)?,
         false => shifts(prefix, &found, &arguments.function)?,
     };
-    let every = Duration::from_secs(u64::from(arguments.every) * 60);
+    // Nothing is watched, and no further step waits.
+    let minutes = if arguments.unwatched && arguments.step == 100 { 0 } else { arguments.every };
+    let every = Duration::from_secs(u64::from(minutes) * 60);
     let rollout = Rollout {
         account: &account,
         prefix,
@@ -86,7 +89,10 @@ pub async fn run(
     };
     if shifts.is_empty() {
         let told = match arguments.revert {
-            true => "no function is between two versions",
+            true => {
+                "no function is between two versions; one that is wholly at its new version goes back by \
+                 --function NAME=VERSION --step 100 --unwatched"
+            }
             false => "every function is at its version already",
         };
         output.print(&json!({"outcome": "NothingToDo", "functions": []}), |_| told.to_owned());
@@ -94,7 +100,7 @@ pub async fn run(
     }
     if arguments.revert {
         let left = rollout.take_back().await;
-        output.print(&taken_back(&shifts, &left), |_| rows(&shifts));
+        output.tell(&taken_back(&shifts, &left), |_| rows(&shifts));
         return all_back(&left);
     }
     let alarms = rollout.alarms().await?;
@@ -111,7 +117,7 @@ pub async fn run(
     progress.line(&rows(&shifts));
     let began = Instant::now();
     let ended = rollout.run(stopped()?).await;
-    output.print(&document(&rollout, &alarms, &ended, began.elapsed()), |_| told(&ended));
+    output.tell(&document(&rollout, &alarms, &ended, began.elapsed()), |_| told(&ended));
     outcome(&ended)
 }
 
@@ -225,8 +231,8 @@ fn all_back(left: &[String]) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "could not be led back: {}. See where each leads by `aws lambda get-alias --name live \
-         --function-name NAME`",
+        "could not be led back: {}. Try `gridpost rollout --revert`; a function that is wholly at its new \
+         version goes back by --function NAME=VERSION --step 100 --unwatched",
         left.join("; ")
     )
 }

@@ -81,17 +81,18 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    // From here on an interruption leaves nothing behind.
+    // From here on an interruption removes the topic.
     let mut stop = Stop::listen()?;
     let report = report(arguments, target, stop.asked()).await?;
-    output.print(&report.document(), |_| report.text());
+    output.tell(&report.document(), |_| report.text());
     match report.failed() {
         0 => Ok(()),
         failed => Err(anyhow!("{failed} of {} steps failed", report.tried.len())),
     }
 }
 
-/// Tries all that can be tried, until `stop`, and says what was seen. Nothing of it stays.
+/// Tries all that can be tried, until `stop`, and says what was seen. Its topic is removed; a dead letter
+/// on its way when it was interrupted comes later, and stays.
 ///
 /// # Errors
 ///
@@ -136,7 +137,7 @@ async fn try_all(
         return Err(Misuse(format!("nothing can be tried: {}", why.join("; "))).into());
     }
     let leftovers = place::leftovers(&api).await.map_err(untried)?;
-    let leftovers = clear(arguments, &api, leftovers, progress).await;
+    let mut leftovers = clear(arguments, &api, leftovers, progress).await;
     let place = Place::make(&api, target, &with.run).await.map_err(untried)?;
     let figures = Mutex::new(Figures::default());
     let trial = Trial {
@@ -155,11 +156,20 @@ async fn try_all(
     let is_gone = place.remove(&api, progress).await;
     let Some(tried) = tried else {
         let left = if is_gone { "is removed" } else { "is left behind" };
+        let letter = match &with.bucket {
+            Some(bucket) => {
+                format!("; a dead letter may still come to {bucket}/{}/", place.topic())
+            }
+            None => String::new(),
+        };
         return Err(anyhow!(
-            "interrupted before all was tried; the topic {} {left}",
+            "interrupted before all was tried; the topic {} {left}{letter}",
             place.topic()
         ));
     };
+    if !is_gone {
+        leftovers.push(place.topic().to_owned());
+    }
     let figures = figures.into_inner().unwrap_or_default();
     let (account, unmeasured) = match (&tried.span, with.ground.runs) {
         (_, Where::Dev) | (None, _) => (Default::default(), None),

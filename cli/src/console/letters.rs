@@ -148,7 +148,10 @@ fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {
     html! {
         ul.links {
             li { a href=(to("/redrive")) { "Redrive these" } }
-            li { a href=(to("/purge")) { "Purge these" } }
+            // A purge can't choose what was not sent again.
+            @if chosen.sent.as_deref() != Some("no") {
+                li { a href=(to("/purge")) { "Purge these" } }
+            }
         }
     }
 }

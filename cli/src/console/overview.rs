@@ -1,9 +1,10 @@
 //! The first page: endpoints in trouble before all else, and how much there is of everything.
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use futures::{StreamExt, TryStreamExt, stream};
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::App;
@@ -36,18 +37,27 @@ struct Seen {
     is_complete: bool,
 }
 
+/// What of the page is asked for: its own refresh asks for the healths alone. To count what is parked
+/// reads a table.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    part: Option<String>,
+}
+
 /// The page.
-pub(super) async fn show(State(app): State<App>) -> Answer {
+pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
     let now = app.settings.target.now().await?;
     let seen = look(&app).await?;
     let body = html! {
-        section id="health" hx-get="/" hx-select="#health" hx-target="#health" hx-swap="outerHTML"
+        section id="health" hx-get="/?part=health" hx-select="#health" hx-target="#health" hx-swap="outerHTML"
             hx-trigger="every 15s" {
             (trouble(&seen, now))
             (counts(&seen))
         }
-        h2 { "What waits for a person" }
-        (for_a_person(&app).await)
+        @if asked.part.is_none() {
+            h2 { "What waits for a person" }
+            (for_a_person(&app).await)
+        }
     };
     let command = "subscription health".to_owned();
     let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };

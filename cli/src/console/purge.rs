@@ -34,6 +34,10 @@ pub(super) async fn form(
 
 /// The choice with the end of its time: what is written after the count stays.
 async fn until(app: &App, chosen: Chosen) -> anyhow::Result<Chosen> {
+    if chosen.sent.as_deref() == Some("no") {
+        let told = "A purge can't choose what was not sent again: choose by reason, type or time.";
+        return Err(Misuse(told.to_owned()).into());
+    }
     let now: Timestamp = app.settings.target.now().await?;
     let to = until_counted(chosen.choice(), now).to;
     // Only sent ones can be chosen by that: the API deletes no others by it.
@@ -49,7 +53,7 @@ fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &Page) -> Markup {
         div.problem {
             p { "This deletes " strong { (more) (page::number(count("events"))) } " of " code { (topic) "/" (name) }
                 " for good: " (chosen.told()) "." }
-            p { strong { (page::number(open)) } " of them were never sent again." }
+            p { strong { (more) (page::number(open)) } " of them were never sent again." }
             @if count("unreadable") > 0 {
                 p { (page::number(count("unreadable"))) " more objects or records can't be read." }
             }

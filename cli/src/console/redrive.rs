@@ -84,6 +84,9 @@ async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &M
 }
 
 fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
+    // A list of those that were sent again is to be sent once more, and a job can't choose the others.
+    let again = chosen.sent.as_deref() == Some("yes");
+    let chosen = Chosen { sent: None, ..chosen.clone() };
     html! {
         p { "To be sent again: " (chosen.told()) "of " code { (topic) "/" (name) } ". First they are counted; nothing is "
             "sent before you say so." }
@@ -94,7 +97,7 @@ fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
                 legend { "How" }
                 label { "Events in a second, 1 to 1000 " input name="rate" inputmode="numeric" value="100"; }
                 label { "Leave out what was sent again so often " input name="max_redrives" inputmode="numeric" value="3"; }
-                label.check { input type="checkbox" name="again" value="yes"; "Send also what an earlier redrive has sent" }
+                label.check { input type="checkbox" name="again" value="yes" checked[again]; "Send also what an earlier redrive has sent" }
                 label { "To another event subscription (their own where empty) " input name="to_name"; }
                 label { "of the topic (the same where empty) " input name="to_topic"; }
             }
@@ -179,7 +182,9 @@ pub(super) async fn show(
     let job = app.api.redrive_job(&topic, &name, &id).await?;
     let url = subscription_url(&topic, &name, &format!("/redrives/{}", page::part(&id)));
     // A job that is over does not change: the page stops asking.
-    let trigger = (job["status"] == "Running").then_some("every 1s");
+    // Without that a click anywhere in it would fetch it anew, and clear its boxes.
+    let is_running = job["status"] == "Running";
+    let (polled, trigger) = (is_running.then_some(url.as_str()), is_running.then_some("every 1s"));
     let to = (text_at(&job, "/target/topic"), text_at(&job, "/target/eventSubscription"));
     let refused = match text_at(&job, "/status") {
         "Completed" if job["dryRun"] != true => None,
@@ -187,7 +192,7 @@ pub(super) async fn show(
     };
     let body = html! {
         (page::done(look.done.as_deref()))
-        section id="job" hx-get=(url) hx-select="#job" hx-target="#job" hx-swap="outerHTML" hx-trigger=[trigger] {
+        section id="job" hx-get=[polled] hx-select="#job" hx-target="#job" hx-swap="outerHTML" hx-trigger=[trigger] {
             (progress(&job))
             @if let Some(refused) = &refused { div.problem { p { (refused) } } }
             @if app.may_change() { (actions(&app, &url, (&topic, &name), &job, refused.is_some())) }
@@ -285,7 +290,14 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Value, is_refused: bool
             }
             "Canceled" | "Failed" => {
                 form method="post" action={ (url) "/resume" } {
-                    (app.token()) button id="resume" { "Go on with it" }
+                    (app.token())
+                    @if is_refused && !is_dry {
+                        label.check {
+                            input type="checkbox" name="on_probation" value="yes" required;
+                            "Go on all the same: each event ends at once, as a new dead letter."
+                        }
+                    }
+                    button id="resume" { "Go on with it" }
                 }
             }
             _ => {}
@@ -335,12 +347,25 @@ pub(super) async fn cancel(
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
 }
 
+/// Consent to an endpoint that ends what is sent to it.
+#[derive(Deserialize)]
+pub(super) struct Resume {
+    on_probation: Option<String>,
+}
+
 /// Has a job go on.
 pub(super) async fn resume(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
-    Form(Nothing {}): Form<Nothing>,
+    Form(form): Form<Resume>,
 ) -> Answer<Redirect> {
+    let job = app.api.redrive_job(&topic, &name, &id).await?;
+    if form.on_probation.is_none() && job["dryRun"] != true {
+        let to = (text_at(&job, "/target/topic"), text_at(&job, "/target/eventSubscription"));
+        if let Some(refused) = probation(&app, to.0, to.1).await {
+            return Err(Misuse(refused).into());
+        }
+    }
     app.api.change_redrive(&topic, &name, &id, "resume", None).await?;
     let below = format!("/redrives/{}?done=resumed", page::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))

@@ -64,7 +64,9 @@ fn parked_section(app: &App, parked: &Page) -> Markup {
     let head =
         ["Choose", "Due", "Delivery", "Event subscription", "Events", "Attempts", "Last outcome"];
     html! {
-        @if rows.is_empty() { p { "No delivery is parked." } } @else {
+        @if rows.is_empty() && parked.next.is_some() {
+            p { "None on this page; the next one may have some." }
+        } @else if rows.is_empty() { p { "No delivery is parked." } } @else {
             (page::table("Parked deliveries", &head, &rows))
             @if app.may_change() {
                 form id="change-parked" method="post" action="/waiting/parked" {
@@ -150,7 +152,11 @@ fn poison_section(app: &App, list: &Value) -> Markup {
     let head =
         ["Choose", "Message", "What it is", "Sent", "From", "Why it can't be read", "Goes back to"];
     html! {
-        @if rows.is_empty() { p.good { "It is empty." } } @else {
+        @if rows.is_empty() && list["approximateCount"] == 0 { p.good { "It is empty." } }
+        @else if rows.is_empty() {
+            p.warn { "About " (page::number_at(list, "/approximateCount")) " messages are there, which another look \
+                hides: reload in a minute." }
+        } @else {
             p { "About " (page::number_at(list, "/approximateCount")) " messages." }
             (page::table("Messages of the poison queue", &head, &rows))
             @if app.may_change() {

@@ -159,8 +159,9 @@ pub fn judge(wanted: &[Wanted], found: &[Found]) -> (Vec<Fault>, Vec<Note>) {
             Found::Taken => faults.push(Fault {
                 code: "name-taken",
                 address: address.clone(),
-                limit: "a name that is free: this one is in the account, and not in Terraform's \
-                        state; import it, remove it, or take another name_prefix"
+                limit: "a name that is free: this one is in the account and the region of your \
+                        environment, and not in Terraform's state. If the plan is for another region, \
+                        set AWS_REGION; else import it, or take another name_prefix"
                     .to_owned(),
                 found: name.clone(),
                 source,

@@ -203,7 +203,10 @@ impl Audit {
             false => begun.saturating_add(begun_later),
         };
         let all = difference.unsigned_abs();
-        let ended_since = if difference > 0 { all.min(explained) } else { 0 };
+        // Ends of what began since then tell nothing of what was open at the cut-off.
+        let begun_since = begun.saturating_add(begun_later);
+        let sure = explained.saturating_sub(begun_since);
+        let ended_since = if difference > 0 { all.min(sure) } else { 0 };
         let (standing, unclear) = match all.saturating_sub(explained) {
             0 => (Standing::Balanced, 0),
             events if difference > 0 => (Standing::UnderWay { events }, unclear),

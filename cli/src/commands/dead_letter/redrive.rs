@@ -100,9 +100,18 @@ impl RedriveArguments {
         document
     }
 
-    /// Whether it sends events, and must not where they would end at once.
-    fn sends(&self) -> bool {
-        !self.dry_run && !self.on_probation
+    /// Whose endpoint must not end events at once: none where nothing is sent, or a job is looked at that
+    /// runs already.
+    async fn watched(&self, api: &ManageApi, of: &Whose) -> anyhow::Result<Option<Whose>> {
+        if self.dry_run || self.on_probation || self.follow.is_some() {
+            return Ok(None);
+        }
+        let Some(id) = &self.resume else { return Ok(Some(self.target(of))) };
+        let job = api.redrive_job(&of.topic, &of.subscription, id).await?;
+        let at = |pointer| text_at(&job, pointer).to_owned();
+        let target =
+            || Whose { topic: at("/target/topic"), subscription: at("/target/eventSubscription") };
+        Ok((job["dryRun"] != true).then(target))
     }
 
     /// Where the dead letters of an event subscription go to.
@@ -157,14 +166,15 @@ pub(super) async fn run(
         );
         return Err(Misuse(message).into());
     }
-    if arguments.sends() {
-        for one in &whose {
-            let target = arguments.target(one);
-            // What can't be read is no reason: a redrive may be allowed where reading health is not.
-            let health = api.health(&target.topic, &target.subscription).await.unwrap_or_default();
-            if let Some(refused) = ends_at_once(&target, &health) {
-                return Err(Misuse(refused).into());
-            }
+    let mut watched = Vec::new();
+    for one in &whose {
+        watched.push(arguments.watched(api, one).await?);
+    }
+    for target in watched.iter().flatten() {
+        // What can't be read is no reason: a redrive may be allowed where reading health is not.
+        let health = api.health(&target.topic, &target.subscription).await.unwrap_or_default();
+        if let Some(refused) = ends_at_once(target, &health) {
+            return Err(Misuse(refused).into());
         }
     }
     let mut jobs = Vec::new();
@@ -172,8 +182,7 @@ pub(super) async fn run(
         jobs.push(begin(arguments, api, one, now, &progress).await?);
     }
     if !arguments.detach {
-        for (job, one) in jobs.iter_mut().zip(&whose) {
-            let watched = arguments.sends().then(|| arguments.target(one));
+        for ((job, one), watched) in jobs.iter_mut().zip(&whose).zip(&watched) {
             *job = follow(api, one, job, watched.as_ref(), &progress).await?;
         }
     }
@@ -292,11 +301,17 @@ async fn follow(
             Err(_) => failed += 1,
         }
         if let Some(refused) = refused_by(api, watched, &job).await {
-            // Where it can't be canceled it has just ended, which the next look shows.
-            if let Ok(canceled) = api.change_redrive(topic, subscription, id, "cancel", None).await
-            {
-                progress.line(&format!("! the redrive is canceled: {refused}"));
-                job = canceled;
+            match api.change_redrive(topic, subscription, id, "cancel", None).await {
+                // One that has just ended stays as it is.
+                Ok(canceled) => {
+                    if canceled["status"] == "Canceled" {
+                        progress.line(&format!("! the redrive is canceled: {refused}"));
+                    }
+                    job = canceled;
+                }
+                Err(error) => {
+                    progress.line(&format!("! the redrive can't be canceled ({error}): {refused}"));
+                }
             }
         }
     }

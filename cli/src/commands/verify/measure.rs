@@ -39,6 +39,14 @@ pub(super) async fn account(target: &Target, span: &Span) -> (Account, Option<St
         Ok(account) if account.ingest.count == 0 || account.dispatch.count == 0 => {
             (account, Some("the logs have no REPORT lines of that time".to_owned()))
         }
+        // One publish is one run of ingest at least, and in a quiet deployment at most.
+        Ok(account) if account.ingest.count > span.delivered + span.delivered / 5 + 2 => {
+            let told = format!(
+                "ingest ran {} times for {} publishes: something else was published meanwhile",
+                account.ingest.count, span.delivered
+            );
+            (Account::default(), Some(told))
+        }
         Ok(account) => (account, None),
         Err(error) => (Account::default(), Some(format!("{error:#}"))),
     }

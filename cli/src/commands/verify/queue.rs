@@ -40,8 +40,15 @@ impl Queue {
             }
             None => given.to_owned(),
         };
-        let ask = json!({"QueueUrl": url, "AttributeNames": ["QueueArn"]});
+        let ask = json!({"QueueUrl": url, "AttributeNames": ["QueueArn", "RedrivePolicy"]});
         let answer = sqs.call("GetQueueAttributes", &ask).await?;
+        if answer["Attributes"]["RedrivePolicy"].is_string() {
+            return Err(Misuse(format!(
+                "{given} moves what is received too often elsewhere, and each look here is a receive: name a \
+                 queue that nothing else uses, such as that of infra/modules/verify"
+            ))
+            .into());
+        }
         let arn = answer["Attributes"]["QueueArn"].as_str();
         let arn = arn.context("SQS told no ARN of the queue")?.to_owned();
         Ok(Self { sqs, url, arn })

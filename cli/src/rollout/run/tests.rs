@@ -113,6 +113,10 @@ const PACE: Pace = Pace { step: 50, every: Duration::from_secs(600) };
 
 /// Rolls both functions out; what came of it.
 async fn rolled_out(fake: &Fake, stop: impl Future<Output = ()>) -> Ended {
+    paced(fake, PACE, false, stop).await
+}
+
+async fn paced(fake: &Fake, pace: Pace, unwatched: bool, stop: impl Future<Output = ()>) -> Ended {
     let found: Vec<_> =
         functions(fake, &["dispatch".parse().expect("one"), "wake".parse().expect("one")])
             .await
@@ -123,9 +127,9 @@ async fn rolled_out(fake: &Fake, stop: impl Future<Output = ()>) -> Ended {
         account: fake,
         prefix: "g",
         shifts: &shifts,
-        pace: PACE,
+        pace,
         ignored: &[],
-        may_be_unwatched: false,
+        may_be_unwatched: unwatched,
         progress: &Progress::silent(),
     };
     rollout.run(stop).await
@@ -174,6 +178,14 @@ async fn nothing_begins_while_an_alarm_is_off() {
     let fake = Fake { off_at: Some(0), ..Fake::new(&ROLES) };
     assert!(matches!(rolled_out(&fake, pending()).await, Ended::NotBegun(Reason::Alarms(_))));
     assert_eq!(fake.led(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_way_back_is_open_while_an_alarm_is_off() {
+    let fake = Fake { off_at: Some(0), ..Fake::new(&ROLES) };
+    let at_once = Pace { step: 100, every: Duration::ZERO };
+    assert_eq!(paced(&fake, at_once, true, pending()).await, Ended::Shifted);
+    assert_eq!((fake.seconds(), fake.stands()), (0, alone("2")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -92,6 +92,10 @@ fn what_ended_after_the_cut_off_is_told_beside_the_difference() {
     let text = audit.text();
     assert!(text.contains("3 events of DIFFERENCE ended after 2026-11-21T10:00:00.000Z"), "{text}");
     assert!(text.contains("UNDER WAY: 1 event "), "{text}");
+    // What began and ended since tells nothing of what was open.
+    let both = Account { matched: 3, delivered: 3, ..Account::default() };
+    audit.after.accounts.insert((key("a"), HOUR), both);
+    assert!(!audit.text().contains("of DIFFERENCE"), "{}", audit.text());
 }
 
 #[test]
