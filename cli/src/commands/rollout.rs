@@ -38,7 +38,7 @@ pub struct RolloutArguments {
     #[arg(long, value_name = "ALARM")]
     ignore_alarm: Vec<String>,
 
-    /// Watch no alarm: where there is none, and to go back while one is off. With --step 100 it ends as
+    /// Watch no alarm: where the deployment has none, and to go back while one is off. With --step 100 it ends as
     /// soon as everything is shifted
     #[arg(long)]
     unwatched: bool,

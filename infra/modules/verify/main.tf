@@ -87,7 +87,7 @@ resource "aws_iam_role_policy" "webhook" {
   })
 }
 
-# By CloudFormation for two reasons. It takes the program as it stands in webhook.py, so nothing is built or zipped, and no further
+# By CloudFormation for two reasons. It takes webhook.py as it is, so nothing is built or zipped, and no further
 # provider is needed. And since October 2025 a function URL asks for lambda:InvokeFunction as well, granted for calls by the URL
 # alone, which the provider can say from 6.28 on only.
 resource "aws_cloudformation_stack" "webhook" {

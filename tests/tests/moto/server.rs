@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 const REQUIREMENTS: &str = include_str!("../../moto/requirements.txt");
 const PROGRAM: &str = include_str!("../../moto/server.py");
 
-/// The server, or why there is none: what failed once is not tried for each test again.
+/// The server, or why it does not run: what failed once is not tried for each test again.
 static SERVER: OnceCell<Result<Server, String>> = OnceCell::const_new();
 
 struct Server {

@@ -53,7 +53,7 @@ fn is_probe(name: &str) -> bool {
 pub(super) async fn remove(api: &ManageApi, topic: &str) -> anyhow::Result<()> {
     let all = LetterChoice::default();
     let purged = api.purge_dead_letters(topic, REFUSED, &all, |_| {}).await;
-    // Without the event subscription, or a place for its dead letters, there are none.
+    // Without the event subscription, or a place for its dead letters, it has no dead letter.
     // A redrive that runs is refused with 409 as well, and ends soon.
     let is_redriven =
         |it: &Refusal| it.details.iter().any(|one| one.target.as_deref() == Some("redrive"));

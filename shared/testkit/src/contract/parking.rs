@@ -115,7 +115,7 @@ where
     assert_eq!(one.map(|parked| parked.body.len()), Some(large.len()));
 }
 
-/// The minute is none at first, and then the one that was noted last.
+/// At first no minute is noted; then the last one is answered.
 pub async fn how_far_wake_has_come_is_noted<T: WakeCursor>(tables: &T) {
     assert_eq!(tables.load().await.expect("an answer"), None);
     for minute in [5, 6, 4] {
