@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::failure::Answer;
 use super::forms::{Look, Nothing, agreed};
-use super::page::topic_url;
+use super::page::{self, topic_url};
 use super::{App, topics};
 use crate::commands::topic;
 use crate::failure::Misuse;
@@ -83,5 +83,22 @@ pub(super) async fn rotate(
         return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into());
     }
     let keys = topic::new_key(&app.api, &app.settings.target, &name, &form.key).await?;
-    topics::of_topic(&app, &name, Look::default(), Some(&keys)).await
+    let page = topics::of_topic(&app, &name, Look::default(), Some(&keys)).await;
+    Ok(page.unwrap_or_else(|_| alone("The key is replaced", &keys)))
+}
+
+/// New secrets on a page of their own, where the page that they belong to can't be shown: the old ones are
+/// gone, and nothing shows these again but another look at them.
+pub(super) fn alone(title: &str, secrets: &Value) -> Markup {
+    let body = html! {
+        p { "The page that they belong to can't be shown at present. They are now:" }
+        dl.facts {
+            @for (name, secret) in secrets.as_object().into_iter().flatten() {
+                @if let Some(secret) = secret.as_str() {
+                    div { dt { (page::visible(name)) } dd { code { (secret) } } }
+                }
+            }
+        }
+    };
+    page::bare(title, &body)
 }

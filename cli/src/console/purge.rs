@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::App;
-use super::failure::Answer;
+use super::failure::{self, Answer};
 use super::letters::Chosen;
 use super::page::{self, Frame, Tab, subscription_url};
 use crate::commands::dead_letter::purge::until_counted;
@@ -101,8 +101,18 @@ pub(super) async fn run(
         objects += count("purgedObjects");
         left += count("leftEvents");
     };
-    app.api.purge_dead_letters(&topic, &name, &chosen.choice(), take).await?;
+    let done = app.api.purge_dead_letters(&topic, &name, &chosen.choice(), take).await;
+    let failed = match done {
+        Err(error) if events + objects == 0 => return Err(error.into()),
+        done => done.err(),
+    };
     let body = html! {
+        @if let Some(error) = &failed {
+            div.problem role="alert" {
+                p { strong { "Not all of them were deleted." } }
+                (failure::told(error))
+            }
+        }
         div.done role="status" {
             p { (page::number(events)) " dead letters in " (page::number(objects)) " objects are deleted." }
             @if left > 0 { p { (page::number(left)) " stay: their objects hold dead letters too that were not chosen." } }

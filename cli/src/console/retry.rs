@@ -187,7 +187,6 @@ fn form(app: &App, url: &str, saved: &Value, asked: &Asked, answers: &str) -> Ma
     html! {
         form.row method="post" action=(url) hx-get=(url) hx-select="#timeline" hx-target="#timeline"
             hx-swap="outerHTML" hx-trigger="input delay:400ms" hx-params="not csrf" {
-            (app.token())
             label { "Attempts at most "
                 input name="attempts" inputmode="numeric" value=(or(&asked.attempts, text(&saved[attempts]))); }
             label { @if minutes == "eventTimeToLive" { "Time-to-live (ISO 8601) " } @else { "Time-to-live in minutes " }
@@ -197,7 +196,10 @@ fn form(app: &App, url: &str, saved: &Value, asked: &Asked, answers: &str) -> Ma
             label { "The endpoint answers "
                 input.code name="answers" value=(answers) aria-describedby="answers-help"; }
             button.second formmethod="get" { "Show" }
-            @if app.may_change() { button { "Save the policy" } }
+            // The token goes with this button alone: what "Show" sends is an address.
+            @if app.may_change() {
+                button name="csrf" value=(app.guard.form_token()) { "Save the policy" }
+            }
         }
         p.muted id="answers-help" {
             "Answers in order, the last one repeats: 500,408,200, or TimedOut, SocketError, ResolutionError. They are "

@@ -7,10 +7,10 @@ use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::App;
 use super::failure::Answer;
 use super::forms::{Agreed, Look, Nothing};
 use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::{App, keys};
 use crate::commands::subscription::{health, show};
 use crate::output::{pretty, text_at};
 
@@ -162,5 +162,6 @@ pub(super) async fn rotate_secret(
 ) -> Answer {
     form.check()?;
     let secrets = app.api.rotate_signing_secret(&topic, &name, None).await?;
-    of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await
+    let page = of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await;
+    Ok(page.unwrap_or_else(|_| keys::alone("The secret is replaced", &secrets)))
 }
