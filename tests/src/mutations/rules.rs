@@ -26,12 +26,6 @@ pub(super) const ALL: &[Mutation] = &[
 "#,
     },
     Mutation {
-        name: "a slow endpoint keeps the first lane",
-        file: PLAN,
-        old: "        (_, Lane::First) if subscription.is_slow => Plan::MoveLane,\n",
-        new: "",
-    },
-    Mutation {
         name: "a mark ends while its requests are under way",
         file: "shared/core/src/retry/lane.rs",
         old: "now < until || self.under_way(now) > 0)",
