@@ -278,9 +278,16 @@ async fn settle(
     let ids = ids(plan);
     let deadline = Instant::now() + SETTLE_MAX;
     loop {
-        let dead = dead_letters(world, topic).await.context("dead letters can't be read")?;
-        let tally = Tally::of(&ids, &sink.arrivals(), &dead);
-        let left = if tally.is_complete() { left(world, topic).await? } else { Vec::new() };
+        let (tally, left) = match look(world, topic, &ids, sink).await {
+            Ok(seen) => seen,
+            // The emulator is as busy as the functions that it runs: it is asked again.
+            Err(err) if Instant::now() < deadline => {
+                eprintln!("looking again: {err:#}");
+                sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            Err(err) => return Err(err),
+        };
         if tally.is_complete() && left.is_empty() {
             return Ok(tally);
         }
@@ -290,6 +297,19 @@ async fn settle(
         }
         sleep(LOOK_AGAIN).await;
     }
+}
+
+/// What has ended, and once all has, what is left over.
+async fn look(
+    world: &World,
+    topic: &Topic<'_>,
+    ids: &BTreeSet<String>,
+    sink: &Sink,
+) -> anyhow::Result<(Tally, Vec<String>)> {
+    let dead = dead_letters(world, topic).await.context("dead letters can't be read")?;
+    let tally = Tally::of(ids, &sink.arrivals(), &dead);
+    let left = if tally.is_complete() { left(world, topic).await? } else { Vec::new() };
+    Ok((tally, left))
 }
 
 /// Has the ledger balanced, and answers how many ends it counts too many: those of duplicates, and of
