@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use tokio::process::Child;
 use tokio::time::{Instant, sleep};
 
@@ -25,6 +25,10 @@ const PORTS_TRIED: u16 = 200;
 
 /// Time to answer after a start; it takes about half a second on an idle machine.
 const START_MAX: Duration = Duration::from_secs(60);
+
+/// Time for it to write its state and go.
+const STOP_MAX: Duration = Duration::from_secs(20);
+
 const POLL: Duration = Duration::from_millis(100);
 
 /// Bytes of its log that a failed start shows.
@@ -111,7 +115,19 @@ impl Emulator {
     ///
     /// When a process cannot be ended.
     pub async fn stop(&self) -> anyhow::Result<()> {
-        processes::stop(&self.home.emulator(), &self.launcher()).await
+        processes::stop(&self.home.emulator(), &self.launcher(), STOP_MAX).await.map(drop)
+    }
+
+    /// Stops it, and makes sure that it has saved its state.
+    ///
+    /// # Errors
+    ///
+    /// When it had not ended after `patience`, or a process cannot be ended.
+    pub async fn stop_saved(&self, patience: Duration) -> anyhow::Result<()> {
+        let has_saved = processes::stop(&self.home.emulator(), &self.launcher(), patience).await?;
+        let seconds = patience.as_secs();
+        ensure!(has_saved, "the emulator did not save its state within {seconds} s: it is lost");
+        Ok(())
     }
 
     /// Removes its state. It must be stopped.

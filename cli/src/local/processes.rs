@@ -10,8 +10,6 @@ use anyhow::bail;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
-/// Time for the emulator to write its state and go.
-const STOP_MAX: Duration = Duration::from_secs(20);
 /// Time for what was killed to be gone.
 const KILL_MAX: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(50);
@@ -49,21 +47,22 @@ fn belongs(command_line: &[u8], folder: &Path, launcher: &Path) -> Option<bool> 
     program.starts_with(folder).then_some(false)
 }
 
-/// Ends the emulator so that it saves its state, then whatever is left of the stack.
+/// Ends the emulator so that it saves its state, then whatever is left of the stack. Answers whether the
+/// emulator went by itself within `patience`: its state is not saved where it was killed.
 ///
 /// # Errors
 ///
 /// When something survives even `SIGKILL`.
-pub async fn stop(folder: &Path, launcher: &Path) -> anyhow::Result<()> {
+pub async fn stop(folder: &Path, launcher: &Path, patience: Duration) -> anyhow::Result<bool> {
     let emulators = || of_stack(folder, launcher).into_iter().filter(|process| process.is_emulator);
     emulators().for_each(|process| signal(process.pid, Signal::TERM));
-    wait_until(STOP_MAX, || emulators().next().is_none()).await;
+    let has_saved = wait_until(patience, || emulators().next().is_none()).await;
     of_stack(folder, launcher).iter().for_each(|process| signal(process.pid, Signal::KILL));
     if !wait_until(KILL_MAX, || of_stack(folder, launcher).is_empty()).await {
         let left = of_stack(folder, launcher);
         bail!("these processes cannot be ended: {left:?}");
     }
-    Ok(())
+    Ok(has_saved)
 }
 
 /// Waits until `is_so`, at most `limit`.
@@ -88,6 +87,8 @@ fn signal(pid: u32, signal: Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
     fn belongs_table() {
@@ -114,10 +115,25 @@ mod tests {
         let mut child = std::process::Command::new(&program).arg("60").spawn().expect("started");
         // Its command line is there a moment after it was started.
         let want = [Process { pid: child.id(), is_emulator: false }];
-        let found = wait_until(STOP_MAX, || of_stack(folder.path(), &launcher) == want).await;
+        let found = wait_until(PATIENCE, || of_stack(folder.path(), &launcher) == want).await;
         assert!(found, "{:?}", of_stack(folder.path(), &launcher));
-        stop(folder.path(), &launcher).await.expect("stopped");
+        assert!(stop(folder.path(), &launcher, PATIENCE).await.expect("stopped"));
         assert!(!child.wait().expect("ended").success());
         assert_eq!(of_stack(folder.path(), &launcher), []);
+    }
+
+    #[tokio::test]
+    async fn an_emulator_that_had_to_be_killed_is_told() {
+        let folder = tempfile::tempdir().expect("folder");
+        let launcher = folder.path().join("launcher.sh");
+        let ready = folder.path().join("ready");
+        let script = format!("trap '' TERM; : > {}; while :; do sleep 0.1; done", ready.display());
+        fs::write(&launcher, script).expect("written");
+        let mut command = std::process::Command::new("/bin/sh");
+        let mut child = command.arg(&launcher).spawn().expect("started");
+        assert!(wait_until(PATIENCE, || ready.exists()).await);
+        let patience = Duration::from_millis(300);
+        assert!(!stop(folder.path(), &launcher, patience).await.expect("stopped"));
+        assert!(!child.wait().expect("ended").success());
     }
 }
