@@ -1,8 +1,11 @@
 //! The ports' contract on AWS's adapters and moto, another emulation of AWS than that of the end-to-end
-//! cases: what holds on both is no mistake that one of them makes.
+//! cases: what holds on both is no mistake that one of them makes. Beside it, the limits that the emulator of the
+//! end-to-end cases is given.
 //!
 //! It needs Python, so `tests/complete` runs it and `cargo test` does not.
 
+#[path = "moto/quotas.rs"]
+mod quotas;
 #[path = "moto/server.rs"]
 mod server;
 #[path = "moto/world.rs"]
