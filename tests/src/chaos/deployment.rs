@@ -25,6 +25,10 @@ const INLINE_FAN_OUT: &str = "60";
 /// What the queues hide their messages for during a run: a killed function's messages come back soon.
 const VISIBILITY_S: u32 = 20;
 
+/// Copies of a function that one queue has run at the same time, during a run. With as many as on AWS a
+/// small machine starts programs and does nothing else: each restart of the emulator ends all of them.
+const COPIES_MAX: u64 = 16;
+
 /// How long a function may take to have its new environment.
 const UPDATE_MAX: Duration = Duration::from_secs(30);
 
@@ -34,6 +38,8 @@ pub struct Deployment<'a> {
     world: &'a World,
     environments: BTreeMap<&'static str, Value>,
     visibilities: BTreeMap<String, String>,
+    /// How many copies each queue's mapping may run, by the mapping's id.
+    copies: BTreeMap<String, u64>,
     sqs: aws_sdk_sqs::Client,
 }
 
@@ -45,8 +51,10 @@ impl<'a> Deployment<'a> {
     /// When something is not as it was deployed.
     pub async fn of(world: &'a World, functions: &[&'static str]) -> anyhow::Result<Self> {
         let sqs = sqs(&world.ground.connection.emulator_url);
+        let (environments, visibilities) = (BTreeMap::new(), BTreeMap::new());
         let mut deployment =
-            Self { world, environments: BTreeMap::new(), visibilities: BTreeMap::new(), sqs };
+            Self { world, environments, visibilities, copies: BTreeMap::new(), sqs };
+        deployment.copies = deployment.mappings().await?;
         for &function in functions {
             let read = deployment.configuration(function).await?;
             let variables = read["Environment"]["Variables"].clone();
@@ -76,6 +84,13 @@ impl<'a> Deployment<'a> {
             let change = self.sqs.set_queue_attributes().queue_url(url);
             change.attributes(QueueAttributeName::VisibilityTimeout, seconds).send().await?;
         }
+        for (mapping, most) in &self.copies {
+            let most = proxy.map_or(*most, |_| COPIES_MAX.min(*most));
+            let body = json!({"ScalingConfig": {"MaximumConcurrency": most}});
+            let put = self.world.http.put(self.lambda(&format!("event-source-mappings/{mapping}")));
+            let answer = put.json(&body).header("authorization", authorization()).send().await?;
+            answer.error_for_status().context("a queue's mapping can't be limited")?;
+        }
         for (function, variables) in &self.environments {
             let mut variables = variables.clone();
             if let Some(proxy) = proxy {
@@ -97,8 +112,7 @@ impl<'a> Deployment<'a> {
     ///
     /// When the emulator refuses it.
     pub async fn run(&self, function: &str, zip: &[u8]) -> anyhow::Result<()> {
-        let emulator = &self.world.ground.connection.emulator_url;
-        let url = format!("{emulator}/2015-03-31/functions/{}/code", name(function));
+        let url = self.lambda(&format!("functions/{}/code", name(function)));
         let body = json!({"ZipFile": BASE64_STANDARD.encode(zip)});
         let put = self.world.http.put(url).json(&body).header("authorization", authorization());
         let answer = put.send().await?.error_for_status();
@@ -138,6 +152,21 @@ impl<'a> Deployment<'a> {
         Ok(())
     }
 
+    /// The mappings whose copies are limited, and the limits.
+    async fn mappings(&self) -> anyhow::Result<BTreeMap<String, u64>> {
+        let get = self.world.http.get(self.lambda("event-source-mappings/"));
+        let answer = get.header("authorization", authorization()).send().await?;
+        let answer: Value = answer.error_for_status()?.json().await?;
+        let all = answer["EventSourceMappings"].as_array().context("no mappings")?;
+        let limited = |mapping: &Value| {
+            let most = mapping["ScalingConfig"]["MaximumConcurrency"].as_u64()?;
+            Some((mapping["UUID"].as_str()?.to_owned(), most))
+        };
+        let limited: BTreeMap<_, _> = all.iter().filter_map(limited).collect();
+        ensure!(!limited.is_empty(), "no queue's mapping has a limit: {answer}");
+        Ok(limited)
+    }
+
     async fn configuration(&self, function: &str) -> anyhow::Result<Value> {
         let get = self.world.http.get(self.url(function));
         let answer = get.header("authorization", authorization()).send().await?;
@@ -145,8 +174,11 @@ impl<'a> Deployment<'a> {
     }
 
     fn url(&self, function: &str) -> String {
-        let emulator = &self.world.ground.connection.emulator_url;
-        format!("{emulator}/2015-03-31/functions/{}/configuration", name(function))
+        self.lambda(&format!("functions/{}/configuration", name(function)))
+    }
+
+    fn lambda(&self, path: &str) -> String {
+        format!("{}/2015-03-31/{path}", self.world.ground.connection.emulator_url)
     }
 }
 
