@@ -26,12 +26,6 @@ pub(super) const ALL: &[Mutation] = &[
 "#,
     },
     Mutation {
-        name: "a mark ends while its requests are under way",
-        file: "shared/core/src/retry/lane.rs",
-        old: "now < until || self.under_way(now) > 0)",
-        new: "now < until)",
-    },
-    Mutation {
         name: "a slow lane without a bound",
         file: "shared/core/src/retry/lane.rs",
         old: "wanted.min(slow.bound(settings).saturating_sub(others));",

@@ -13,6 +13,13 @@ pub(super) const CORE: &[Mutation] = &[
         old: "        (_, Lane::First) if subscription.is_slow => Plan::MoveLane,\n",
         new: "",
     },
+    // Its next slow answers mark it again at once.
+    Mutation {
+        name: "a mark ends while its requests are under way",
+        file: "shared/core/src/retry/lane.rs",
+        old: "now < until || self.under_way(now) > 0)",
+        new: "now < until)",
+    },
     Mutation {
         name: "a body in the order of receipt",
         file: "shared/core/src/delivery/request.rs",
