@@ -1,4 +1,4 @@
-//! The files that pages load: a style sheet, a small script, and htmx, all in this program.
+//! The files that pages load: a style sheet, a small script, htmx, and an icon, all in this program.
 
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -8,10 +8,11 @@ use axum::response::{IntoResponse, Response};
 /// Each file's name, content type and content.
 ///
 /// htmx 2.0.11 is the package's `dist/htmx.min.js`, unchanged; its licence (0BSD) lies beside it.
-const FILES: [(&str, &str, &str); 3] = [
+const FILES: [(&str, &str, &str); 4] = [
     ("console.css", "text/css; charset=utf-8", include_str!("assets/console.css")),
     ("console.js", "text/javascript; charset=utf-8", include_str!("assets/console.js")),
     ("htmx.js", "text/javascript; charset=utf-8", include_str!("assets/htmx-2.0.11.min.js")),
+    ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
 /// One of the files.

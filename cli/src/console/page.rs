@@ -103,6 +103,8 @@ fn document(title: &str, tab: Option<Tab>, label: &Markup, content: &Markup) -> 
                 meta name="color-scheme" content="light dark";
                 meta name="htmx-config" content=(HTMX);
                 title { (title) " · Gridpost" }
+                // Without one, browsers ask for /favicon.ico, which is no page.
+                link rel="icon" type="image/svg+xml" href="/assets/icon.svg";
                 link rel="stylesheet" href="/assets/console.css";
                 script src="/assets/htmx.js" defer {}
                 script src="/assets/console.js" defer {}
