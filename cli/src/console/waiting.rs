@@ -102,16 +102,21 @@ fn chosen(pairs: &Pairs) -> anyhow::Result<Vec<String>> {
 }
 
 fn check_all_done(answer: &[Value], good: &str, ids: &[String]) -> anyhow::Result<()> {
-    let is_done =
-        |id: &&String| answer.iter().any(|one| one["id"] == **id && one["result"] == good);
-    let left: Vec<_> = ids.iter().filter(|id| !is_done(id)).map(String::as_str).collect();
+    let of = |id: &String| answer.iter().find(|one| one["id"] == **id);
+    let left = ids.iter().filter(|id| !of(id).is_some_and(|one| one["result"] == good));
+    // What the API did not find has ended, or is in hand elsewhere; of the rest it says why.
+    let why = |one: &Value| one["message"].as_str().map(page::visible);
+    let gone = "it has ended, or is in hand elsewhere".to_owned();
+    let told: Vec<_> = left
+        .map(|id| format!("{id}: {}", of(id).and_then(why).unwrap_or_else(|| gone.clone())))
+        .collect();
     anyhow::ensure!(
-        left.is_empty(),
+        told.is_empty(),
         crate::failure::Misuse(format!(
-            "{} of {} were not handled: they have ended, or are in hand elsewhere ({})",
-            left.len(),
+            "{} of {} were not handled.\n{}",
+            told.len(),
             ids.len(),
-            left.join(", ")
+            told.join("\n")
         ))
     );
     Ok(())
@@ -208,10 +213,13 @@ mod tests {
         let done = |result: &str| json!({"id": "a", "result": result});
         let other = json!({"id": "b", "result": "Released"});
         assert!(check_all_done(&[done("Released"), other.clone()], "Released", &ids).is_ok());
-        let left = check_all_done(&[done("Refused"), other], "Released", &ids).expect_err("one");
-        assert!(
-            left.to_string().starts_with("1 of 2 were not handled")
-                && left.to_string().ends_with("(a)")
-        );
+        let refused = json!({"id": "a", "result": "Refused", "message": "It can't be read."});
+        for (answer, want) in [
+            (vec![refused, other.clone()], "a: It can't be read."),
+            (vec![other], "a: it has ended, or is in hand elsewhere"),
+        ] {
+            let left = check_all_done(&answer, "Released", &ids).expect_err("one").to_string();
+            assert_eq!(left, format!("1 of 2 were not handled.\n{want}"));
+        }
     }
 }
