@@ -169,13 +169,21 @@ pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
     ]
 }
 
-/// A text as one word of a shell.
+/// A text as one word of a shell; characters that hide are written by their numbers there, too.
 pub(super) fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
     }
+    if !text.contains(hides) {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    let written = |c: char| match c {
+        '\'' | '\\' => format!("\\{c}"),
+        c if hides(c) => format!("\\U{:08x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("$'{}'", text.chars().map(written).collect::<String>())
 }
 
 /// A point in time as the API wrote it: UTC here, in the reader's zone where its script runs.
@@ -243,16 +251,18 @@ pub(super) fn block(label: &str, text: &str) -> Markup {
 
 /// Text in which characters show that would reorder what stands beside them, or show nothing.
 pub(super) fn visible(text: &str) -> String {
-    let hides = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
     if !text.contains(hides) {
         return text.to_owned();
     }
     text.chars()
         .flat_map(|c| if hides(c) { c.escape_unicode().collect() } else { vec![c] })
         .collect()
+}
+
+/// Whether a character would reorder what stands beside it, or shows nothing.
+fn hides(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t'))
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// What there is to do where there is nothing yet.
@@ -306,6 +316,7 @@ mod tests {
         assert!(shown.contains("\\u{202e}\\u{7}\n"), "{shown}");
         assert_eq!(word("a'b c"), "'a'\\''b c'");
         assert_eq!(word("order-4711"), "order-4711");
+        assert_eq!(word("a\u{1b}'\\\u{202e}"), r"$'a\U0000001b\'\\\U0000202e'");
         assert_eq!(with_query("/x", &[("a", "b&c"), ("d", "")]), "/x?a=b%26c");
         assert_eq!(part("../a b"), "..%2Fa%20b");
     }
