@@ -15,6 +15,7 @@ use super::page::{self, Frame, Tab, number, subscription_url};
 use super::picture::{self, Bar};
 use crate::commands::audit;
 use crate::document::TimeToLive;
+use crate::failure::Misuse;
 use crate::output::text_at;
 
 /// How far back it looks, unless said otherwise.
@@ -38,7 +39,8 @@ struct Hour {
 /// The page.
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
-    let span: TimeToLive = since.parse()?;
+    let span: TimeToLive =
+        since.parse().map_err(|error| Misuse(format!("Events published since: {error}")))?;
     let audit = audit::look_back(&app.settings.target, span).await?;
     let document = audit.document();
     let class = match text_at(&document, "/verdict") {
