@@ -37,16 +37,16 @@ pub(super) fn status(error: &anyhow::Error) -> StatusCode {
 pub(super) fn told(error: &anyhow::Error) -> Markup {
     let Some(refusal) = error.downcast_ref::<Refusal>() else {
         let text = chain(error);
-        return html! { @for line in text.lines() { p { (line) } } };
+        return html! { @for line in text.lines() { p { (page::visible(line)) } } };
     };
     html! {
-        p { (refusal.message) }
+        p { (page::visible(&refusal.message)) }
         @if !refusal.details.is_empty() {
             ul {
                 @for detail in &refusal.details {
                     li {
-                        @if let Some(target) = &detail.target { code { (target) } ": " }
-                        (detail.message)
+                        @if let Some(target) = &detail.target { code { (page::visible(target)) } ": " }
+                        (page::visible(&detail.message))
                     }
                 }
             }
