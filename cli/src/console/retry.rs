@@ -162,7 +162,7 @@ fn render(
             @match &shown {
                 Ok(document) => { (timeline(document)) }
                 Err(misuse) => {
-                    div.problem role="alert" { @for line in misuse.0.lines() { p { (line) } } }
+                    div.problem role="alert" { @for line in misuse.0.lines() { p { (page::visible(line)) } } }
                 }
             }
         }
