@@ -112,21 +112,28 @@ mod tests {
     /// Another host would be a registry that others do not reach.
     #[test]
     fn every_package_is_pinned_and_from_npms_own_registry() {
-        let packages: Value = serde_json::from_str(PACKAGES).expect("JSON");
-        for (name, version) in packages["dependencies"].as_object().expect("packages") {
-            let version = version.as_str().expect("a version");
-            assert!(version.bytes().all(|b| b.is_ascii_digit() || b == b'.'), "{name} {version}");
+        let browser = [
+            include_str!("../../browser/package.json"),
+            include_str!("../../browser/package-lock.json"),
+        ];
+        for ([packages, lock], at_least) in [([PACKAGES, LOCK], 50), (browser, 2)] {
+            let packages: Value = serde_json::from_str(packages).expect("JSON");
+            for (name, version) in packages["dependencies"].as_object().expect("packages") {
+                let version = version.as_str().expect("a version");
+                let is_exact = version.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+                assert!(is_exact, "{name} {version}");
+            }
+            let lock: Value = serde_json::from_str(lock).expect("JSON");
+            let locked = lock["packages"].as_object().expect("packages");
+            assert!(locked.len() > at_least, "{} packages", locked.len());
+            for (name, package) in locked.iter().filter(|(name, _)| !name.is_empty()) {
+                assert!(package["integrity"].is_string(), "{name} has no hash");
+                let from = package.get("resolved").and_then(Value::as_str);
+                let own = "https://registry.npmjs.org/";
+                assert!(from.is_none_or(|from| from.starts_with(own)), "{name} is from {from:?}");
+            }
+            assert_eq!(lock["packages"][""]["dependencies"], packages["dependencies"]);
         }
-        let lock: Value = serde_json::from_str(LOCK).expect("JSON");
-        let locked = lock["packages"].as_object().expect("packages");
-        assert!(locked.len() > 50, "{} packages", locked.len());
-        for (name, package) in locked.iter().filter(|(name, _)| !name.is_empty()) {
-            assert!(package["integrity"].is_string(), "{name} has no hash");
-            let from = package.get("resolved").and_then(Value::as_str);
-            let own = "https://registry.npmjs.org/";
-            assert!(from.is_none_or(|from| from.starts_with(own)), "{name} is from {from:?}");
-        }
-        assert_eq!(lock["packages"][""]["dependencies"], packages["dependencies"]);
     }
 
     #[test]

@@ -1,0 +1,346 @@
+// Every action, by its button.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { Session, accessible } from "./browser.mjs";
+import { LETTERS, World, event, until } from "./world.mjs";
+
+/** What looks alike in light and dark was looked at page by page; here it is what an action leaves. */
+const ONE_LOOK = [{ colorScheme: "dark", width: 320 }];
+
+/** Puts messages into the poison queue: none gets there by itself, as long as Gridpost's code does what it should. */
+const POISON = `
+import json, sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as database:
+    for at, body in enumerate(json.loads(sys.argv[2])):
+        database.execute("INSERT INTO messages VALUES (?, 4, 1, 1, 0, 'dispatch', '', ?)", (at + 1, body))
+`;
+
+/** A delivery that will be parked: that takes a quarter of the clock's hour, so it is begun before the tests. */
+export async function park(world) {
+  const retryPolicy = { eventTimeToLiveInMinutes: 1000, schedule: [3000, 50000] };
+  await world.topic("parked", { one: { status: 500, retryPolicy } });
+  await world.publish("parked", { id: "parked-1" }, { id: "parked-2" });
+}
+
+export function actions(ground) {
+  const at = (topic, name, below = "") => `/topics/${topic}/subscriptions/${name}${below}`;
+
+  /** A test with a window of its own, in which nothing may go wrong. */
+  const act = (name, does) => test(name, async () => {
+    const session = await Session.open(ground.browser, ground.console);
+    await does(session, session.page, ground.world);
+    await session.close();
+  });
+
+  act("keys are shown when asked for, and replaced", async (session, page, world) => {
+    await world.topic("keys");
+    await session.go("/topics/keys");
+    assert.equal(await page.locator("dt:text-is('key1')").count(), 0);
+    await session.click("Show both keys");
+    const shown = async () => await page.locator("dt:text-is('key1') + dd").innerText();
+    const before = await shown();
+    assert.deepEqual(before, (await world.manage("POST", "/topics/keys/listKeys", {})).key1);
+    await page.getByText("Replace key1").first().click();
+    // A browser asks for the tick before it sends anything.
+    await page.getByRole("button", { name: "Replace key1" }).click();
+    assert.ok(await page.locator("input:invalid").first().isVisible());
+    await page.getByLabel(/Publishers that use key1/).check();
+    await session.click("Replace key1");
+    assert.notEqual(await shown(), before);
+    assert.ok(!page.url().includes(await shown()), "a key is in an address");
+    await accessible(page, ONE_LOOK);
+  });
+
+  act("an event is checked, published and found", async (session, page, world) => {
+    await world.topic("shop", { all: {}, some: { filter: { includedEventTypes: ["Other"] } } });
+    await session.go("/topics/shop/publish");
+    await page.getByLabel("Event").fill(JSON.stringify(event({ id: "shop-1" })));
+    await session.click("Who would get it?");
+    await session.says("filter.includedEventTypes");
+    await accessible(page, ONE_LOOK);
+    await page.getByLabel("Event").fill("{");
+    await session.click("Publish it");
+    await session.says("That is no JSON");
+    await accessible(page, ONE_LOOK);
+    await page.getByLabel("Event").fill(JSON.stringify(event({ id: "shop-1" })));
+    await session.click("Publish it");
+    await session.says("Accepted");
+    await until("the delivery", () => world.endpoints.taken("shop-1"));
+    await session.click("What becomes of it", "link");
+    await session.shows(page.url(), "Delivered");
+    await page.getByText("Who did not want it, and why").click();
+    await page.getByLabel("The event as it was published").fill(JSON.stringify(event({ id: "shop-1" })));
+    await session.click("Ask every filter");
+    await session.says("filter.includedEventTypes");
+    await accessible(page, ONE_LOOK);
+  });
+
+  act("a document is edited; each problem stands below its line", async (session, page, world) => {
+    await world.topic("edited", { one: {} });
+    await session.go(at("edited", "one", "/edit"));
+    const field = page.getByRole("textbox", { name: "Document" });
+    const change = async (does) => {
+      const document = JSON.parse(await field.inputValue());
+      does(document.properties);
+      await field.fill(JSON.stringify(document, null, 2));
+      return await session.click("Save");
+    };
+    assert.equal(await change((it) => { it.retryPolicy.maxDeliveryAttempts = 77; }), 400);
+    await session.says(/"maxDeliveryAttempts": 77\n.*30/);
+    await accessible(page, ONE_LOOK);
+    assert.equal(await change((it) => { it.retryPolicy.maxDeliveryAttempts = 7; it.labels = ["watched"]; }), 200);
+    await session.says("Saved.");
+    const saved = await world.manage("GET", "/topics/edited/eventSubscriptions/one");
+    assert.deepEqual([saved.properties.retryPolicy.maxDeliveryAttempts, saved.properties.labels], [7, ["watched"]]);
+    await session.go(at("edited", "one", "/edit"));
+    const other = { properties: { labels: ["other"] } };
+    await world.manage("PATCH", "/topics/edited/eventSubscriptions/one", other);
+    assert.equal(await change((it) => { it.labels = ["mine"]; }), 412);
+    await session.says("changed meanwhile");
+    await session.go(at("edited", "one", "/edit"));
+    await session.click("Save");
+    await session.says("Nothing was changed");
+  });
+
+  act("the picture of a retry policy follows what is typed, and the policy is saved", async (session, page, world) => {
+    await world.topic("policy", { one: {} });
+    await session.go(at("policy", "one", "/retry"));
+    const circles = page.locator("#timeline svg circle");
+    const before = await circles.count();
+    await page.getByLabel("Attempts at most").fill("3");
+    await until("three attempts", async () => (await circles.count()) === 3);
+    assert.ok(before > 3 && !page.url().includes("csrf"));
+    await page.getByLabel("Own schedule").fill("5, 60");
+    await page.getByLabel("The endpoint answers").fill("500,200");
+    await page.locator("#timeline").getByText("Delivered").waitFor();
+    await session.click("Show");
+    assert.ok(page.url().includes("attempts=3") && !page.url().includes("csrf"), page.url());
+    await session.click("Save the policy");
+    await session.says("Saved.");
+    const { properties } = await world.manage("GET", "/topics/policy/eventSubscriptions/one");
+    assert.deepEqual([properties.retryPolicy.maxDeliveryAttempts, properties.retryPolicy.schedule], [3, [5, 60]]);
+    await session.go(at("policy", "one", "/retry"));
+    await page.getByLabel("Attempts at most").fill("99");
+    await page.locator("#timeline [role=alert]").waitFor();
+    assert.equal(await session.click("Save the policy"), 400);
+    await session.says("Nothing was saved.");
+    await accessible(page, ONE_LOOK);
+  });
+
+  act("a filter is tried, and an event sent to one endpoint", async (session, page, world) => {
+    await world.topic("tried", { one: { path: "/tried", filter: { includedEventTypes: ["Paid"] } } });
+    await session.go(at("tried", "one", "/filter"));
+    await session.click("Try it");
+    await session.says("includedEventTypes");
+    await page.getByLabel(/^Filter/).fill('{"includedEventTypes": ["Sample"]}');
+    await page.getByLabel(/^Sample event/).fill(JSON.stringify([event({ id: "tried-1" }), event({ eventType: "No" })]));
+    await session.click("Try it");
+    assert.deepEqual(await page.locator("td span").allInnerTexts(), ["yes", "no"]);
+    await accessible(page, ONE_LOOK);
+    await session.go(at("tried", "one", "/test-event"));
+    await session.click("Send it");
+    await session.says("Delivered");
+    world.endpoints.answers.set("/tried", () => ({ status: 422, text: "no such customer" }));
+    await session.click("Send it");
+    await session.says("no such customer");
+    await accessible(page, ONE_LOOK);
+  });
+
+  act("signing secrets are shown when asked for, and renewed", async (session, page, world) => {
+    await world.topic("signed", { one: { signing: { scheme: "StandardWebhooks" } } });
+    await session.go(at("signed", "one"));
+    assert.ok(!(await session.text()).includes("whsec_"));
+    await session.click("Show the secrets");
+    const secret = async () => await page.locator("dd code").first().innerText();
+    const before = await secret();
+    assert.match(before, /^whsec_/);
+    await page.getByText("Make a new secret").first().click();
+    await page.getByLabel(/Requests carry signatures by both/).check();
+    await session.click("Make a new secret");
+    assert.ok((await secret()).startsWith("whsec_") && (await secret()) !== before);
+    await accessible(page, ONE_LOOK);
+  });
+
+  act("a failing delivery is looked at and attempted now, and its endpoint's waits are ended", async (session, page, world) => {
+    const retryPolicy = { schedule: [120] };
+    await world.topic("late", { one: { path: "/late", status: 503, retryPolicy } });
+    await world.publish("late", { id: "late-1" });
+    await session.shows(at("late", "one", "/deliveries"), "Busy (503)");
+    await session.click(/^[0-9a-f-]{36}$/, "link");
+    await session.says(/Next: attempt \d/);
+    world.endpoints.answers.set("/late", 200);
+    await session.click("Attempt it now");
+    await session.says("Asked for");
+    await accessible(page, ONE_LOOK);
+    await until("the delivery", () => world.endpoints.taken("late-1"));
+    await world.topic("ended", { one: { status: 401, ...LETTERS } });
+    await world.publish("ended", { id: "ended-1" });
+    await session.shows(at("ended", "one"), "end its waits");
+    await session.click("The endpoint is mended: end its waits");
+    await session.says("waits are ended");
+    await accessible(page, ONE_LOOK);
+  });
+
+  act("dead letters are narrowed down, counted, sent again and purged", async (session, page, world) => {
+    const path = "/letters";
+    await world.topic("letters", { one: { path, status: 400, ...LETTERS } });
+    const types = ["Paid", "Paid", "Sent"];
+    await world.publish("letters", ...types.map((eventType, index) => ({ id: `letter-${index}`, eventType })));
+    const list = at("letters", "one", "/dead-letters");
+    await session.shows(list, "3 dead letters");
+    await page.getByText("By event type").click();
+    await session.click("Paid", "link");
+    await session.says("2 dead letters");
+    await page.getByLabel("Event id").fill("letter-1");
+    await session.click("Show");
+    await session.says("1 dead letters");
+    await session.click("letter-1", "link");
+    await session.says("UndeliverableDueToHttpBadRequest");
+    world.endpoints.answers.set(path, 200);
+    await session.go(`${list}?type=Paid`);
+    await session.click("Redrive these", "link");
+    await session.click("Count them (dry run)");
+    await page.getByText("2 events would be sent").waitFor();
+    await session.click("Send these 2 events");
+    await page.getByText("2 of 2 events sent").waitFor();
+    await accessible(page, ONE_LOOK);
+    await until("both events", () => world.endpoints.taken("letter-0") && world.endpoints.taken("letter-1"));
+    assert.equal(world.endpoints.taken("letter-2"), 0);
+    await session.go(`${list}?sent=yes`);
+    await session.click("Purge these", "link");
+    await page.getByLabel(/^Type/).fill("letters");
+    assert.equal(await session.click("Delete them for good"), 400);
+    await session.says("Nothing was deleted");
+    await session.go(at("letters", "one", "/purge"));
+    await accessible(page, ONE_LOOK);
+    await page.getByLabel(/^Type/).fill("letters/one");
+    await session.click("Delete them for good");
+    await session.says("3 dead letters in");
+    await accessible(page, ONE_LOOK);
+    await session.go(list);
+    await session.says("There is no such dead letter.");
+  });
+
+  act("a redrive is canceled, and goes on", async (session, page, world) => {
+    const path = "/canceled";
+    // In few requests: after ten that fail, the rest would wait.
+    const destination = world.destination(path, { maxEventsPerBatch: 5000, preferredBatchSizeInKilobytes: 1024 });
+    await world.topic("canceled", { one: { path, status: 400, ...LETTERS, destination } });
+    const many = Array.from({ length: 600 }, (_, index) => ({ id: `canceled-${index}` }));
+    await world.publish("canceled", ...many);
+    await session.shows(at("canceled", "one", "/dead-letters"), "600 dead letters");
+    world.endpoints.answers.set(path, 200);
+    await session.go(at("canceled", "one", "/redrive"));
+    await page.getByLabel(/^Events in a second/).fill("1");
+    await session.click("Count them (dry run)");
+    await page.getByText("600 events would be sent").waitFor();
+    await session.click("Send these 600 events");
+    await session.click("Cancel");
+    await session.says("The redrive is canceled");
+    await page.getByText(/^Canceled: \d+ of 600 events sent/).waitFor();
+    await accessible(page, ONE_LOOK);
+    await session.click("Go on with it");
+    await session.says("The redrive goes on.");
+    await session.click("Cancel");
+  });
+
+  act("parked deliveries are released and ended", async (session, page) => {
+    const boxes = page.locator("tr", { hasText: "parked/one" }).getByRole("checkbox");
+    await session.shows("/waiting", "parked/one");
+    await boxes.first().check();
+    await session.click("Attempt the chosen ones now");
+    await session.says("go back to their queues");
+    await session.shows("/waiting", "parked/one");
+    await boxes.first().check();
+    assert.equal(await session.click("End the chosen ones"), 400);
+    await session.says("tick the box");
+    await session.shows("/waiting", "parked/one");
+    await boxes.first().check();
+    await page.getByLabel(/^End them/).check();
+    await session.click("End the chosen ones");
+    await session.says("The parked deliveries end.");
+  });
+
+  act("the live tail shows attempts as they are made, and pauses", async (session, page, world) => {
+    await world.topic("tailed", { one: {}, two: { path: "/tailed/two", status: 500 } });
+    await session.go("/tail");
+    await page.getByLabel("Topic").fill("tailed");
+    await page.getByLabel("Only failures").check();
+    await session.click("Follow");
+    await page.getByText("Live.").waitFor();
+    await world.publish("tailed", { id: "tailed-1" });
+    await page.locator("ol.live li", { hasText: "tailed/two" }).first().waitFor();
+    assert.equal(await page.locator("ol.live li", { hasText: "tailed/one" }).count(), 0);
+    await accessible(page);
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByText("Paused.").waitFor();
+    await page.getByRole("button", { name: "Go on" }).click();
+    await page.getByText("Live.").waitFor();
+  });
+
+  act("the ledger and the cost follow what is asked", async (session, page) => {
+    await session.go("/ledger");
+    await page.getByLabel("Events published since").fill("2h");
+    await session.click("Look");
+    await session.says("By the hour of the publish");
+    await session.go("/cost");
+    await page.getByLabel("With so many events in a month instead").fill("1000000");
+    await session.click("Reckon");
+    await session.says(/1.000.000 events/);
+  });
+
+  act("what is shown is brought up to date, and said to be old when the console is gone", async (session, page, world) => {
+    const console = await world.console();
+    const other = await Session.open(ground.browser, console);
+    await world.topic("fresh", { one: { path: "/fresh", status: 503 } });
+    await other.page.clock.install();
+    await other.go(at("fresh", "one"));
+    await other.says("Its endpoint: Healthy");
+    await world.publish("fresh", { id: "fresh-1" });
+    await until("the attempt", () => world.endpoints.received.some((one) => one.path === "/fresh"));
+    // The page asks every ten seconds.
+    const asks = async (text) => await until(text, async () => {
+      await other.page.clock.fastForward(10_000);
+      return await other.page.getByText(text).isVisible();
+    });
+    await asks("Busy (HTTP 503)");
+    await console.end();
+    await asks("This page is not up to date");
+    other.forgive(/ERR_CONNECTION_RE|htmx/);
+    await other.close();
+    assert.ok(session && page);
+  });
+
+  test("messages of the poison queue are sent back and removed", async () => {
+    const golden = new URL("../../shared/testkit/tests/golden/1/delivery-first.json", import.meta.url);
+    const world = await World.open({ kept: true });
+    try {
+      await world.rewrite(POISON, [readFileSync(golden, "utf8"), "<script>window.hacked = 1</script>"]);
+      const session = await Session.open(ground.browser, await world.console());
+      const { page } = session;
+      const box = async (what) => {
+        await session.shows("/waiting", what);
+        await page.locator("tr", { hasText: what }).getByRole("checkbox").check();
+      };
+      await box("Unreadable");
+      await session.says("About 2 messages.");
+      await accessible(page);
+      assert.equal(await session.click("Send the chosen ones back"), 400);
+      await session.says("1 of 1 were not handled");
+      await box("retry-");
+      await session.click("Send the chosen ones back");
+      await session.says("Done, as far as the queue gave its messages out.");
+      await box("Unreadable");
+      assert.equal(await session.click("Remove the chosen ones"), 400);
+      await box("Unreadable");
+      await page.getByLabel(/^Remove them for good/).check();
+      await session.click("Remove the chosen ones");
+      await session.says("It is empty.");
+      await session.close();
+    } finally {
+      await world.close();
+    }
+  });
+}

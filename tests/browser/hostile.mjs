@@ -1,0 +1,167 @@
+// Events, answers and addresses that are made to be more than text.
+import assert from "node:assert/strict";
+
+import { LETTERS, event } from "./world.mjs";
+
+/** What would run, load or leave if a page took it for markup. */
+const MARKUP = [
+  "<script>window.hacked = 1</script>",
+  "\"><img src=x onerror=\"window.hacked = 1\">",
+  "'><svg onload='window.hacked = 1'></svg>",
+  "</textarea></title></pre><iframe src=\"http://elsewhere.test/\"></iframe>",
+  "<a href=\"javascript:window.hacked = 1\">x</a>",
+  "<div hx-get=\"http://elsewhere.test/\" hx-trigger=\"load\" hx-on:htmx:load=\"window.hacked = 1\">x</div>",
+  "<meta http-equiv=\"refresh\" content=\"0; url=http://elsewhere.test/\">",
+  "&lt;b&gt; &amp;amp; {{1+1}} ${1+1} <!-- --> ]]>",
+];
+
+/** What reorders the text beside it, or shows nothing; null and escape too. */
+const HIDDEN = ["\u202egnp.exe", "\u2066a\u2069", "\u200bzero", "\ufeffmark", "\u0000nul", "\u001b[31mred", "\u0085next"];
+
+const HIDES = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/;
+
+/** What a page has that the console never writes. */
+const STRANGE = "img, iframe, object, main script, [onerror], [onload], [href^='javascript:'], [hx-get^=http], meta[http-equiv], b";
+
+export function hostile(ground, attack) {
+  /** Opens a page that shows hostile text, as text. */
+  const harmless = async (session, path, ...statuses) => {
+    const page = await session.go(path, ...statuses);
+    assert.equal(await page.locator(STRANGE).count(), 0, path);
+    return await page.evaluate(() => document.documentElement.textContent);
+  };
+
+  attack("ids, types, subjects and data of events that are markup, scripts and htmx's attributes", async (session, page) => {
+    const { world } = ground;
+    await world.topic("hostile", { one: { status: 400, ...LETTERS } });
+    const at = (below) => `/topics/hostile/subscriptions/one${below}`;
+    for (const [index, text] of MARKUP.entries()) {
+      await world.publish("hostile", { id: `${index} ${text}`, eventType: text, subject: text, data: { [text]: text } });
+    }
+    await session.shows(at("/dead-letters"), `${MARKUP.length} dead letters`);
+    for (const text of MARKUP) assert.ok((await page.locator("main").textContent()).includes(text), text);
+    const links = await page.locator("main td a").evaluateAll((those) => those.map((one) => one.getAttribute("href")));
+    assert.equal(links.length, MARKUP.length);
+    for (const [index, link] of links.entries()) {
+      const shown = await harmless(session, link);
+      assert.ok(MARKUP.some((text) => shown.includes(text)), link);
+      if (index < 2) {
+        await session.click("What became of it", "link");
+        assert.equal(await page.locator(STRANGE).count(), 0);
+        await session.go(link);
+        await session.click("Send it again", "link");
+        assert.equal(await page.locator(STRANGE).count(), 0);
+        await session.click("Count them (dry run)");
+        await page.getByText("1 events would be sent").waitFor();
+        assert.equal(await page.locator(STRANGE).count(), 0);
+      }
+    }
+    const one = encodeURIComponent(MARKUP[0]);
+    for (const path of [at(`/dead-letters?type=${one}`), at(`/purge?type=${one}`), "/ledger", "/tail?topic=hostile", at("")]) {
+      await harmless(session, path);
+    }
+  });
+
+  attack("the same in forms: events to publish, to explain and to try filters on", async (session, page) => {
+    await ground.world.topic("reflected", { one: { filter: { subjectBeginsWith: MARKUP[1] } } });
+    const text = MARKUP.join(" ");
+    const whole = JSON.stringify(event({ id: text, eventType: text, data: { [text]: text } }));
+    await session.go("/topics/reflected/publish");
+    for (const given of [whole, text]) {
+      await page.getByLabel("Event").fill(given);
+      await session.click("Who would get it?");
+      assert.equal(await page.getByLabel("Event").inputValue(), given);
+      assert.equal(await page.locator(STRANGE).count(), 0);
+    }
+    await session.go(`/events?topic=reflected&id=${encodeURIComponent(text)}`);
+    await page.getByText("Who did not want it, and why").click();
+    await page.getByLabel("The event as it was published").fill(whole);
+    await session.click("Ask every filter");
+    await session.says(MARKUP[1]);
+    assert.equal(await page.locator(STRANGE).count(), 0);
+    await session.go("/topics/reflected/subscriptions/one/filter");
+    await page.getByLabel(/^Sample event/).fill(JSON.stringify(MARKUP.map((text) => event({ id: text }))));
+    await session.click("Try it");
+    for (const text of MARKUP) await session.says(text);
+    assert.equal(await page.locator(STRANGE).count(), 0);
+  });
+
+  attack("right-to-left text and control characters in events", async (session, page) => {
+    const { world } = ground;
+    await world.topic("hidden", { one: { status: 400, ...LETTERS } });
+    const text = HIDDEN.join(" ");
+    await world.publish("hidden", { id: `h-1 ${text}`, eventType: text, subject: text, data: { [text]: text } });
+    const list = "/topics/hidden/subscriptions/one/dead-letters";
+    await session.shows(list, "1 dead letters");
+    const link = await page.locator("main td a").first().getAttribute("href");
+    for (const path of [list, link, `/events?topic=hidden&id=${encodeURIComponent(`h-1 ${text}`)}`, "/tail?topic=hidden"]) {
+      await session.go(path);
+      const shown = await page.evaluate(() => document.querySelector("h1").parentElement.innerText);
+      assert.ok(!HIDES.test(shown.replace(/[\n\t\u202f]/g, "")), `${path}: ${JSON.stringify(shown)}`);
+    }
+    await session.go(link);
+    await session.says("\\u{202e}gnp.exe");
+  });
+
+  attack("an event of 1 MiB", async (session, page) => {
+    const { world } = ground;
+    await world.topic("large", { one: { path: "/large", status: 400, ...LETTERS } });
+    const whole = JSON.stringify(event({ id: "large-1", data: "<b>".repeat(349_000) }));
+    assert.ok(whole.length > 1_045_000 && whole.length <= 1_048_576, `${whole.length} bytes`);
+    await session.go("/topics/large/publish");
+    await page.getByLabel("Event").fill(whole);
+    await session.click("Publish it");
+    await session.says("Accepted");
+    const list = "/topics/large/subscriptions/one/dead-letters";
+    await session.shows(list, "1 dead letters");
+    await session.click("large-1", "link");
+    await session.says("<b><b><b>");
+    assert.equal(await page.locator(STRANGE).count(), 0);
+    await harmless(session, "/events?topic=large&id=large-1");
+  });
+
+  attack("an endpoint that answers with markup and control characters", async (session, page) => {
+    const { world } = ground;
+    const text = MARKUP.join(" ") + HIDDEN.join(" ");
+    world.endpoints.answers.set("/answers", () => ({ status: 503, text }));
+    await world.topic("answers", { one: { path: "/answers" } });
+    await world.publish("answers", { id: "answers-1" });
+    await session.shows("/topics/answers/subscriptions/one/deliveries", "Busy (503)");
+    const link = await page.locator("main td a").first().getAttribute("href");
+    assert.ok((await harmless(session, link)).includes(MARKUP[0]));
+    assert.ok((await harmless(session, "/events?topic=answers&id=answers-1")).includes(MARKUP[0]));
+    await session.go("/topics/answers/subscriptions/one/test-event");
+    await session.click("Send it");
+    await session.says(MARKUP[0]);
+    assert.equal(await page.locator(STRANGE).count(), 0);
+  });
+
+  attack("hostile ids in the live tail", async (session, page) => {
+    await ground.world.topic("streamed", { one: {} });
+    await session.go("/tail?topic=streamed");
+    await page.getByText("Live.").waitFor();
+    await ground.world.publish("streamed", { id: MARKUP[0] + MARKUP[1] + HIDDEN[0] });
+    await page.locator("ol.live li").first().waitFor();
+    const shown = await page.locator("ol.live").innerText();
+    assert.ok(shown.includes(MARKUP[0]) && shown.includes("\\u{202e}"), shown);
+    assert.equal(await page.locator(STRANGE).count(), 0);
+  });
+
+  attack("the same in addresses: names, filters, notices, pages that do not exist", async (session) => {
+    await ground.world.topic("addressed", { one: LETTERS });
+    const at = "/topics/addressed/subscriptions/one";
+    for (const text of [MARKUP.join(" "), HIDDEN.join(" ")]) {
+      const one = encodeURIComponent(text);
+      const refused = [`/${one}`, `/topics/${one}`, `${at}/deliveries/${one}`, `${at}/dead-letters/${one}`,
+        `${at}/redrives/${one}`, `/topics/addressed?after=${one}`, `/cost?events=${one}`, `/ledger?since=${one}`];
+      const answered = [`/?done=${one}`, `/tail?topic=${one}&name=${one}`, `/events?topic=addressed&id=${one}&since=${one}`,
+        `${at}/retry?attempts=${one}&minutes=${one}&schedule=${one}&answers=${one}`,
+        `${at}/dead-letters?reason=${one}&type=${one}`, `${at}/redrive?event=${one}&reason=${one}`,
+        `${at}/purge?event=${one}`];
+      for (const path of [...refused, ...answered]) {
+        const shown = await harmless(session, path, ...(refused.includes(path) ? [400, 404] : [200]));
+        assert.ok(!HIDES.test(shown.replace(/[\n\t\u202f]/g, "")), `${path}: ${JSON.stringify(shown)}`);
+      }
+    }
+  });
+}

@@ -1,0 +1,174 @@
+// Every page: what it loads and how much, what axe finds, whether the keyboard gets everywhere.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { Session, accessible } from "./browser.mjs";
+import { rows } from "./routes.mjs";
+import { LETTERS } from "./world.mjs";
+
+/** The most that a page may weigh with all that it loads. */
+const BYTES_MAX = 100_000;
+
+const BUSY = "/topics/pages/subscriptions/busy";
+const REFUSED = "/topics/pages/subscriptions/refused";
+
+/** A topic with something on each of its pages; the pages by their names in docs/console.md. */
+async function filled(world, session) {
+  await world.topic("pages", {
+    signed: { signing: { scheme: "StandardWebhooks" } },
+    busy: { status: 503, filter: { includedEventTypes: ["Busy"] } },
+    refused: { status: 400, filter: { includedEventTypes: ["Refused"] }, ...LETTERS },
+  });
+  await world.topic("bare");
+  const types = ["Busy", "Refused"];
+  await world.publish("pages", ...types.map((type) => ({ id: `pages-${type}`, eventType: type })));
+  const first = async (path) => await session.page.locator(`main td a[href^="${path}/"]`).first().getAttribute("href");
+  await session.shows(`${BUSY}/deliveries`, "Busy (503)");
+  const delivery = await first(`${BUSY}/deliveries`);
+  await session.shows(`${REFUSED}/dead-letters`, "pages-Refused");
+  const letter = await first(`${REFUSED}/dead-letters`);
+  await session.go(`${REFUSED}/redrive`);
+  await session.click("Count them (dry run)");
+  await session.page.getByText("Completed").waitFor();
+  const job = new URL(session.page.url()).pathname;
+  return {
+    Overview: ["/"],
+    Topic: ["/topics", "/topics/pages", "/topics/bare", "/topics/pages/publish"],
+    "Event subscription": [BUSY, REFUSED, "/topics/pages/subscriptions/signed"],
+    Edit: [`${BUSY}/edit`],
+    "Retry schedule": [`${BUSY}/retry`, `${BUSY}/retry?attempts=99`],
+    "Test its filter": [`${BUSY}/filter`],
+    "Test event": [`${BUSY}/test-event`],
+    "Failing deliveries": [`${BUSY}/deliveries`, `${REFUSED}/deliveries`, delivery],
+    "Find an event": ["/events", "/events?topic=pages&id=pages-Refused", "/events?topic=pages&id=none"],
+    "Dead letters": ["/dead-letters", `${REFUSED}/dead-letters`, `${REFUSED}/dead-letters?reason=None`, letter,
+      `${REFUSED}/redrive`, job, `${REFUSED}/purge`],
+    "Parked and poison": ["/waiting"],
+    "Live tail": ["/tail", "/tail?topic=pages&failed=yes"],
+    Ledger: ["/ledger"],
+    Cost: ["/cost"],
+  };
+}
+
+/** Pages that say what did not work. */
+const FAILURES = [["/nothing", 404], ["/topics/none", 404], [`${BUSY}/dead-letters`, 409], ["/cost?events=x", 400]];
+
+/** Opens a page; what it and everything that it loads weigh. */
+async function weight(session, path) {
+  const protocol = await session.context.newCDPSession(session.page);
+  let bytes = 0;
+  protocol.on("Network.loadingFinished", (one) => { bytes += one.encodedDataLength; });
+  await protocol.send("Network.enable");
+  await session.go(path);
+  await protocol.detach();
+  return bytes;
+}
+
+/** Where Tab leads on the page, each stop with whether it shows that it has the focus. */
+async function stops(page) {
+  await page.evaluate(() => {
+    document.activeElement?.blur();
+    window.stops = [];
+    document.addEventListener("focusin", ({ target }) => {
+      const style = getComputedStyle(target);
+      const { width, height } = target.getBoundingClientRect();
+      const shows = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && width > 0 && height > 0;
+      window.stops.push({ what: target.outerHTML.slice(0, 120), shows });
+      target.dataset.stop = "";
+    });
+  });
+  const usable = await page.locator(USABLE).count();
+  for (let press = 0; press <= usable; press += 1) await page.keyboard.press("Tab");
+  return await page.evaluate(() => window.stops);
+}
+
+/** What a mouse can use on a page, and what scrolls by itself. */
+const USABLE = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']";
+
+/** The keyboard gets to everything, first to the link past the navigation, and shows where it is. */
+async function usableByKeys(page, path) {
+  const found = await stops(page);
+  assert.ok(found[0].what.includes("skip"), `${path}: ${found[0].what}`);
+  assert.deepEqual(found.filter((stop) => !stop.shows), [], path);
+  const left = await page.locator(USABLE).evaluateAll((those) => those
+    .filter((one) => one.checkVisibility() && one.dataset.stop === undefined)
+    .map((one) => one.outerHTML.slice(0, 120)));
+  assert.deepEqual(left, [], `${path}: the keyboard does not get there`);
+}
+
+export function pages(ground) {
+  let session;
+  let all;
+
+  before(async () => {
+    session = await Session.open(ground.browser, ground.console);
+    all = await filled(ground.world, session);
+  });
+
+  test("every page of docs/console.md has its pages here", () => {
+    assert.deepEqual(rows("## Pages"), Object.keys(all));
+    session.fine();
+  });
+
+  test("every page: at most 100 KB, nothing from elsewhere, nothing that axe finds, usable by keys", async (context) => {
+    let most = 0;
+    await session.shows("/waiting", "parked/one");
+    for (const [name, paths] of Object.entries(all)) {
+      await context.test(name, async () => {
+        for (const path of paths) {
+          const bytes = await weight(session, path);
+          assert.ok(bytes > 60_000 && bytes <= BYTES_MAX, `${path} weighs ${bytes} bytes`);
+          most = Math.max(most, bytes);
+          await usableByKeys(session.page, path);
+          await accessible(session.page);
+          session.fine();
+        }
+      });
+    }
+    await context.test("what says that something did not work", async () => {
+      for (const [path, status] of FAILURES) await accessible(await session.go(path, status));
+      session.fine();
+    });
+    context.diagnostic(`the heaviest page has ${most} bytes with all that it loads`);
+  });
+
+  test("a page without JavaScript shows the same, with its times in UTC", async () => {
+    const plain = await Session.open(ground.browser, ground.console, { javaScriptEnabled: false });
+    for (const [path] of Object.values(all)) await plain.go(path);
+    await plain.shows("/waiting", "parked/one");
+    await plain.says(" UTC");
+    await plain.close();
+  });
+
+  test("a dead letter is found and sent again by keys alone", async () => {
+    const page = await session.go("/");
+    const to = async (name) => {
+      for (let presses = 0; presses < 100; presses += 1) {
+        await page.keyboard.press("Tab");
+        const at = await page.evaluate(() => document.activeElement.innerText ?? "");
+        if (at.trim() === name) return;
+      }
+      assert.fail(`no Tab leads to ${name} on ${page.url()}`);
+    };
+    const enter = async (name, shows) => {
+      await to(name);
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { level: 1, name: shows }).waitFor();
+    };
+    await enter("Dead letters", "Dead letters");
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+    await enter("pages/refused", "Dead letters of pages/refused");
+    await enter("pages-Refused", "Dead letter");
+    await enter("Send it again", "Redrive dead letters of pages/refused");
+    await enter("Count them (dry run)", "Dry run of a redrive");
+    await page.getByText("Send these 1 event").waitFor();
+    await enter("Send these 1 event", /^Redrive$/);
+    await page.getByText("1 of 1 events sent").waitFor();
+  });
+
+  after(async () => await session?.close());
+}
+
