@@ -18,6 +18,7 @@ mod guard;
 mod keys;
 mod ledger;
 mod letters;
+mod made;
 mod overview;
 mod page;
 mod patch;
@@ -162,6 +163,7 @@ fn of_subscription() -> Router<App> {
         .route("/secrets/rotate", post(subscription::rotate_secret))
         .route("/edit", get(edit::show).post(edit::save))
         .route("/retry", get(retry::show).post(retry::save))
+        .route("/retry/preview", post(retry::preview_typed))
         .route("/filter", get(filter::show).post(filter::test))
         .route("/test-event", get(filter::test_event).post(filter::send_test_event))
         .route("/deliveries", get(delivery::list))

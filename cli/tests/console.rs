@@ -1,19 +1,22 @@
 //! The console against a real `gridpost dev`: every page, every action, and what must be refused.
 
+#[path = "console/meanwhile.rs"]
+mod meanwhile;
 #[path = "console/refused.rs"]
 mod refused;
+#[path = "console/tail.rs"]
+mod tail;
 #[path = "console/world.rs"]
 mod world;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use reqwest::header::COOKIE;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{Instant, timeout};
 
-use world::{Browser, PATIENCE, World, between, http};
+use world::{Browser, PATIENCE, World, between, http, unescaped};
 
 const REFUSED: &str = "/topics/orders/subscriptions/refused";
 
@@ -37,6 +40,7 @@ fn check_markup(path: &str, page: &str) {
         assert!(page.contains(part), "{path} has no {part}");
     }
     assert!(page.len() < 200_000, "{path} has {} bytes", page.len());
+    check_ids(path, page);
     // Every field has a name that is read out.
     for field in ["<input", "<select", "<textarea"] {
         for (at, _) in page.match_indices(field) {
@@ -47,6 +51,31 @@ fn check_markup(path: &str, page: &str) {
             let by_id = id.is_some_and(|id| page.contains(&format!("<label for=\"{id}\"")));
             let is_hidden = tag.contains("type=\"hidden\"") || tag.contains("aria-label=");
             assert!(is_hidden || in_label || by_id, "{path}: {tag} has no label");
+        }
+    }
+}
+
+/// Each id is there once; and in a part that is fetched anew, everything that can have the focus has one,
+/// so that it keeps it.
+fn check_ids(path: &str, page: &str) {
+    let ids = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let mut seen = BTreeSet::new();
+    for id in ids {
+        assert!(seen.insert(id), "{path} has the id {id} twice");
+    }
+    for part in page.split("<section ").skip(1).filter_map(|rest| rest.split("</section>").next()) {
+        let polled = part.split('>').next().is_some_and(|tag| tag.contains("hx-trigger=\"every"));
+        for tag in
+            part.split('<').skip(1).filter_map(|rest| rest.split('>').next()).filter(|_| polled)
+        {
+            let focusable = ["a ", "button", "input", "select", "textarea", "summary"];
+            let takes =
+                focusable.iter().any(|name| tag.starts_with(name)) || tag.contains("tabindex=");
+            let is_hidden = tag.contains("type=\"hidden\"");
+            assert!(
+                !takes || is_hidden || tag.contains(" id=\""),
+                "{path}: <{tag}> loses the focus"
+            );
         }
     }
 }
@@ -152,31 +181,37 @@ async fn an_event_subscription_is_tested_edited_and_its_endpoint_reset() {
     shown.shows(200, "Delivered");
     browser.get(&at("/retry?attempts=99&minutes=30")).await.shows(200, "maxDeliveryAttempts");
     let policy = [("attempts", "3"), ("minutes", "30"), ("schedule", "5, 60"), ("answers", "500")];
-    let saved = browser.post(&at("/retry"), &policy).await;
+    let made = browser.made(&at("/retry")).await;
+    let saved = browser.post_made(&at("/retry"), &made, &policy).await;
     assert_eq!(saved.location.as_deref(), Some(at("?done=saved").as_str()), "{}", saved.text);
     browser.get(&at("?done=saved")).await.shows(200, "Saved.");
-    let unchanged = browser.post(&at("/retry"), &policy).await;
+    let made = browser.made(&at("/retry")).await;
+    let shown = browser.post_made(&at("/retry/preview"), &made, &[("attempts", "2")]).await;
+    assert_eq!(shown.shows(200, "with 2 attempts").matches("name=\"was\"").count(), 1);
+    let unchanged = browser.post_made(&at("/retry"), &made, &policy).await;
     assert_eq!(unchanged.location.as_deref(), Some(at("?done=unchanged").as_str()));
-    browser.post(&at("/retry"), &[("attempts", "99")]).await.shows(400, "Nothing was saved");
+    let refused = browser.post_made(&at("/retry"), &made, &[("attempts", "99")]).await;
+    refused.shows(400, "Nothing was saved");
+    browser.post(&at("/retry"), &policy).await.shows(400, "does not say what it was made from");
 
-    let (etag, mut document) = edited(&browser, &at("/edit")).await;
+    let (made, mut document) = edited(&browser, &at("/edit")).await;
     document["properties"]["labels"] = json!(["watched"]);
     document["properties"]["retryPolicy"]["maxDeliveryAttempts"] = json!(77);
     let text = document.to_string();
-    let refused = browser.post(&at("/edit"), &[("document", &text), ("etag", &etag)]).await;
+    let refused = browser.post_made(&at("/edit"), &made, &[("document", &text)]).await;
     refused.shows(400, "&quot;maxDeliveryAttempts&quot;: 77\n<strong class=\"bad\">");
     document["properties"]["retryPolicy"]["maxDeliveryAttempts"] = json!(4);
+    document["properties"]["filter"]["subjectBeginsWith"] = json!("s");
     let text = document.to_string();
-    let saved = browser.post(&at("/edit"), &[("document", &text), ("etag", &etag)]).await;
+    let saved = browser.post_made(&at("/edit"), &made, &[("document", &text)]).await;
     assert_eq!(saved.location.as_deref(), Some(at("?done=saved").as_str()), "{}", saved.text);
-    document["properties"]["labels"] = json!(["other"]);
-    let late =
-        browser.post(&at("/edit"), &[("document", &document.to_string()), ("etag", &etag)]).await;
-    late.shows(412, "It was changed meanwhile");
-    browser
-        .post(&at("/edit"), &[("document", "{"), ("etag", "")])
-        .await
-        .shows(400, "That is no JSON");
+    let filter = &edited(&browser, &at("/edit")).await.1["properties"]["filter"];
+    assert_eq!(
+        (&filter["subjectBeginsWith"], &filter["includedEventTypes"]),
+        (&json!("s"), &json!(["Busy"]))
+    );
+    let broken = browser.post_made(&at("/edit"), &made, &[("document", "{")]).await;
+    broken.shows(400, "That is no JSON");
     browser.get(&at("")).await.shows(200, "watched");
 
     browser.publish("h-1", "Busy", "s", json!({})).await;
@@ -185,13 +220,12 @@ async fn an_event_subscription_is_tested_edited_and_its_endpoint_reset() {
     assert_eq!(reset.location.as_deref(), Some(at("?done=reset").as_str()));
 }
 
-/// The document of the form and its ETag.
-async fn edited(browser: &Browser, path: &str) -> (String, Value) {
+/// The document of the form, and what it was made from.
+async fn edited(browser: &Browser, path: &str) -> ([(&'static str, String); 2], Value) {
+    let made = browser.made(path).await;
     let page = browser.get(path).await.text;
-    let unescaped = |text: &str| text.replace("&quot;", "\"").replace("&amp;", "&");
-    let etag = unescaped(between(&page, "name=\"etag\" value=\"", "\""));
     let text = unescaped(between(&page, "spellcheck=\"false\">", "</textarea>"));
-    (etag, serde_json::from_str(&text).expect("JSON"))
+    (made, serde_json::from_str(&text).expect("JSON"))
 }
 
 #[tokio::test]
@@ -273,6 +307,33 @@ async fn dead_letters_are_counted_redriven_and_purged() {
         .shows(200, "are deleted");
 }
 
+#[tokio::test]
+async fn dead_letters_that_cannot_be_read_are_named_before_a_purge() {
+    let world = World::keeping(&[]).await;
+    let browser = world.browser(false).await;
+    browser.dead_letter("u-1", "Refused", json!({})).await;
+    let purge = format!("{REFUSED}/purge");
+    assert!(!browser.get(&purge).await.shows(200, "Type <code>").contains("can't be read"));
+    let mut folders = vec![world.folder.path().join(".gridpost/dev/dead-letters")];
+    let mut spoilt = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                std::fs::write(path, "<b>no letter").expect("written");
+                spoilt += 1;
+            }
+        }
+    }
+    assert_eq!(spoilt, 1);
+    let page = browser.get(&purge).await;
+    page.shows(200, "1 more objects or records can't be read");
+    let link = between(page.shows(200, "Why it can't be read"), "<tbody><tr><td><a href=\"", "\"");
+    browser.get(link).await.shows(200, "<dt>problem</dt>");
+}
+
 /// Counts until there is something: a redrive leaves the last two seconds to the next one.
 async fn counted(browser: &Browser, fields: &[(&str, &str)]) -> String {
     let count = async {
@@ -332,7 +393,8 @@ async fn parked_deliveries_are_released_and_ended() {
     let policy =
         [("attempts", "5"), ("minutes", "1000"), ("schedule", "3000, 50000"), ("answers", "500")];
     let busy = "/topics/orders/subscriptions/busy";
-    let saved = browser.post(&format!("{busy}/retry"), &policy).await;
+    let made = browser.made(&format!("{busy}/retry")).await;
+    let saved = browser.post_made(&format!("{busy}/retry"), &made, &policy).await;
     assert_eq!(saved.status, 303, "{}", saved.text);
     browser.publish("p-1", "Busy", "s", json!({})).await;
     let page = browser.until("/waiting", "Choose delivery ").await;
@@ -351,36 +413,6 @@ async fn parked_deliveries_are_released_and_ended() {
     assert_eq!(ended.location.as_deref(), Some("/waiting?done=ended"), "{}", ended.text);
     let none = [("action", "resend"), ("id", "00000000-0000-0000-0000-000000000000")];
     browser.post("/waiting/poison", &none).await.shows(400, "1 of 1 were not handled");
-}
-
-#[tokio::test]
-async fn the_live_tail_streams_what_is_attempted() {
-    let world = World::new().await;
-    let browser = world.browser(false).await;
-    let request =
-        browser.http.get(format!("{}/tail/stream?topic=orders&failed=yes", browser.console.url));
-    let mut answer = request.header(COOKIE, &browser.cookie).send().await.expect("an answer");
-    assert_eq!(answer.headers()["content-type"], "text/event-stream");
-    browser.publish("s-1", "Busy", "s", json!({})).await;
-    let mut streamed = String::new();
-    let read = async {
-        while !streamed.contains("orders/busy") || !streamed.ends_with("\n\n") {
-            let chunk = answer.chunk().await.expect("a stream").expect("more");
-            streamed.push_str(&String::from_utf8_lossy(&chunk));
-        }
-    };
-    timeout(PATIENCE, read).await.expect("in time");
-    assert!(streamed.contains("event: attempt\ndata: {"), "{streamed}");
-    assert!(!streamed.contains("orders/fine"), "only failures were asked for: {streamed}");
-    // Each stream reads the log: there are only so many.
-    let mut open = Vec::new();
-    for want in [200, 200, 200, 503] {
-        let request = browser.http.get(format!("{}/tail/stream", browser.console.url));
-        let answer = request.header(COOKIE, &browser.cookie).send().await.expect("an answer");
-        assert_eq!(answer.status(), want);
-        open.push(answer);
-    }
-    browser.get("/tail?topic=orders").await.shows(200, "data-stream=\"/tail/stream?topic=orders\"");
 }
 
 #[tokio::test]

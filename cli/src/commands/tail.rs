@@ -131,6 +131,28 @@ impl Follower {
         Ok(Self { log, filter, seen })
     }
 
+    /// One that goes on where another one was, and a little before: lines may be found late. So it
+    /// gives some lines again.
+    ///
+    /// # Errors
+    ///
+    /// When the deployment's log can't be reached.
+    pub(crate) async fn resumed(
+        target: &Target,
+        filter: Filter,
+        position_ms: i64,
+    ) -> anyhow::Result<Self> {
+        let log = AttemptLog::connect(target).await?;
+        let began_ms = position_ms.saturating_sub(OVERLAP_MS);
+        let seen = Seen { began_ms, newest_ms: position_ms, ids: HashSet::new() };
+        Ok(Self { log, filter, seen })
+    }
+
+    /// How far it has come, in milliseconds since the Unix epoch.
+    pub(crate) fn position_ms(&self) -> i64 {
+        self.seen.newest_ms
+    }
+
     /// What is new since the last look.
     ///
     /// # Errors

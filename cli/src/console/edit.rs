@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::failure::{self, Answer};
+use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::patch;
 use crate::failure::{Misuse, Refusal};
@@ -29,15 +30,28 @@ fn editable(document: &Value) -> Value {
 /// The form.
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let reply = app.api.read_subscription(&topic, &name).await?;
-    let text = pretty(&editable(&reply.document));
-    Ok(render(&app, &topic, &name, &text, reply.etag.as_deref().unwrap_or_default(), &html! {}))
+    let was = editable(&reply.document);
+    let form = Edited { document: pretty(&was), made: Made::of(reply.etag.as_deref(), &was) };
+    Ok(render(&app, &topic, &name, &form, &html! {}))
 }
 
 /// The document as it was edited, and the state of it that was read.
 #[derive(Deserialize)]
 pub(super) struct Edited {
     document: String,
-    etag: String,
+    #[serde(flatten)]
+    made: Made,
+}
+
+impl Edited {
+    fn read(&self) -> anyhow::Result<Value> {
+        let new: Value = serde_json::from_str(&self.document)
+            .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")))?;
+        if !new.is_object() {
+            return Err(Misuse("The document is an object: {\"properties\": …}".to_owned()).into());
+        }
+        Ok(new)
+    }
 }
 
 /// Saves what was changed, or shows each problem at its place.
@@ -46,32 +60,32 @@ pub(super) async fn save(
     Path((topic, name)): Names,
     Form(form): Form<Edited>,
 ) -> Answer<Response> {
-    match patch(&app, &topic, &name, &form).await {
+    let error = match patch(&app, &topic, &name, &form).await {
         Ok(code) => {
             let url = subscription_url(&topic, &name, &format!("?done={code}"));
-            Ok(Redirect::to(&url).into_response())
+            return Ok(Redirect::to(&url).into_response());
         }
-        Err(error) => {
-            let problems = problems(&error, &form.document);
-            let page = render(&app, &topic, &name, &form.document, &form.etag, &problems);
-            Ok((failure::status(&error), page).into_response())
-        }
+        Err(error) => error,
+    };
+    let status = failure::status(&error);
+    if !is_conflict(&error) {
+        let problems = problems(&error, &form.document);
+        return Ok((status, render(&app, &topic, &name, &form, &problems)).into_response());
     }
+    let reply = app.api.read_subscription(&topic, &name).await?;
+    let (was, now, mine) = (form.made.was()?, editable(&reply.document), form.read()?);
+    let both = html! { div.problem role="alert" { (made::told(&was, &now, &mine)) } };
+    let document = pretty(&made::merged(&was, &now, &mine));
+    let form = Edited { document, made: Made::of(reply.etag.as_deref(), &now) };
+    Ok((status, render(&app, &topic, &name, &form, &both)).into_response())
 }
 
 async fn patch(app: &App, topic: &str, name: &str, form: &Edited) -> anyhow::Result<&'static str> {
-    let new: Value = serde_json::from_str(&form.document)
-        .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")))?;
-    if !new.is_object() {
-        return Err(Misuse("The document is an object: {\"properties\": …}".to_owned()).into());
-    }
-    let old = editable(&app.api.subscription(topic, name).await?);
-    let patch = patch::difference(&old, &new);
+    let patch = patch::of_subscription(&form.made.was()?, &form.read()?);
     if patch == json!({}) {
         return Ok("unchanged");
     }
-    let etag = Some(form.etag.clone()).filter(|etag| !etag.is_empty());
-    app.api.clone().only_if(etag).patch_subscription(topic, name, &patch).await?;
+    app.api.clone().only_if(form.made.etag()?).patch_subscription(topic, name, &patch).await?;
     Ok("saved")
 }
 
@@ -94,7 +108,7 @@ fn problems(error: &anyhow::Error, text: &str) -> Markup {
     }
 }
 
-fn render(app: &App, topic: &str, name: &str, text: &str, etag: &str, problems: &Markup) -> Markup {
+fn render(app: &App, topic: &str, name: &str, form: &Edited, problems: &Markup) -> Markup {
     let url = subscription_url(topic, name, "/edit");
     let body = html! {
         (problems)
@@ -105,9 +119,9 @@ fn render(app: &App, topic: &str, name: &str, text: &str, etag: &str, problems: 
         }
         form method="post" action=(url) {
             (app.token())
-            input type="hidden" name="etag" value=(etag);
+            (form.made.fields())
             label for="document" { "Document" }
-            textarea id="document" name="document" rows="28" spellcheck="false" { "\n" (text) }
+            textarea id="document" name="document" rows="28" spellcheck="false" { "\n" (page::visible_json(&form.document)) }
             @if app.may_change() { button { "Save" } }
             @else { p.muted { "This console is read-only: it saves nothing." } }
         }

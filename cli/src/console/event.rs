@@ -154,7 +154,7 @@ fn delivery_of(topic: &str, delivery: &Value) -> Markup {
                 ": " strong { (standing) }
             }
         }
-        (page::table("What was logged of it", &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
+        (page::table(&format!("What was logged of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
     }
 }
 
@@ -190,7 +190,7 @@ fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Asked) -> M
                 input type="hidden" name="since" value=(since);
                 label for="event" { "The event as it was published" }
                 textarea id="event" name="event" rows="12" spellcheck="false" required {
-                    "\n" (asked.event.as_deref().unwrap_or_default())
+                    "\n" (page::visible_json(asked.event.as_deref().unwrap_or_default()))
                 }
                 button { "Ask every filter" }
             }

@@ -75,9 +75,9 @@ fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> 
         form method="post" action=(url) {
             (app.token())
             label for="events" { "Sample event, or a list of them" }
-            textarea id="events" name="events" rows="12" spellcheck="false" { "\n" (form.events) }
+            textarea id="events" name="events" rows="12" spellcheck="false" { "\n" (page::visible_json(&form.events)) }
             label for="filter" { "Filter: the one that is saved, or another one to try. Nothing is saved here." }
-            textarea id="filter" name="filter" rows="12" spellcheck="false" { "\n" (form.filter) }
+            textarea id="filter" name="filter" rows="12" spellcheck="false" { "\n" (page::visible_json(&form.filter)) }
             button { "Try it" }
         }
         p { a href=(subscription_url(topic, name, "/edit")) { "Edit the saved filter" } }
@@ -135,7 +135,7 @@ fn render_test(app: &App, topic: &str, name: &str, event: &str, result: &Markup)
         form method="post" action=(url) {
             (app.token())
             label for="event" { "Event" }
-            textarea id="event" name="event" rows="14" spellcheck="false" { "\n" (event) }
+            textarea id="event" name="event" rows="14" spellcheck="false" { "\n" (page::visible_json(event)) }
             @if app.may_change() { button { "Send it" } }
             @else { p.muted { "This console is read-only: it sends nothing." } }
         }

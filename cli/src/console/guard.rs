@@ -44,12 +44,12 @@ const HEADERS: [(HeaderName, &str); 8] = [
 ];
 
 /// The end of a path whose `POST` asks a question and changes nothing.
-const QUESTIONS: [&str; 2] = ["/filter", "/events"];
+const QUESTIONS: [&str; 3] = ["/filter", "/events", "/retry/preview"];
 
 /// The secrets of one run.
 #[derive(Debug)]
 pub(super) struct Guard {
-    hosts: [String; 2],
+    hosts: Vec<String>,
     cookie_name: String,
     one_time: Mutex<Option<String>>,
     session: String,
@@ -108,8 +108,14 @@ impl Guard {
     /// One for that port, and the token that signs in once.
     pub(super) fn new(port: u16, read_only: bool) -> (Self, String) {
         let one_time = secret();
+        let names = ["127.0.0.1", "localhost"];
+        let mut hosts: Vec<_> = names.iter().map(|name| format!("{name}:{port}")).collect();
+        // Browsers leave out the port that http has anyway.
+        if port == 80 {
+            hosts.extend(names.map(str::to_owned));
+        }
         let guard = Self {
-            hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
+            hosts,
             // Cookies know no ports: two consoles on one machine need two names.
             cookie_name: format!("gridpost-console-{port}"),
             one_time: Mutex::new(Some(one_time.clone())),
@@ -283,11 +289,31 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_http_goes_without_saying() {
+        let (guard, _) = Guard::new(80, false);
+        let text = |text: &str| Some(text.to_owned());
+        for host in ["127.0.0.1", "localhost", "127.0.0.1:80"] {
+            let own = Asked {
+                host: text(host),
+                origin: Some(format!("http://{host}")),
+                ..asked(&guard, Method::POST, "/topics/t/keys")
+            };
+            assert_eq!(guard.check(&own), Ok(()), "{host}");
+            let other = Asked { origin: text("http://evil.example"), ..own };
+            assert_eq!(guard.check(&other), Err(Refused::OtherSite), "{host}");
+        }
+        let other = Asked { host: text("evil.example"), ..asked(&guard, Method::GET, "/") };
+        assert_eq!(guard.check(&other), Err(Refused::Host));
+    }
+
+    #[test]
     fn read_only_refuses_all_but_questions() {
         let (guard, _) = Guard::new(7072, true);
         for (method, path, want) in [
             (Method::GET, "/topics", Ok(())),
             (Method::POST, "/topics/t/subscriptions/s/filter", Ok(())),
+            (Method::POST, "/topics/t/subscriptions/s/retry/preview", Ok(())),
+            (Method::POST, "/topics/t/subscriptions/s/retry", Err(Refused::ReadOnly)),
             (Method::POST, "/topics/t/keys", Err(Refused::ReadOnly)),
             (Method::POST, "/waiting/parked", Err(Refused::ReadOnly)),
             (Method::DELETE, "/topics/t", Err(Refused::ReadOnly)),

@@ -175,6 +175,10 @@ fn filter_form(url: &str, chosen: &Chosen) -> Markup {
             }
             button.second { "Show" }
         }
+        @for (name, value) in chosen.pairs() {
+            @let note = page::hidden_in(value);
+            @if !note.0.is_empty() { p { (name) ":" (note) } }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The first page: endpoints in trouble before all else, and how much there is of everything.
 
 use axum::extract::{Query, State};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -20,6 +20,9 @@ const LOOKED_AT_MAX: usize = 1_000;
 /// Rows of endpoints in trouble.
 const TROUBLE_MAX: usize = 100;
 
+/// Names of what could not be read that are told.
+const WHOSE_TOLD: usize = 5;
+
 /// Topics whose event subscriptions are read at the same time.
 const AT_ONCE: usize = 4;
 
@@ -31,11 +34,27 @@ struct One {
 }
 
 /// All that was looked at.
+#[derive(Default)]
 struct Seen {
     topics: usize,
     all: Vec<One>,
+    /// Those whose health could not be read, too.
+    subscriptions: usize,
     is_complete: bool,
+    unread: Vec<Unread>,
 }
+
+/// What could not be read, and why.
+struct Unread {
+    /// The request that was refused.
+    what: &'static str,
+    whose: String,
+    error: anyhow::Error,
+}
+
+const TOPICS: &str = "GET /topics";
+const SUBSCRIPTIONS: &str = "GET /topics/*/eventSubscriptions";
+const HEALTH: &str = "GET /topics/*/eventSubscriptions/*/health";
 
 /// What of the page is asked for: its own refresh asks for the healths alone. To count what is parked
 /// reads a table.
@@ -47,10 +66,11 @@ pub(super) struct Asked {
 /// The page.
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
     let now = app.settings.target.now().await?;
-    let seen = look(&app).await?;
+    let seen = look(&app).await;
     let body = html! {
         section id="health" hx-get="/?part=health" hx-select="#health" hx-target="#health" hx-swap="outerHTML"
             hx-trigger="every 15s" {
+            (unread(&seen))
             (trouble(&seen, now))
             (counts(&seen))
         }
@@ -64,26 +84,81 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
     Ok(app.page(&frame, &body))
 }
 
-async fn look(app: &App) -> anyhow::Result<Seen> {
-    let topics = app.api.topics().await?;
+/// Looks at everything. What can't be read is noted, and keeps no one from the rest.
+async fn look(app: &App) -> Seen {
+    let mut seen = Seen { is_complete: true, ..Seen::default() };
+    let mut note = |what, whose: String, error| seen.unread.push(Unread { what, whose, error });
+    let topics = app.api.topics().await.unwrap_or_else(|error| {
+        note(TOPICS, String::new(), error);
+        Vec::new()
+    });
+    seen.topics = topics.len();
     let names: Vec<_> = topics.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
     let of_topic = async |name: String| {
-        let found = app.api.subscriptions(&name).await?;
-        anyhow::Ok((name, found))
+        let found = app.api.subscriptions(&name).await;
+        (name, found)
     };
-    let lists = stream::iter(names).map(of_topic).buffered(AT_ONCE);
-    let lists: Vec<(String, Vec<Value>)> = lists.try_collect().await?;
-    let (mut all, mut left, mut is_complete) = (Vec::new(), LOOKED_AT_MAX, true);
-    for (topic, mut subscriptions) in lists {
-        is_complete &= subscriptions.len() <= left;
+    let lists: Vec<_> = stream::iter(names).map(of_topic).buffered(AT_ONCE).collect().await;
+    let mut left = LOOKED_AT_MAX;
+    for (topic, found) in lists {
+        let mut subscriptions = match found {
+            Ok(found) => found,
+            Err(error) => {
+                note(SUBSCRIPTIONS, topic, error);
+                continue;
+            }
+        };
+        seen.is_complete &= subscriptions.len() <= left;
         subscriptions.truncate(left);
         left -= subscriptions.len();
-        for (subscription, health) in health::of_those(&app.api, &topic, subscriptions).await? {
+        seen.subscriptions += subscriptions.len();
+        for (subscription, health) in health::each_of_those(&app.api, &topic, subscriptions).await {
             let name = text_at(&subscription, "/name").to_owned();
-            all.extend(health.map(|health| One { topic: topic.clone(), name, health }));
+            match health {
+                Ok(health) => {
+                    seen.all.extend(health.map(|health| One {
+                        topic: topic.clone(),
+                        name,
+                        health,
+                    }));
+                }
+                Err(error) => note(HEALTH, format!("{topic}/{name}"), error),
+            }
         }
     }
-    Ok(Seen { topics: topics.len(), all, is_complete })
+    seen
+}
+
+/// What could not be read: each reason once, with whose it is.
+fn unread(seen: &Seen) -> Markup {
+    let mut groups: Vec<(&Unread, Vec<&str>)> = Vec::new();
+    for one in &seen.unread {
+        let is_same = |first: &Unread| {
+            first.what == one.what && first.error.to_string() == one.error.to_string()
+        };
+        match groups.iter_mut().find(|(first, _)| is_same(first)) {
+            Some((_, whose)) => whose.push(&one.whose),
+            None => groups.push((one, vec![&one.whose])),
+        }
+    }
+    html! {
+        @if !groups.is_empty() {
+            div.problem {
+                p { strong { "Not everything could be read: what is below is not all." } }
+                @for (first, whose) in &groups {
+                    p {
+                        code { (first.what) } " was refused"
+                        @if !first.whose.is_empty() {
+                            " for " (whose.len()) ": " (whose[..whose.len().min(WHOSE_TOLD)].join(", "))
+                            @if whose.len() > WHOSE_TOLD { ", …" }
+                        }
+                        "."
+                    }
+                    (failure::told(&first.error))
+                }
+            }
+        }
+    }
 }
 
 fn is_in_trouble(health: &Value) -> bool {
@@ -109,13 +184,15 @@ fn trouble(seen: &Seen, now: Timestamp) -> Markup {
     let head = ["Event subscription", "State", "Why", "Since", "Until", "New events", "Waiting"];
     html! {
         h2 { "Endpoints in trouble" }
-        @if seen.all.is_empty() {
+        @if seen.subscriptions == 0 && seen.unread.is_empty() {
             (page::empty(
                 "There is no event subscription yet. Create a topic, subscribe an endpoint, and publish:",
                 "subscription create --topic demo --name first --endpoint http://127.0.0.1:9000/hook",
             ))
-        } @else if rows.is_empty() {
+        } @else if rows.is_empty() && seen.unread.is_empty() {
             p.good { "No endpoint is in trouble." }
+        } @else if rows.is_empty() {
+            p { "No endpoint is in trouble, of those that could be looked at." }
         } @else {
             (page::table("Endpoints in trouble", &head, &rows))
             @if found.len() > TROUBLE_MAX {
@@ -176,12 +253,13 @@ fn counts(seen: &Seen) -> Markup {
     let is_exact = |one: &One| {
         one.health.pointer("/waitingDeliveries/isComplete") != Some(&Value::Bool(false))
     };
-    let more = if seen.is_complete && seen.all.iter().all(is_exact) { "" } else { "more than " };
+    let is_whole = seen.is_complete && seen.unread.is_empty();
+    let more = if is_whole && seen.all.iter().all(is_exact) { "" } else { "more than " };
     html! {
         h2 { "How much there is" }
         ul.cards {
             li { strong { (number(seen.topics as u64)) } a href="/topics" id="to-topics" { "topics" } }
-            li { strong { (number(seen.all.len() as u64)) } "event subscriptions" }
+            li { strong { (number(seen.subscriptions as u64)) } "event subscriptions" }
             li { strong { (more) (number(waiting.sum())) } "deliveries that have failed and wait" }
         }
     }
@@ -230,7 +308,7 @@ mod tests {
         healthy.health["state"] = json!("Healthy");
         let all =
             vec![healthy, one("few", "Waits", 1), one("many", "Waits", 9), one("lost", "Ends", 0)];
-        let seen = Seen { topics: 1, all, is_complete: true };
+        let seen = Seen { topics: 1, subscriptions: 4, all, is_complete: true, unread: Vec::new() };
         let shown = trouble(&seen, Timestamp::from_millis(0)).into_string();
         let at = |name: &str| shown.find(&format!("t/{name}<"));
         assert!(
@@ -238,5 +316,20 @@ mod tests {
             "{shown}"
         );
         assert!(at("fine").is_none() && shown.contains("Busy"), "{shown}");
+    }
+
+    #[test]
+    fn a_reason_is_told_once_however_many_it_meets() {
+        let one = |number: u32| Unread {
+            what: HEALTH,
+            whose: format!("t/s-{number}"),
+            error: crate::failure::Refusal::from_answer(429, "{}").into(),
+        };
+        let all = (0..7).map(one).collect();
+        let seen = Seen { topics: 1, unread: all, is_complete: true, ..Seen::default() };
+        let shown = unread(&seen).into_string();
+        assert_eq!(shown.matches("slow down").count(), 1, "{shown}");
+        assert!(shown.contains("for 7: t/s-0") && shown.contains("t/s-4, …"), "{shown}");
+        assert!(!trouble(&seen, Timestamp::from_millis(0)).into_string().contains("There is no"));
     }
 }

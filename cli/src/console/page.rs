@@ -54,14 +54,14 @@ impl Shared {
     /// The whole page.
     pub(super) fn page(&self, frame: &Frame<'_>, body: &Markup) -> Markup {
         let settings = &self.settings;
-        let command = format!("gridpost {}{}", frame.command, settings.flags);
+        let command = visible(&format!("gridpost {}{}", frame.command, settings.flags));
         let content = html! {
             @if !frame.above.is_empty() {
                 nav.above aria-label="Where this is" {
-                    ol { @for (url, name) in &frame.above { li { a href=(url) { (name) } } } }
+                    ol { @for (url, name) in &frame.above { li { a href=(url) { (visible(name)) } } } }
                 }
             }
-            h1 { (frame.title) }
+            h1 { (visible(frame.title)) }
             (body)
             aside.command aria-label="On the command line" {
                 p { "The same on the command line: " code { (command) } }
@@ -102,7 +102,7 @@ fn document(title: &str, tab: Option<Tab>, label: &Markup, content: &Markup) -> 
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="htmx-config" content=(HTMX);
-                title { (title) " · Gridpost" }
+                title { (visible(title)) " · Gridpost" }
                 // Without one, browsers ask for /favicon.ico, which is no page.
                 link rel="icon" type="image/svg+xml" href="/assets/icon.svg";
                 link rel="stylesheet" href="/assets/console.css";
@@ -169,27 +169,28 @@ pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
     ]
 }
 
-/// A text as one word of a shell; characters that hide are written by their numbers there, too.
+/// A text as one word of a shell. One with characters that do not show is written by their numbers, as
+/// bash and zsh read them, so that what is copied is what was seen.
 pub(super) fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    if !text.contains(hides) {
+    if !text.contains(|c: char| hides(c) || c.is_control()) {
         return format!("'{}'", text.replace('\'', "'\\''"));
     }
-    let written = |c: char| match c {
+    let escaped = |c: char| match c {
         '\'' | '\\' => format!("\\{c}"),
-        c if hides(c) => format!("\\U{:08x}", u32::from(c)),
+        c if hides(c) || c.is_control() => format!("\\U{:08x}", u32::from(c)),
         c => c.to_string(),
     };
-    format!("$'{}'", text.chars().map(written).collect::<String>())
+    format!("$'{}'", text.chars().map(escaped).collect::<String>())
 }
 
 /// A point in time as the API wrote it: UTC here, in the reader's zone where its script runs.
 pub(super) fn time(text: &str) -> Markup {
     match Timestamp::parse_rfc_3339(text) {
-        None => html! { (text) },
+        None => html! { (visible(text)) },
         Some(at) => {
             let utc = at.to_iso_8601();
             let told = utc.replace('T', " ").replace('Z', " UTC");
@@ -232,10 +233,17 @@ pub(super) fn facts(rows: &[[String; 2]]) -> Markup {
     }
 }
 
-/// A table that scrolls by itself where it is too wide.
+/// An element's id made of a label. The focus stays on an element that has one when htmx puts a newer
+/// state of it in its place.
+fn id_of(kind: &str, label: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    format!("{kind}-{}", label.chars().map(letter).collect::<String>())
+}
+
+/// A table that scrolls by itself where it is too wide. A page has each label once.
 pub(super) fn table(label: &str, head: &[&str], rows: &[Vec<Markup>]) -> Markup {
     html! {
-        div.scroll role="region" aria-label=(label) tabindex="0" {
+        div.scroll id=(id_of("table", label)) role="region" aria-label=(label) tabindex="0" {
             table {
                 thead { tr { @for name in head { th scope="col" { (name) } } } }
                 tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
@@ -246,7 +254,33 @@ pub(super) fn table(label: &str, head: &[&str], rows: &[Vec<Markup>]) -> Markup 
 
 /// Text as it is, such as JSON.
 pub(super) fn block(label: &str, text: &str) -> Markup {
-    html! { pre role="region" aria-label=(label) tabindex="0" dir="ltr" { (visible(text)) } }
+    html! {
+        pre id=(id_of("text", label)) role="region" aria-label=(label) tabindex="0" dir="ltr" { (visible(text)) }
+    }
+}
+
+/// Whether a character reorders what stands beside it, or shows nothing.
+fn hides(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t'))
+        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// JSON in which the same characters stand by their numbers. It says the same: they can be in texts alone.
+pub(super) fn visible_json(json: &str) -> String {
+    let escaped = |c: char| match hides(c) && u32::from(c) <= 0xffff && c != '\r' {
+        true => format!("\\u{:04x}", u32::from(c)),
+        false => c.to_string(),
+    };
+    if json.contains(hides) { json.chars().map(escaped).collect() } else { json.to_owned() }
+}
+
+/// What stands below a field whose value has such characters: a field can't show them.
+pub(super) fn hidden_in(value: &str) -> Markup {
+    html! {
+        @if value.contains(hides) {
+            " " span.warn { "It has characters that do not show: " code { (visible(value)) } }
+        }
+    }
 }
 
 /// Text in which characters show that would reorder what stands beside them, or show nothing.
@@ -257,12 +291,6 @@ pub(super) fn visible(text: &str) -> String {
     text.chars()
         .flat_map(|c| if hides(c) { c.escape_unicode().collect() } else { vec![c] })
         .collect()
-}
-
-/// Whether a character would reorder what stands beside it, or shows nothing.
-fn hides(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\n' | '\t'))
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// What there is to do where there is nothing yet.
@@ -316,6 +344,10 @@ mod tests {
         assert!(shown.contains("\\u{202e}\\u{7}\n"), "{shown}");
         assert_eq!(word("a'b c"), "'a'\\''b c'");
         assert_eq!(word("order-4711"), "order-4711");
+        assert_eq!(word("a\u{202e}'b\\\n"), "$'a\\U0000202e\\'b\\\\\\U0000000a'");
+        assert_eq!(visible_json("{\"a\":\"\u{202e}\"}\n"), "{\"a\":\"\\u202e\"}\n");
+        assert!(hidden_in("a\u{200b}").into_string().contains("\\u{200b}"));
+        assert_eq!(hidden_in("a b").into_string(), "");
         assert_eq!(word("a\u{1b}'\\\u{202e}"), r"$'a\U0000001b\'\\\U0000202e'");
         assert_eq!(with_query("/x", &[("a", "b&c"), ("d", "")]), "/x?a=b%26c");
         assert_eq!(part("../a b"), "..%2Fa%20b");

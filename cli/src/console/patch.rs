@@ -28,6 +28,24 @@ pub(super) fn difference(old: &Value, new: &Value) -> Value {
     Value::Object(patch)
 }
 
+/// The patch of an event subscription. A filter, and a destination of another type, take the place of the
+/// whole of what was there, so what stays of them is sent, too.
+pub(super) fn of_subscription(old: &Value, new: &Value) -> Value {
+    let mut patch = difference(old, new);
+    let Some(changed) = patch.get_mut("properties").and_then(Value::as_object_mut) else {
+        return patch;
+    };
+    let is_other_type = changed
+        .get("destination")
+        .is_some_and(|destination| destination.get("endpointType").is_some());
+    for (member, is_whole) in [("filter", true), ("destination", is_other_type)] {
+        if changed.contains_key(member) && is_whole {
+            changed.insert(member.to_owned(), new["properties"][member].clone());
+        }
+    }
+    patch
+}
+
 /// A document, line by line, with each problem below the line of its member.
 pub(super) fn annotated(document: &Value, problems: &[Detail]) -> Markup {
     let mut lines = Vec::new();
@@ -41,7 +59,7 @@ pub(super) fn annotated(document: &Value, problems: &[Detail]) -> Markup {
                 li { @if let Some(target) = &one.target { code { (target) } ": " } (one.message) }
             } }
         }
-        pre role="region" aria-label="The document with its problems" tabindex="0" {
+        pre id="text-problems" role="region" aria-label="The document with its problems" tabindex="0" {
             @for (path, line) in &lines {
                 (page::visible(line)) "\n"
                 @for one in problems.iter().filter(|one| !path.is_empty() && is_at(one.target.as_deref(), path)) {
@@ -104,6 +122,25 @@ mod tests {
         assert_eq!(difference(&old, &new), want);
         assert_eq!(difference(&old, &old), json!({}));
         assert_eq!(difference(&json!({"a": {"b": 1}}), &json!({"a": 2})), json!({"a": 2}));
+    }
+
+    #[test]
+    fn what_takes_the_place_of_the_whole_is_sent_whole() {
+        let filter = json!({"includedEventTypes": ["A"], "subjectBeginsWith": "/a"});
+        let hook = |url: &str| json!({"endpointType": "WebHook", "properties": {"endpointBaseUrl": url, "maxEventsPerBatch": 9}});
+        let of = |filter: &Value, destination: Value| json!({"properties": {"filter": filter, "destination": destination}});
+        let old = of(&filter, hook("a"));
+        let mut other = filter.clone();
+        other["subjectBeginsWith"] = json!("/b");
+        let patch = of_subscription(&old, &of(&other, hook("a")));
+        assert_eq!(patch, json!({"properties": {"filter": other}}));
+        let patch = of_subscription(&old, &of(&filter, hook("b")));
+        let want = json!({"destination": {"properties": {"endpointBaseUrl": "b"}}});
+        assert_eq!(patch["properties"], want);
+        let queue = json!({"endpointType": "SqsQueue", "properties": {"maxEventsPerBatch": 9}});
+        let patch = of_subscription(&old, &of(&filter, queue.clone()));
+        assert_eq!(patch["properties"]["destination"], queue);
+        assert_eq!(of_subscription(&old, &old), json!({}));
     }
 
     #[test]

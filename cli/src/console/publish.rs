@@ -149,7 +149,7 @@ fn render(app: &App, topic: &str, document: &Value, event: &str, result: &Markup
         form method="post" action=(url(topic)) {
             (app.token())
             label for="event" { "Event" }
-            textarea id="event" name="event" rows="16" spellcheck="false" { "\n" (event) }
+            textarea id="event" name="event" rows="16" spellcheck="false" { "\n" (page::visible_json(event)) }
             @if app.may_change() {
                 button name="action" value="publish" { "Publish it" } " "
                 button.second name="action" value="check" { "Who would get it?" }

@@ -14,6 +14,7 @@ use super::page::{self, Frame, Tab, subscription_url};
 use crate::commands::dead_letter::purge::until_counted;
 use crate::failure::Misuse;
 use crate::manage_api::pages::Page;
+use crate::output::text_at;
 
 type Names = Path<(String, String)>;
 
@@ -25,8 +26,17 @@ pub(super) async fn form(
 ) -> Answer {
     let chosen = until(&app, chosen).await?;
     let counted = app.api.count_some_dead_letters(&topic, &name, &chosen.choice()).await?;
+    let unreadable = match counted.document["unreadable"].as_u64() {
+        None | Some(0) => None,
+        Some(_) => Some(unreadable(&app, &topic, &name, &chosen).await),
+    };
     let body = html! {
         (planned(&topic, &name, &chosen, &counted))
+        @match &unreadable {
+            None => {}
+            Some(Ok(found)) => { (table_of_unreadable(&topic, &name, found)) }
+            Some(Err(error)) => { div.problem { (failure::told(error)) } }
+        }
         @if app.may_change() { (consent(&app, &topic, &name, &chosen)) }
     };
     Ok(render(&app, &topic, &name, &chosen, &body))
@@ -43,6 +53,47 @@ async fn until(app: &App, chosen: Chosen) -> anyhow::Result<Chosen> {
     // Only sent ones can be chosen by that: the API deletes no others by it.
     let sent = chosen.sent.clone().filter(|sent| sent == "yes");
     Ok(Chosen { to, sent, ..chosen })
+}
+
+/// Pages of the list that are looked through for what can't be read.
+const PAGES_MAX: usize = 10;
+
+/// Dead letters that can't be read, as far as a few pages of the list show them.
+async fn unreadable(
+    app: &App,
+    topic: &str,
+    name: &str,
+    chosen: &Chosen,
+) -> anyhow::Result<Vec<Value>> {
+    let (mut found, mut after) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let choice = chosen.choice();
+        let page = app.api.dead_letters_page(topic, name, &choice, after.as_deref()).await?;
+        found.extend(page.items.into_iter().filter(|one| one["problem"].is_string()));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn table_of_unreadable(topic: &str, name: &str, found: &[Value]) -> Markup {
+    let row = |one: &Value| {
+        let id = text_at(one, "/id");
+        let url = subscription_url(topic, name, &format!("/dead-letters/{}", page::part(id)));
+        vec![
+            html! { a href=(url) { (page::visible(text_at(one, "/objectName"))) } },
+            html! { (page::visible(text_at(one, "/problem"))) },
+        ]
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    html! {
+        h2 { "What can't be read" }
+        p { "No redrive can send these again. They are deleted with the others, unless a reason, a type, an event or "
+            "what was sent again is chosen." }
+        (page::table("Dead letters that can't be read", &["Object", "Why it can't be read"], &rows))
+    }
 }
 
 fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &Page) -> Markup {

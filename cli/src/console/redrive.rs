@@ -112,15 +112,21 @@ fn list(topic: &str, name: &str, jobs: &[Value]) -> Markup {
         let url = subscription_url(topic, name, &format!("/redrives/{}", page::part(id)));
         vec![
             page::time_at(job, "/createdTime"),
-            html! { a href=(url) { (id) } },
+            html! { a href=(url) id={ "to-" (id) } { (id) } },
             html! { (text_at(job, "/status")) @if job["dryRun"] == true { " (dry run)" } },
             html! { (page::number_at(job, "/redriven")) " of " (page::number_at(job, "/counted")) },
         ]
     };
     let rows: Vec<_> = jobs.iter().map(row).collect();
-    match rows.is_empty() {
-        true => html! { p { "None so far." } },
-        false => page::table("Redrives", &["Begun", "Job", "Status", "Sent"], &rows),
+    // Those that run are watched together.
+    let runs = jobs.iter().any(|job| job["status"] == "Running");
+    let url = runs.then(|| subscription_url(topic, name, "/redrive"));
+    html! {
+        section id="redrives" hx-get=[url] hx-select="#redrives" hx-target="#redrives" hx-swap="outerHTML"
+            hx-trigger=[runs.then_some("every 2s")] {
+            @if rows.is_empty() { p { "None so far." } }
+            @else { (page::table("Redrives", &["Begun", "Job", "Status", "Sent"], &rows)) }
+        }
     }
 }
 
@@ -276,7 +282,7 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Value, is_refused: bool
                     (again(job))
                     @if is_refused {
                         label.check {
-                            input type="checkbox" name="on_probation" value="yes" required;
+                            input type="checkbox" id="meant" name="on_probation" value="yes" required;
                             "Send all the same: each event ends at once, as a new dead letter."
                         }
                     }
@@ -293,7 +299,7 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Value, is_refused: bool
                     (app.token())
                     @if is_refused && !is_dry {
                         label.check {
-                            input type="checkbox" name="on_probation" value="yes" required;
+                            input type="checkbox" id="meant" name="on_probation" value="yes" required;
                             "Go on all the same: each event ends at once, as a new dead letter."
                         }
                     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::App;
 use super::failure::{self, Answer};
 use super::forms::given;
+use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
 use crate::attempt_lines::because_of;
@@ -30,6 +31,12 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// A policy as if it had been typed.
+    fn of(policy: &Value, answers: Option<String>) -> Self {
+        let [attempts, minutes, schedule] = texts(policy).map(Some);
+        Self { attempts, minutes, schedule, answers }
+    }
+
     fn is_of_saved(&self) -> bool {
         self.attempts.is_none() && self.minutes.is_none() && self.schedule.is_none()
     }
@@ -92,6 +99,10 @@ impl Saved {
     fn policy(&self) -> &Value {
         &self.subscription["properties"]["retryPolicy"]
     }
+
+    fn made(&self) -> Made {
+        Made::of(self.etag.as_deref(), self.policy())
+    }
 }
 
 /// The page.
@@ -101,65 +112,109 @@ pub(super) async fn show(
     Query(asked): Query<Asked>,
 ) -> Answer {
     let saved = Saved::read(&app, &topic, &name).await?;
-    Ok(render(&app, &topic, &name, &saved, &asked, &html! {}))
+    let made = saved.made();
+    Ok(render(&app, &topic, &name, &Shown { saved: &saved, asked: &asked, made: &made }, &html! {}))
+}
+
+/// The policy as it was typed, and what its page was made from.
+#[derive(Debug, Deserialize)]
+pub(super) struct Typed {
+    #[serde(flatten)]
+    asked: Asked,
+    #[serde(flatten)]
+    made: Made,
+}
+
+/// The timeline of what was typed; the form stays of the state that its page was made from.
+pub(super) async fn preview_typed(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Typed { asked, made }): Form<Typed>,
+) -> Answer {
+    let saved = Saved::read(&app, &topic, &name).await?;
+    Ok(render(&app, &topic, &name, &Shown { saved: &saved, asked: &asked, made: &made }, &html! {}))
 }
 
 /// Saves the policy that was asked about.
 pub(super) async fn save(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Form(asked): Form<Asked>,
+    Form(Typed { asked, made }): Form<Typed>,
 ) -> Answer<Response> {
-    let saved = Saved::read(&app, &topic, &name).await?;
-    match patch(&app, &topic, &name, &saved, &asked).await {
+    let error = match patch(&app, &topic, &name, &made, &asked).await {
         Ok(code) => {
             let url = subscription_url(&topic, &name, &format!("?done={code}"));
-            Ok(Redirect::to(&url).into_response())
+            return Ok(Redirect::to(&url).into_response());
         }
-        Err(error) => {
+        Err(error) => error,
+    };
+    let saved = Saved::read(&app, &topic, &name).await?;
+    let status = failure::status(&error);
+    let page = match is_conflict(&error) {
+        true => {
+            let (was, now) = (made.was()?, saved.policy());
+            let mine = asked.policy(&was)?;
+            let both = html! { div.problem role="alert" { (made::told(&was, now, &mine)) } };
+            let asked = Asked::of(&made::merged(&was, now, &mine), asked.answers.clone());
+            render(
+                &app,
+                &topic,
+                &name,
+                &Shown { saved: &saved, asked: &asked, made: &saved.made() },
+                &both,
+            )
+        }
+        false => {
             let refused = html! {
                 div.problem role="alert" { p { strong { "Nothing was saved." } } (failure::told(&error)) }
             };
-            let page = render(&app, &topic, &name, &saved, &asked, &refused);
-            Ok((failure::status(&error), page).into_response())
+            render(
+                &app,
+                &topic,
+                &name,
+                &Shown { saved: &saved, asked: &asked, made: &made },
+                &refused,
+            )
         }
-    }
+    };
+    Ok((status, page).into_response())
 }
 
 async fn patch(
     app: &App,
     topic: &str,
     name: &str,
-    saved: &Saved,
+    made: &Made,
     asked: &Asked,
 ) -> anyhow::Result<&'static str> {
-    let policy = asked.policy(saved.policy())?;
-    let patch = super::patch::difference(saved.policy(), &policy);
+    let was = made.was()?;
+    let patch = super::patch::difference(&was, &asked.policy(&was)?);
     if patch == json!({}) {
         return Ok("unchanged");
     }
     let document = json!({"properties": {"retryPolicy": patch}});
-    app.api.clone().only_if(saved.etag.clone()).patch_subscription(topic, name, &document).await?;
+    app.api.clone().only_if(made.etag()?).patch_subscription(topic, name, &document).await?;
     Ok("saved")
 }
 
-fn render(
-    app: &App,
-    topic: &str,
-    name: &str,
-    saved: &Saved,
-    asked: &Asked,
-    refused: &Markup,
-) -> Markup {
+/// What a page shows: what is saved, what was typed, and what the form was made from.
+struct Shown<'a> {
+    saved: &'a Saved,
+    asked: &'a Asked,
+    made: &'a Made,
+}
+
+fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Markup) -> Markup {
+    let Shown { saved, asked, .. } = shown;
     let answers = given(asked.answers.as_ref()).unwrap_or_else(|| "500".to_owned());
-    let shown = asked
+    let line = asked
         .policy(saved.policy())
         .and_then(|policy| preview(&saved.topic, &saved.subscription, Some(policy), &answers));
     let body = html! {
         (refused)
-        (form(app, &subscription_url(topic, name, "/retry"), saved.policy(), asked, &answers))
+        (form(app, &subscription_url(topic, name, "/retry"), shown, &answers))
         div id="timeline" {
-            @match &shown {
+            @match &line {
                 Ok(document) => { (timeline(document)) }
                 Err(misuse) => {
                     div.problem role="alert" { @for line in misuse.0.lines() { p { (page::visible(line)) } } }
@@ -174,36 +229,42 @@ fn render(
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }
 
-fn form(app: &App, url: &str, saved: &Value, asked: &Asked, answers: &str) -> Markup {
-    let [attempts, minutes] = members(saved);
+/// A policy's limits and steps as the form has them.
+fn texts(policy: &Value) -> [String; 3] {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let steps = saved["schedule"].as_array().into_iter().flatten().map(Value::to_string);
-    let steps = steps.collect::<Vec<_>>().join(", ");
+    let steps = policy["schedule"].as_array().into_iter().flatten().map(Value::to_string);
+    let [attempts, minutes] = members(policy).map(|member| text(&policy[member]));
+    [attempts, minutes, steps.collect::<Vec<_>>().join(", ")]
+}
+
+fn form(app: &App, url: &str, Shown { saved, asked, made }: &Shown<'_>, answers: &str) -> Markup {
+    let [_, minutes] = members(saved.policy());
     let or = |given: &Option<String>, saved: String| given.clone().unwrap_or(saved);
+    let [attempts, time_to_live, steps] = texts(saved.policy());
+    let preview = format!("{url}/preview");
     html! {
-        form.row method="post" action=(url) hx-get=(url) hx-select="#timeline" hx-target="#timeline"
-            hx-swap="outerHTML" hx-trigger="input delay:400ms" hx-params="not csrf" {
+        form.row method="post" action=(url) hx-post=(preview) hx-select="#timeline" hx-target="#timeline"
+            hx-swap="outerHTML" hx-trigger="input delay:400ms" {
+            (app.token())
+            (made.fields())
             label { "Attempts at most "
-                input name="attempts" inputmode="numeric" value=(or(&asked.attempts, text(&saved[attempts]))); }
+                input name="attempts" inputmode="numeric" value=(or(&asked.attempts, attempts)); }
             label { @if minutes == "eventTimeToLive" { "Time-to-live (ISO 8601) " } @else { "Time-to-live in minutes " }
-                input name="minutes" value=(or(&asked.minutes, text(&saved[minutes]))); }
+                input name="minutes" value=(or(&asked.minutes, time_to_live)); }
             label { "Own schedule: seconds after the first attempt "
                 input.code name="schedule" placeholder="the profile's" value=(or(&asked.schedule, steps)); }
             label { "The endpoint answers "
                 input.code name="answers" value=(answers) aria-describedby="answers-help"; }
-            button.second formmethod="get" { "Show" }
-            // The token goes with this button alone: what "Show" sends is an address.
-            @if app.may_change() {
-                button name="csrf" value=(app.guard.form_token()) { "Save the policy" }
-            }
+            button.second formaction=(preview) { "Show" }
+            @if app.may_change() { button { "Save the policy" } }
         }
         p.muted id="answers-help" {
             "Answers in order, the last one repeats: 500,408,200, or TimedOut, SocketError, ResolutionError. They are "
-            "not saved."
+            "not saved." (page::hidden_in(answers))
         }
     }
 }

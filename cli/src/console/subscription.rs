@@ -7,7 +7,7 @@ use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::failure::Answer;
+use super::failure::{self, Answer};
 use super::forms::{Agreed, Look, Nothing};
 use super::page::{self, Frame, Tab, subscription_url, with_query};
 use super::{App, keys};
@@ -46,20 +46,24 @@ async fn of_subscription(
     done: &Markup,
     secrets: Option<&Value>,
 ) -> Answer {
-    let reads = tokio::try_join!(
+    let (document, health, now) = tokio::join!(
         app.api.subscription(topic, name),
         app.api.health(topic, name),
         app.settings.target.now()
     );
-    let (document, health, now) = reads?;
+    let (document, now) = (document?, now?);
     let url = subscription_url(topic, name, "");
     let keeps_letters =
         document.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object);
     let letters = if keeps_letters { &OF_LETTERS[..] } else { &[] };
     let body = html! {
         (done)
-        (health_section(&url, &health, now))
-        (reset_form(app, &url, &health))
+        @match &health {
+            Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) }
+            Err(error) => {
+                div.problem { p { strong { "Its endpoint's health could not be read." } } (failure::told(error)) }
+            }
+        }
         ul.links {
             @for (below, what) in BELOW.iter().chain(letters) { li { a href={ (url) (below) } { (what) } } }
             li { a href=(with_query("/tail", &[("topic", topic), ("name", name)])) { "Live tail" } }

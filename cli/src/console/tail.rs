@@ -3,13 +3,14 @@
 use std::convert::Infallible;
 
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
@@ -26,6 +27,9 @@ use crate::output::text_at;
 /// How far back the page begins.
 const SINCE: TimeToLive = TimeToLive { minutes: 10 };
 
+/// A stream that was left for longer does not go on where it was: that would read the log of hours.
+const LEFT_MAX: TimeToLive = TimeToLive { minutes: 60 };
+
 /// Ids of events that a line shows.
 const IDS_TOLD: usize = 3;
 
@@ -38,6 +42,8 @@ pub(super) struct Asked {
     topic: Option<String>,
     name: Option<String>,
     failed: Option<String>,
+    /// How far the page has come, which its stream goes on from.
+    from: Option<i64>,
 }
 
 impl Asked {
@@ -79,6 +85,12 @@ fn told(line: &AttemptLine) -> String {
     }
 }
 
+/// What a line is known by on the page: it comes again where a stream goes on.
+fn id(line: &AttemptLine) -> String {
+    let hash = Sha256::digest(line.id.as_bytes());
+    hash[..10].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A line as the script gets it; what it says is text there.
 fn entry(line: &AttemptLine) -> Value {
     let (topic, name) = line.subscription().unwrap_or_default();
@@ -87,6 +99,8 @@ fn entry(line: &AttemptLine) -> Value {
         None => "end".to_owned(),
     };
     json!({
+        "id": id(line),
+        "at": line.at_ms,
         "time": line.text("timestamp").unwrap_or("-"),
         "subscription": format!("{topic}/{name}"),
         "url": subscription_url(topic, name, ""),
@@ -96,7 +110,8 @@ fn entry(line: &AttemptLine) -> Value {
     })
 }
 
-/// The page with what was logged in the last minutes; the stream goes on from there.
+/// The page with what was logged in the last minutes; the stream goes on from a little before its newest
+/// line, and what it has already is left out there.
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
     let mut follower = Follower::of(&app.settings.target, asked.filter(), SINCE).await?;
     let lines = follower.look().await?;
@@ -106,9 +121,10 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
         p { span id="tail-state" role="status" { "Reload the page for what is new." } " "
             button.second type="button" id="tail-pause" hidden { "Pause" } }
         @if first.is_empty() {
-            p.muted { "Nothing was attempted in the last 10 minutes. Publish an event, and it shows here." }
+            p.muted id="tail-empty" { "Nothing was attempted in the last 10 minutes. Publish an event, and it shows here." }
         }
-        ol.live data-stream=(with_query("/tail/stream", &asked.pairs())) aria-label="Attempts, the newest first" {
+        ol.live data-stream=(with_query("/tail/stream", &asked.pairs())) data-from=(follower.position_ms())
+            aria-label="Attempts, the newest first" {
             @for one in &first { (item(one)) }
         }
     };
@@ -120,7 +136,7 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
 fn item(one: &Value) -> Markup {
     let class = if one["good"] == true { "good" } else { "bad" };
     html! {
-        li {
+        li id={ "line-" (text_at(one, "/id")) } data-at=(one["at"]) {
             (page::time_at(one, "/time")) " "
             a href=(text_at(one, "/url")) { (text_at(one, "/subscription")) } " "
             (text_at(one, "/number")) " " span class=(class) { (text_at(one, "/told")) }
@@ -145,25 +161,57 @@ struct Following {
     follower: Follower,
     /// Read, and not sent yet; the oldest last.
     lines: Vec<AttemptLine>,
+    /// What the reader has to know before all of them.
+    gap: Option<String>,
     is_over: bool,
     _permit: OwnedSemaphorePermit,
 }
 
-/// The stream.
-pub(super) async fn stream(State(app): State<App>, Query(asked): Query<Asked>) -> Response {
+/// The stream. What keeps it from being one is told in it: a browser's script can't read the status and
+/// the text of a stream that is refused.
+pub(super) async fn stream(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Query(asked): Query<Asked>,
+) -> Response {
     let Ok(permit) = std::sync::Arc::clone(&app.tails).try_acquire_owned() else {
-        let told = "Enough live tails are open: close one of them.";
-        return (StatusCode::SERVICE_UNAVAILABLE, told).into_response();
+        return problem(
+            "Four live tails are open, which is the most: close one of them, and go on.",
+        );
     };
-    let since = TimeToLive { minutes: 0 };
-    match Follower::of(&app.settings.target, asked.filter(), since).await {
-        Ok(follower) => {
-            let following =
-                Following { follower, lines: Vec::new(), is_over: false, _permit: permit };
+    // A browser that connects again says how far it has come.
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let position = last.and_then(|text| text.parse().ok()).or(asked.from);
+    match following(&app, &asked, position, permit).await {
+        Ok(following) => {
             Sse::new(events(following)).keep_alive(KeepAlive::default()).into_response()
         }
-        Err(error) => (StatusCode::BAD_GATEWAY, chain(&error)).into_response(),
+        Err(error) => problem(&chain(&error)),
     }
+}
+
+async fn following(
+    app: &App,
+    asked: &Asked,
+    position: Option<i64>,
+    permit: OwnedSemaphorePermit,
+) -> anyhow::Result<Following> {
+    let target = &app.settings.target;
+    let now = target.now().await?;
+    let earliest = target.ago(LEFT_MAX).await?;
+    let asked_ms = position.unwrap_or(now.as_millis());
+    let from = asked_ms.max(earliest.as_millis());
+    let gap = (from > asked_ms).then(|| {
+        format!("What was attempted before {} and is not below is left out: this page was away for too long.", earliest.to_iso_8601())
+    });
+    let follower = Follower::resumed(target, asked.filter(), from).await?;
+    Ok(Following { follower, lines: Vec::new(), gap, is_over: false, _permit: permit })
+}
+
+/// A stream that says what is wrong, and ends.
+fn problem(text: &str) -> Response {
+    let event = Event::default().event("problem").data(json!(text).to_string());
+    Sse::new(stream::iter([Ok::<_, Infallible>(event)])).into_response()
 }
 
 fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>> {
@@ -171,10 +219,16 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
         if following.is_over {
             return None;
         }
+        if let Some(gap) = following.gap.take() {
+            return Some((
+                Ok(Event::default().event("gap").data(json!(gap).to_string())),
+                following,
+            ));
+        }
         loop {
             if let Some(line) = following.lines.pop() {
-                let event = Event::default().event("attempt").data(entry(&line).to_string());
-                return Some((Ok(event), following));
+                let event = Event::default().event("attempt").id(line.at_ms.to_string());
+                return Some((Ok(event.data(entry(&line).to_string())), following));
             }
             match following.follower.look().await {
                 Ok(mut lines) => {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::App;
-use super::failure::Answer;
+use super::failure::{self, Answer};
 use super::forms::Look;
 use super::overview::{effect, why};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
@@ -92,11 +92,12 @@ async fn subscriptions(app: &App, topic: &str, page: Page) -> anyhow::Result<Mar
             &command,
         ));
     }
-    let all = health::of_those(&app.api, topic, items).await?;
-    let row = |(subscription, health): &(Value, Option<Value>)| {
+    let all = health::each_of_those(&app.api, topic, items).await;
+    let refused = all.iter().find_map(|(_, health)| health.as_ref().err());
+    let row = |(subscription, health): &(Value, anyhow::Result<Option<Value>>)| {
         let name = text_at(subscription, "/name");
         let none = Value::Null;
-        let health = health.as_ref().unwrap_or(&none);
+        let health = health.as_ref().ok().and_then(Option::as_ref).unwrap_or(&none);
         let state = text_at(health, "/state");
         let class = if state == "Healthy" { "good" } else { "bad" };
         vec![
@@ -111,6 +112,9 @@ async fn subscriptions(app: &App, topic: &str, page: Page) -> anyhow::Result<Mar
     let rows: Vec<_> = all.iter().map(row).collect();
     let head = ["Event subscription", "Endpoint", "Health", "Why", "New events", "Waiting"];
     Ok(html! {
+        @if let Some(error) = refused {
+            div.problem { p { strong { "Not every health could be read." } } (failure::told(error)) }
+        }
         (page::table("Event subscriptions", &head, &rows))
         (page::next_page(&topic_url(topic), &[], next.as_deref()))
     })

@@ -21,13 +21,18 @@ const POISON_TOP: u32 = 50;
 /// The page.
 pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> Answer {
     let choice = ParkedChoice::default();
-    let parked = app.api.parked_page(&choice, look.after.as_deref()).await?;
-    let poison = app.api.poison(POISON_TOP).await;
+    let (parked, poison) = tokio::join!(
+        app.api.parked_page(&choice, look.after.as_deref()),
+        app.api.poison(POISON_TOP)
+    );
     let body = html! {
         (page::done(look.done.as_deref()))
         h2 id="parked" { "Parked deliveries" }
         p.muted { "Their next attempt is so far away that a table keeps them. They come back by themselves." }
-        (parked_section(&app, &parked))
+        @match &parked {
+            Ok(parked) => { (parked_section(&app, parked)) }
+            Err(error) => { div.problem { (failure::told(error)) } }
+        }
         h2 id="poison" { "Poison queue" }
         p.muted { "What Gridpost's own code could not read or settle. It should be empty." }
         @match &poison {

@@ -32,12 +32,18 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::keeping(&["--memory"]).await
+    }
+
+    /// One that keeps its data where the flags say; in a folder without any.
+    pub(crate) async fn keeping(where_to: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (receiver, arrivals) = endpoint().await;
         let file = folder.path().join("topics.json");
         std::fs::write(&file, topics(&receiver).to_string()).expect("written");
-        let flags = ["dev", "--port", "0", "--memory", "--quiet", "--speed", "60", "--config"];
-        let mut dev = command(&folder, &flags).arg(&file).spawn().expect("it runs");
+        let flags = ["dev", "--port", "0", "--quiet", "--speed", "60", "--config"];
+        let mut dev = command(&folder, &flags);
+        let mut dev = dev.arg(&file).args(where_to).spawn().expect("it runs");
         let ready = async {
             while !folder.path().join(".gridpost/local.json").exists() {
                 assert!(dev.try_wait().expect("a process").is_none(), "it ended");
@@ -55,8 +61,13 @@ impl World {
 
     /// A console of it.
     pub(crate) async fn console(&self, read_only: bool) -> Running {
+        self.console_of(None, read_only).await
+    }
+
+    /// A console that finds the manage API at another URL, where one is given.
+    pub(crate) async fn console_of(&self, manage_url: Option<String>, read_only: bool) -> Running {
         let home = Some(self.folder.path().join(".gridpost"));
-        let target = TargetArguments { home, ..TargetArguments::default() };
+        let target = TargetArguments { home, manage_url, ..TargetArguments::default() };
         let settings = Settings {
             target: target.resolve().expect("it runs"),
             name: "test".to_owned(),
@@ -70,6 +81,13 @@ impl World {
             console.serve().await.expect("it serves");
         });
         Running { url, sign_in_url, serving }
+    }
+
+    /// The URL of its manage API.
+    pub(crate) fn manage_url(&self) -> String {
+        let file = std::fs::read_to_string(self.folder.path().join(".gridpost/local.json"));
+        let file: Value = serde_json::from_str(&file.expect("it runs")).expect("JSON");
+        file["manageUrl"].as_str().expect("a URL").to_owned()
     }
 
     /// A console of it, with a browser that is signed in.
@@ -207,6 +225,47 @@ impl Browser {
         answer(request.header(COOKIE, &self.cookie).header(ORIGIN, origin)).await
     }
 
+    /// What a page's form was made from, as its hidden fields have it.
+    pub(crate) async fn made(&self, path: &str) -> [(&'static str, String); 2] {
+        let page = self.get(path).await.text;
+        ["etag", "was"].map(|name| {
+            let start = format!("name=\"{name}\" value=\"");
+            (name, unescaped(between(&page, &start, "\"")))
+        })
+    }
+
+    /// Sends a form that was made from a state, with what was typed.
+    pub(crate) async fn post_made(
+        &self,
+        path: &str,
+        made: &[(&'static str, String); 2],
+        typed: &[(&str, &str)],
+    ) -> Answer {
+        let made = made.iter().map(|(name, value)| (*name, value.as_str()));
+        self.post(path, &made.chain(typed.iter().copied()).collect::<Vec<_>>()).await
+    }
+
+    /// The beginning of a stream, until it has a text.
+    pub(crate) async fn stream_until(&self, path: &str, last: Option<&str>, part: &str) -> String {
+        let request = self.http.get(format!("{}{path}", self.console.url));
+        let mut request = request.header(COOKIE, &self.cookie);
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let mut answer = request.send().await.expect("an answer");
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        let mut streamed = String::new();
+        let read = async {
+            while !(streamed.contains(part) && streamed.ends_with("\n\n")) {
+                let chunk = answer.chunk().await.expect("a stream");
+                let chunk = chunk.unwrap_or_else(|| panic!("it ended: {streamed}"));
+                streamed.push_str(&String::from_utf8_lossy(&chunk));
+            }
+        };
+        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("`{part}` did not come"));
+        streamed
+    }
+
     /// Asks by another name than the console's.
     pub(crate) async fn get_as(&self, host: &str, path: &str) -> Answer {
         let request = self.http.get(format!("{}{path}", self.console.url)).header(HOST, host);
@@ -263,6 +322,12 @@ pub(crate) async fn answer(request: reqwest::RequestBuilder) -> Answer {
     let status = answer.status().as_u16();
     let location = answer.headers().get(LOCATION).map(|it| it.to_str().expect("text").to_owned());
     Answer { status, location, text: answer.text().await.expect("text") }
+}
+
+/// A text of a page as it was before it was escaped.
+pub(crate) fn unescaped(text: &str) -> String {
+    let text = text.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+    text.replace("&amp;", "&")
 }
 
 /// What stands between two texts, the first time.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use futures::future::join_all;
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -182,9 +183,7 @@ pub(super) async fn run(
         jobs.push(begin(arguments, api, one, now, &progress).await?);
     }
     if !arguments.detach {
-        for ((job, one), watched) in jobs.iter_mut().zip(&whose).zip(&watched) {
-            *job = follow(api, one, job, watched.as_ref(), &progress).await?;
-        }
+        jobs = follow_all(api, &whose, &jobs, &watched, &progress).await?;
     }
     output.print(&json!({ "value": jobs }), |_| {
         jobs.iter().map(summary).collect::<Vec<_>>().join("\n")
@@ -274,6 +273,20 @@ fn differences(
         found.push("target");
     }
     found
+}
+
+/// Shows the progress of all jobs until they are over. All at the same time: each endpoint that is
+/// watched may begin to end events at any.
+async fn follow_all(
+    api: &ManageApi,
+    whose: &[Whose],
+    jobs: &[Value],
+    watched: &[Option<Whose>],
+    progress: &Progress,
+) -> anyhow::Result<Vec<Value>> {
+    let all = jobs.iter().zip(whose).zip(watched);
+    let all = all.map(|((job, one), watched)| follow(api, one, job, watched.as_ref(), progress));
+    join_all(all).await.into_iter().collect()
 }
 
 /// Shows a job's progress until it is over. Cancels it where the endpoint that is watched begins to end
@@ -413,6 +426,7 @@ pub(super) fn list(jobs: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manage_api::fake::FakeApi;
 
     #[test]
     fn only_a_job_with_the_same_settings_is_followed() {
@@ -474,6 +488,30 @@ mod tests {
         for part in ["t/u", "until 2026-01-01T00:05:00Z", "Unauthorized", "--on-probation"] {
             assert!(refused.contains(part), "{part} is not in\n{refused}");
         }
+    }
+
+    /// One after the other, four looks a second apart would take four seconds.
+    #[tokio::test]
+    async fn all_jobs_are_watched_at_the_same_time() {
+        let running = json!({"id": "j", "status": "Running", "phase": "Sending"});
+        let api = FakeApi::answering(&[
+            ("GET /topics/t/eventSubscriptions/s/redrives/j", 200, running.clone()),
+            ("GET /topics/t/eventSubscriptions/s/health", 200, json!({"newEvents": "Ends"})),
+            (
+                "POST /topics/t/eventSubscriptions/s/redrives/j/cancel",
+                200,
+                json!({"status": "Canceled"}),
+            ),
+        ])
+        .await;
+        let api = ManageApi::connect(&api.url()).await.map(|it| (it, api)).expect("built");
+        let whose = || Whose { topic: "t".to_owned(), subscription: "s".to_owned() };
+        let (all, jobs) = ([whose(), whose(), whose(), whose()], vec![running; 4]);
+        let watched = [Some(whose()), Some(whose()), Some(whose()), Some(whose())];
+        let began = tokio::time::Instant::now();
+        let ended = follow_all(&api.0, &all, &jobs, &watched, &Progress::silent()).await;
+        assert!(ended.expect("all").iter().all(|job| job["status"] == "Canceled"));
+        assert!(began.elapsed() < LOOK_AGAIN * 3, "{:?}", began.elapsed());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `gridpost subscription health`: one endpoint in words, or all of them in a table.
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use gridpost_core::{ledger::latencies::Latencies, subscription::SubscriptionKey, time::Timestamp};
 use serde_json::{Value, json};
 
@@ -36,11 +36,21 @@ pub(crate) async fn of_those(
     topic: &str,
     subscriptions: Vec<Value>,
 ) -> anyhow::Result<Vec<(Value, Option<Value>)>> {
+    let each = each_of_those(api, topic, subscriptions).await.into_iter();
+    each.map(|(subscription, health)| Ok((subscription, health?))).collect()
+}
+
+/// The same, where one health that can't be read leaves the others.
+pub(crate) async fn each_of_those(
+    api: &ManageApi,
+    topic: &str,
+    subscriptions: Vec<Value>,
+) -> Vec<(Value, anyhow::Result<Option<Value>>)> {
     let with_health = async |subscription: Value| {
-        let health = if_there(api.health(topic, text_at(&subscription, "/name")).await)?;
-        anyhow::Ok((subscription, health))
+        let health = if_there(api.health(topic, text_at(&subscription, "/name")).await);
+        (subscription, health)
     };
-    stream::iter(subscriptions).map(with_health).buffered(AT_ONCE).try_collect().await
+    stream::iter(subscriptions).map(with_health).buffered(AT_ONCE).collect().await
 }
 
 /// The health of an event subscription's endpoint.

@@ -1,0 +1,140 @@
+//! The state of a document that a page was made from, and what to do when another person has changed it
+//! since: nothing that was typed is lost, and nothing that was saved is undone unseen.
+
+use gridpost_core::document::merge;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::page;
+use super::patch::difference;
+use crate::failure::{Misuse, Refusal};
+
+/// Fields of a form: what its page was made from.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Made {
+    #[serde(default)]
+    etag: String,
+    #[serde(default)]
+    was: String,
+}
+
+impl Made {
+    /// That of a page that is made now.
+    pub(super) fn of(etag: Option<&str>, was: &Value) -> Self {
+        Self { etag: etag.unwrap_or_default().to_owned(), was: was.to_string() }
+    }
+
+    /// The fields.
+    pub(super) fn fields(&self) -> Markup {
+        html! {
+            input type="hidden" name="etag" value=(self.etag);
+            input type="hidden" name="was" value=(self.was);
+        }
+    }
+
+    /// The document as the page had it.
+    pub(super) fn was(&self) -> Result<Value, Misuse> {
+        serde_json::from_str(&self.was).map_err(|_| Self::unknown())
+    }
+
+    /// What a change asks the resource still to have.
+    pub(super) fn etag(&self) -> Result<Option<String>, Misuse> {
+        match self.etag.is_empty() {
+            true => Err(Self::unknown()),
+            false => Ok(Some(self.etag.clone())),
+        }
+    }
+
+    fn unknown() -> Misuse {
+        let told = "The form does not say what it was made from, so nothing was saved: open its page again.";
+        Misuse(told.to_owned())
+    }
+}
+
+/// Whether a change was refused because another one came before it.
+pub(super) fn is_conflict(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 412)
+}
+
+/// What is saved now, with what was changed on the page.
+pub(super) fn merged(was: &Value, now: &Value, mine: &Value) -> Value {
+    let mut merged = now.clone();
+    merge(&mut merged, &difference(was, mine));
+    merged
+}
+
+/// Both changes: each member that is not as the page had it.
+pub(super) fn told(was: &Value, now: &Value, mine: &Value) -> Markup {
+    let merged = merged(was, now, mine);
+    let mut paths = Vec::new();
+    differing(was, now, "", &mut paths);
+    let shown = |document: &Value, path: &str| match document.pointer(path) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(value) => page::visible(&value.to_string()),
+    };
+    let row = |path: &String| {
+        let mut cells = vec![
+            html! { code { (page::visible(path.trim_start_matches('/')).replace('/', ".")) } },
+        ];
+        cells.extend([was, now, &merged].map(|document| html! { (shown(document, path)) }));
+        cells
+    };
+    let rows: Vec<_> = paths.iter().map(row).collect();
+    html! {
+        p { strong { "Nothing was saved: it was changed meanwhile." } }
+        @if rows.is_empty() {
+            p { "What was changed is not on this page. What you have typed is still below: save it again." }
+        } @else {
+            p { "The table has what another one has changed. The form below is what is saved now with what you have "
+                "changed: look at it, and save it again." }
+            (page::table("What was changed meanwhile", &["Member", "When you opened the page", "Saved now", "In the form below"], &rows))
+        }
+    }
+}
+
+/// Pointers of the members that differ; lists are told whole.
+fn differing(old: &Value, new: &Value, path: &str, found: &mut Vec<String>) {
+    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+        if old != new {
+            found.push(path.to_owned());
+        }
+        return;
+    };
+    let added = after.keys().filter(|name| !before.contains_key(*name));
+    for name in before.keys().chain(added) {
+        let escaped = name.replace('~', "~0").replace('/', "~1");
+        let none = Value::Null;
+        let (old, new) = (before.get(name).unwrap_or(&none), after.get(name).unwrap_or(&none));
+        differing(old, new, &format!("{path}/{escaped}"), found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn two_changes_of_different_members_are_both_kept() {
+        let was = json!({"a": 1, "b": {"c": 1, "d": [1]}, "e": 1});
+        let now = json!({"a": 2, "b": {"c": 1, "d": [1, 2]}});
+        let mine = json!({"a": 1, "b": {"c": 5, "d": [1]}, "e": 1, "f": "x"});
+        let want = json!({"a": 2, "b": {"c": 5, "d": [1, 2]}, "f": "x"});
+        assert_eq!(merged(&was, &now, &mine), want);
+        let shown = told(&was, &now, &mine).into_string();
+        for part in ["<code>a</code>", "<code>b.d</code>", "<code>e</code>", "[1,2]"] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        assert!(!shown.contains("<code>b.c</code>"), "only what others changed: {shown}");
+    }
+
+    #[test]
+    fn a_form_of_an_unknown_state_saves_nothing() {
+        assert!(Made::default().etag().is_err() && Made::default().was().is_err());
+        let made = Made::of(Some("\"1\""), &json!({"a": "<"}));
+        assert_eq!(made.was().expect("JSON"), json!({"a": "<"}));
+        assert!(made.fields().into_string().contains("&quot;1&quot;"));
+    }
+}
