@@ -10,9 +10,11 @@ mod cost;
 mod dead_letter;
 mod delivery;
 mod edit;
+mod edit_json;
 mod event;
 mod failure;
 mod filter;
+mod form;
 mod forms;
 mod guard;
 mod keys;
@@ -27,7 +29,9 @@ mod publish;
 mod purge;
 mod redrive;
 mod retry;
+mod subscribe;
 mod subscription;
+mod subscription_form;
 mod tail;
 mod topics;
 mod waiting;
@@ -146,6 +150,7 @@ fn router(app: App) -> Router {
         .route("/topics/{topic}", get(topics::show))
         .route("/topics/{topic}/keys", post(keys::reveal))
         .route("/topics/{topic}/keys/rotate", post(keys::rotate))
+        .route("/topics/{topic}/subscribe", get(subscribe::show).post(subscribe::create))
         .route("/topics/{topic}/publish", get(publish::show).post(publish::send))
         .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
         .fallback(failure::no_such_page)
@@ -162,6 +167,7 @@ fn of_subscription() -> Router<App> {
         .route("/secrets", post(subscription::reveal_secrets))
         .route("/secrets/rotate", post(subscription::rotate_secret))
         .route("/edit", get(edit::show).post(edit::save))
+        .route("/edit/json", get(edit_json::show).post(edit_json::save))
         .route("/retry", get(retry::show).post(retry::save))
         .route("/retry/preview", post(retry::preview_typed))
         .route("/filter", get(filter::show).post(filter::test))

@@ -42,6 +42,7 @@ pub struct ManageApi {
     http: reqwest::Client,
     signer: Option<Signer>,
     if_match: Option<String>,
+    only_new: bool,
     started_by: Option<&'static str>,
 }
 
@@ -71,13 +72,20 @@ impl ManageApi {
         };
         let http = http_client::trusting(base_url, ca_file)?;
         let base_url = base_url.trim_end_matches('/').to_owned();
-        Ok(Self { base_url, http, signer, if_match: None, started_by: None })
+        Ok(Self { base_url, http, signer, if_match: None, only_new: false, started_by: None })
     }
 
     /// The same API, whose changes are refused unless the resource still has this `ETag`.
     #[must_use]
     pub fn only_if(mut self, etag: Option<String>) -> Self {
         self.if_match = etag;
+        self
+    }
+
+    /// The same API, whose `PUT` makes and never replaces.
+    #[must_use]
+    pub fn only_new(mut self) -> Self {
+        self.only_new = true;
         self
     }
 
@@ -376,6 +384,9 @@ impl ManageApi {
         }
         if let Some(etag) = self.if_match.as_ref().filter(|_| method != Method::GET) {
             request = request.header("if-match", etag);
+        }
+        if self.only_new && method == Method::PUT {
+            request = request.header("if-none-match", "*");
         }
         if has_body {
             request = request.header("content-type", "application/json").body(body);

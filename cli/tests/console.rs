@@ -1,5 +1,7 @@
 //! The console against a real `gridpost dev`: every page, every action, and what must be refused.
 
+#[path = "console/forms.rs"]
+mod forms;
 #[path = "console/meanwhile.rs"]
 mod meanwhile;
 #[path = "console/refused.rs"]
@@ -104,9 +106,17 @@ async fn every_link_leads_to_a_page_that_names_its_command() {
     for page in ["/topics", "/events", "/dead-letters", "/waiting", "/tail", "/ledger", "/cost"] {
         assert!(seen.contains(page), "{page} is in no navigation: {seen:?}");
     }
-    for below in
-        ["", "/edit", "/retry", "/filter", "/test-event", "/deliveries", "/redrive", "/purge"]
-    {
+    for below in [
+        "",
+        "/edit",
+        "/edit/json",
+        "/retry",
+        "/filter",
+        "/test-event",
+        "/deliveries",
+        "/redrive",
+        "/purge",
+    ] {
         let page = format!("{REFUSED}{below}");
         assert!(seen.contains(&page), "nothing leads to {page}: {seen:?}");
     }
@@ -194,23 +204,23 @@ async fn an_event_subscription_is_tested_edited_and_its_endpoint_reset() {
     refused.shows(400, "Nothing was saved");
     browser.post(&at("/retry"), &policy).await.shows(400, "does not say what it was made from");
 
-    let (made, mut document) = edited(&browser, &at("/edit")).await;
+    let (made, mut document) = edited(&browser, &at("/edit/json")).await;
     document["properties"]["labels"] = json!(["watched"]);
     document["properties"]["retryPolicy"]["maxDeliveryAttempts"] = json!(77);
     let text = document.to_string();
-    let refused = browser.post_made(&at("/edit"), &made, &[("document", &text)]).await;
+    let refused = browser.post_made(&at("/edit/json"), &made, &[("document", &text)]).await;
     refused.shows(400, "&quot;maxDeliveryAttempts&quot;: 77\n<strong class=\"bad\">");
     document["properties"]["retryPolicy"]["maxDeliveryAttempts"] = json!(4);
     document["properties"]["filter"]["subjectBeginsWith"] = json!("s");
     let text = document.to_string();
-    let saved = browser.post_made(&at("/edit"), &made, &[("document", &text)]).await;
+    let saved = browser.post_made(&at("/edit/json"), &made, &[("document", &text)]).await;
     assert_eq!(saved.location.as_deref(), Some(at("?done=saved").as_str()), "{}", saved.text);
-    let filter = &edited(&browser, &at("/edit")).await.1["properties"]["filter"];
+    let filter = &edited(&browser, &at("/edit/json")).await.1["properties"]["filter"];
     assert_eq!(
         (&filter["subjectBeginsWith"], &filter["includedEventTypes"]),
         (&json!("s"), &json!(["Busy"]))
     );
-    let broken = browser.post_made(&at("/edit"), &made, &[("document", "{")]).await;
+    let broken = browser.post_made(&at("/edit/json"), &made, &[("document", "{")]).await;
     broken.shows(400, "That is no JSON");
     browser.get(&at("")).await.shows(200, "watched");
 

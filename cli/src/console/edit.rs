@@ -1,66 +1,73 @@
-//! An event subscription's document, edited. Only what was changed is sent, and only if no one else has
+//! An event subscription edited by a form. Only what was changed is sent, and only if no one else has
 //! changed it meanwhile.
 
 use axum::Form;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::App;
+use super::edit_json::editable;
 use super::failure::{self, Answer};
+use super::form::placed::Placed;
+use super::form::view::View;
+use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
 use super::patch;
-use crate::failure::{Misuse, Refusal};
-use crate::output::pretty;
+use super::subscription_form::view::{About, BASIC, Limits, NAMESPACE, sections};
+use super::subscription_form::{arranged, document, fields_of, placed};
+use crate::failure::Refusal;
 
 type Names = Path<(String, String)>;
 
-/// What is edited: the document without what Gridpost itself writes.
-fn editable(document: &Value) -> Value {
-    let mut properties = document["properties"].clone();
-    for member in ["provisioningState", "topic", "allowedRate"] {
-        properties.as_object_mut().map(|members| members.remove(member));
-    }
-    json!({ "properties": properties })
+/// What a page shows.
+struct Shown<'a> {
+    fields: &'a Fields,
+    made: &'a Made,
+    was: &'a Value,
+    problems: &'a Placed,
+    focus: Option<&'a str>,
 }
 
 /// The form.
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let reply = app.api.read_subscription(&topic, &name).await?;
     let was = editable(&reply.document);
-    let form = Edited { document: pretty(&was), made: Made::of(reply.etag.as_deref(), &was) };
-    Ok(render(&app, &topic, &name, &form, &html! {}))
+    let shown = Shown {
+        fields: &fields_of(&was),
+        made: &Made::of(reply.etag.as_deref(), &was),
+        was: &was,
+        problems: &Placed::default(),
+        focus: None,
+    };
+    Ok(render(&app, &topic, &name, &shown, &html! {}))
 }
 
-/// The document as it was edited, and the state of it that was read.
-#[derive(Deserialize)]
-pub(super) struct Edited {
-    document: String,
-    #[serde(flatten)]
-    made: Made,
-}
-
-impl Edited {
-    fn read(&self) -> anyhow::Result<Value> {
-        let new: Value = serde_json::from_str(&self.document)
-            .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")))?;
-        if !new.is_object() {
-            return Err(Misuse("The document is an object: {\"properties\": …}".to_owned()).into());
-        }
-        Ok(new)
-    }
-}
-
-/// Saves what was changed, or shows each problem at its place.
+/// Saves what was changed, or shows each problem at its field; or adds and removes rows.
 pub(super) async fn save(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Form(form): Form<Edited>,
+    Form(pairs): Form<Vec<(String, String)>>,
 ) -> Answer<Response> {
-    let error = match patch(&app, &topic, &name, &form).await {
+    let mut posted = Posted::of(pairs);
+    let was = posted.made.was()?;
+    let focus = arranged(&mut posted);
+    let Posted { fields, made, .. } = &posted;
+    let shown = |problems, focus| Shown { fields, made, was: &was, problems, focus };
+    if let Some(focus) = &focus {
+        let none = Placed::default();
+        let page = render(&app, &topic, &name, &shown(&none, Some(focus)), &html! {});
+        return Ok(page.into_response());
+    }
+    let (mine, problems) = document(fields, &was, false);
+    if !problems.is_empty() {
+        let page = render(&app, &topic, &name, &shown(&problems, None), &html! {});
+        return Ok((StatusCode::BAD_REQUEST, page).into_response());
+    }
+    let error = match send(&app, &topic, &name, made, &mine).await {
         Ok(code) => {
             let url = subscription_url(&topic, &name, &format!("?done={code}"));
             return Ok(Redirect::to(&url).into_response());
@@ -68,60 +75,90 @@ pub(super) async fn save(
         Err(error) => error,
     };
     let status = failure::status(&error);
-    if !is_conflict(&error) {
-        let problems = problems(&error, &form.document);
-        return Ok((status, render(&app, &topic, &name, &form, &problems)).into_response());
+    if is_conflict(&error) {
+        let page = conflict(&app, &topic, &name, &was, &mine).await?;
+        return Ok((status, page).into_response());
     }
-    let reply = app.api.read_subscription(&topic, &name).await?;
-    let (was, now, mine) = (form.made.was()?, editable(&reply.document), form.read()?);
-    let both = html! { div.problem role="alert" { (made::told(&was, &now, &mine)) } };
-    let document = pretty(&made::merged(&was, &now, &mine));
-    let form = Edited { document, made: Made::of(reply.etag.as_deref(), &now) };
-    Ok((status, render(&app, &topic, &name, &form, &both)).into_response())
+    let problems = error.downcast_ref::<Refusal>().map(|it| placed(it, fields)).unwrap_or_default();
+    let notice = notice(&error, &problems);
+    Ok((status, render(&app, &topic, &name, &shown(&problems, None), &notice)).into_response())
 }
 
-async fn patch(app: &App, topic: &str, name: &str, form: &Edited) -> anyhow::Result<&'static str> {
-    let patch = patch::of_subscription(&form.made.was()?, &form.read()?);
+async fn send(
+    app: &App,
+    topic: &str,
+    name: &str,
+    made: &Made,
+    mine: &Value,
+) -> anyhow::Result<&'static str> {
+    let patch = patch::of_subscription(&made.was()?, mine);
     if patch == json!({}) {
         return Ok("unchanged");
     }
-    app.api.clone().only_if(form.made.etag()?).patch_subscription(topic, name, &patch).await?;
+    app.api.clone().only_if(made.etag()?).patch_subscription(topic, name, &patch).await?;
     Ok("saved")
 }
 
-fn problems(error: &anyhow::Error, text: &str) -> Markup {
-    let refusal = error.downcast_ref::<Refusal>();
-    let document: Option<Value> = serde_json::from_str(text).ok();
-    let placed = refusal.filter(|refusal| !refusal.details.is_empty()).zip(document);
-    html! {
-        div.problem role="alert" {
-            p { strong { "Nothing was saved." } }
-            @match placed {
-                Some((refusal, document)) => {
-                    p { (refusal.message) }
-                    (patch::annotated(&document, &refusal.details))
-                    @if let Some(step) = refusal.next_step() { p { (step) } }
-                }
-                None => { (failure::told(error)) }
-            }
-        }
+/// What is saved now with what was changed here, and what another one has changed.
+async fn conflict(
+    app: &App,
+    topic: &str,
+    name: &str,
+    was: &Value,
+    mine: &Value,
+) -> anyhow::Result<Markup> {
+    let reply = app.api.read_subscription(topic, name).await?;
+    let now = editable(&reply.document);
+    let shown = Shown {
+        fields: &fields_of(&made::merged(was, &now, mine)),
+        made: &Made::of(reply.etag.as_deref(), &now),
+        was: &now,
+        problems: &Placed::default(),
+        focus: None,
+    };
+    let both = html! { div.problem role="alert" { (made::told(was, &now, mine)) } };
+    Ok(render(app, topic, name, &shown, &both))
+}
+
+/// What is told of a refusal that is about no field.
+pub(super) fn notice(error: &anyhow::Error, problems: &Placed) -> Markup {
+    match problems.is_empty() {
+        false => html! {},
+        true => html! {
+            div.problem role="alert" { p { strong { "Nothing was saved." } } (failure::told(error)) }
+        },
     }
 }
 
-fn render(app: &App, topic: &str, name: &str, form: &Edited, problems: &Markup) -> Markup {
-    let url = subscription_url(topic, name, "/edit");
+/// What the limits of a retry policy are called.
+fn limits(document: &Value) -> Limits {
+    match document["properties"]["retryPolicy"].get("maxDeliveryCount") {
+        Some(_) => NAMESPACE,
+        None => BASIC,
+    }
+}
+
+fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, notice: &Markup) -> Markup {
+    let Shown { fields, made, was, problems, focus } = *shown;
+    let view = View { fields, problems, focus, may_change: app.may_change() };
+    let base_url = was.pointer("/properties/destination/properties/endpointBaseUrl");
+    let about =
+        About { limits: limits(was), is_new: false, base_url: base_url.and_then(Value::as_str) };
+    let all = sections(view, about);
+    let schema = was.pointer("/properties/eventDeliverySchema").and_then(Value::as_str);
     let body = html! {
-        (problems)
+        (notice)
+        @if !problems.is_empty() { (view.summary("Nothing was saved.")) }
         p {
-            "What you change is sent as a patch; secrets that show no value, or "
-            code { "Hidden" } ", stay as they are. To change the endpoint, add "
-            code { "endpointUrl" } " to the destination's properties: the new one is asked for its consent."
+            "Only what you change is sent. " a href=(subscription_url(topic, name, "/edit/json")) { "Edit it as JSON" }
         }
-        form method="post" action=(url) {
+        form.document method="post" action=(subscription_url(topic, name, "/edit")) novalidate {
             (app.token())
-            (form.made.fields())
-            label for="document" { "Document" }
-            textarea id="document" name="document" rows="28" spellcheck="false" { "\n" (page::visible_json(&form.document)) }
+            (made.fields())
+            // The Enter key presses a form's first button.
+            @if app.may_change() { button { "Save" } }
+            (all)
+            @if let Some(schema) = schema { p.muted { "Events are delivered as " (schema) ", which can't be changed." } }
             @if app.may_change() { button { "Save" } }
             @else { p.muted { "This console is read-only: it saves nothing." } }
         }

@@ -25,6 +25,11 @@ impl Made {
         Self { etag: etag.unwrap_or_default().to_owned(), was: was.to_string() }
     }
 
+    /// That which a form has sent.
+    pub(super) fn sent(etag: String, was: String) -> Self {
+        Self { etag, was }
+    }
+
     /// The fields.
     pub(super) fn fields(&self) -> Markup {
         html! {

@@ -315,13 +315,15 @@ pub(super) fn next_page(url: &str, pairs: &[(&str, &str)], next: Option<&str>) -
 
 /// What was just done, where the URL says so. Only these texts are ever shown.
 pub(super) fn done(code: Option<&str>) -> Markup {
-    const DONE: [(&str, &str); 9] = [
+    const DONE: [(&str, &str); 11] = [
         ("reset", "The endpoint's waits are ended: its next delivery is attempted when it is due."),
         (
             "resent",
             "Asked for: the delivery is attempted now, or as soon as its queue gives it out.",
         ),
         ("saved", "Saved."),
+        ("created", "It is made."),
+        ("deleted", "It is deleted."),
         ("unchanged", "Nothing was changed, so nothing was saved."),
         ("canceled", "The redrive is canceled; the batch in flight is still sent."),
         ("resumed", "The redrive goes on."),

@@ -50,7 +50,7 @@ async fn a_retry_policy_that_was_changed_meanwhile_is_not_undone() {
 async fn a_document_that_was_changed_meanwhile_keeps_both_changes() {
     let world = World::new().await;
     let browser = world.browser(false).await;
-    let path = format!("{BUSY}/edit");
+    let path = format!("{BUSY}/edit/json");
     let early = browser.made(&path).await;
     let label = |labels: &str, made: &str| {
         let mut document: serde_json::Value = serde_json::from_str(made).expect("JSON");

@@ -114,6 +114,8 @@ async fn read_only_refuses_every_change() {
         format!("{REFUSED}/secrets"),
         format!("{REFUSED}/secrets/rotate"),
         format!("{REFUSED}/edit"),
+        format!("{REFUSED}/edit/json"),
+        "/topics/orders/subscribe".to_owned(),
         format!("{REFUSED}/retry"),
         format!("{REFUSED}/test-event"),
         format!("{REFUSED}/redrive"),

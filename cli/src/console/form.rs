@@ -1,0 +1,237 @@
+//! Forms of documents: each member has a field, which is named by the member's path. Rows of lists are
+//! added and removed by buttons that send the form, so they need no script.
+
+pub(super) mod placed;
+pub(super) mod view;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::made::Made;
+
+/// The fields of a form by their names, as texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fields(BTreeMap<String, String>);
+
+/// What the button asks for that sent a form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// To save it.
+    Save,
+    /// One more row of that list.
+    Add(String),
+    /// That row of that list not to be there.
+    Remove(String, usize),
+    /// To show the fields that belong to what was chosen.
+    Choose,
+}
+
+/// A form that was sent.
+#[derive(Debug)]
+pub(super) struct Posted {
+    pub(super) fields: Fields,
+    pub(super) made: Made,
+    pub(super) asked: Asked,
+}
+
+impl Posted {
+    /// Of the pairs of a form.
+    pub(super) fn of(pairs: Vec<(String, String)>) -> Self {
+        let mut all: BTreeMap<_, _> = pairs.into_iter().collect();
+        all.remove("csrf");
+        let [etag, was, button] =
+            ["etag", "was", "do"].map(|name| all.remove(name).unwrap_or_default());
+        let asked = match button.split(' ').collect::<Vec<_>>()[..] {
+            ["add", list] => Asked::Add(list.to_owned()),
+            ["remove", list, index] => {
+                Asked::Remove(list.to_owned(), index.parse().unwrap_or(usize::MAX))
+            }
+            ["choose"] => Asked::Choose,
+            _ => Asked::Save,
+        };
+        // Forms have two characters at the end of a line.
+        let text = |(name, value): (String, String)| (name, value.replace("\r\n", "\n"));
+        let fields = Fields(all.into_iter().map(text).collect());
+        Self { fields, made: Made::sent(etag, was), asked }
+    }
+}
+
+impl Fields {
+    /// A field's text; empty where there is none.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Whether a box is ticked.
+    pub(super) fn is_on(&self, name: &str) -> bool {
+        self.get(name) == "yes"
+    }
+
+    /// Sets a field, unless to nothing.
+    pub(super) fn set(&mut self, name: impl Into<String>, text: impl Into<String>) {
+        let text = text.into();
+        if !text.is_empty() {
+            self.0.insert(name.into(), text);
+        }
+    }
+
+    /// Ticks a box.
+    pub(super) fn tick(&mut self, name: impl Into<String>, is_on: bool) {
+        self.set(name, if is_on { "yes" } else { "" });
+    }
+
+    /// Whether a member, or a list of them, has the same text in both, where an empty one is as good as
+    /// none.
+    pub(super) fn is_same(&self, other: &Self, name: &str) -> bool {
+        let of = |all: &Self| {
+            let below = format!("{name}.");
+            let is_of = |(known, text): &(&String, &String)| {
+                !text.is_empty() && (*known == name || known.starts_with(&below))
+            };
+            let found = all.0.iter().filter(is_of);
+            found.map(|(name, text)| (name.clone(), text.clone())).collect::<Vec<_>>()
+        };
+        of(self) == of(other)
+    }
+
+    /// How many rows a list has.
+    pub(super) fn rows(&self, list: &str) -> usize {
+        let below = format!("{list}.");
+        let index = |name: &String| name.strip_prefix(&below)?.split('.').next()?.parse().ok();
+        self.0.keys().filter_map(index).max().map_or(0, |last: usize| last.saturating_add(1))
+    }
+
+    /// Adds a row; `member` is a field of it.
+    pub(super) fn add(&mut self, list: &str, member: &str) {
+        let row = self.rows(list);
+        self.0.insert(format!("{list}.{row}.{member}"), String::new());
+    }
+
+    /// Takes rows out of a list; those behind them move up.
+    pub(super) fn keep_rows(&mut self, list: &str, is_kept: impl Fn(&Self, usize) -> bool) {
+        // An index that no page has would make this long.
+        let rows = self.rows(list).min(ROWS_MAX);
+        let kept: Vec<_> = (0..rows).filter(|row| is_kept(self, *row)).collect();
+        let below = format!("{list}.");
+        let (of_list, others): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.0).into_iter().partition(|(name, _)| name.starts_with(&below));
+        self.0 = others;
+        for (name, text) in of_list {
+            let Some((row, member)) = name[below.len()..].split_once('.') else { continue };
+            let place = kept.iter().position(|kept| Some(*kept) == row.parse().ok());
+            if let Some(place) = place {
+                self.0.insert(format!("{list}.{place}.{member}"), text);
+            }
+        }
+    }
+
+    /// Whether a row has nothing in those fields.
+    pub(super) fn is_blank(&self, list: &str, row: usize, members: &[&str]) -> bool {
+        members.iter().all(|member| self.get(&format!("{list}.{row}.{member}")).trim().is_empty())
+    }
+}
+
+/// More rows than any list may have.
+const ROWS_MAX: usize = 500;
+
+/// A text as a field has it. One that a field would change, or could not show, is written as JSON.
+pub(super) fn written(text: &str) -> String {
+    let is_plain = !text.starts_with('"')
+        && text.trim() == text
+        && super::page::visible(text) == text
+        && !text.contains(['\n', '\t'])
+        && !text.is_empty();
+    match is_plain {
+        true => text.to_owned(),
+        false => super::page::visible_json(&Value::from(text).to_string()),
+    }
+}
+
+/// The text that a field means.
+pub(super) fn meant(field: &str) -> String {
+    let field = field.trim();
+    let json = Some(field).filter(|field| field.starts_with('"'));
+    json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_else(|| field.to_owned())
+}
+
+/// A list of texts as a field with a line for each.
+pub(super) fn lines(list: &Value) -> String {
+    let one = |value: &Value| value.as_str().map_or_else(|| value.to_string(), written);
+    list.as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// The list that such a field means; none where it is empty.
+pub(super) fn meant_lines(field: &str) -> Option<Vec<String>> {
+    let lines: Vec<_> = field.lines().filter(|line| !line.trim().is_empty()).map(meant).collect();
+    (!lines.is_empty()).then_some(lines)
+}
+
+/// What a field means whose member is a number, or `true` or `false`. Anything else stays a text, which the
+/// API refuses in its own words.
+pub(super) fn meant_value(field: &str) -> Value {
+    let field = field.trim();
+    match serde_json::from_str(field) {
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+        _ => Value::from(field),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn posted(pairs: &[(&str, &str)]) -> Posted {
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Posted::of(pairs.iter().map(pair).collect())
+    }
+
+    #[test]
+    fn rows_are_added_and_removed_by_buttons() {
+        let form = [("l.0.k", "a"), ("l.1.k", "b"), ("l.2.k", ""), ("l.2.o", "x"), ("m", "1\r\n2")];
+        let button = |value| posted(&[&form[..], &[("do", value), ("csrf", "t")]].concat());
+        assert_eq!(button("").asked, Asked::Save);
+        assert_eq!(button("choose").asked, Asked::Choose);
+        assert_eq!(button("remove l 1").asked, Asked::Remove("l".to_owned(), 1));
+        let Posted { mut fields, asked, .. } = button("add l");
+        assert_eq!(
+            (asked, fields.rows("l"), fields.get("m")),
+            (Asked::Add("l".to_owned()), 3, "1\n2")
+        );
+        assert_eq!(fields.get("csrf"), "");
+        fields.add("l", "k");
+        assert_eq!((fields.rows("l"), fields.rows("other")), (4, 0));
+        fields.keep_rows("l", |fields, row| !fields.is_blank("l", row, &["k"]));
+        assert_eq!(fields.rows("l"), 2);
+        fields.keep_rows("l", |_, row| row != 0);
+        assert_eq!((fields.rows("l"), fields.get("l.0.k")), (1, "b"));
+        let mut hostile = posted(&[("l.18446744073709551615.k", "a")]).fields;
+        hostile.keep_rows("l", |_, _| true);
+        assert_eq!(hostile.rows("l"), 0);
+    }
+
+    #[test]
+    fn every_text_comes_back_as_it_was() {
+        for text in ["a", "", " a", "\"", "a\nb", "\u{202e}x", "a\tb", "\u{1f600}", "\"a\"", "\\"] {
+            let field = written(text);
+            assert_eq!(meant(&field), text, "{field}");
+            assert!(!field.contains('\n') && super::super::page::visible(&field) == field);
+        }
+        let list = json!(["a", "b c", "d\n"]);
+        assert_eq!(json!(meant_lines(&lines(&list))), list);
+        assert_eq!(meant_lines(" \n"), None);
+        assert_eq!(meant_value(" 5"), json!(5));
+        assert_eq!((meant_value("five"), meant_value("true")), (json!("five"), json!(true)));
+    }
+
+    #[test]
+    fn an_empty_field_is_as_good_as_none() {
+        let of = |pairs: &[(&str, &str)]| posted(pairs).fields;
+        assert!(of(&[("a", "")]).is_same(&of(&[]), "a"));
+        assert!(of(&[("a.0.b", "1")]).is_same(&of(&[("a.0.b", "1"), ("c", "2")]), "a"));
+        assert!(!of(&[("a.0.b", "1")]).is_same(&of(&[]), "a"));
+        assert!(of(&[("ab", "1")]).is_same(&of(&[]), "a"));
+    }
+}

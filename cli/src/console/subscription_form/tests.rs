@@ -1,0 +1,247 @@
+use serde_json::json;
+
+use super::*;
+use crate::failure::Detail;
+
+/// A document with every member, as a read answers it.
+fn whole() -> Value {
+    json!({"properties": {
+        "destination": {"endpointType": "WebHook", "properties": {
+            "endpointBaseUrl": "https://e/h", "maxEventsPerBatch": 10, "preferredBatchSizeInKilobytes": 64,
+            "deliveryAttributeMappings": [
+                {"name": "X-A", "type": "Static", "properties": {"value": "a b", "isSecret": false}},
+                {"name": "X-S", "type": "Static", "properties": {"value": null, "isSecret": true}},
+                {"name": "X-D", "type": "Dynamic", "properties": {"sourceField": "data.k"}},
+            ]}},
+        "filter": {"includedEventTypes": ["A", " B\n", ""], "subjectBeginsWith": "\u{202e}", "subjectEndsWith": "",
+            "isSubjectCaseSensitive": true, "enableAdvancedFilteringOnArrays": false,
+            "advancedFilters": [
+                {"operatorType": "StringIn", "key": "data.a", "values": ["x", "\"y"]},
+                {"operatorType": "NumberInRange", "key": "data.b", "values": [[1, 2.5], [3, 4]]},
+                {"operatorType": "NumberLessThan", "key": "data.c", "value": -1},
+                {"operatorType": "BoolEquals", "key": "data.d", "value": true},
+                {"operatorType": "NumberIn", "key": "data.e", "values": [1, 2]},
+                {"operatorType": "IsNotNull", "key": "data.f"},
+            ]},
+        "eventDeliverySchema": "EventGridSchema",
+        "retryPolicy": {"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440, "schedule": [1, 5],
+            "statusRules": {"404": "deadLetter", "5xx": {"retryAfterSeconds": 10}}},
+        "probationPolicy": "EventGrid",
+        "deadLetterDestination": {"endpointType": "S3Bucket", "properties": {"bucketName": "b", "prefix": ""}},
+        "labels": ["l"], "expirationTimeUtc": null, "signing": {"scheme": "StandardWebhooks"},
+    }})
+}
+
+/// The document that fields mean, on top of nothing.
+fn anew(fields: &Fields) -> Value {
+    document(fields, &json!({}), true).0
+}
+
+#[test]
+fn what_is_not_touched_is_not_changed() {
+    let was = whole();
+    let (same, problems) = document(&fields_of(&was), &was, false);
+    assert!(same == was && problems.is_empty(), "{same}");
+    for kind in ["SqsQueue", "KinesisStream"] {
+        let key = json!({"type": "Dynamic", "properties": {"sourceField": "data.k"}});
+        let member = if kind == "SqsQueue" { "messageGroupId" } else { "partitionKey" };
+        let was = json!({"properties": {"destination": {"endpointType": kind,
+            "properties": {"resourceId": "arn", member: key}}}});
+        let fields = fields_of(&was);
+        assert_eq!(document(&fields, &was, false).0, was);
+        assert_eq!(anew(&fields), was);
+    }
+}
+
+#[test]
+fn fields_mean_what_they_were_made_from() {
+    let mut want = whole();
+    let properties = &mut want["properties"];
+    // What a read has and a write has not, or the other way round; and what is a default.
+    properties["destination"]["properties"]
+        .as_object_mut()
+        .map(|members| members.remove("endpointBaseUrl"));
+    properties["destination"]["properties"]["deliveryAttributeMappings"][1]["properties"] =
+        json!({"isSecret": true});
+    for (at, member) in [
+        ("/filter", "subjectEndsWith"),
+        ("/filter", "enableAdvancedFilteringOnArrays"),
+        ("/deadLetterDestination/properties", "prefix"),
+        ("", "expirationTimeUtc"),
+    ] {
+        let members = properties.pointer_mut(at).and_then(Value::as_object_mut);
+        members.map(|members| members.remove(member));
+    }
+    assert_eq!(anew(&fields_of(&whole())), want);
+}
+
+#[test]
+fn one_field_changes_one_member() {
+    let was = whole();
+    let change = |name: &str, text: &str| {
+        let mut fields = fields_of(&was);
+        let before = fields.clone();
+        fields.set(name, text);
+        assert_ne!(fields, before, "{name}");
+        crate::console::patch::difference(&was, &document(&fields, &was, false).0)
+    };
+    let table = [
+        (
+            "retryPolicy.maxDeliveryAttempts",
+            "5",
+            json!({"retryPolicy": {"maxDeliveryAttempts": 5}}),
+        ),
+        (
+            "retryPolicy.maxDeliveryAttempts",
+            "x",
+            json!({"retryPolicy": {"maxDeliveryAttempts": "x"}}),
+        ),
+        ("retryPolicy.schedule", "1, 9", json!({"retryPolicy": {"schedule": [1, 9]}})),
+        ("labels", "l\nm", json!({"labels": ["l", "m"]})),
+        ("expirationTimeUtc", "2030", json!({"expirationTimeUtc": "2030"})),
+        (
+            "destination.endpointUrl",
+            "https://f",
+            json!({"destination": {"properties": {"endpointUrl": "https://f"}}}),
+        ),
+        (
+            "retryPolicy.statusRules.0.action",
+            "retry",
+            json!({"retryPolicy": {"statusRules": {"404": {"retryAfterSeconds": ""}}}}),
+        ),
+    ];
+    for (name, text, want) in table {
+        assert_eq!(change(name, text), json!({"properties": want}), "{name}");
+    }
+    let schema = change("eventDeliverySchema", "CloudEventSchemaV1_0");
+    assert_eq!(schema, json!({}), "it can't be changed");
+}
+
+#[test]
+fn what_is_emptied_goes_back_to_its_default() {
+    let was = whole();
+    let mut fields = fields_of(&was);
+    fields.keep_rows("deadLetterDestination", |_, _| false);
+    fields.keep_rows("filter.advancedFilters", |_, _| false);
+    let patch = crate::console::patch::of_subscription(&was, &document(&fields, &was, false).0);
+    let properties = &patch["properties"];
+    assert_eq!(properties["deadLetterDestination"], Value::Null);
+    assert!(properties["filter"].get("advancedFilters").is_none());
+    assert_eq!(properties["filter"]["isSubjectCaseSensitive"], true, "a filter is sent whole");
+}
+
+#[test]
+fn another_type_of_destination_begins_anew() {
+    let was = whole();
+    let mut fields = fields_of(&was);
+    fields.set(TYPE, "SqsQueue");
+    fields.set("destination.resourceId", "arn:aws:sqs:r:123456789012:q");
+    let (document, _) = document(&fields, &was, false);
+    let destination = &document["properties"]["destination"];
+    assert_eq!(destination["endpointType"], "SqsQueue");
+    assert_eq!(destination["properties"]["resourceId"], "arn:aws:sqs:r:123456789012:q");
+    assert!(destination["properties"].get("maxEventsPerBatch").is_none());
+}
+
+#[test]
+fn a_status_has_one_rule() {
+    let mut fields = Fields::default();
+    for row in 0..2 {
+        fields.set(format!("retryPolicy.statusRules.{row}.which"), "404");
+        fields.set(format!("retryPolicy.statusRules.{row}.action"), "deadLetter");
+    }
+    assert!(!document(&fields, &json!({}), true).1.is_empty());
+    let found = rows::field_of_rule(&fields, "retryPolicy.statusRules.404.retryAfterSeconds");
+    assert_eq!(found.as_deref(), Some("retryPolicy.statusRules.0.seconds"));
+    assert_eq!(rows::field_of_rule(&fields, "retryPolicy.statusRules.405"), None);
+}
+
+/// The document of the resource API has no member without a field.
+#[test]
+fn every_member_of_the_document_has_a_field() {
+    let api: Value =
+        serde_json::from_str(include_str!("../../../../docs/openapi.json")).expect("JSON");
+    let schemas = &api["components"]["schemas"];
+    let names = |schema: &Value| -> Vec<String> {
+        schema["properties"].as_object().expect("members").keys().cloned().collect()
+    };
+    let mut all = Vec::new();
+    for name in names(&schemas["EventSubscriptionInput"]["properties"]["properties"]) {
+        match name.as_str() {
+            "filter" => {
+                all.extend(names(&schemas["Filter"]).iter().map(|it| format!("filter.{it}")))
+            }
+            "retryPolicy" => {
+                all.extend(
+                    names(&schemas["RetryPolicy"]).iter().map(|it| format!("retryPolicy.{it}")),
+                );
+            }
+            // Namespace topics' other way to say the same.
+            "destination" | "deliveryConfiguration" | "filtersConfiguration" => {}
+            _ => all.push(name),
+        }
+    }
+    for name in &all {
+        assert!(MEMBERS.iter().any(|(known, _)| known == name), "{name} has no field");
+    }
+    assert_eq!(all.len(), MEMBERS.len());
+    for name in names(&schemas["WebHookInput"]).iter().chain(&names(&schemas["ResourceInput"])) {
+        let is_known = OF_DESTINATION.iter().any(|(known, ..)| known == name);
+        assert!(is_known || name == "endpointBaseUrl", "{name} has no field");
+    }
+    let types: Vec<_> = types().into_iter().map(|(name, _)| name).collect();
+    assert!(
+        RESOURCES.iter().all(|name| types.contains(name)) && types.len() == RESOURCES.len() + 1
+    );
+    let told = schemas["AdvancedFilter"]["properties"]["operatorType"]["description"].as_str();
+    let (_, told) = told.and_then(|told| told.split_once(": ")).expect("names");
+    let told: Vec<_> = told.trim_end_matches('.').split(", ").collect();
+    assert_eq!(told, view::OPERATORS.map(|(name, _)| name));
+}
+
+#[test]
+fn problems_stand_at_the_fields_of_a_rendered_form() {
+    let was = whole();
+    let fields = fields_of(&was);
+    let detail = |target: &str| Detail {
+        code: "C".to_owned(),
+        message: format!("{target} is wrong"),
+        target: Some(target.to_owned()),
+    };
+    let table = [
+        ("properties.destination.properties.endpointUrl", "f-destination-endpointUrl"),
+        (
+            "properties.destination.properties.deliveryAttributeMappings[1].properties.value",
+            "f-destination-deliveryAttributeMappings-1-value",
+        ),
+        ("properties.filter.includedEventTypes[1]", "f-filter-includedEventTypes"),
+        ("properties.filter.advancedFilters[2].value", "f-filter-advancedFilters-2-values"),
+        ("properties.filter.advancedFilters", "f-filter-advancedFilters"),
+        ("properties.retryPolicy.schedule[1]", "f-retryPolicy-schedule"),
+        ("properties.retryPolicy.statusRules['404']", "f-retryPolicy-statusRules-0-which"),
+        (
+            "properties.deadLetterDestination.properties.bucketName",
+            "f-deadLetterDestination-bucketName",
+        ),
+        ("properties.labels[0]", "f-labels"),
+        ("properties.expirationTimeUtc", "f-expirationTimeUtc"),
+        ("properties.signing.scheme", "f-signing"),
+    ];
+    let details: Vec<_> = table.iter().map(|(target, _)| detail(target)).collect();
+    let mut problems = Placed::of_details(&details);
+    problems.rename(|path| rows::field_of_rule(&fields, path));
+    let form = crate::console::form::view::View {
+        fields: &fields,
+        problems: &problems,
+        focus: None,
+        may_change: true,
+    };
+    let shown =
+        view::sections(form, view::About { limits: view::BASIC, is_new: false, base_url: None });
+    let summary = form.summary("No.").into_string();
+    for (target, id) in table {
+        let link = format!("<a href=\"#{id}\">{}", target.replace('\'', "'"));
+        assert!(summary.contains(&link), "{link} is not in {summary}");
+        assert!(shown.0.contains(&format!(" id=\"{id}\"")), "{id}");
+    }
+}
