@@ -151,6 +151,7 @@ fn router(app: App) -> Router {
         .route("/topics/{topic}/keys", post(keys::reveal))
         .route("/topics/{topic}/keys/rotate", post(keys::rotate))
         .route("/topics/{topic}/subscribe", get(subscribe::show).post(subscribe::create))
+        .route("/topics/{topic}/publish/check", post(publish::check_typed))
         .route("/topics/{topic}/publish", get(publish::show).post(publish::send))
         .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
         .fallback(failure::no_such_page)

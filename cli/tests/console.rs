@@ -4,6 +4,8 @@
 mod forms;
 #[path = "console/meanwhile.rs"]
 mod meanwhile;
+#[path = "console/publish.rs"]
+mod publish;
 #[path = "console/refused.rs"]
 mod refused;
 #[path = "console/tail.rs"]

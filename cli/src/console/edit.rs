@@ -140,7 +140,7 @@ fn limits(document: &Value) -> Limits {
 
 fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, notice: &Markup) -> Markup {
     let Shown { fields, made, was, problems, focus } = *shown;
-    let view = View { fields, problems, focus, may_change: app.may_change() };
+    let view = View { fields, problems, focus, may_change: app.may_change(), is_live: false };
     let base_url = was.pointer("/properties/destination/properties/endpointBaseUrl");
     let about =
         About { limits: limits(was), is_new: false, base_url: base_url.and_then(Value::as_str) };

@@ -63,6 +63,11 @@ impl Fields {
         self.0.get(name).map(String::as_str).unwrap_or_default()
     }
 
+    /// Whether the form has such a field, empty or not.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Whether a box is ticked.
     pub(super) fn is_on(&self, name: &str) -> bool {
         self.get(name) == "yes"

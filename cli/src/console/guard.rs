@@ -44,7 +44,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
 ];
 
 /// The end of a path whose `POST` asks a question and changes nothing.
-const QUESTIONS: [&str; 3] = ["/filter", "/events", "/retry/preview"];
+const QUESTIONS: [&str; 4] = ["/filter", "/events", "/retry/preview", "/publish/check"];
 
 /// The secrets of one run.
 #[derive(Debug)]
@@ -313,6 +313,8 @@ mod tests {
             (Method::GET, "/topics", Ok(())),
             (Method::POST, "/topics/t/subscriptions/s/filter", Ok(())),
             (Method::POST, "/topics/t/subscriptions/s/retry/preview", Ok(())),
+            (Method::POST, "/topics/t/publish/check", Ok(())),
+            (Method::POST, "/topics/t/publish", Err(Refused::ReadOnly)),
             (Method::POST, "/topics/t/subscriptions/s/retry", Err(Refused::ReadOnly)),
             (Method::POST, "/topics/t/keys", Err(Refused::ReadOnly)),
             (Method::POST, "/waiting/parked", Err(Refused::ReadOnly)),

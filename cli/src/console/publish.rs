@@ -1,7 +1,9 @@
-//! A test event, published to a topic; before that, who would get it.
+//! A test event, published to a topic; before that, what is wrong with it, and who would get it.
+
+mod draft;
 
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,12 +11,16 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::failure::{self, Answer};
+use super::form::placed::Placed;
+use super::form::view::{Text, View, id_of};
+use super::form::{Fields, Posted};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
 use crate::commands::publish;
 use crate::commands::subscription::send_test;
 use crate::failure::Misuse;
 use crate::output::{pretty, text_at};
 use crate::wall_clock;
+use draft::{Draft, WHOLE};
 
 /// The page of a topic.
 pub(super) fn url(topic: &str) -> String {
@@ -28,38 +34,62 @@ pub(super) fn sample(topic: &Value) -> String {
     pretty(&made.unwrap_or_else(|_| json!({"test": true})))
 }
 
-/// The form.
-pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
-    let document = app.api.topic(&topic).await?;
-    let event = sample(&document);
-    Ok(render(&app, &topic, &document, &event, &html! {}))
+/// Whether the event is typed as JSON.
+#[derive(Deserialize)]
+pub(super) struct Look {
+    #[serde(rename = "as")]
+    way: Option<String>,
 }
 
-/// The event, and what to do with it.
-#[derive(Deserialize)]
-pub(super) struct Event {
-    event: String,
-    #[serde(default)]
-    action: String,
+/// The form.
+pub(super) async fn show(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Query(look): Query<Look>,
+) -> Answer {
+    let document = app.api.topic(&topic).await?;
+    let is_whole = look.way.as_deref() == Some("json") || draft::is_own_schema(&document);
+    let mut fields = draft::fields(text_at(&document, "/properties/inputSchema"));
+    if is_whole {
+        fields.set(WHOLE, sample(&document));
+    }
+    Ok(render(&app, &document, &fields, &Placed::default(), &html! {}))
 }
 
 /// Publishes the event, or says who would get it.
 pub(super) async fn send(
     State(app): State<App>,
     Path(topic): Path<String>,
-    Form(Event { event, action }): Form<Event>,
+    Form(pairs): Form<Vec<(String, String)>>,
 ) -> Answer {
-    let document = app.api.topic(&topic).await?;
-    let done = match action.as_str() {
-        "check" => check(&app, &topic, &event).await,
-        _ => publish(&app, &topic, &document, &event).await,
+    answer(&app, &topic, pairs, true).await
+}
+
+/// Says what is wrong with what is typed so far, or who would get it. Nothing is published.
+pub(super) async fn check_typed(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Form(pairs): Form<Vec<(String, String)>>,
+) -> Answer {
+    answer(&app, &topic, pairs, false).await
+}
+
+async fn answer(app: &App, topic: &str, pairs: Vec<(String, String)>, may_publish: bool) -> Answer {
+    let document = app.api.topic(topic).await?;
+    let fields = Posted::of(pairs).fields;
+    let Draft { text, problems } = Draft::of(&document, &fields)?;
+    let done = match fields.get("action") {
+        _ if !problems.is_empty() => Ok(html! {}),
+        "check" => check(app, topic, &text).await,
+        "publish" if may_publish => publish(app, topic, &document, &text).await,
+        _ => Ok(html! { p.good { "It is a right event for this topic." } }),
     };
     let result = done.unwrap_or_else(|error| {
         html! {
             div.problem role="alert" { p { strong { "Refused." } } (failure::told(&error)) }
         }
     });
-    Ok(render(&app, &topic, &document, &event, &result))
+    Ok(render(app, &document, &fields, &problems, &result))
 }
 
 async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
@@ -141,26 +171,75 @@ pub(super) fn json_text(text: &str) -> anyhow::Result<Box<RawValue>> {
         .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")).into())
 }
 
-fn render(app: &App, topic: &str, document: &Value, event: &str, result: &Markup) -> Markup {
-    let schema = text_at(document, "/properties/inputSchema");
+fn render(
+    app: &App,
+    document: &Value,
+    fields: &Fields,
+    problems: &Placed,
+    result: &Markup,
+) -> Markup {
+    let (topic, schema) =
+        (text_at(document, "/name"), text_at(document, "/properties/inputSchema"));
+    let mut shown = fields.clone();
+    for name in [WHOLE.to_owned(), draft::field("data")] {
+        shown.set(name.as_str(), page::visible_json(fields.get(&name)));
+    }
+    let fields = &shown;
+    let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: true };
+    let is_whole = fields.has(WHOLE);
     let body = html! {
-        p { "The topic takes " strong { (schema) } ". Every event subscription whose filter wants the event gets it." }
-        (result)
-        form method="post" action=(url(topic)) {
-            (app.token())
-            label for="event" { "Event" }
-            textarea id="event" name="event" rows="16" spellcheck="false" { "\n" (page::visible_json(event)) }
-            @if app.may_change() {
-                button name="action" value="publish" { "Publish it" } " "
-                button.second name="action" value="check" { "Who would get it?" }
-            } @else {
-                p.muted { "This console is read-only: it publishes nothing." }
-            }
+        p { "The topic takes " strong { (schema) } ". Every event subscription whose filter wants the event gets it."
+            @if is_whole && !draft::is_own_schema(document) { " " a href=(url(topic)) { "Type it in fields" } }
+            @else if !is_whole { " " a href=(page::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
         }
+        (form(app, topic, schema, view, is_whole, result))
     };
     let above =
         vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(topic), topic.to_owned())];
     let command = format!("publish --topic {topic} --file event.json");
     let frame = Frame { tab: Tab::Topics, title: "Publish a test event", above, command };
     app.page(&frame, &body)
+}
+
+fn form(
+    app: &App,
+    topic: &str,
+    schema: &str,
+    view: View<'_>,
+    is_whole: bool,
+    result: &Markup,
+) -> Markup {
+    let check = format!("{}/check", url(topic));
+    let names: Vec<_> = match is_whole {
+        true => vec![WHOLE.to_owned()],
+        false => draft::members(schema).iter().map(|member| draft::field(member.name)).collect(),
+    };
+    let problems = names.iter().map(|name| format!("#{}-problem", id_of(name)));
+    let fresh = problems.chain(["#checked".to_owned()]).collect::<Vec<_>>().join(",");
+    let all = html! {
+        @if is_whole {
+            (view.lines(Text { name: WHOLE, label: "Event", ..Text::default() }))
+        } @else {
+            @for member in draft::members(schema) {
+                @let name = draft::field(member.name);
+                @let text = Text { name: &name, label: member.label, hint: member.hint, ..Text::default() };
+                @if member.is_json { (view.lines(text)) } @else { (view.text(text)) }
+            }
+        }
+    };
+    // What is typed is checked while one types; the buttons work without that.
+    html! {
+        form.document method="post" action=(url(topic)) hx-post=(check) hx-trigger="input delay:400ms" hx-swap="none"
+            hx-select-oob=(fresh) hx-sync="this:replace" {
+            (app.token())
+            div id="checked" role="status" {
+                (result)
+                @if !view.problems.is_empty() { (view.summary("Refused.")) }
+            }
+            (all)
+            @if app.may_change() { button name="action" value="publish" { "Publish it" } " " }
+            button.second name="action" value="check" formaction=(check) { "Who would get it?" }
+            @if !app.may_change() { p.muted { "This console is read-only: it publishes nothing." } }
+        }
+    }
 }

@@ -91,7 +91,7 @@ fn render(
     notice: &Markup,
 ) -> Markup {
     let topic = text_at(document, "/name");
-    let view = View { fields, problems, focus, may_change: app.may_change() };
+    let view = View { fields, problems, focus, may_change: app.may_change(), is_live: false };
     let name = view.text(Text {
         name: "name",
         label: "Name",

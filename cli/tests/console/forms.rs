@@ -10,7 +10,7 @@ use crate::world::{Answer, Browser, World, between, unescaped};
 const BUSY: &str = "/topics/orders/subscriptions/busy";
 
 /// A form's fields as a browser would send them, by their names.
-fn fields(page: &str) -> BTreeMap<String, String> {
+pub(crate) fn fields(page: &str) -> BTreeMap<String, String> {
     let form = between(page, "<form class=\"document\"", "</form>");
     let value = |tag: &str, name: &str| {
         let rest = tag.split_once(&format!(" {name}=\""))?.1;
@@ -42,7 +42,12 @@ fn fields(page: &str) -> BTreeMap<String, String> {
 }
 
 /// Sends the form of a page with some fields changed; an empty name is no field.
-async fn send(browser: &Browser, path: &str, page: &Answer, changed: &[(&str, &str)]) -> Answer {
+pub(crate) async fn send(
+    browser: &Browser,
+    path: &str,
+    page: &Answer,
+    changed: &[(&str, &str)],
+) -> Answer {
     let mut all = fields(&page.text);
     for (name, value) in changed {
         all.insert((*name).to_owned(), (*value).to_owned());

@@ -110,11 +110,22 @@
     kept.clear();
   };
 
+  // What was typed is checked while one types: problems come and go below their fields.
+  const problems = () => {
+    stale(false);
+    for (const place of document.querySelectorAll("[data-problem-of]")) {
+      const field = document.getElementById(place.dataset.problemOf);
+      if (place.textContent.trim()) field?.setAttribute("aria-invalid", "true");
+      else field?.removeAttribute("aria-invalid");
+    }
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
     localTimes(document);
     document.body.addEventListener("htmx:beforeSwap", (event) => swapped(event.detail.target));
     document.body.addEventListener("htmx:afterSwap", () => { stale(false); localTimes(document); });
     document.body.addEventListener("htmx:afterSettle", settled);
+    document.body.addEventListener("htmx:oobAfterSwap", problems);
     for (const failed of ["htmx:responseError", "htmx:sendError"]) {
       document.body.addEventListener(failed, () => stale(true));
     }

@@ -15,6 +15,8 @@ pub(in crate::console) struct View<'a> {
     pub(in crate::console) focus: Option<&'a str>,
     /// Whether rows can be added and removed.
     pub(in crate::console) may_change: bool,
+    /// Whether problems come and go while one types: their places are there before them.
+    pub(in crate::console) is_live: bool,
 }
 
 /// A field with text in it.
@@ -51,13 +53,16 @@ impl<'a> View<'a> {
         problems.extend(also.iter().flat_map(|also| self.problems.at(also, &id)));
         let problems: Vec<_> = problems.into_iter().map(page::visible).collect();
         let (hint_id, problem_id) = (format!("{id}-hint"), format!("{id}-problem"));
-        let described = [(!hint.is_empty(), &hint_id), (!problems.is_empty(), &problem_id)];
+        let has_place = self.is_live || !problems.is_empty();
+        let described = [(!hint.is_empty(), &hint_id), (has_place, &problem_id)];
         let described: Vec<_> =
             described.iter().filter(|(is, _)| *is).map(|(_, id)| id.as_str()).collect();
         let described_by = (!described.is_empty()).then(|| described.join(" "));
         let markup = html! {
             @if !hint.is_empty() { p.hint id=(hint_id) { (hint) } }
-            @if !problems.is_empty() { p.bad id=(problem_id) { @for one in &problems { span.line { (one) } } } }
+            @if has_place {
+                p.bad id=(problem_id) data-problem-of=(id) { @for one in &problems { span.line { (one) } } }
+            }
         };
         Below { id, problems, markup, described_by }
     }
@@ -208,15 +213,20 @@ mod tests {
         problems.add("rows.0", "odd row");
         problems.add("rows", "too many");
         problems.add("elsewhere", "unknown");
-        let view =
-            View { fields: &fields, problems: &problems, focus: Some("rows"), may_change: true };
+        let view = View {
+            fields: &fields,
+            problems: &problems,
+            focus: Some("rows"),
+            may_change: true,
+            is_live: false,
+        };
         let shown = view.text(Text { name: "a.b", label: "B", hint: "h", ..Text::default() });
         let shown = shown.into_string();
         for part in [
             "<label for=\"f-a-b\">B</label>",
             "value=\"&lt;x&gt;\"",
             "aria-describedby=\"f-a-b-hint f-a-b-problem\" aria-invalid=\"true\"",
-            "id=\"f-a-b-problem\"><span class=\"line\">must be &lt;y&gt;",
+            "id=\"f-a-b-problem\" data-problem-of=\"f-a-b\"><span class=\"line\">must be &lt;y&gt;",
         ] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }

@@ -235,6 +235,7 @@ fn problems_stand_at_the_fields_of_a_rendered_form() {
         problems: &problems,
         focus: None,
         may_change: true,
+        is_live: false,
     };
     let shown =
         view::sections(form, view::About { limits: view::BASIC, is_new: false, base_url: None });
