@@ -7,7 +7,9 @@
 
 mod assets;
 mod cost;
+mod create_topic;
 mod dead_letter;
+mod delete;
 mod delivery;
 mod edit;
 mod edit_json;
@@ -147,6 +149,8 @@ fn router(app: App) -> Router {
         .route("/tail/stream", get(tail::stream))
         .route("/cost", get(cost::show))
         .route("/topics", get(topics::list))
+        .route(create_topic::URL, get(create_topic::show).post(create_topic::create))
+        .route("/topics/{topic}/delete", get(delete::of_topic).post(delete::delete_topic))
         .route("/topics/{topic}", get(topics::show))
         .route("/topics/{topic}/keys", post(keys::reveal))
         .route("/topics/{topic}/keys/rotate", post(keys::rotate))
@@ -168,6 +172,7 @@ fn of_subscription() -> Router<App> {
         .route("/secrets", post(subscription::reveal_secrets))
         .route("/secrets/rotate", post(subscription::rotate_secret))
         .route("/edit", get(edit::show).post(edit::save))
+        .route("/delete", get(delete::of_subscription).post(delete::delete_subscription))
         .route("/edit/json", get(edit_json::show).post(edit_json::save))
         .route("/retry", get(retry::show).post(retry::save))
         .route("/retry/preview", post(retry::preview_typed))

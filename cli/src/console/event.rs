@@ -106,6 +106,8 @@ fn search(
             label { "Look back " input name="since" size="5" value=(since); }
             button { "Find it" }
         }
+        @let note = page::hidden_in(id.unwrap_or_default());
+        @if !note.0.is_empty() { p { "Event id:" (note) } }
         @if id.is_none() {
             p.muted { "An event is found by the id that its publisher gave it: in the logs of its attempts, and in "
                 "dead letters." }

@@ -82,7 +82,7 @@ async fn answer(app: &App, topic: &str, pairs: Vec<(String, String)>, may_publis
         _ if !problems.is_empty() => Ok(html! {}),
         "check" => check(app, topic, &text).await,
         "publish" if may_publish => publish(app, topic, &document, &text).await,
-        _ => Ok(html! { p.good { "It is a right event for this topic." } }),
+        _ => Ok(html! { p.good { "The topic takes this event." } }),
     };
     let result = done.unwrap_or_else(|error| {
         html! {

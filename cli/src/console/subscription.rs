@@ -76,6 +76,10 @@ async fn of_subscription(
         (page::facts(&show::rows(&document)))
         details { summary { "The document" } (page::block("The document", &pretty(&document))) }
         (signing(app, &url, &document, secrets))
+        @if app.may_change() {
+            h2 { "End it" }
+            ul.links { li { a href={ (url) "/delete" } { "Delete this event subscription" } } }
+        }
     };
     let above = page::above(topic, name)[..2].to_vec();
     let command = format!("subscription health --topic {topic} --name {name}");

@@ -202,7 +202,8 @@ async fn following(
     let asked_ms = position.unwrap_or(now.as_millis());
     let from = asked_ms.max(earliest.as_millis());
     let gap = (from > asked_ms).then(|| {
-        format!("What was attempted before {} and is not below is left out: this page was away for too long.", earliest.to_iso_8601())
+        let from = earliest.to_iso_8601();
+        format!("The page was away for over an hour: attempts before {from} may be missing below.")
     });
     let follower = Follower::resumed(target, asked.filter(), from).await?;
     Ok(Following { follower, lines: Vec::new(), gap, is_over: false, _permit: permit })

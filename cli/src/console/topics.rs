@@ -9,7 +9,7 @@ use super::failure::{self, Answer};
 use super::forms::Look;
 use super::overview::{effect, why};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
-use super::{keys, publish, subscribe};
+use super::{create_topic, keys, publish, subscribe};
 use crate::commands::subscription::{health, show};
 use crate::manage_api::pages::Page;
 use crate::output::text_at;
@@ -28,6 +28,8 @@ pub(super) async fn list(State(app): State<App>, Query(look): Query<Look>) -> An
     };
     let rows: Vec<_> = topics.items.iter().map(row).collect();
     let body = html! {
+        (page::done(look.done.as_deref()))
+        @if app.may_change() { ul.links { li { a href=(create_topic::URL) { "Create a topic" } } } }
         @if rows.is_empty() {
             (page::empty("There is no topic yet. Create one:", "topic create orders"))
         } @else {
@@ -65,6 +67,10 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&V
         h2 { "Event subscriptions" }
         (subscriptions(app, topic, page).await?)
         (keys::section(app, topic, &document, keys))
+        @if app.may_change() {
+            h2 { "End it" }
+            ul.links { li { a href={ (topic_url(topic)) "/delete" } { "Delete this topic" } } }
+        }
     };
     let above = vec![("/topics".to_owned(), "Topics".to_owned())];
     let command = format!("topic show {topic}");

@@ -206,3 +206,62 @@ async fn an_endpoint_is_subscribed_by_a_form() {
     let refused = send(&browser, path, &page, &header).await;
     refused.shows(400, "<a href=\"#f-destination-deliveryAttributeMappings-0-name\">");
 }
+
+#[tokio::test]
+async fn a_topic_is_made_and_deleted_with_what_it_has() {
+    let world = World::new().await;
+    let browser = world.browser(false).await;
+    let path = "/create-topic";
+    let page = browser.get(path).await;
+    check_markup(path, page.shows(200, "Create a topic"));
+    let wrong = [
+        ("name", "made"),
+        ("kind", "namespace"),
+        ("inputSchema", "EventGridSchema"),
+        ("inputSchemaMapping.eventType.sourceField", "kind"),
+    ];
+    let refused = send(&browser, path, &page, &wrong).await;
+    check_markup(path, refused.shows(400, "<a href=\"#f-inputSchema\">"));
+    assert_eq!(fields(&refused.text)["inputSchemaMapping.eventType.sourceField"], "kind");
+    send(&browser, path, &page, &[("name", "a b")]).await.shows(400, "<a href=\"#f-name\">");
+    send(&browser, path, &page, &[("name", "orders")]).await.shows(412, "orders is there already");
+    let right = [("kind", "custom"), ("inputSchema", "CustomEventSchema")];
+    let made = send(&browser, path, &refused, &right).await;
+    assert_eq!(made.location.as_deref(), Some("/topics/made?done=created"), "{}", made.text);
+    browser.get("/topics/made?done=created").await.shows(200, "It is made.");
+
+    // Events of one's own are typed as JSON, and checked by the topic's mapping.
+    let publish = browser.get("/topics/made/publish").await;
+    check_markup("/topics/made/publish", publish.shows(200, "name=\"event\""));
+    let check = "/topics/made/publish/check";
+    send(&browser, check, &publish, &[("event", "{}")]).await.shows(200, "<a href=\"#f-event\">");
+    send(&browser, check, &publish, &[("event", "{\"kind\": \"K\"}")])
+        .await
+        .shows(200, "The topic takes this event");
+
+    browser.publish("w-1", "Busy", "s", serde_json::json!({})).await;
+    browser.until(&format!("{BUSY}/deliveries"), "/deliveries/").await;
+    let path = format!("{BUSY}/delete");
+    let page = browser.until(&path, "<strong>1</strong> deliveries").await;
+    check_markup(&path, page.shows(200, "it keeps no dead letters"));
+    browser.post(&path, &[("typed", "busy")]).await.shows(400, "Nothing was deleted");
+    let deleted = browser.post(&path, &[("typed", "orders/busy")]).await;
+    assert_eq!(
+        deleted.location.as_deref(),
+        Some("/topics/orders?done=deleted"),
+        "{}",
+        deleted.text
+    );
+    browser.get(BUSY).await.shows(404, "Not found");
+
+    let page = browser.get("/topics/orders/delete").await;
+    page.shows(200, "<strong>4</strong> event subscriptions go with it");
+    page.shows(200, "stay in the bucket <code>gridpost</code>");
+    check_markup("/topics/orders/delete", &page.text);
+    browser.post("/topics/orders/delete", &[("typed", "")]).await.shows(400, "Nothing was deleted");
+    let deleted = browser.post("/topics/orders/delete", &[("typed", "orders")]).await;
+    assert_eq!(deleted.location.as_deref(), Some("/topics?done=deleted"), "{}", deleted.text);
+    let topics = browser.get("/topics?done=deleted").await;
+    assert!(!topics.shows(200, "It is deleted.").contains("/topics/orders\""));
+    browser.get("/topics/orders/delete").await.shows(404, "Not found");
+}

@@ -13,7 +13,7 @@ async fn an_event_is_checked_field_by_field_and_published() {
     let page = browser.get(PAGE).await;
     check_markup(PAGE, page.shows(200, "Type it as JSON"));
     let check = format!("{PAGE}/check");
-    send(&browser, &check, &page, &[]).await.shows(200, "It is a right event");
+    send(&browser, &check, &page, &[]).await.shows(200, "The topic takes this event");
     // Each of these is a field's own problem, and all are told at once.
     let wrong = [("field.eventTime", "soon"), ("field.data", "{"), ("field.eventType", "")];
     let told = send(&browser, &check, &page, &wrong).await;
@@ -38,7 +38,7 @@ async fn an_event_is_checked_field_by_field_and_published() {
     send(&browser, &check, &page, &who).await.shows(200, "filter.includedEventTypes");
     let not_yet =
         send(&browser, &check, &page, &[&event[..], &[("action", "publish")]].concat()).await;
-    assert!(!not_yet.shows(200, "It is a right event").contains("Accepted"));
+    assert!(!not_yet.shows(200, "The topic takes this event").contains("Accepted"));
     let sent = send(&browser, PAGE, &page, &[&event[..], &[("action", "publish")]].concat()).await;
     sent.shows(200, "Accepted");
     browser.until("/events?topic=orders&id=typed-1", "Delivered").await;
