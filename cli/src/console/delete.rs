@@ -50,7 +50,7 @@ pub(super) async fn of_subscription(
             p { "This deletes the event subscription " code { (whole) } " for good. From then on no event goes to "
                 code { (page::visible(&destination(&document))) } "." }
             (waiting(std::slice::from_ref(&health.map(Some))))
-            p { (letters(&document)) }
+            p { "Dead letters: " (letters(&document)) }
         }
         @if app.may_change() { (consent(&app, &url, &whole)) }
     };
@@ -79,7 +79,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
                     @if count > all.len() { ", the first of them" } ":" }
                 ul { @for one in &all {
                     @let name = text_at(one, "/name");
-                    li { a href=(subscription_url(&topic, name, "")) { (name) } ": " (letters(one)) }
+                    li { a href=(subscription_url(&topic, name, "")) { (name) } "; dead letters: " (letters(one)) }
                 } }
                 (waiting(&healths))
                 @if count > all.len() { p { "The waiting deliveries of the others were not counted." } }
@@ -107,10 +107,10 @@ fn letters(document: &Value) -> Markup {
     html! {
         @match bucket.and_then(Value::as_str) {
             Some(bucket) => {
-                "its dead letters stay in the bucket " code { (page::visible(bucket)) } ", where no command lists, "
+                "those it has stay in the bucket " code { (page::visible(bucket)) } ", where no command lists, "
                 "redrives or purges them any more."
             }
-            None => { "it keeps no dead letters." }
+            None => { "it keeps none." }
         }
     }
 }
@@ -126,8 +126,8 @@ fn waiting(healths: &[anyhow::Result<Option<Value>>]) -> Markup {
     }
     let refused = healths.iter().find_map(|health| health.as_ref().err());
     html! {
-        p { strong { @if !is_whole { "more than " } (number(sum)) } " deliveries have failed and wait. Their events, and "
-            "those under way, are dropped, counted and logged as SubscriptionDeleted; they become no dead letters." }
+        p { "Deliveries that have failed and wait: " strong { @if !is_whole { "more than " } (number(sum)) } ". Their events, "
+            "and those under way, are dropped, counted and logged as SubscriptionDeleted; they become no dead letters." }
         @if let Some(error) = refused {
             p { "Not all of them could be counted:" } (failure::told(error))
         }

@@ -234,7 +234,7 @@ fn others(form: View<'_>, is_new: bool) -> Markup {
             @if is_new {
                 (form.select("eventDeliverySchema", "Schema in which events are delivered", "It can't be changed later.", &schemas))
             }
-            (form.check("signing", "Sign requests by Standard Webhooks", "Without it, the secrets of earlier are discarded."))
+            (form.check("signing", "Sign requests by Standard Webhooks", "Its secrets are discarded where this is unticked."))
             (form.lines(Text { name: "labels", label: "Labels, one in a line", ..Text::default() }))
             (form.text(Text { name: "expirationTimeUtc", label: "Expires at (UTC)",
                 hint: "RFC 3339; empty: never. After that it matches nothing.", placeholder: "2030-01-01T00:00:00Z", ..Text::default() }))
