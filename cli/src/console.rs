@@ -13,6 +13,7 @@ mod delete;
 mod delivery;
 mod edit;
 mod edit_json;
+mod edit_topic;
 mod event;
 mod failure;
 mod filter;
@@ -150,6 +151,7 @@ fn router(app: App) -> Router {
         .route("/cost", get(cost::show))
         .route("/topics", get(topics::list))
         .route(create_topic::URL, get(create_topic::show).post(create_topic::create))
+        .route("/topics/{topic}/edit", get(edit_topic::show).post(edit_topic::save))
         .route("/topics/{topic}/delete", get(delete::of_topic).post(delete::delete_topic))
         .route("/topics/{topic}", get(topics::show))
         .route("/topics/{topic}/keys", post(keys::reveal))

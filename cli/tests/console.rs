@@ -107,7 +107,12 @@ async fn every_link_leads_to_a_page_that_names_its_command() {
         open.extend(links(&page.text));
         assert!(seen.len() < 200, "{seen:?}");
     }
-    for page in ["/create-topic", "/topics/orders/delete", "/topics/orders/subscribe"] {
+    for page in [
+        "/create-topic",
+        "/topics/orders/delete",
+        "/topics/orders/edit",
+        "/topics/orders/subscribe",
+    ] {
         assert!(seen.contains(page), "nothing leads to {page}: {seen:?}");
     }
     for page in ["/topics", "/events", "/dead-letters", "/waiting", "/tail", "/ledger", "/cost"] {

@@ -11,7 +11,7 @@ use super::edit::notice;
 use super::failure::{self, Answer};
 use super::form::placed::Placed;
 use super::form::view::{Text, View};
-use super::form::{Fields, Posted, meant};
+use super::form::{Fields, Posted, meant, written};
 use super::page::{Frame, Tab, topic_url};
 use super::subscribe::about_name;
 use crate::failure::Refusal;
@@ -58,7 +58,7 @@ pub(super) async fn create(
 }
 
 /// The document of the fields; what is empty is left to the defaults.
-fn document(fields: &Fields) -> Value {
+pub(super) fn document(fields: &Fields) -> Value {
     let given = |name: &str| Some(fields.get(name).trim()).filter(|text| !text.is_empty());
     let mut document = json!({"properties": {}});
     if let Some(kind) = given("kind") {
@@ -99,24 +99,54 @@ fn settings(form: View<'_>) -> Markup {
         ("CloudEventSchemaV1_0", "CloudEventSchemaV1_0"),
         ("CustomEventSchema", "CustomEventSchema: events of one's own"),
     ];
+    let name_hint =
+        "3 to 50 letters, digits and hyphens; not beginning with Microsoft, EventGrid or System.";
+    let kind_hint = "Which path events are published to, and how many in a request.";
+    let schema_hint = "The one schema that the topic takes. It can't be changed later.";
+    html! {
+        (form.text(Text { name: "name", label: "Name", hint: name_hint, ..Text::default() }))
+        (form.select("kind", "Kind", kind_hint, &kinds))
+        (form.select("inputSchema", "Input schema", schema_hint, &schemas))
+        (changeable(form))
+    }
+}
+
+/// What can be changed later, too, but for the mapping.
+pub(super) fn changeable(form: View<'_>) -> Markup {
     let profiles = [
         ("", "the kind's: basic, or namespace"),
         ("basic", "basic"),
         ("basic2021", "basic2021"),
         ("namespace", "namespace"),
     ];
-    let name_hint =
-        "3 to 50 letters, digits and hyphens; not beginning with Microsoft, EventGrid or System.";
+    let hint = "The table of retry rules, and the form of dead letters.";
     html! {
-        (form.text(Text { name: "name", label: "Name", hint: name_hint, ..Text::default() }))
-        (form.select("kind", "Kind", "Which path events are published to, and how many in a request.", &kinds))
-        (form.select("inputSchema", "Input schema", "The one schema that the topic takes. It can't be changed later.", &schemas))
-        (form.select("deliveryProfile", "Delivery profile", "The table of retry rules, and the form of dead letters.", &profiles))
+        (form.select("deliveryProfile", "Delivery profile", hint, &profiles))
         (form.check("disableLocalAuth", "Refuse access keys and SAS tokens", ""))
     }
 }
 
-fn mapping(form: View<'_>) -> Markup {
+/// A topic's settings as fields.
+pub(super) fn fields_of(document: &Value) -> Fields {
+    let properties = &document["properties"];
+    let mut fields = Fields::default();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), written);
+    if !properties["deliveryProfile"].is_null() {
+        fields.set("deliveryProfile", text(&properties["deliveryProfile"]));
+    }
+    fields.tick("disableLocalAuth", properties["disableLocalAuth"] == true);
+    for (name, ..) in MAPPED {
+        for part in ["sourceField", "defaultValue"] {
+            let value = &properties[MAPPING]["properties"][name][part];
+            if !value.is_null() {
+                fields.set(format!("{MAPPING}.{name}.{part}"), text(value));
+            }
+        }
+    }
+    fields
+}
+
+pub(super) fn mapping(form: View<'_>) -> Markup {
     html! {
         details open[MAPPED.iter().any(|(name, ..)| {
             ["sourceField", "defaultValue"].iter().any(|part| !form.fields.get(&format!("{MAPPING}.{name}.{part}")).is_empty())
@@ -181,5 +211,9 @@ mod tests {
             "disableLocalAuth": true, "inputSchemaMapping": {"inputSchemaMappingType": "Json",
             "properties": {"id": {"sourceField": "orderId"}, "subject": {"defaultValue": "orders"}}}}});
         assert_eq!(document(&fields), want);
+        let mut back = fields_of(&want);
+        back.set("kind", "custom");
+        back.set("inputSchema", "CustomEventSchema");
+        assert_eq!(back, fields);
     }
 }

@@ -9,7 +9,7 @@ use super::failure::{self, Answer};
 use super::forms::Look;
 use super::overview::{effect, why};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
-use super::{create_topic, keys, publish, subscribe};
+use super::{create_topic, edit_topic, keys, publish, subscribe};
 use crate::commands::subscription::{health, show};
 use crate::manage_api::pages::Page;
 use crate::output::text_at;
@@ -61,6 +61,7 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&V
         ul.links {
             li { a href=(publish::url(topic)) { "Publish a test event" } }
             @if app.may_change() { li { a href=(subscribe::url(topic)) { "Subscribe an endpoint" } } }
+            li { a href=(edit_topic::url(topic)) { "Change its settings" } }
             li { a href=(page::with_query("/events", &[("topic", topic)])) { "Find an event" } }
             li { a href=(page::with_query("/tail", &[("topic", topic)])) { "Live tail" } }
         }

@@ -265,3 +265,24 @@ async fn a_topic_is_made_and_deleted_with_what_it_has() {
     assert!(!topics.shows(200, "It is deleted.").contains("/topics/orders\""));
     browser.get("/topics/orders/delete").await.shows(404, "Not found");
 }
+
+#[tokio::test]
+async fn a_topic_s_settings_are_changed_and_another_change_is_kept() {
+    let world = World::new().await;
+    let browser = world.browser(false).await;
+    let path = "/topics/orders/edit";
+    let page = browser.get(path).await;
+    check_markup(path, page.shows(200, "Settings of orders"));
+    let same = send(&browser, path, &page, &[]).await;
+    assert_eq!(same.location.as_deref(), Some("/topics/orders?done=unchanged"), "{}", same.text);
+    let refused = send(&browser, path, &page, &[("deliveryProfile", "none")]).await;
+    check_markup(path, refused.shows(400, "<a href=\"#f-deliveryProfile\">"));
+    let saved = send(&browser, path, &page, &[("deliveryProfile", "basic2021")]).await;
+    assert_eq!(saved.location.as_deref(), Some("/topics/orders?done=saved"), "{}", saved.text);
+    let late = send(&browser, path, &page, &[("disableLocalAuth", "yes")]).await;
+    check_markup(path, late.shows(412, "<code>properties.deliveryProfile</code>"));
+    assert_eq!(fields(&late.text)["deliveryProfile"], "basic2021");
+    assert_eq!(send(&browser, path, &late, &[]).await.status, 303);
+    browser.get("/topics/orders").await.shows(200, "Keys are refused");
+    browser.get("/topics/orders").await.shows(200, "basic2021");
+}

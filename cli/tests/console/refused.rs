@@ -117,6 +117,7 @@ async fn read_only_refuses_every_change() {
         format!("{REFUSED}/edit/json"),
         "/topics/orders/subscribe".to_owned(),
         "/topics/orders/delete".to_owned(),
+        "/topics/orders/edit".to_owned(),
         "/create-topic".to_owned(),
         format!("{REFUSED}/delete"),
         format!("{REFUSED}/retry"),
