@@ -150,7 +150,7 @@ fn router(app: App) -> Router {
         .route("/tail/stream", get(tail::stream))
         .route("/cost", get(cost::show))
         .route("/topics", get(topics::list))
-        .route(create_topic::URL, get(create_topic::show).post(create_topic::create))
+        .route("/create-topic", get(create_topic::show).post(create_topic::create))
         .route("/topics/{topic}/edit", get(edit_topic::show).post(edit_topic::save))
         .route("/topics/{topic}/delete", get(delete::of_topic).post(delete::delete_topic))
         .route("/topics/{topic}", get(topics::show))

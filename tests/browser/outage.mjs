@@ -116,11 +116,9 @@ async function fromFirstToLast(session) {
 
   // Mended: the new key and the missing type, saved together.
   await session.click("Edit the saved filter", "link");
-  const field = page.getByRole("textbox", { name: "Document" });
-  const document = JSON.parse(await field.inputValue());
-  document.properties.filter.includedEventTypes.push("Order.Paid");
-  document.properties.destination.properties.deliveryAttributeMappings[0].properties.value = staged.key;
-  await field.fill(JSON.stringify(document, null, 2));
+  const types = page.getByLabel("Event types, one in a line");
+  await types.fill(`${await types.inputValue()}\nOrder.Paid`);
+  await page.getByLabel("Value, where static").fill(staged.key);
   await session.click("Save");
   await session.says("Saved.");
   await session.click("The endpoint is mended: end its waits");

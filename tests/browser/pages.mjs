@@ -33,9 +33,10 @@ async function filled(world, session) {
   const job = new URL(session.page.url()).pathname;
   return {
     Overview: ["/"],
-    Topic: ["/topics", "/topics/pages", "/topics/bare", "/topics/pages/publish"],
-    "Event subscription": [BUSY, REFUSED, "/topics/pages/subscriptions/signed"],
-    Edit: [`${BUSY}/edit`],
+    Topics: ["/topics", "/create-topic"],
+    Topic: ["/topics/pages", "/topics/bare", ...["/publish", "/publish?as=json", "/subscribe", "/edit", "/delete"].map((it) => `/topics/pages${it}`)],
+    "Event subscription": [BUSY, REFUSED, "/topics/pages/subscriptions/signed", `${BUSY}/delete`],
+    Edit: [`${BUSY}/edit`, `${BUSY}/edit/json`],
     "Retry schedule": [`${BUSY}/retry`, `${BUSY}/retry?attempts=99`],
     "Test its filter": [`${BUSY}/filter`],
     "Test event": [`${BUSY}/test-event`],

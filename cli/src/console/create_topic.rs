@@ -167,13 +167,7 @@ pub(super) fn mapping(form: View<'_>) -> Markup {
 }
 
 fn render(app: &App, fields: &Fields, problems: &Placed, notice: &Markup) -> Markup {
-    let view = View {
-        fields,
-        problems,
-        focus: Some("name"),
-        may_change: app.may_change(),
-        is_live: false,
-    };
+    let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: false };
     let all = html! { (settings(view)) (mapping(view)) };
     let body = html! {
         (notice)

@@ -230,7 +230,7 @@ fn form(
     // What is typed is checked while one types; the buttons work without that.
     html! {
         form.document method="post" action=(url(topic)) hx-post=(check) hx-trigger="input delay:400ms" hx-swap="none"
-            hx-select-oob=(fresh) hx-sync="this:replace" {
+            hx-select-oob=(fresh) {
             (app.token())
             div id="checked" role="status" {
                 (result)

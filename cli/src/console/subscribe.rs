@@ -28,7 +28,7 @@ pub(super) fn url(topic: &str) -> String {
 /// The form, empty.
 pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     let document = app.api.topic(&topic).await?;
-    let shown = (&fields_of_new(), &Placed::default(), Some("name"));
+    let shown = (&fields_of_new(), &Placed::default(), None);
     Ok(render(&app, &document, shown, &html! {}))
 }
 
