@@ -50,7 +50,8 @@ async function measure(browser, world, title) {
   console.log(`\n${title}; medians of ${TIMES}\n\n| page | server, ms | first paint, ms | KB with all that it loads |\n|---|---|---|---|`);
   for (const path of PAGES) {
     const looks = [];
-    for (let time = 0; time < TIMES; time += 1) looks.push(await look(session.page, path));
+    // What takes that long is told by one look.
+    while (looks.length < TIMES && !(looks[0]?.server > 5_000)) looks.push(await look(session.page, path));
     const of = (name) => median(looks.map((one) => one[name]));
     console.log(`| \`${path}\` | ${of("server").toFixed(0)} | ${of("paint").toFixed(0)} | ${(of("bytes") / 1000).toFixed(0)} |`);
   }
