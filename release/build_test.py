@@ -55,10 +55,11 @@ class Release(unittest.TestCase):
                 f"gridpost-{version}.cdx.json",
                 f"gridpost-functions-{version}-arm64.tar.gz",
                 f"gridpost-functions-{version}-x86_64.tar.gz",
+                f"gridpost-infra-{version}.tar.gz",
             ],
         )
         checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=self.root / "first", check=True, capture_output=True)
-        self.assertEqual(checked.stdout.count(b": OK"), 5)
+        self.assertEqual(checked.stdout.count(b": OK"), 6)
 
     def test_the_same_sources_give_the_same_bytes(self):
         sums = [(self.root / out / "SHA256SUMS").read_text() for out in ("first", "second")]
@@ -79,6 +80,32 @@ class Release(unittest.TestCase):
                 (info,) = archive.infolist()
                 self.assertEqual((info.filename, info.external_attr >> 16 & 0o777), ("bootstrap", 0o755))
                 self.assertEqual(archive.read("bootstrap"), program.encode() * 1_000)
+
+    def test_programs_are_taken_out_of_the_zips_that_cargo_lambda_makes(self):
+        programs = self.root / "zipped"
+        for program in PROGRAMS:
+            (programs / program).mkdir(parents=True)
+            with zipfile.ZipFile(programs / program / "bootstrap.zip", "w") as archive:
+                archive.writestr("bootstrap", program.encode() * 1_000)
+        told = self.build("--programs", str(programs), "--out", str(self.root / "of-zips"))
+        self.assertEqual(told.returncode, 0, told.stderr)
+        sums = [(self.root / out / "SHA256SUMS").read_text() for out in ("first", "of-zips")]
+        self.assertEqual(*sums)
+
+    def test_the_module_is_packed_without_tests_and_without_what_terraform_leaves(self):
+        (path,) = (self.root / "first").glob("gridpost-infra-*.tar.gz")
+        with tarfile.open(path) as archive:
+            names = [name.split("/", 1)[1] for name in archive.getnames()]
+        wanted = [
+            "deploy/main.tf", "deploy/.terraform.lock.hcl", "examples/complete/main.tf", "versions.tf", "README.md",
+            "modules/function/main.tf", "modules/verify/webhook.py", "deployer-policy.json", "LICENSE-MIT",
+        ]
+        self.assertEqual([name for name in wanted if name not in names], [])
+        strange = [
+            name for name in names
+            if name.startswith("tests/") or ".terraform/" in name or "tfstate" in name or name == "reference.py"
+        ]
+        self.assertEqual(strange, [])
 
     def test_the_bill_names_what_is_linked_and_not_what_tests_use(self):
         (path,) = (self.root / "first").glob("*.cdx.json")

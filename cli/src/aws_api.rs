@@ -164,16 +164,25 @@ impl AwsApi {
         Ok(Self { service, http: target.http_client(&url)?, url, signer })
     }
 
-    /// The service in the account and region of the caller's environment, before there is a deployment.
+    /// The service in the account of the caller's environment, before there is a deployment: in that region, or
+    /// in the environment's.
     ///
     /// # Errors
     ///
     /// The same.
-    pub async fn of_environment(service: Service) -> anyhow::Result<Self> {
-        let signer = Signer::for_service(service.name(), None, None).await?;
+    pub async fn of_environment(service: Service, region: Option<&str>) -> anyhow::Result<Self> {
+        let signer = match region {
+            Some(region) => Signer::for_service_in(service.name(), region),
+            None => Signer::for_service(service.name(), None, None).await?,
+        };
         let (url, region) = service.place(signer.region());
         let signer = signer.in_region(&region);
         Ok(Self { service, http: http_client::for_url(&url)?, url, signer })
+    }
+
+    /// The region that it is asked in.
+    pub fn region(&self) -> &str {
+        self.signer.region()
     }
 
     /// The service at a URL, for tests.

@@ -11,7 +11,7 @@ mod rules;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use plan::{Plan, PlanError};
+pub use plan::{Plan, PlanError, Regions};
 
 /// Something that AWS would refuse, or that can't work there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

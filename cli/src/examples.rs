@@ -37,7 +37,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "apply topics.json --deployment prod --bucket gridpost=prod-letters",
         ],
     ),
-    ("up", &["up", "up --no-demo", "up --release"]),
+    ("up", &["up", "up --no-demo", "up --release", "up --artefacts ."]),
     (
         "verify",
         &[

@@ -57,6 +57,13 @@ impl Signer {
         Self::in_environment(environment, service, url, aws_profile).await
     }
 
+    /// The caller's identity for a service of that region, whatever region the environment is in.
+    pub fn for_service_in(service: &'static str, region: &str) -> Self {
+        let identity = Identity::new(Environment::of_process(), None, region);
+        let credentials = SharedCredentialsProvider::new(identity);
+        Self { region: region.to_owned(), service, credentials }
+    }
+
     async fn in_environment(
         environment: Environment,
         service: &'static str,

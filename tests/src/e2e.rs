@@ -7,7 +7,8 @@
 //! process, each with topics and endpoints of its own. [`driver`] runs them and prints in the manner of
 //! Rust's test harness; [`ground`] is the stack or [`process`]; [`world`] is what a case works with: topics
 //! and event subscriptions by the resource API, a [`receiver`] that plays every endpoint, and a look
-//! behind the scenes by [`inside`] (objects, logs, processes). Publishers and parsers that are not ours
+//! behind the scenes by [`inside`] (objects, logs, processes) and [`inventory`] (what is left of a
+//! deployment). Publishers and parsers that are not ours
 //! run in [`python`].
 
 pub mod cases;
@@ -15,6 +16,7 @@ pub mod configuration;
 pub mod driver;
 pub mod ground;
 pub mod inside;
+pub mod inventory;
 pub mod needs;
 pub mod node;
 pub mod process;

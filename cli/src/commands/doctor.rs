@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     aws_api::{AwsApi, AwsRefusal, Service},
     doctor::{
-        Account, Fault,
+        Account, Fault, Regions,
         aws::Aws,
         check,
         names::{Look, Note, judge, look_up, wanted},
@@ -43,10 +43,14 @@ pub struct DoctorArguments {
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_burst)]
     api_burst: u64,
 
-    /// Ask AWS for these three, and whether the names that the plan takes are free, in the region and with
-    /// the identity of your environment
+    /// Ask AWS for these three, and whether the names that the plan takes are free, with the identity of
+    /// your environment
     #[arg(long, conflicts_with_all = ["account_concurrency", "api_rate", "api_burst"])]
     account: bool,
+
+    /// The region to ask in [default: that of the plan's provider, else of your environment]
+    #[arg(long, value_name = "REGION", requires = "account")]
+    region: Option<String>,
 }
 
 /// Service, code and place of a quota.
@@ -83,26 +87,69 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
         api_rate: arguments.api_rate,
         api_burst: arguments.api_burst,
     };
-    let (account, mut notes) = match arguments.account {
-        true => {
-            let api = &AwsApi::of_environment(Service::Quotas).await?;
-            of_account(|ask| async move { api.call("GetServiceQuota", &ask).await }).await?
-        }
-        false => (given, Vec::new()),
-    };
-    let (resources, mut faults) =
-        check(&document, &account).map_err(|error| Misuse(format!("{path}: {error}")))?;
+    // What is no plan is told before AWS is asked.
+    check(&document, &given).map_err(|error| Misuse(format!("{path}: {error}")))?;
+    let mut asked = Asked { account: given, ..Asked::default() };
     if arguments.account {
-        let (taken, more) = names(&document, &Aws::of_environment().await?).await;
-        faults.extend(taken);
-        notes.extend(more);
+        asked = ask(&document, arguments.region.as_deref()).await?;
     }
-    let told = json!({"resources": resources, "faults": faults, "notes": notes});
+    let (resources, mut faults) =
+        check(&document, &asked.account).map_err(|error| Misuse(format!("{path}: {error}")))?;
+    faults.extend(asked.taken);
+    let notes = asked.notes;
+    let told = json!({
+        "resources": resources, "faults": faults, "notes": notes, "region": asked.region,
+    });
     output.print(&told, |_| told_in_words(resources, &faults, &notes));
     if !faults.is_empty() {
         bail!("{} in the plan", count(faults.len()));
     }
     Ok(())
+}
+
+/// What an account was asked about a plan.
+#[derive(Debug, Default)]
+struct Asked {
+    account: Account,
+    taken: Vec<Fault>,
+    notes: Vec<Note>,
+    /// Where it was asked; none where it was not.
+    region: Option<String>,
+}
+
+/// Asks the account of the environment, in that region or the plan's.
+async fn ask(document: &Value, region: Option<&str>) -> anyhow::Result<Asked> {
+    let (region, note) = place(&Regions::of(document), region)?;
+    let api = &AwsApi::of_environment(Service::Quotas, region.as_deref()).await?;
+    let (account, mut notes) =
+        of_account(|ask| async move { api.call("GetServiceQuota", &ask).await }).await?;
+    let (taken, more) = names(document, &Aws::of_environment(region.as_deref()).await?).await;
+    notes.extend(more.into_iter().chain(note));
+    Ok(Asked { account, taken, notes, region: Some(api.region().to_owned()) })
+}
+
+/// The region to ask in, none for the environment's; and what to know of it.
+fn place(plan: &Regions, given: Option<&str>) -> Result<(Option<String>, Option<Note>), Misuse> {
+    let region = given.or(plan.main.as_deref());
+    // It becomes part of a host name, to which signed requests go.
+    let is_name = |region: &str| {
+        let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+        !region.is_empty() && region.bytes().all(is_part)
+    };
+    if let Some(region) = region.filter(|region| !is_name(region)) {
+        return Err(Misuse(format!("`{region}` is no region: write it as in eu-central-1")));
+    }
+    let has_others = given.is_none() && !plan.aliased.is_empty();
+    let note = has_others.then(|| Note {
+        code: "other-providers",
+        message: format!(
+            "the plan has the providers {}, too: what they make was looked up in {}; --region asks in \
+             another one",
+            plan.aliased.join(", "),
+            region.unwrap_or("your environment's region"),
+        ),
+    });
+    Ok((region.map(str::to_owned), note))
 }
 
 /// Which names of a plan are taken in an account.
@@ -194,6 +241,45 @@ mod tests {
             *place(&mut account) = 7;
         }
         assert_eq!(account, Account { concurrency: 7, api_rate: 7, api_burst: 7 });
+    }
+
+    /// (provider's region, variables, what --region says, where it is asked)
+    #[test]
+    fn an_account_is_asked_where_the_plan_deploys_to() {
+        let variable = json!({"references": ["var.region"]});
+        let eu = json!({"region": {"value": "eu-central-1"}});
+        let table = [
+            (json!({"constant_value": "eu-north-1"}), json!({}), None, Some("eu-north-1")),
+            (variable.clone(), eu.clone(), None, Some("eu-central-1")),
+            (variable.clone(), eu, Some("us-east-2"), Some("us-east-2")),
+            (variable, json!({}), None, None),
+            (json!({"references": ["local.region", "var.region"]}), json!({}), None, None),
+            (Value::Null, json!({}), None, None),
+            (Value::Null, json!({}), Some("us-east-2"), Some("us-east-2")),
+        ];
+        for (region, variables, given, want) in table {
+            let plan = json!({"variables": variables, "configuration": {"provider_config": {
+                "aws": {"expressions": {"region": region}}, "random": {},
+            }}});
+            let (found, note) = place(&Regions::of(&plan), given).expect("a region");
+            assert_eq!((found.as_deref(), note.is_none()), (want, true), "{plan} {given:?}");
+        }
+        assert_eq!(place(&Regions::of(&json!({})), None).expect("none").0, None);
+    }
+
+    #[test]
+    fn a_second_provider_is_told_of_and_what_is_no_region_is_refused() {
+        let plan = json!({"configuration": {"provider_config": {
+            "aws": {"expressions": {"region": {"constant_value": "eu-north-1"}}},
+            "aws.global": {"expressions": {"region": {"constant_value": "us-east-1"}}},
+        }}});
+        let (_, note) = place(&Regions::of(&plan), None).expect("a region");
+        let note = note.expect("a note").message;
+        assert!(note.contains("aws.global") && note.contains("eu-north-1"), "{note}");
+        assert!(place(&Regions::of(&plan), Some("us-east-1")).expect("a region").1.is_none());
+        for region in ["", "evil.example/", "eu-central-1@evil", "EU"] {
+            assert!(place(&Regions::default(), Some(region)).is_err(), "{region}");
+        }
     }
 
     /// The throttle's quotas may not be read.

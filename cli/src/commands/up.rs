@@ -1,6 +1,7 @@
 //! `gridpost up`: the whole product on this machine, shown to work.
 
 use std::env;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
@@ -23,6 +24,10 @@ pub struct UpArguments {
     /// Build the functions as they are deployed on AWS; that takes several times as long
     #[arg(long)]
     release: bool,
+
+    /// Compile nothing: deploy the release whose archives (functions, infra) are unpacked in this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with = "release")]
+    artefacts: Option<PathBuf>,
 }
 
 /// Runs `gridpost up`. The stack stays up, also when its demonstration fails.
@@ -35,10 +40,11 @@ pub async fn run(
     target: &TargetArguments,
     output: Output,
 ) -> anyhow::Result<()> {
-    let mut settings = Settings::find(target.home.as_deref())?;
-    if arguments.release {
-        settings.profile = Profile::Release;
-    }
+    let profile = if arguments.release { Profile::Release } else { Profile::default() };
+    let settings = match &arguments.artefacts {
+        Some(folder) => Settings::of_release(target.home.as_deref(), folder)?,
+        None => Settings::of_workspace(target.home.as_deref(), profile)?,
+    };
     let progress = Progress::on_stderr();
     let stack = stack::up(&settings, &progress).await?;
     let shown = match arguments.no_demo {

@@ -4,6 +4,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use tokio::signal;
 
+use crate::local::build::Profile;
 use crate::local::stack::{self, Settings};
 use crate::local::watched::{self, Relay};
 use crate::progress::Progress;
@@ -23,14 +24,14 @@ pub struct WatchArguments {
 ///
 /// What is missing on this machine, the step that failed, or how cargo-lambda ended.
 pub async fn run(arguments: WatchArguments, target: &TargetArguments) -> anyhow::Result<()> {
-    let settings = Settings::find(target.home.as_deref())?;
+    let workspace = stack::workspace()?;
+    let settings = Settings::of_workspace(target.home.as_deref(), Profile::default())?;
     let port = arguments.port;
     let stack = stack::up(&settings, &Progress::on_stderr()).await?;
     let of_stack =
         TargetArguments { home: Some(settings.home.root().to_owned()), ..Default::default() };
     let relay = Relay::open(&of_stack.resolve()?, port).await?;
-    let mut watch =
-        watched::cargo_lambda(&settings.workspace, &stack.environment, ("watch", port))?;
+    let mut watch = watched::cargo_lambda(&workspace, &stack.environment, ("watch", port))?;
     watch.arg("--env-file").arg(settings.home.environment_file());
     // With the stack goes its lock, which other commands want.
     drop(stack);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::names::{Found, Kind, Look};
 use crate::aws_api::{AwsApi, AwsRefusal, Service};
 
-/// The account and region of the caller's environment.
+/// The account of the caller's environment, in one region.
 #[derive(Debug)]
 pub(crate) struct Aws {
     alarms: AwsApi,
@@ -21,8 +21,8 @@ pub(crate) struct Aws {
 }
 
 impl Aws {
-    pub(crate) async fn of_environment() -> anyhow::Result<Self> {
-        let of = AwsApi::of_environment;
+    pub(crate) async fn of_environment(region: Option<&str>) -> anyhow::Result<Self> {
+        let of = |service| AwsApi::of_environment(service, region);
         Ok(Self {
             alarms: of(Service::Alarms).await?,
             apis: of(Service::Apis).await?,

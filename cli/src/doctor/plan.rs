@@ -89,6 +89,42 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// Where a plan deploys to, as its own providers for AWS say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Regions {
+    /// The region of the provider without an alias; none where the environment says it.
+    pub main: Option<String>,
+    /// Providers with an alias, which may be for other regions.
+    pub aliased: Vec<String>,
+}
+
+impl Regions {
+    /// Of a plan.
+    pub fn of(document: &Value) -> Self {
+        let mut regions = Self::default();
+        let providers = document.pointer("/configuration/provider_config");
+        for (key, provider) in providers.and_then(Value::as_object).into_iter().flatten() {
+            match key.as_str() {
+                "aws" => regions.main = region(provider, &document["variables"]),
+                key if key.starts_with("aws.") => regions.aliased.push(key.to_owned()),
+                _ => {}
+            }
+        }
+        regions
+    }
+}
+
+/// A provider's region: written out, or a variable of the root.
+fn region(provider: &Value, variables: &Value) -> Option<String> {
+    let told = &provider["expressions"]["region"];
+    if let Some(region) = told["constant_value"].as_str() {
+        return Some(region.to_owned());
+    }
+    let [reference] = told["references"].as_array()?.as_slice() else { return None };
+    let variable = reference.as_str()?.strip_prefix("var.")?;
+    variables[variable]["value"].as_str().map(str::to_owned)
+}
+
 impl Resource<'_> {
     /// A value by its path, `scaling_config.0.maximum_concurrency`. None where it is not known.
     pub fn at(&self, path: &str) -> Option<&Value> {

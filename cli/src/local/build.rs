@@ -1,6 +1,6 @@
 //! Builds the functions for this machine with cargo-lambda.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,12 @@ use crate::progress::Progress;
 /// The functions as zip files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Functions {
-    /// Folder that holds `{name}/bootstrap.zip` of each function.
+    /// Folder that holds `{name}/bootstrap.zip` of each function, or a release's `{name}.zip`.
     pub folder: PathBuf,
     /// The zip files, sorted.
     pub zips: Vec<PathBuf>,
+    /// What Terraform must find of them, by function; empty for what was just compiled.
+    pub sha256: BTreeMap<String, String>,
 }
 
 /// How the functions are compiled: a profile of the workspace's `Cargo.toml`.
@@ -69,12 +71,13 @@ pub async fn build(
     progress: &Progress,
 ) -> anyhow::Result<Functions> {
     let step = progress.step(&format!("Building the functions (profile {})", profile.name()));
-    let workspace = metadata(root, tools).await?;
+    let cargo = tools.cargo.as_deref().context("Cargo was not looked for")?;
+    let workspace = metadata(root, cargo).await?;
     step.total(workspace.compiled as u64);
     // Not where a build for AWS puts its own: that may be of another architecture.
     let folder = workspace.target_directory.join("lambda-local");
     let mut build = child::command(&environment.program("cargo-lambda"));
-    build.current_dir(root).env("PATH", path_with(&tools.cargo, environment)?);
+    build.current_dir(root).env("PATH", path_with(cargo, environment)?);
     // Cargo's own linker: the emulator runs programs of this machine's architecture.
     build.args(["lambda", "build", "--profile", profile.name()]);
     build.args(["--output-format", "zip", "--compiler", "cargo"]);
@@ -96,11 +99,11 @@ pub async fn build(
         ensure!(zip.is_file(), "cargo lambda build did not make {}", zip.display());
     }
     step.done(&format!("Built {} functions: {}", zips.len(), workspace.binaries.join(", ")));
-    Ok(Functions { folder, zips })
+    Ok(Functions { folder, zips, sha256: BTreeMap::new() })
 }
 
-async fn metadata(root: &Path, tools: &Tools) -> anyhow::Result<Workspace> {
-    let mut metadata = child::command(&tools.cargo);
+async fn metadata(root: &Path, cargo: &Path) -> anyhow::Result<Workspace> {
+    let mut metadata = child::command(cargo);
     metadata.args(["metadata", "--format-version", "1", "--manifest-path"]);
     metadata.arg(root.join("Cargo.toml")).arg("--filter-platform").arg(target_triple()?);
     let output = metadata.output().await.context("cargo cannot be started")?;

@@ -20,8 +20,9 @@ pub struct Found<'a> {
 /// How the stack comes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Everything is wiped, the emulator started on any port, everything deployed.
-    Afresh,
+    /// Everything is wiped, the emulator started on any port, everything deployed. With it goes what an
+    /// earlier run deployed, if there is a reason to tell.
+    Afresh(Option<&'static str>),
     /// The recorded deployment is kept.
     Keep {
         /// The emulator must be started again, on its saved state and port.
@@ -31,16 +32,28 @@ pub enum Plan {
     },
 }
 
-/// Decides how the stack comes up.
+/// Why what another version of Gridpost made is given up.
+const OTHER_EMULATOR: &str =
+    "another version of Gridpost made it, whose emulator keeps its data in its own way";
+/// Why an unfinished deployment is.
+const CUT_SHORT: &str = "its last deployment did not come to its end";
+/// Why one is that can't have its port.
+const PORT_TAKEN: &str = "another program has taken its port";
+
+/// Decides how the stack comes up. What another version deployed is brought up to date, as a change of the
+/// code is: topics, event subscriptions and events stay.
 ///
 /// Queue URLs and the functions' environment contain the port, so a deployment is worth nothing on
 /// another one. A deployment that was not finished cannot be told from a broken one, so neither is it.
 pub fn decide(found: Found<'_>) -> Plan {
     let State { emulator: Some(emulator), deployment: Some(deployment) } = found.state else {
-        return Plan::Afresh;
+        return Plan::Afresh(found.state.emulator.as_ref().map(|_| CUT_SHORT));
     };
-    if emulator.version != found.emulator_version || !(found.running || found.port_free) {
-        return Plan::Afresh;
+    if emulator.version != found.emulator_version {
+        return Plan::Afresh(Some(OTHER_EMULATOR));
+    }
+    if !(found.running || found.port_free) {
+        return Plan::Afresh(Some(PORT_TAKEN));
     }
     Plan::Keep { start: !found.running, update: deployment.fingerprint != found.fingerprint }
 }
@@ -68,14 +81,22 @@ mod tests {
         let (nothing, half, whole) = (state(false, false), state(true, false), state(true, true));
         let table = [
             // (row, state, running, port free, emulator version, fingerprint, plan)
-            ("first run", &nothing, false, true, "v1", "f1", Plan::Afresh),
-            ("apply was cut short", &half, true, false, "v1", "f1", Plan::Afresh),
+            ("first run", &nothing, false, true, "v1", "f1", Plan::Afresh(None)),
+            ("apply was cut short", &half, true, false, "v1", "f1", Plan::Afresh(Some(CUT_SHORT))),
             ("nothing changed", &whole, true, false, "v1", "f1", keep(false, false)),
             ("code or infra changed", &whole, true, false, "v1", "f2", keep(false, true)),
             ("emulator died", &whole, false, true, "v1", "f1", keep(true, false)),
             ("emulator died, code changed", &whole, false, true, "v1", "f2", keep(true, true)),
-            ("emulator died, port taken", &whole, false, false, "v1", "f1", Plan::Afresh),
-            ("another emulator version", &whole, true, false, "v2", "f1", Plan::Afresh),
+            ("port taken", &whole, false, false, "v1", "f1", Plan::Afresh(Some(PORT_TAKEN))),
+            (
+                "another emulator",
+                &whole,
+                true,
+                false,
+                "v2",
+                "f1",
+                Plan::Afresh(Some(OTHER_EMULATOR)),
+            ),
         ];
         for (row, state, running, port_free, emulator_version, fingerprint, want) in table {
             let found = Found { state, running, port_free, emulator_version, fingerprint };

@@ -1,4 +1,5 @@
-//! What must be installed on this machine: Cargo, a C compiler, Python and Terraform, and nothing else.
+//! What must be installed on this machine: Python and Terraform, to compile also Cargo and a C compiler, and
+//! nothing else.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ const TERRAFORM_MIN: Version = Version(1, 7);
 /// The tools, found and new enough.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// Cargo.
-    pub cargo: PathBuf,
+    /// Cargo, where something is to be compiled.
+    pub cargo: Option<PathBuf>,
     /// A Python with the modules `venv` and `ensurepip`.
     pub python: PathBuf,
     /// Terraform.
@@ -40,12 +41,12 @@ impl Version {
     }
 }
 
-/// Finds the tools.
+/// Finds the tools; those that compile only where that is to be done.
 ///
 /// # Errors
 ///
 /// When some are missing or too old: all of them are named at once, each with how to install it.
-pub async fn find() -> anyhow::Result<Tools> {
+pub async fn find(compiles: bool) -> anyhow::Result<Tools> {
     if !cfg!(target_os = "linux") {
         bail!(
             "the local stack runs the functions as the Linux programs that AWS Lambda runs: start it on Linux \
@@ -54,17 +55,19 @@ pub async fn find() -> anyhow::Result<Tools> {
     }
     let cargo = PathBuf::from(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let (python, terraform) = (Path::new("python3"), Path::new("terraform"));
-    let found = tokio::join!(
-        check_cargo(&cargo),
-        check_compiler(),
-        check_python(python),
-        check_terraform(terraform)
-    );
-    let missing: Vec<String> =
-        [found.0, found.1, found.2, found.3].into_iter().filter_map(Result::err).collect();
+    let compilers = async {
+        match compiles {
+            true => [check_cargo(&cargo).await, check_compiler().await],
+            false => [Ok(()), Ok(())],
+        }
+    };
+    let found = tokio::join!(compilers, check_python(python), check_terraform(terraform));
+    let found = found.0.into_iter().chain([found.1, found.2]);
+    let missing: Vec<String> = found.filter_map(Result::err).collect();
     if !missing.is_empty() {
         bail!("missing on this machine:\n{}", missing.join("\n"));
     }
+    let cargo = compiles.then_some(cargo);
     Ok(Tools { cargo, python: python.to_owned(), terraform: terraform.to_owned() })
 }
 

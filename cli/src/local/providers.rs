@@ -71,7 +71,7 @@ mod tests {
         .expect("written");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("executable");
         let nowhere = || PathBuf::from("/nonexistent");
-        let tools = Tools { cargo: nowhere(), python: nowhere(), terraform: script };
+        let tools = Tools { cargo: None, python: nowhere(), terraform: script };
         let failed = get(&tools, folder.path(), &home, &Progress::silent()).await;
         let message = failure::chain(&failed.expect_err("it fails"));
         for part in ["-plugin-dir=FOLDER", "TF_CLI_CONFIG_FILE", "could not connect"] {

@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::local::artefacts::Artefacts;
 use crate::local::build::{self, Functions, Profile};
 use crate::local::connection::{Connection, TopicConnection};
 use crate::local::emulator::{self, Emulator};
@@ -38,12 +39,19 @@ const POLL: Duration = Duration::from_millis(200);
 /// Which stack.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Root of the repository, where `infra/` and `functions/` are.
-    pub workspace: PathBuf,
+    /// What is deployed.
+    pub source: Source,
     /// The stack's folder.
     pub home: Home,
-    /// How its functions are compiled.
-    pub profile: Profile,
+}
+
+/// Where the functions and the infrastructure come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A clone of the repository, with `infra/` and `functions/`, which are compiled by that profile.
+    Workspace(PathBuf, Profile),
+    /// A release: nothing is compiled.
+    Release(Artefacts),
 }
 
 /// A stack that is up.
@@ -67,29 +75,51 @@ impl Settings {
     /// # Errors
     ///
     /// When neither is there.
-    pub fn find(home: Option<&Path>) -> anyhow::Result<Self> {
-        let here = env::current_dir().context("the current folder cannot be read")?;
-        let is_workspace = |folder: &Path| {
-            ["Cargo.toml", "infra/versions.tf", "functions"]
-                .iter()
-                .all(|name| folder.join(name).exists())
-        };
-        let built_from = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-        let workspace = here.ancestors().chain(built_from).find(|folder| is_workspace(folder));
-        let workspace = workspace.context(
-            "the functions and infra/ of Gridpost are not here: run this in a clone of its repository",
-        )?;
+    pub fn of_workspace(home: Option<&Path>, profile: Profile) -> anyhow::Result<Self> {
+        let workspace = workspace()?;
         let home = match home {
             Some(home) => std::path::absolute(home)?,
             None => workspace.join(FOLDER),
         };
-        let (workspace, home) = (workspace.to_owned(), Home::at(&home));
-        Ok(Self { workspace, home, profile: Profile::default() })
+        Ok(Self { source: Source::Workspace(workspace, profile), home: Home::at(&home) })
+    }
+
+    /// The stack of the release whose archives are unpacked in `folder`, kept in the current folder.
+    ///
+    /// # Errors
+    ///
+    /// When they are not there, or not of this program's release.
+    pub fn of_release(home: Option<&Path>, folder: &Path) -> anyhow::Result<Self> {
+        let home = std::path::absolute(home.unwrap_or(Path::new(FOLDER)))?;
+        Ok(Self { source: Source::Release(Artefacts::find(folder)?), home: Home::at(&home) })
     }
 
     fn infra(&self) -> PathBuf {
-        self.workspace.join("infra")
+        match &self.source {
+            Source::Workspace(root, _) => root.join("infra"),
+            Source::Release(artefacts) => artefacts.infra.clone(),
+        }
     }
+}
+
+/// Root of the repository that this is run in, or of the one that this program was built from.
+///
+/// # Errors
+///
+/// When neither is there.
+pub fn workspace() -> anyhow::Result<PathBuf> {
+    let here = env::current_dir().context("the current folder cannot be read")?;
+    let is_workspace = |folder: &Path| {
+        let parts = ["Cargo.toml", "infra/versions.tf", "functions"];
+        parts.iter().all(|name| folder.join(name).exists())
+    };
+    let built_from = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let workspace = here.ancestors().chain(built_from).find(|folder| is_workspace(folder));
+    let workspace = workspace.context(
+        "the functions and infra/ of Gridpost are not here: run this in a clone of its repository, or name \
+         the folder with a release's archives (gridpost up --artefacts FOLDER)",
+    )?;
+    Ok(workspace.to_owned())
 }
 
 /// Brings the stack up, whatever state an earlier run left it in. All that may be missing on this
@@ -101,14 +131,19 @@ impl Settings {
 /// leaves nothing that the next one would trust.
 pub async fn up(settings: &Settings, progress: &Progress) -> anyhow::Result<Stack> {
     let home = &settings.home;
-    let tools = prerequisites::find().await?;
+    let compiles = matches!(settings.source, Source::Workspace(..));
+    let tools = prerequisites::find(compiles).await?;
     home.create()?;
     let lock = lock(home)?;
     let cache_lock = lock_caches(home).await?;
     let environment = python::install(home, &tools.python, progress).await?;
     providers::get(&tools, &settings.infra(), home, progress).await?;
-    let source = (settings.workspace.as_path(), settings.profile);
-    let functions = build::build(source, home, &tools, &environment, progress).await?;
+    let functions = match &settings.source {
+        Source::Workspace(root, profile) => {
+            build::build((root, *profile), home, &tools, &environment, progress).await?
+        }
+        Source::Release(artefacts) => artefacts.functions.clone(),
+    };
     drop(cache_lock);
     let run = Run { settings, tools, environment, functions, progress };
     let (record, deployment) = run.reach_deployment().await?;
@@ -198,8 +233,9 @@ impl Run<'_> {
     /// Gets an up-to-date deployment on a running emulator, keeping what can be kept.
     async fn reach_deployment(&self) -> anyhow::Result<(EmulatorRecord, Deployment)> {
         let state = State::read(self.home());
+        let plan = self.plan(&state).await?;
         if let (Plan::Keep { start, update }, Some(record), Some(deployment)) =
-            (self.plan(&state).await?, state.emulator, state.deployment)
+            (plan, state.emulator, state.deployment)
         {
             let kept = self.keep(record, deployment, start, update).await?;
             if let Some(kept) = kept {
@@ -207,12 +243,20 @@ impl Run<'_> {
             }
             self.progress.line("! What was deployed is lost; deploying afresh");
         }
+        if let Plan::Afresh(Some(why)) = plan {
+            self.progress.line(&format!(
+                "! What an earlier run deployed is given up, with its topics and events: {why}"
+            ));
+        }
         let port = self.start_afresh().await?;
         self.deploy(port).await
     }
 
     async fn plan(&self, state: &State) -> anyhow::Result<Plan> {
-        let Some(record) = &state.emulator else { return Ok(Plan::Afresh) };
+        let Some(record) = &state.emulator else {
+            let is_unread = self.home().state_file().exists();
+            return Ok(Plan::Afresh(is_unread.then_some("its record can't be read")));
+        };
         Ok(plan::decide(Found {
             state,
             running: Emulator::of(self.home()).runs(record).await,
@@ -250,7 +294,12 @@ impl Run<'_> {
             return Ok(None);
         }
         if update {
-            return self.deploy(record.port).await.map(Some);
+            let updated = self.deploy(record.port).await.context(
+                "what an earlier run deployed can't be brought up to date. If nothing is wrong with what \
+                 is to be deployed, `gridpost down` and `gridpost up` deploy it afresh, without its topics \
+                 and events",
+            )?;
+            return Ok(Some(updated));
         }
         self.progress.line("✓ Deployment is up to date");
         Ok(Some((record, deployment)))
@@ -318,7 +367,10 @@ impl Run<'_> {
             topics,
         };
         connection.write(self.home())?;
-        samples::write(&self.settings.workspace, self.home(), &api, &connection).await?;
+        // They are for `cargo lambda invoke`.
+        if let Source::Workspace(root, _) = &self.settings.source {
+            samples::write(root, self.home(), &api, &connection).await?;
+        }
         Ok(connection)
     }
 }

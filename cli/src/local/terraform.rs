@@ -55,7 +55,7 @@ impl Terraform {
             program: tools.terraform.clone(),
             infra: infra.to_owned(),
             home: home.clone(),
-            variables: variables(&emulator_url, &functions.folder),
+            variables: variables(&emulator_url, functions),
             emulator_url,
         }
     }
@@ -217,6 +217,11 @@ impl Terraform {
         self.home.logs().join(format!("{name}.log"))
     }
 
+    /// The folder of the functions that it deploys.
+    pub fn functions(&self) -> &Value {
+        &self.variables["functions_dir"]
+    }
+
     /// The emulator that it deploys to.
     pub fn emulator_url(&self) -> &str {
         &self.emulator_url
@@ -263,11 +268,12 @@ const RESOURCES: [(&str, &str); 5] = [
 
 /// The variables of `infra/deploy` for a local stack: the emulator instead of AWS, endpoints on this machine
 /// allowed, and waits that exist for cost or protection shortened.
-fn variables(emulator_url: &str, functions_folder: &Path) -> Value {
+fn variables(emulator_url: &str, functions: &Functions) -> Value {
     json!({
         "region": REGION,
         "architecture": if env::consts::ARCH == "aarch64" { "arm64" } else { "x86_64" },
-        "functions_dir": functions_folder,
+        "functions_dir": functions.folder,
+        "functions_sha256": functions.sha256,
         "aws_endpoint_url": emulator_url,
         "manage_authorization": "NONE",
         "endpoint_allowed_networks": ["127.0.0.0/8", "::1/128"],

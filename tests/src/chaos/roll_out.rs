@@ -122,7 +122,7 @@ fn git(folder: &Path, words: &[&str]) -> anyhow::Result<String> {
 }
 
 async fn programs(root: &Path, ground: &Ground) -> anyhow::Result<Programs> {
-    let (tools, progress) = (prerequisites::find().await?, Progress::on_stderr());
+    let (tools, progress) = (prerequisites::find(true).await?, Progress::on_stderr());
     let (source, environment) = ((root, Profile::Dev), ground.environment()?);
     let built = build::build(source, ground.home(), &tools, environment, &progress).await?;
     let read = |function: &&'static str| {

@@ -8,6 +8,7 @@ pub mod chaos;
 pub mod clients;
 pub mod crash;
 pub mod dead_letters;
+pub mod deployments;
 pub mod handshakes;
 pub mod infrastructure;
 pub mod javascript;
@@ -19,6 +20,7 @@ pub mod quotas;
 pub mod receivers;
 pub mod redrive;
 pub mod refusals;
+pub mod release;
 pub mod resources;
 pub mod retrying;
 pub mod terraform;
@@ -44,6 +46,7 @@ const KILLED: Needs = Needs::Aws("functions that are processes of their own, to 
 const PAYLOADS: Needs = Needs::Aws("the bucket of payloads, and the stack's low limit for it");
 const PERMISSIONS: Needs = Needs::Aws("IAM");
 const QUEUES: Needs = Needs::Aws("queues that others can send to");
+const RELEASE: Needs = Needs::Aws("a release, and an emulator of its own");
 const RESOURCES: Needs = Needs::Aws("AWS resources as endpoints");
 const TERRAFORM: Needs = Needs::Aws("Terraform");
 
@@ -124,6 +127,8 @@ pub fn all() -> Vec<Case> {
         case!(Together, Nothing, handshakes::both_handshakes_are_made_before_any_event),
         case!(Together, Nothing, handshakes::an_endpoint_that_gives_no_proof_is_refused),
         case!(Disturbing, KILLED, redrive::an_outage_is_recovered_from),
+        case!(Disturbing, RELEASE, release::it_is_deployed_and_proven_without_rust),
+        case!(Disturbing, TERRAFORM, deployments::two_in_one_account_keep_apart),
         case!(Disturbing, TERRAFORM, terraform::a_subscription_of_the_module_lives_and_goes),
         case!(Disturbing, CARGO_LAMBDA, cargo_lambda::watch_serves_every_sample_and_publishers),
         case!(Disturbing, KILLED, crash::killed_functions_lose_nothing),

@@ -8,7 +8,7 @@ use gridpost_cli::local::terraform::{REGION, Terraform};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The provider, turned to the emulator.
+/// The provider, turned to the emulator as `infra/deploy` turns it.
 const PROVIDER: &str = r#"
 terraform {
   required_providers {
@@ -20,13 +20,30 @@ provider "aws" {
   region                      = "{region}"
   skip_credentials_validation = true
   skip_metadata_api_check     = true
-  skip_requesting_account_id  = true
+  s3_use_path_style           = true
 
   endpoints {
-    lambda = "{emulator}"
+    {endpoints}
   }
 }
 "#;
+
+/// The services that configurations call.
+const SERVICES: [&str; 10] = [
+    "apigatewayv2",
+    "cloudwatch",
+    "dynamodb",
+    "iam",
+    "lambda",
+    "logs",
+    "s3",
+    "scheduler",
+    "sqs",
+    "sts",
+];
+
+/// Most of an apply is the wait of 25 s that the provider makes for each queue; all of them wait at once.
+const AT_ONCE: &str = "-parallelism=40";
 
 /// A configuration in a folder of its own, which goes with it.
 #[derive(Debug)]
@@ -36,18 +53,20 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Writes and initialises it. `{modules}` in `text` stands for the folder of `infra/`'s modules.
+    /// Writes and initialises it. `{infra}` in `text` is the folder of the module.
     ///
     /// # Errors
     ///
     /// When Terraform fails; what it said is in the message.
     pub async fn new(terraform: &Terraform, text: &str) -> anyhow::Result<Self> {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-        let modules = workspace.join("infra/modules").display().to_string();
+        let infra = workspace.join("infra").display().to_string();
+        let url = terraform.emulator_url();
+        let endpoints = SERVICES.map(|service| format!("{service} = \"{url}\""));
         let provider = PROVIDER.replace("{region}", REGION);
-        let provider = provider.replace("{emulator}", terraform.emulator_url());
+        let provider = provider.replace("{endpoints}", &endpoints.join("\n    "));
         let folder = tempfile::tempdir()?;
-        let text = format!("{provider}\n{}", text.replace("{modules}", &modules));
+        let text = format!("{provider}\n{}", text.replace("{infra}", &infra));
         fs::write(folder.path().join("main.tf"), text)?;
         let configuration = Self { folder, terraform: terraform.clone() };
         configuration.run("init", &["-input=false"]).await?;
@@ -71,7 +90,7 @@ impl Configuration {
     /// When Terraform fails; what it said is in the message.
     pub async fn apply(&self, variables: &Value) -> anyhow::Result<String> {
         self.set(variables)?;
-        self.run("apply", &["-input=false", "-auto-approve"]).await
+        self.run("apply", &["-input=false", "-auto-approve", AT_ONCE]).await
     }
 
     /// Destroys what was applied.
@@ -80,7 +99,27 @@ impl Configuration {
     ///
     /// When Terraform fails; what it said is in the message.
     pub async fn destroy(&self) -> anyhow::Result<()> {
-        self.run("destroy", &["-input=false", "-auto-approve"]).await.map(drop)
+        self.run("destroy", &["-input=false", "-auto-approve", AT_ONCE]).await.map(drop)
+    }
+
+    /// What the applied configuration puts out, by name.
+    ///
+    /// # Errors
+    ///
+    /// When Terraform fails.
+    pub async fn outputs(&self) -> anyhow::Result<Value> {
+        let told: Value = serde_json::from_str(&self.run("output", &["-json"]).await?)?;
+        let outputs = told.as_object().into_iter().flatten();
+        Ok(outputs.map(|(name, output)| (name.clone(), output["value"].clone())).collect())
+    }
+
+    /// What its state holds.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn resources(&self) -> anyhow::Result<Vec<Value>> {
+        resources(&self.folder.path().join("terraform.tfstate"))
     }
 
     fn set(&self, variables: &Value) -> anyhow::Result<()> {
@@ -98,4 +137,15 @@ impl Configuration {
         }
         Ok(said)
     }
+}
+
+/// What a state of Terraform holds.
+///
+/// # Errors
+///
+/// When it is not there.
+pub fn resources(state: &Path) -> anyhow::Result<Vec<Value>> {
+    let text = fs::read_to_string(state).with_context(|| state.display().to_string())?;
+    let state: Value = serde_json::from_str(&text)?;
+    Ok(state["resources"].as_array().cloned().unwrap_or_default())
 }

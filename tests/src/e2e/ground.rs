@@ -12,14 +12,14 @@ use gridpost_cli::{
         emulator::Emulator,
         home::{FOLDER, Home, remove_folder},
         python::{self, Environment},
-        stack::{self, Settings},
+        stack::{self, Settings, Source},
         terraform::Terraform,
     },
     progress::Progress,
 };
 use serde_json::Value;
 
-use super::process::DevProcess;
+use super::{configuration, process::DevProcess};
 
 /// Keeps the stack for the next run, which then starts in seconds. For work on the cases themselves.
 const KEEP: &str = "GRIDPOST_E2E_KEEP";
@@ -31,6 +31,8 @@ pub struct Ground {
     /// How to connect.
     pub connection: Connection,
     environment: Option<Environment>,
+    /// The command line's program, where cases run it themselves.
+    program: Option<PathBuf>,
     under: Under,
 }
 
@@ -60,13 +62,29 @@ impl Ground {
             // What an earlier run was killed over.
             take_down(&home).await?;
         }
-        let settings = Settings { workspace, home: home.clone(), profile: Profile::Dev };
+        let source = Source::Workspace(workspace, Profile::Dev);
+        let settings = Settings { source, home: home.clone() };
         let stack = stack::up(&settings, &Progress::on_stderr()).await?;
         let connection = stack.connection.clone();
         let environment = Some(stack.environment.clone());
         // With the stack goes its lock, which taking it down wants too.
         let under = Under::Stack { terraform: Box::new(stack.terraform.clone()), _lock: lock };
-        Ok(Self { home, connection, environment, under })
+        Ok(Self { home, connection, environment, program: None, under })
+    }
+
+    /// The same for cases that run the command line's program.
+    #[must_use]
+    pub fn with_program(self, program: &Path) -> Self {
+        Self { program: Some(program.to_owned()), ..self }
+    }
+
+    /// The command line's program.
+    ///
+    /// # Errors
+    ///
+    /// When the ground was made without it.
+    pub fn program(&self) -> anyhow::Result<&Path> {
+        self.program.as_deref().context("no case was to run the program")
     }
 
     /// Starts a process of `gridpost dev`, the program at `program`, in `folder`, which it has to itself.
@@ -84,7 +102,8 @@ impl Ground {
         // Tools that cases install say there what they do.
         fs::create_dir_all(home.logs())?;
         let (process, connection) = DevProcess::start(program, &home).await?;
-        Ok(Self { home, connection, environment, under: Under::Process(Box::new(process)) })
+        let under = Under::Process(Box::new(process));
+        Ok(Self { home, connection, environment, program: None, under })
     }
 
     /// The Python environment with Azure's SDK.
@@ -146,10 +165,7 @@ impl Ground {
     ///
     /// When there is none.
     pub fn terraform_resources(&self) -> anyhow::Result<Vec<Value>> {
-        let path = self.home.terraform().join("terraform.tfstate");
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let state: Value = serde_json::from_str(&text)?;
-        Ok(state["resources"].as_array().cloned().unwrap_or_default())
+        configuration::resources(&self.home.terraform().join("terraform.tfstate"))
     }
 
     /// Whether the next run is to find the stack as it is.

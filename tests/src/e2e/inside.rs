@@ -104,49 +104,6 @@ pub fn role(function: &str) -> String {
     format!("{function}-{REGION}")
 }
 
-/// What is there of each kind that a deployment consists of, as the emulator lists it, by the type that
-/// Terraform has for it.
-///
-/// # Errors
-///
-/// When it does not tell.
-pub async fn listings(
-    http: &reqwest::Client,
-    emulator_url: &str,
-) -> anyhow::Result<[(&'static str, String); 5]> {
-    let ask = async |service: &str, target: &str| -> anyhow::Result<String> {
-        let asked = http
-            .post(emulator_url)
-            .header("x-amz-target", target)
-            .header("content-type", "application/x-amz-json-1.0")
-            .header("authorization", unsigned(service));
-        let told = asked.body("{}").send().await?.error_for_status();
-        Ok(told.with_context(|| target.to_owned())?.text().await?)
-    };
-    let functions = http.get(format!("{emulator_url}/2015-03-31/functions/"));
-    let functions = functions.header("authorization", unsigned("lambda")).send().await?;
-    let functions: Value = functions.error_for_status().context("functions")?.json().await?;
-    let functions = functions["Functions"].as_array().context("a list of functions")?;
-    // By name alone: the cases' own functions have roles named like ours.
-    let functions: Vec<_> =
-        functions.iter().filter_map(|function| function["FunctionName"].as_str()).collect();
-    let form = "Action=ListRoles&Version=2010-05-08&MaxItems=1000";
-    let roles = http
-        .post(emulator_url)
-        .header("content-type", "application/x-www-form-urlencoded")
-        .header("authorization", unsigned("iam"));
-    let roles = roles.body(form).send().await?.error_for_status().context("ListRoles")?;
-    let buckets = s3(emulator_url).list_buckets().send().await?;
-    let buckets: Vec<_> = buckets.buckets().iter().filter_map(|bucket| bucket.name()).collect();
-    Ok([
-        ("aws_sqs_queue", ask("sqs", "AmazonSQS.ListQueues").await?),
-        ("aws_dynamodb_table", ask("dynamodb", "DynamoDB_20120810.ListTables").await?),
-        ("aws_s3_bucket", buckets.join(" ")),
-        ("aws_lambda_function", functions.join(" ")),
-        ("aws_iam_role", roles.text().await?),
-    ])
-}
-
 /// What the emulator takes for a signature of its own credentials.
 pub fn unsigned(service: &str) -> String {
     format!(

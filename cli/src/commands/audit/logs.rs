@@ -89,18 +89,47 @@ pub(crate) async fn each_line(
     word: &str,
     mut take: impl FnMut(Option<i64>, &str),
 ) -> anyhow::Result<()> {
-    let mut ask = json!({
+    let ask = json!({
         "logGroupName": group, "startTime": since.as_millis(), "filterPattern": word,
     });
+    let all = |event: &Value| {
+        take(event["timestamp"].as_i64(), text_at(event, "/message"));
+        true
+    };
+    pages(logs, ask, all).await
+}
+
+/// Hands over each line with that word that was logged from one time to another, until `take` wants no more.
+pub(crate) async fn lines_between(
+    logs: &AwsApi,
+    group: &str,
+    (from, to): (Timestamp, Timestamp),
+    word: &str,
+    mut take: impl FnMut(&str) -> bool,
+) -> anyhow::Result<()> {
+    let ask = json!({
+        "logGroupName": group, "startTime": from.as_millis(), "endTime": to.as_millis(),
+        "filterPattern": word,
+    });
+    pages(logs, ask, |event| take(text_at(event, "/message"))).await
+}
+
+/// Hands over what is asked for, page after page, until `take` wants no more.
+async fn pages(
+    logs: &AwsApi,
+    mut ask: Value,
+    mut take: impl FnMut(&Value) -> bool,
+) -> anyhow::Result<()> {
     loop {
         let page = if_found(logs.call("FilterLogEvents", &ask).await)?.ok_or_else(|| {
             Misuse(format!(
-                "there is no log group {group}: give the deployment's --name-prefix \
-                 (GRIDPOST_NAME_PREFIX), and its region by --manage-url or AWS_REGION"
+                "there is no log group {}: give the deployment's --name-prefix \
+                 (GRIDPOST_NAME_PREFIX), and its region by --manage-url or AWS_REGION",
+                text_at(&ask, "/logGroupName")
             ))
         })?;
-        for event in page["events"].as_array().into_iter().flatten() {
-            take(event["timestamp"].as_i64(), text_at(event, "/message"));
+        if !page["events"].as_array().into_iter().flatten().all(&mut take) {
+            return Ok(());
         }
         match page.get("nextToken").and_then(Value::as_str) {
             Some(token) => ask["nextToken"] = json!(token),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -144,7 +145,7 @@ impl Place {
         loop {
             let (begun, begun_ms) = (Instant::now(), wall_clock::now_ms());
             match self.publish_once(&body).await {
-                Ok(()) => return Ok(Published { begun_ms, took: begun.elapsed() }),
+                Ok(date_ms) => return Ok(Published { begun_ms, took: begun.elapsed(), date_ms }),
                 Err(error) if is_final(&error) || Instant::now() >= give_up => {
                     return Err(error.context("a publish was not accepted"));
                 }
@@ -165,14 +166,18 @@ impl Place {
         event.body(InputSchema::EventGrid)[0].take()
     }
 
-    async fn publish_once(&self, body: &str) -> anyhow::Result<()> {
+    /// Gives the answer's date, in milliseconds since the Unix epoch.
+    async fn publish_once(&self, body: &str) -> anyhow::Result<Option<i64>> {
         let request = self.http.post(&self.url).header("aeg-sas-key", &self.key);
         let content_type = InputSchema::EventGrid.content_type(body.as_bytes());
         let answer =
             request.header("content-type", content_type).body(body.to_owned()).send().await;
         let answer = answer.map_err(|error| anyhow!("POST {} got no answer: {error}", self.url))?;
         match answer.status().as_u16() {
-            200 => Ok(()),
+            200 => {
+                let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
+                Ok(date.and_then(Timestamp::parse_http_date).map(Timestamp::as_millis))
+            }
             status => {
                 let text = answer.text().await.unwrap_or_default();
                 Err(Refusal::from_answer(status, &text).into())
@@ -193,6 +198,8 @@ pub(super) struct Published {
     pub(super) begun_ms: i64,
     /// How long it took until its answer.
     pub(super) took: Duration,
+    /// The answer's date, in whole seconds of the deployment's clock, as milliseconds; none if it had none.
+    pub(super) date_ms: Option<i64>,
 }
 
 #[cfg(test)]

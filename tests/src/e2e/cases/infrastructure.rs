@@ -7,7 +7,7 @@ use gridpost_cli::manage_api::waiting::ParkedChoice;
 use serde_json::{Value, json};
 
 use crate::e2e::{
-    inside,
+    inventory,
     receiver::{Reply, describe},
     world::{EVENT_GRID, SOON, World, refusal},
 };
@@ -81,7 +81,7 @@ pub async fn a_denied_action_is_refused_of_every_service(world: &World) -> anyho
 }
 
 /// `terraform destroy` removes everything that was deployed: Terraform knows of nothing any more, and
-/// the emulator has none of the queues, tables, buckets, functions and roles that were there.
+/// the emulator has none of what was there, from queues and tables to APIs and alarms.
 ///
 /// # Errors
 ///
@@ -92,42 +92,13 @@ pub async fn destroy_leaves_nothing(world: &World) -> anyhow::Result<()> {
     }
     let before = world.ground.terraform_resources()?;
     ensure!(before.len() > 20, "there was nothing to destroy");
-    let there = still_there(world, &before).await?;
-    for kind in KINDS {
-        let count = there.iter().filter(|(of, _)| *of == kind).count();
-        ensure!(count > 0, "the emulator lists no {kind} of the deployment: {there:?}");
-    }
+    let there = inventory::still_there(world, &before).await?;
+    inventory::has_every_kind(&there)?;
     world.ground.terraform()?.destroy().await?;
     let left = world.ground.terraform_resources()?;
     let left: Vec<_> = left.iter().map(|r| format!("{}.{}", r["type"], r["name"])).collect();
     ensure!(left.is_empty(), "left in the state: {left:?}");
-    let left = still_there(world, &before).await?;
+    let left = inventory::still_there(world, &before).await?;
     ensure!(left.is_empty(), "left in the emulator: {left:?}");
     Ok(())
-}
-
-/// What a deployment consists of, and what the emulator lists by names that nothing else there has.
-const KINDS: [&str; 5] =
-    ["aws_sqs_queue", "aws_dynamodb_table", "aws_s3_bucket", "aws_lambda_function", "aws_iam_role"];
-
-/// Of those resources the ones that the emulator has, by type and name.
-async fn still_there(
-    world: &World,
-    resources: &[Value],
-) -> anyhow::Result<BTreeSet<(&'static str, String)>> {
-    let emulator = &world.ground.connection.emulator_url;
-    let listings = inside::listings(&world.http, emulator).await?;
-    let mut found = BTreeSet::new();
-    for (kind, listed) in listings {
-        let of_kind = resources.iter().filter(|resource| resource["type"] == kind);
-        let instances = of_kind.flat_map(|one| one["instances"].as_array().into_iter().flatten());
-        for attributes in instances.map(|instance| &instance["attributes"]) {
-            let names = ["function_name", "bucket", "name"].map(|name| attributes[name].as_str());
-            let name = names.into_iter().flatten().next().context("a resource without a name")?;
-            if listed.contains(name) {
-                found.insert((kind, name.to_owned()));
-            }
-        }
-    }
-    Ok(found)
 }

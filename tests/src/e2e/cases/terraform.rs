@@ -31,7 +31,7 @@ variable "token" {
 
 module "subscription" {
   for_each = { eg = "EventGridSchema", ce = "CloudEventSchemaV1_0" }
-  source   = "{modules}/event-subscription"
+  source   = "{infra}/modules/event-subscription"
 
   manage_function_name = "gridpost-manage"
   topic                = var.topic

@@ -67,7 +67,7 @@ async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> 
 }
 
 async fn raise(setting: Setting<'_>) -> anyhow::Result<World> {
-    World::on(Ground::up(setting.temporary).await?).await
+    World::on(Ground::up(setting.temporary).await?.with_program(setting.program)).await
 }
 
 /// Without a ground none of the cases has shown anything.

@@ -13,6 +13,7 @@ use crate::commands::verify::measure::Span;
 use crate::commands::verify::place::Published;
 use crate::commands::verify::queue::Queue;
 use crate::output::count;
+use crate::verify::clock::Clock;
 use crate::verify::figures::{Stage, told};
 use crate::verify::judge::{Filler, Seen, fanned_out, of};
 use crate::verify::step::{Step, Where};
@@ -100,7 +101,15 @@ impl Trial<'_> {
         let from_ms = published.values().map(|one| one.begun_ms).min();
         let to_ms = arrived.values().copied().max();
         if let (Some(from_ms), Some(to_ms), None) = (from_ms, to_ms, &span) {
-            *span = Some(Span { from_ms, to_ms, delivered: published.len() as u64 });
+            let mut clock = Clock::default();
+            for one in published.values() {
+                let took_ms = i64::try_from(one.took.as_millis()).unwrap_or(i64::MAX);
+                if let Some(date_ms) = one.date_ms {
+                    clock.take((one.begun_ms, one.begun_ms.saturating_add(took_ms)), date_ms);
+                }
+            }
+            let there_ms = clock.there(from_ms, to_ms);
+            *span = Some(Span { there_ms, to_ms, delivered: published.len() as u64 });
         }
         Ok(vec![format!("{} of {}", published.len(), count(published.len() as u64, "event"))])
     }

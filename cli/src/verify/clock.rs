@@ -1,0 +1,63 @@
+//! How far the clock of a deployment is ahead of this machine's: its logs have times of the former, and what
+//! is published and what arrives is timed by the latter.
+
+/// By the `Date` of answers, which has whole seconds: each bounds the difference, and several bound it
+/// closely.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// The least and the most that it is ahead, in milliseconds; none before the first answer.
+    ahead: Option<(i64, i64)>,
+}
+
+impl Clock {
+    /// Takes an answer into account: when it was asked for and was there, by this machine's clock, and its
+    /// date, all in milliseconds since the Unix epoch.
+    pub fn take(&mut self, (begun_ms, ended_ms): (i64, i64), date_ms: i64) {
+        let (least, most) = (date_ms - ended_ms, date_ms + 999 - begun_ms);
+        self.ahead = Some(match self.ahead {
+            Some((a, b)) if a.max(least) <= b.min(most) => (a.max(least), b.min(most)),
+            // One of the clocks was set meanwhile.
+            Some((a, b)) => (a.min(least), b.max(most)),
+            None => (least, most),
+        });
+    }
+
+    /// A time span of this machine's as the deployment's clock has it, with all of what is uncertain.
+    pub fn there(&self, from_ms: i64, to_ms: i64) -> (i64, i64) {
+        let (least, most) = self.ahead.unwrap_or_default();
+        (from_ms + least, to_ms + most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (answers: begun, ended, date; what becomes of the span from 100,000 to 200,000)
+    #[test]
+    fn answers_bound_the_difference() {
+        let table: [(&str, &[(i64, i64, i64)], (i64, i64)); 5] = [
+            ("without an answer it is taken to be none", &[], (100_000, 200_000)),
+            ("one answer tells it to a second", &[(5_000, 5_100, 5_000)], (99_900, 200_999)),
+            // Ahead by 400 ms: at 5,650 it shows 6,050.
+            (
+                "two tell it better",
+                &[(5_000, 5_100, 5_000), (5_600, 5_650, 6_000)],
+                (100_350, 200_999),
+            ),
+            ("an hour behind", &[(3_605_000, 3_605_100, 5_000)], (-3_500_100, -3_399_001)),
+            (
+                "set meanwhile: both count",
+                &[(5_000, 5_100, 5_000), (6_000, 6_100, 66_000)],
+                (99_900, 260_999),
+            ),
+        ];
+        for (row, answers, want) in table {
+            let mut clock = Clock::default();
+            for (begun, ended, date) in answers {
+                clock.take((*begun, *ended), *date);
+            }
+            assert_eq!(clock.there(100_000, 200_000), want, "{row}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Several deployments in one account, as a configuration of a user's own makes them.
+
+use std::{env, time::Duration};
+
+use anyhow::{Context, ensure};
+use futures::future::try_join_all;
+use gridpost_cli::{
+    local::{connection::TopicConnection, stack},
+    manage_api::ManageApi,
+};
+use serde_json::{Value, json};
+
+use crate::e2e::{
+    configuration::Configuration,
+    inventory,
+    receiver::{Endpoint, Reply},
+    world::{EVENT_GRID, World, post},
+};
+
+/// Time for a delivery while functions of others are killed beside it.
+const SOON: Duration = Duration::from_secs(90);
+
+/// The two prefixes, which are also the keys of `for_each`.
+const NAMES: [&str; 2] = ["two-orders", "two-billing"];
+
+/// What infra/README.md shows, and what an emulator asks for.
+const CONFIGURATION: &str = r#"
+variable "names" {}
+variable "local" {}
+
+module "gridpost" {
+  for_each = toset(var.names)
+  source   = "{infra}"
+
+  name_prefix   = each.key
+  functions_dir = var.local.functions_dir
+  architecture  = var.local.architecture
+
+  aws_endpoint_url          = var.local.aws_endpoint_url
+  manage_authorization      = "NONE"
+  endpoint_allowed_networks = ["127.0.0.0/8"]
+  protect_data              = false
+}
+
+output "urls" {
+  value = { for name, deployment in module.gridpost : name => {
+    publish = deployment.publish_url
+    manage  = deployment.manage_url
+  } }
+}
+"#;
+
+/// Two deployments by `for_each` are applied beside the one of the other cases. An event of either
+/// reaches its own receiver alone, though topics and event subscriptions have the same names; the key of
+/// one is refused by the other. Destroyed, they leave nothing in the emulator.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn two_in_one_account_keep_apart(world: &World) -> anyhow::Result<()> {
+    let terraform = world.ground.terraform()?;
+    let configuration = Configuration::new(terraform, CONFIGURATION).await?;
+    let variables = json!({
+        "names": NAMES,
+        "local": {
+            "functions_dir": terraform.functions(),
+            "architecture": if env::consts::ARCH == "aarch64" { "arm64" } else { "x86_64" },
+            "aws_endpoint_url": terraform.emulator_url(),
+        },
+    });
+    let shown = show(world, &configuration, &variables).await;
+    // What was made goes in any case: a stack that is kept would have it for ever.
+    let before = configuration.resources().unwrap_or_default();
+    let destroyed = configuration.destroy().await;
+    shown?;
+    destroyed?;
+    let left = configuration.resources()?;
+    ensure!(left.is_empty(), "left in the state: {left:?}");
+    let left = inventory::still_there(world, &before).await?;
+    ensure!(left.is_empty(), "left in the emulator: {left:?}");
+    Ok(())
+}
+
+async fn show(
+    world: &World,
+    configuration: &Configuration,
+    variables: &Value,
+) -> anyhow::Result<()> {
+    configuration.apply(variables).await?;
+    let there = inventory::still_there(world, &configuration.resources()?).await?;
+    inventory::has_every_kind(&there)?;
+    for name in NAMES {
+        let own = there.iter().filter(|(_, of)| of.contains(name)).count();
+        ensure!(own > 20, "the emulator has too little of {name}: {there:?}");
+    }
+    let urls = configuration.outputs().await?["urls"].take();
+    let [one, other] = NAMES.map(|name| Deployed::reach(world, name, &urls[name]));
+    let (one, other) = tokio::try_join!(one, other)?;
+    try_join_all([one.publish(world, &one.topic), other.publish(world, &other.topic)]).await?;
+    let arrived = try_join_all([&one, &other].map(|it| it.endpoint.wait_for(1, SOON))).await;
+    arrived.context("an event of each")?;
+    for (mine, others) in [(&one, &other), (&other, &one)] {
+        let refused = mine.post(world, "stray", &others.topic).await?;
+        ensure!(refused == 401, "{} took the key of another deployment: {refused}", mine.name);
+        let ids: Vec<_> = mine.endpoint.deliveries().iter().flat_map(|it| it.ids()).collect();
+        ensure!(ids == [mine.name], "{} delivered {ids:?}", mine.name);
+    }
+    Ok(())
+}
+
+/// One of the two, with a topic and an event subscription.
+struct Deployed {
+    name: &'static str,
+    topic: TopicConnection,
+    endpoint: Endpoint,
+}
+
+impl Deployed {
+    async fn reach(world: &World, name: &'static str, urls: &Value) -> anyhow::Result<Self> {
+        let url =
+            |api: &str| urls[api].as_str().with_context(|| format!("{name} has no URL of {api}"));
+        let api = ManageApi::connect(url("manage")?).await?;
+        let topic = stack::reach_topic(&api, url("publish")?, "events", EVENT_GRID).await?;
+        let endpoint = world.receiver.endpoint(&format!("{name}/all"), &[Reply::prompt(200)]);
+        let destination =
+            json!({"endpointType": "WebHook", "properties": {"endpointUrl": endpoint.url()}});
+        let document = json!({"properties": {"destination": destination}});
+        api.put_subscription("events", "all", &document).await.context(name)?;
+        Ok(Self { name, topic, endpoint })
+    }
+
+    /// Publishes an event that is called as the deployment is.
+    async fn publish(&self, world: &World, with: &TopicConnection) -> anyhow::Result<()> {
+        let status = self.post(world, self.name, with).await?;
+        ensure!(status == 200, "{} answered a publish with {status}", self.name);
+        Ok(())
+    }
+
+    /// Publishes with a key of that topic; gives the answer's status.
+    async fn post(&self, world: &World, id: &str, with: &TopicConnection) -> anyhow::Result<u16> {
+        let event = json!([{
+            "id": id, "eventType": "Gridpost.Test", "subject": "e2e/two", "data": {},
+            "eventTime": gridpost_cli::wall_clock::now_rfc3339(), "dataVersion": "1.0",
+        }]);
+        let key = with.keys.first().context("a topic has keys")?;
+        let url = &self.topic.endpoint;
+        let answer = post(&world.http, url, key, "application/json", event.to_string()).await?;
+        Ok(answer.0)
+    }
+}

@@ -1,0 +1,121 @@
+//! What the emulator itself has of a deployment, whatever Terraform's state says.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use super::{inside::s3, world::World};
+
+/// What a deployment consists of: the types that Terraform has for it, and the attribute of each that the
+/// emulator lists and nothing else there has.
+const KINDS: [(&str, &str); 10] = [
+    ("aws_sqs_queue", "name"),
+    ("aws_dynamodb_table", "name"),
+    ("aws_s3_bucket", "bucket"),
+    ("aws_lambda_function", "function_name"),
+    ("aws_lambda_event_source_mapping", "uuid"),
+    ("aws_iam_role", "name"),
+    ("aws_apigatewayv2_api", "id"),
+    ("aws_cloudwatch_log_group", "name"),
+    ("aws_cloudwatch_metric_alarm", "alarm_name"),
+    ("aws_scheduler_schedule", "name"),
+];
+
+/// Resources by type and name.
+pub type Named = BTreeSet<(&'static str, String)>;
+
+/// Of those resources of a state the ones that the emulator has.
+///
+/// # Errors
+///
+/// When it does not tell, or a resource has no name.
+pub async fn still_there(world: &World, resources: &[Value]) -> anyhow::Result<Named> {
+    let mut found = BTreeSet::new();
+    for (kind, attribute) in KINDS {
+        let of_kind = resources.iter().filter(|resource| resource["type"] == kind);
+        let instances = of_kind.flat_map(|one| one["instances"].as_array().into_iter().flatten());
+        let listed = listing(world, kind).await.with_context(|| format!("the list of {kind}"))?;
+        for instance in instances {
+            let name = instance["attributes"][attribute].as_str();
+            let name = name.with_context(|| format!("{kind} without {attribute}"))?;
+            if listed.contains(name) {
+                found.insert((kind, name.to_owned()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether there is something of every kind: else a list that is read wrongly would show that nothing is
+/// left.
+///
+/// # Errors
+///
+/// The kind that is missing.
+pub fn has_every_kind(there: &Named) -> anyhow::Result<()> {
+    for (kind, _) in KINDS {
+        let has = there.iter().any(|(of, _)| *of == kind);
+        ensure!(has, "the emulator lists no {kind} of the deployment: {there:?}");
+    }
+    Ok(())
+}
+
+/// All that there is of a kind, as one text.
+async fn listing(world: &World, kind: &str) -> anyhow::Result<String> {
+    let call = async |service: &str, target: &str, ask: Value| {
+        Ok(world.aws_json(service, target.to_owned(), ask).await?.to_string())
+    };
+    let path =
+        async |service: &str, path: &str| world.aws_rest(service, "GET", path, &Value::Null).await;
+    match kind {
+        "aws_sqs_queue" => call("sqs", "AmazonSQS.ListQueues", json!({})).await,
+        "aws_dynamodb_table" => call("dynamodb", "DynamoDB_20120810.ListTables", json!({})).await,
+        "aws_s3_bucket" => {
+            let told = s3(&world.ground.connection.emulator_url).list_buckets().send().await?;
+            let names = told.buckets().iter().filter_map(|bucket| bucket.name());
+            Ok(names.collect::<Vec<_>>().join(" "))
+        }
+        "aws_lambda_function" => {
+            let told = path("lambda", "/2015-03-31/functions/?MaxItems=1000").await?;
+            // By name alone: the cases' own functions have roles named like ours.
+            names(&told, "Functions", "FunctionName")
+        }
+        "aws_lambda_event_source_mapping" => {
+            let told = path("lambda", "/2015-03-31/event-source-mappings/?MaxItems=1000").await?;
+            names(&told, "EventSourceMappings", "UUID")
+        }
+        "aws_iam_role" => world.aws_query("iam", "ListRoles", &[("MaxItems", "1000")]).await,
+        "aws_apigatewayv2_api" => names(&path("apigateway", "/v2/apis").await?, "items", "apiId"),
+        "aws_cloudwatch_log_group" => log_groups(world).await,
+        "aws_cloudwatch_metric_alarm" => {
+            let ask = json!({"MaxRecords": 100});
+            call("monitoring", "GraniteServiceVersion20100801.DescribeAlarms", ask).await
+        }
+        "aws_scheduler_schedule" => {
+            names(&path("scheduler", "/schedules?MaxResults=100").await?, "Schedules", "Name")
+        }
+        other => anyhow::bail!("there is no list of {other}"),
+    }
+}
+
+/// Log groups come in pages of fifty.
+async fn log_groups(world: &World) -> anyhow::Result<String> {
+    let (mut text, mut ask) = (String::new(), json!({}));
+    loop {
+        let target = "Logs_20140328.DescribeLogGroups".to_owned();
+        let page = world.aws_json("logs", target, ask.clone()).await?;
+        text.push_str(&names(&page, "logGroups", "logGroupName")?);
+        if page["nextToken"].is_null() {
+            return Ok(text);
+        }
+        ask["nextToken"] = page["nextToken"].clone();
+        text.push(' ');
+    }
+}
+
+/// The names in a list of an answer.
+fn names(told: &Value, list: &str, member: &str) -> anyhow::Result<String> {
+    let list = told[list].as_array().with_context(|| format!("no {list} in {told}"))?;
+    Ok(list.iter().filter_map(|one| one[member].as_str()).collect::<Vec<_>>().join(" "))
+}
