@@ -33,10 +33,13 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// (answers: begun, ended, date; what becomes of the span from 100,000 to 200,000)
+    /// Begun, ended, date.
+    type Answer = (i64, i64, i64);
+
+    /// (row, answers, what becomes of the span from 100,000 to 200,000)
     #[test]
     fn answers_bound_the_difference() {
-        let table: [(&str, &[(i64, i64, i64)], (i64, i64)); 5] = [
+        let table: [(&str, &[Answer], (i64, i64)); 5] = [
             ("without an answer it is taken to be none", &[], (100_000, 200_000)),
             ("one answer tells it to a second", &[(5_000, 5_100, 5_000)], (99_900, 200_999)),
             // Ahead by 400 ms: at 5,650 it shows 6,050.
