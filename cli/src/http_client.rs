@@ -32,9 +32,9 @@ pub fn trusting(url: &str, ca_file: Option<&Path>) -> anyhow::Result<reqwest::Cl
     let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
     let builder = match ca_file {
         Some(file) => builder.tls_certs_only([certificate(file)?]),
-        // Without TLS and redirects no certificate is ever looked at, and to read the system's takes longer than
+        // Without TLS, redirects and a proxy no certificate is ever looked at, and to read the system's takes longer than
         // many an answer.
-        None if url.starts_with("http://") => builder.tls_certs_only(None),
+        None if is_loopback(url) && url.starts_with("http://") => builder.tls_certs_only(None),
         None => builder,
     };
     Ok(builder.build()?)

@@ -108,7 +108,7 @@ fn letters(document: &Value) -> Markup {
         @match bucket.and_then(Value::as_str) {
             Some(bucket) => {
                 "those it has stay in the bucket " code { (page::visible(bucket)) } ", where no command lists, "
-                "redrives or purges them any more."
+                "redrives or purges them until one of the same name, bucket and prefix is made again."
             }
             None => { "it keeps none." }
         }

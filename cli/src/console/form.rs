@@ -52,7 +52,14 @@ impl Posted {
         };
         // Forms have two characters at the end of a line.
         let text = |(name, value): (String, String)| (name, value.replace("\r\n", "\n"));
-        let fields = Fields(all.into_iter().map(text).collect());
+        // No page has a row with such a number.
+        let is_row = |part: &str| part.parse().is_ok_and(|row: usize| row < ROWS_MAX);
+        let is_plain = |(name, _): &(String, String)| {
+            !name
+                .split('.')
+                .any(|part| part.bytes().all(|byte| byte.is_ascii_digit()) && !is_row(part))
+        };
+        let fields = Fields(all.into_iter().filter(is_plain).map(text).collect());
         Self { fields, made: Made::sent(etag, was), asked }
     }
 }
@@ -98,6 +105,16 @@ impl Fields {
             found.map(|(name, text)| (name.clone(), text.clone())).collect::<Vec<_>>()
         };
         of(self) == of(other)
+    }
+
+    /// Takes a member, or a list of them, from another form where this one has nothing of it.
+    pub(super) fn fill(&mut self, other: &Self, name: &str) {
+        let below = format!("{name}.");
+        let is_of = |known: &String| known == name || known.starts_with(&below);
+        if !self.0.keys().any(is_of) {
+            let found = other.0.iter().filter(|(known, _)| is_of(known));
+            self.0.extend(found.map(|(name, text)| (name.clone(), text.clone())));
+        }
     }
 
     /// How many rows a list has.
@@ -212,9 +229,11 @@ mod tests {
         assert_eq!(fields.rows("l"), 2);
         fields.keep_rows("l", |_, row| row != 0);
         assert_eq!((fields.rows("l"), fields.get("l.0.k")), (1, "b"));
-        let mut hostile = posted(&[("l.18446744073709551615.k", "a")]).fields;
-        hostile.keep_rows("l", |_, _| true);
-        assert_eq!(hostile.rows("l"), 0);
+        for row in ["18446744073709551615", "18446744073709551616", "4000000000", "500"] {
+            let hostile = posted(&[(&format!("l.{row}.k"), "a")]).fields;
+            assert_eq!(hostile.rows("l"), 0, "{row}");
+        }
+        assert_eq!(posted(&[("l.499.k", "a")]).fields.rows("l"), 500);
     }
 
     #[test]

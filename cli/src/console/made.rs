@@ -40,7 +40,12 @@ impl Made {
 
     /// The document as the page had it.
     pub(super) fn was(&self) -> Result<Value, Misuse> {
-        serde_json::from_str(&self.was).map_err(|_| Self::unknown())
+        let was: Value = serde_json::from_str(&self.was).map_err(|_| Self::unknown())?;
+        let may_have_members = |value: &Value| value.is_object() || value.is_null();
+        match may_have_members(&was) && may_have_members(&was["properties"]) {
+            true => Ok(was),
+            false => Err(Self::unknown()),
+        }
     }
 
     /// What a change asks the resource still to have.
@@ -120,6 +125,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_page_was_made_from_has_members() {
+        for (was, is_taken) in [
+            ("null", true),
+            ("{}", true),
+            (r#"{"properties": {}}"#, true),
+            ("5", false),
+            ("[]", false),
+            (r#"{"properties": 5}"#, false),
+            ("{", false),
+        ] {
+            let made = Made::sent("e".to_owned(), was.to_owned());
+            assert_eq!(made.was().is_ok(), is_taken, "{was}");
+        }
+    }
 
     #[test]
     fn two_changes_of_different_members_are_both_kept() {

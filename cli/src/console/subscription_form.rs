@@ -135,11 +135,12 @@ pub(super) fn placed(refusal: &Refusal, fields: &Fields) -> Placed {
 /// Does what a button asks for that changes the form alone: the field that has the focus then. None where
 /// the form is to be saved.
 pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
+    let before = posted.made.was().map(|was| fields_of(&was)).unwrap_or_default();
     let fields = &mut posted.fields;
     let list = |name: &str| LISTS.iter().find(|(list, ..)| *list == name);
     let focus = match &posted.asked {
         Asked::Add(name) => {
-            let (list, first, _) = list(name)?;
+            let Some((list, first, _)) = list(name) else { return Some(String::new()) };
             let row = fields.rows(list);
             fields.add(list, first);
             if *list == "filter.advancedFilters" {
@@ -148,7 +149,7 @@ pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
             format!("{list}.{row}.{first}")
         }
         Asked::Remove(name, row) => {
-            let (list, ..) = list(name)?;
+            let Some((list, ..)) = list(name) else { return Some(String::new()) };
             fields.keep_rows(list, |_, other| other != *row);
             (*list).to_owned()
         }
@@ -160,7 +161,14 @@ pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
             return None;
         }
         Asked::Save | Asked::Choose => {
-            let kind = fields.get(TYPE);
+            let kind = fields.get(TYPE).to_owned();
+            if before.get(TYPE) == kind && fields.get("destination.shown") != kind {
+                // The other type's fields were not on the page: as they are saved they are not lost.
+                for (name, _) in of_type(&kind) {
+                    fields.fill(&before, &format!("destination.{name}"));
+                }
+            }
+            let kind = kind.as_str();
             let first = if has(kind, "endpointUrl") { "endpointUrl" } else { "resourceId" };
             format!("destination.{first}")
         }
@@ -268,7 +276,7 @@ impl Kind {
             Self::Filters => rows::filters(fields, name),
             Self::Rules => rows::rules(fields, name, problems),
             Self::Attributes => rows::attributes(fields, name),
-            Self::Key => rows::key(fields, name),
+            Self::Key => rows::key(fields, name, problems),
             Self::Letters => {
                 let mut bucket = Map::new();
                 for member in ["bucketName", "prefix"] {

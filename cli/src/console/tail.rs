@@ -164,6 +164,8 @@ struct Following {
     /// What the reader has to know before all of them.
     gap: Option<String>,
     is_over: bool,
+    /// Whether the next look is not the first one.
+    has_looked: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -206,7 +208,14 @@ async fn following(
         format!("The page was away for over an hour: attempts before {from} may be missing below.")
     });
     let follower = Follower::resumed(target, asked.filter(), from).await?;
-    Ok(Following { follower, lines: Vec::new(), gap, is_over: false, _permit: permit })
+    Ok(Following {
+        follower,
+        lines: Vec::new(),
+        gap,
+        is_over: false,
+        has_looked: false,
+        _permit: permit,
+    })
 }
 
 /// A stream that says what is wrong, and ends.
@@ -231,6 +240,10 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
                 let event = Event::default().event("attempt").id(line.at_ms.to_string());
                 return Some((Ok(event.data(entry(&line).to_string())), following));
             }
+            // Every look is a call of the account's logs, whose rate is small.
+            if std::mem::replace(&mut following.has_looked, true) {
+                sleep(POLL).await;
+            }
             match following.follower.look().await {
                 Ok(mut lines) => {
                     lines.reverse();
@@ -241,9 +254,6 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
                     let told = json!(chain(&error)).to_string();
                     return Some((Ok(Event::default().event("problem").data(told)), following));
                 }
-            }
-            if following.lines.is_empty() {
-                sleep(POLL).await;
             }
         }
     })

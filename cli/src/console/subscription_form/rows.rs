@@ -162,10 +162,15 @@ pub(super) fn show_key(key: &Value, name: &str, fields: &mut Fields) {
     }
 }
 
-pub(super) fn key(fields: &Fields, name: &str) -> Option<Value> {
+pub(super) fn key(fields: &Fields, name: &str, problems: &mut Placed) -> Option<Value> {
     let [kind, text] = ["kind", "text"].map(|member| fields.get(&format!("{name}.{member}")));
     match (kind, text.trim()) {
         ("", "") => None,
+        // What the text was a moment ago, a path or the key itself, is not known: nothing is guessed.
+        ("", _) => {
+            problems.add(&format!("{name}.text"), "choose what this text is, or empty it");
+            None
+        }
         ("Dynamic", path) => {
             Some(json!({"type": "Dynamic", "properties": {"sourceField": meant(path)}}))
         }

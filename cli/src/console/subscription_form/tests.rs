@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::console::made::Made;
 use crate::failure::Detail;
 
 /// A document with every member, as a read answers it.
@@ -244,5 +245,50 @@ fn problems_stand_at_the_fields_of_a_rendered_form() {
         let link = format!("<a href=\"#{id}\">{target}");
         assert!(summary.contains(&link), "{link} is not in {summary}");
         assert!(shown.0.contains(&format!(" id=\"{id}\"")), "{id}");
+    }
+}
+
+#[test]
+fn a_key_that_is_chosen_away_is_not_taken_for_a_text() {
+    let key = json!({"type": "Dynamic", "properties": {"sourceField": "data.k"}});
+    let was = json!({"properties": {"destination": {"endpointType": "KinesisStream",
+        "properties": {"resourceId": "arn", "partitionKey": key}}}});
+    let posted = |text: &str| {
+        let pairs = [(TYPE, "KinesisStream"), ("destination.resourceId", "arn")];
+        let key = [("destination.partitionKey.kind", ""), ("destination.partitionKey.text", text)];
+        let pair = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        Posted::of(pairs.iter().chain(&key).map(pair).collect()).fields
+    };
+    let (_, problems) = document(&posted("data.k"), &was, false);
+    assert!(!problems.is_empty(), "a path is no key");
+    let (document, problems) = document(&posted(""), &was, false);
+    assert!(problems.is_empty());
+    assert!(document.pointer("/properties/destination/properties/partitionKey").is_none());
+}
+
+#[test]
+fn a_type_that_is_chosen_again_has_what_is_saved() {
+    let was = whole();
+    let choose = |shown: &str, kind: &str| {
+        let pairs = [(TYPE, kind), ("destination.shown", shown), ("do", "choose")];
+        let pair = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        let mut posted = Posted::of(pairs.iter().map(pair).collect());
+        posted.made = Made::of(Some("e"), &was);
+        arranged(&mut posted);
+        posted.fields
+    };
+    let back = choose("KinesisStream", "WebHook");
+    assert_eq!(
+        document(&back, &was, false).0["properties"]["destination"],
+        was["properties"]["destination"]
+    );
+    assert_eq!(choose("WebHook", "KinesisStream").rows("destination.deliveryAttributeMappings"), 0);
+}
+
+#[test]
+fn buttons_that_no_page_has_save_nothing() {
+    for button in ["add bogus", "remove bogus 0"] {
+        let mut posted = Posted::of(vec![("do".to_owned(), button.to_owned())]);
+        assert!(arranged(&mut posted).is_some(), "{button}");
     }
 }
