@@ -36,6 +36,9 @@ pub const TOPICS: [(&str, &str); 3] = [
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(200);
 
+/// Time for a busy emulator to end what is under way, and to save a deployment.
+const SAVED_WITHIN: Duration = Duration::from_secs(180);
+
 /// Which stack.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -260,7 +263,9 @@ impl Run<'_> {
         Ok(plan::decide(Found {
             state,
             running: Emulator::of(self.home()).runs(record).await,
-            port_free: emulator::is_free(record.port),
+            // An emulator of ours that does not answer is started again on its port.
+            port_free: emulator::is_free(record.port)
+                || Emulator::of(self.home()).processes().iter().any(|it| it.is_emulator),
             emulator_version: &Emulator::version(),
             fingerprint: &self.terraform(record.port).fingerprint(&self.functions)?,
         }))
@@ -294,15 +299,26 @@ impl Run<'_> {
             return Ok(None);
         }
         if update {
-            let updated = self.deploy(record.port).await.context(
-                "what an earlier run deployed can't be brought up to date. If nothing is wrong with what \
-                 is to be deployed, `gridpost down` and `gridpost up` deploy it afresh, without its topics \
-                 and events",
-            )?;
-            return Ok(Some(updated));
+            let updated = self.deploy(record.port).await;
+            return updated.map(Some).with_context(|| self.not_updated());
         }
         self.progress.line("✓ Deployment is up to date");
         Ok(Some((record, deployment)))
+    }
+
+    /// What to do where an update has failed: by how far it came.
+    fn not_updated(&self) -> &'static str {
+        match State::read(self.home()).deployment.is_some() {
+            true => {
+                "what an earlier run deployed can't be brought up to date, and is as it was. If nothing is \
+                 wrong with what is to be deployed, `gridpost down` and `gridpost up` deploy it afresh, \
+                 without its topics and events"
+            }
+            false => {
+                "what an earlier run deployed was being brought up to date, and is neither old nor new: the \
+                 next `gridpost up` deploys afresh, without its topics and events"
+            }
+        }
     }
 
     /// Wipes what is there and starts an empty emulator.
@@ -336,7 +352,8 @@ impl Run<'_> {
         // The emulator saves its state only when it is stopped; a crash would lose the deployment.
         let step = self.progress.step("Saving the deployment");
         let emulator = Emulator::of(self.home());
-        emulator.stop().await?;
+        // One that had to be killed comes back as it was before, and would be taken for what is deployed now.
+        emulator.stop_saved(SAVED_WITHIN).await?;
         let record = emulator.start(&self.environment, port).await?;
         wait_for_answer(&outputs).await?;
         let deployment = Deployment { fingerprint, outputs };
