@@ -7,7 +7,7 @@
 pub mod export;
 pub mod secrets;
 mod terraform;
-mod trial;
+pub(crate) mod trial;
 
 use std::env;
 use std::ffi::OsStr;

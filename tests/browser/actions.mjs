@@ -392,7 +392,7 @@ export function actions(ground) {
   });
 
   test("messages of the poison queue are sent back and removed", async () => {
-    const golden = new URL("../../shared/testkit/tests/golden/1/delivery-first.json", import.meta.url);
+    const golden = new URL("shared/testkit/tests/golden/1/delivery-first.json", new URL("../../", import.meta.url));
     const world = await World.open({ kept: true });
     try {
       await world.rewrite(POISON, [readFileSync(golden, "utf8"), "<script>window.hacked = 1</script>"]);

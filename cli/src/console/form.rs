@@ -65,7 +65,7 @@ impl Posted {
 }
 
 impl Fields {
-    /// A field's text; empty where there is none.
+    /// A field's text; empty where the form has no such field.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.get(name).map(String::as_str).unwrap_or_default()
     }

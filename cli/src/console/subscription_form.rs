@@ -19,7 +19,7 @@ pub(super) const LISTS: [(&str, &str, &[&str]); 3] = [
     ("destination.deliveryAttributeMappings", "name", &["name", "value", "sourceField"]),
 ];
 
-/// How a member stands in fields.
+/// How a member is written in fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,

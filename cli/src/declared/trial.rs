@@ -17,12 +17,10 @@ pub(super) fn of_document(declared: &Topic) -> Vec<String> {
     problems.iter().map(|problem| format!("topics.{}: {problem}", declared.name)).collect()
 }
 
-/// Every problem of the topic's event subscriptions, by their paths.
-pub(super) fn problems(declared: &Topic) -> Vec<String> {
-    let settings = topic::read(&declared.document);
-    let settings = settings.unwrap_or_else(|_| topic::defaults(Kind::Custom));
-    let stored = Stored {
-        name: declared.name.clone(),
+/// A topic with these settings that is stored nowhere.
+pub(crate) fn unsaved(name: &str, settings: topic::Settings) -> Stored {
+    Stored {
+        name: name.to_owned(),
         kind: settings.kind,
         input_schema: settings.input_schema,
         input_schema_mapping: settings.input_schema_mapping,
@@ -32,7 +30,14 @@ pub(super) fn problems(declared: &Topic) -> Vec<String> {
         etag: Uuid::nil(),
         revision: 0,
         changes: Changes::default(),
-    };
+    }
+}
+
+/// Every problem of the topic's event subscriptions, by their paths.
+pub(super) fn problems(declared: &Topic) -> Vec<String> {
+    let settings = topic::read(&declared.document);
+    let settings = settings.unwrap_or_else(|_| topic::defaults(Kind::Custom));
+    let stored = unsaved(&declared.name, settings);
     let allowed = everything();
     let context = subscription::Context {
         topic: &stored,

@@ -117,7 +117,7 @@ impl Configuration {
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// When it can't be read.
     pub fn resources(&self) -> anyhow::Result<Vec<Value>> {
         resources(&self.folder.path().join("terraform.tfstate"))
     }

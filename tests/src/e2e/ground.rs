@@ -163,7 +163,7 @@ impl Ground {
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// When it can't be read.
     pub fn terraform_resources(&self) -> anyhow::Result<Vec<Value>> {
         configuration::resources(&self.home.terraform().join("terraform.tfstate"))
     }

@@ -72,7 +72,7 @@ impl Placed {
             .collect()
     }
 
-    /// Whether there are none.
+    /// Whether no problem was found.
     pub(in crate::console) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use gridpost_core::event::ParseError;
 use gridpost_core::publish::{PublishError, sample};
 use gridpost_core::subscription::Filter;
-use gridpost_core::time::Timestamp;
 use gridpost_core::topic::{InputSchema, Topic, resource};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use crate::commands::subscription::send_test;
 use crate::console::form::placed::Placed;
 use crate::console::form::{Fields, meant, written};
+use crate::declared::trial;
 use crate::failure::Misuse;
 use crate::output::text_at;
 use crate::wall_clock;
@@ -106,18 +106,7 @@ pub(super) struct Draft {
 /// The topic of a document, as far as reading events needs it.
 fn topic_of(document: &Value) -> anyhow::Result<Topic> {
     let settings = resource::read(document).map_err(|problems| Misuse(problems.to_string()))?;
-    Ok(Topic {
-        name: text_at(document, "/name").to_owned(),
-        kind: settings.kind,
-        input_schema: settings.input_schema,
-        input_schema_mapping: settings.input_schema_mapping,
-        disable_local_auth: settings.disable_local_auth,
-        delivery_profile: settings.delivery_profile,
-        created_at: Timestamp::from_millis(0),
-        etag: uuid::Uuid::nil(),
-        revision: 0,
-        changes: Default::default(),
-    })
+    Ok(trial::unsaved(text_at(document, "/name"), settings))
 }
 
 impl Draft {
