@@ -29,6 +29,9 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// Time for it to write its state and go.
 const STOP_MAX: Duration = Duration::from_secs(20);
 
+/// The same where that state is needed: a busy one ends what is under way first.
+const SAVED_WITHIN: Duration = Duration::from_secs(180);
+
 const POLL: Duration = Duration::from_millis(100);
 
 /// Bytes of its log that a failed start shows.
@@ -122,10 +125,11 @@ impl Emulator {
     ///
     /// # Errors
     ///
-    /// When it had not ended after `patience`, or a process cannot be ended.
-    pub async fn stop_saved(&self, patience: Duration) -> anyhow::Result<()> {
-        let has_saved = processes::stop(&self.home.emulator(), &self.launcher(), patience).await?;
-        let seconds = patience.as_secs();
+    /// When it had not ended after three minutes, or a process cannot be ended.
+    pub async fn stop_saved(&self) -> anyhow::Result<()> {
+        let (folder, launcher) = (self.home.emulator(), self.launcher());
+        let has_saved = processes::stop(&folder, &launcher, SAVED_WITHIN).await?;
+        let seconds = SAVED_WITHIN.as_secs();
         ensure!(has_saved, "the emulator did not save its state within {seconds} s: it is lost");
         Ok(())
     }

@@ -36,9 +36,6 @@ pub const TOPICS: [(&str, &str); 3] = [
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(200);
 
-/// Time for a busy emulator to end what is under way, and to save a deployment.
-const SAVED_WITHIN: Duration = Duration::from_secs(180);
-
 /// Which stack.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -353,7 +350,7 @@ impl Run<'_> {
         let step = self.progress.step("Saving the deployment");
         let emulator = Emulator::of(self.home());
         // One that had to be killed comes back as it was before, and would be taken for what is deployed now.
-        emulator.stop_saved(SAVED_WITHIN).await?;
+        emulator.stop_saved().await?;
         let record = emulator.start(&self.environment, port).await?;
         wait_for_answer(&outputs).await?;
         let deployment = Deployment { fingerprint, outputs };

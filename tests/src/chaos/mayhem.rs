@@ -23,10 +23,6 @@ const AFTERMATH: Duration = Duration::from_secs(20);
 /// After so long comes the first restart of the emulator.
 const FIRST_RESTART: Duration = Duration::from_secs(12);
 
-/// A busy emulator ends what is under way first. One that was killed has lost what waited in its queues,
-/// and a run with it would show nothing.
-const SAVED_WITHIN: Duration = Duration::from_secs(180);
-
 /// How long anything takes to be done to the deployment again, at most.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 
@@ -171,7 +167,8 @@ impl<'a> Mayhem<'a> {
         let url = &self.world.ground.connection.emulator_url;
         let port = url.rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok());
         let port = port.ok_or_else(|| anyhow::anyhow!("{url} has no port"))?;
-        emulator.stop_saved(SAVED_WITHIN).await?;
+        // One that was killed has lost what waited in its queues: a run with it would show nothing.
+        emulator.stop_saved().await?;
         emulator.start(self.world.ground.environment()?, port).await?;
         Ok(())
     }
