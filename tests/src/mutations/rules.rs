@@ -26,12 +26,6 @@ pub(super) const ALL: &[Mutation] = &[
 "#,
     },
     Mutation {
-        name: "a slow lane without a bound",
-        file: "shared/core/src/retry/lane.rs",
-        old: "wanted.min(slow.bound(settings).saturating_sub(others));",
-        new: "wanted.max(others.min(0));",
-    },
-    Mutation {
         name: "hidden beyond 12 hours",
         file: "shared/core/src/delivery/parking.rs",
         old: "    seconds_up(wait.min(most))",

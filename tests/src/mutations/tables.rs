@@ -13,6 +13,13 @@ pub(super) const CORE: &[Mutation] = &[
         old: "        (_, Lane::First) if subscription.is_slow => Plan::MoveLane,\n",
         new: "",
     },
+    // The bound grows with each answer, and what never answers is soon in probation.
+    Mutation {
+        name: "a slow lane without a bound",
+        file: "shared/core/src/retry/lane.rs",
+        old: "wanted.min(slow.bound(settings).saturating_sub(others));",
+        new: "wanted.max(others.min(0));",
+    },
     // Its next slow answers mark it again at once.
     Mutation {
         name: "a mark ends while its requests are under way",
