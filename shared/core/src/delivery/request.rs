@@ -14,6 +14,10 @@ use crate::{
     trace::{TRACE_PARENT, TraceParent},
 };
 
+/// A longer `dataVersion` is not repeated in the request's header, where endpoints would refuse it
+/// for its size. In bytes.
+pub(crate) const DATA_VERSION_BYTES_MAX: usize = 1_024;
+
 /// One request to an endpoint.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -73,6 +77,17 @@ pub fn build(
         headers.push((TRACE_PARENT, trace_parent.to_string()));
     }
     Request { url: url.clone(), headers, attributes, body }
+}
+
+/// What stands beside an event for its `dataVersion`: nothing if that is too long or has characters
+/// that headers, or attributes of messages, don't take. The event keeps it in any case.
+///
+/// Source: RFC 9110, section 5.5; SQS API reference, `SendMessage`, characters of message attributes.
+pub(crate) fn data_version_for_headers(data_version: &str) -> &str {
+    let is_taken =
+        |character: char| !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}');
+    let fits = data_version.len() <= DATA_VERSION_BYTES_MAX && data_version.chars().all(is_taken);
+    if fits { data_version } else { "" }
 }
 
 /// The deliveries of a request in one order, the oldest first: they may be received in another one on

@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::matching::Match;
 use crate::{
-    delivery::{Delivery, escaped_in_queue_text, form::Form, queue_text},
+    delivery::{
+        Delivery, escaped_in_queue_text, form::Form, queue_text, request::data_version_for_headers,
+    },
     event::{DeliverySchema, ParsedEvent},
     subscription::{Batching, SubscriptionKey},
     time::Timestamp,
@@ -19,10 +21,6 @@ use crate::{
 /// What a queue message keeps free for what a delivery gains on its way: the snapshot of its
 /// attempts, and the envelope of a dead letter with its destination.
 pub const HEADROOM_BYTES: usize = 4_096;
-
-/// A longer `dataVersion` is not repeated in the request's header, where endpoints would refuse it
-/// for its size, nor is one with characters that no header takes; the event keeps it.
-const DATA_VERSION_HEADER_BYTES_MAX: usize = 1_024;
 
 /// What all deliveries of one publish share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,19 +292,13 @@ fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema)
         return Vec::new();
     }
     let body = |event: &ParsedEvent<'_>| {
-        let in_header = schema != DeliverySchema::CloudEventSchemaV1_0
-            && event.data_version.len() <= DATA_VERSION_HEADER_BYTES_MAX
-            && event.data_version.chars().all(is_for_headers);
-        let data_version = if in_header { event.data_version.to_string() } else { String::new() };
-        Body::new(event.in_schema(schema), data_version, event.trace_parent())
+        let data_version = match schema {
+            DeliverySchema::CloudEventSchemaV1_0 => "",
+            _ => data_version_for_headers(&event.data_version),
+        };
+        Body::new(event.in_schema(schema), data_version.to_owned(), event.trace_parent())
     };
     events.iter().map(body).collect()
-}
-
-/// Whether headers, and attributes of messages, take a character. Source: RFC 9110, section 5.5; SQS
-/// API reference, `SendMessage`, characters of message attributes.
-fn is_for_headers(character: char) -> bool {
-    !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}')
 }
 
 /// What a JSON text takes in a queue message, which escapes two characters (see [`queue_text`]).

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
+    delivery::request::data_version_for_headers,
     event::{DeliverySchema, Member, members, string_of},
     subscription::SubscriptionKey,
     time::Timestamp,
@@ -19,9 +20,6 @@ pub const REDRIVE_COUNT: &str = "redriveCount";
 
 /// The first of the members that a record adds to an event.
 const FIRST_MEMBER: &str = "deadLetterReason";
-
-/// A longer `dataVersion` is not repeated in a request's header.
-const DATA_VERSION_BYTES_MAX: usize = 1_024;
 
 const TOPIC_LABEL: &str = "gridpost-topic";
 const SUBSCRIPTION_LABEL: &str = "gridpost-event-subscription";
@@ -221,11 +219,7 @@ fn whole(
         event_id: text("id"),
         event_type,
         trace_parent,
-        data_version: if data_version.len() <= DATA_VERSION_BYTES_MAX {
-            data_version
-        } else {
-            String::new()
-        },
+        data_version: data_version_for_headers(&data_version).to_owned(),
         reason,
         attempts,
         last_outcome,
@@ -286,6 +280,7 @@ mod tests {
         let own = r#"{ "key": 7,"n":1.50 }"#;
         let tricky =
             r#"{"id":"7","eventType":"T","deadLetterReason":"mine","deliveryAttempts":"a lot"}"#;
+        let bell = r#"{"id":"7","eventType":"T","dataVersion":"\u0007"}"#;
         let (basic, namespace) = (ProfileName::Basic, ProfileName::Namespace);
         let table = [
             ("Event Grid", EventGridSchema, basic, event_grid, "7 T 2"),
@@ -294,6 +289,7 @@ mod tests {
             ("the publisher's own", CustomInputSchema, basic, own, " CustomEvent "),
             ("own, namespace", CustomInputSchema, namespace, own, "  "),
             ("with members like ours", EventGridSchema, basic, tricky, "7 T "),
+            ("what no header takes", EventGridSchema, basic, bell, "7 T "),
             ("empty", EventGridSchema, basic, "{}", "  "),
         ];
         for (row, schema, profile, event, want) in table {
@@ -302,6 +298,7 @@ mod tests {
                 assert_eq!(letter.event, event, "{row}");
                 let named = [&letter.event_id, &letter.event_type, &letter.data_version];
                 let named = named.map(String::as_str).join(" ");
+                assert!(!letter.data_version.contains(char::is_control), "{row}");
                 // An event of the publisher's own schema is given an id in its envelope.
                 assert!(named.ends_with(want), "{row}: {named}");
                 assert_eq!(letter.trace_parent.is_some(), event.contains("traceparent"), "{row}");

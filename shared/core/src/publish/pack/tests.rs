@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    delivery::request::DATA_VERSION_BYTES_MAX,
     event::{cloud_events, event_grid},
     fixtures::subscription,
     publish::matching::{Matched, Matcher},
@@ -225,7 +226,7 @@ fn a_long_data_version_stays_out_of_the_header() {
         let packed = pack_all(&body, vec![subscription("s")], ROOMY);
         packed.delivery(&parcels(&packed)[0])
     };
-    let longest = "v".repeat(DATA_VERSION_HEADER_BYTES_MAX);
+    let longest = "v".repeat(DATA_VERSION_BYTES_MAX);
     assert_eq!(delivery(&longest).data_version, longest);
     let longer = format!("{longest}v");
     assert_eq!(delivery(&longer).data_version, "");
