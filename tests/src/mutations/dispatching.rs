@@ -46,7 +46,7 @@ pub(super) const ALL: &[Mutation] = &[
         file: HOLD,
         old: r#"    let answers = context.sender.send(queue, messages.clone()).await;
 "#,
-        new: r#"    let receipts = hands.iter().map(|(hand, _)| hand.record.receipt.clone()).collect();
+        new: r#"    let receipts = hands.iter().map(|(hand, _)| hand.record.receipt.to_string()).collect();
     let _ = context.receiver.delete(Queue::Dispatch, receipts).await;
     let answers = context.sender.send(queue, messages.clone()).await;
 "#,
@@ -62,16 +62,6 @@ pub(super) const ALL: &[Mutation] = &[
         file: SETTLE,
         old: "        if !is_asked || stored.attempts.made >= next.attempts.made {",
         new: "        if is_asked || stored.attempts.made >= next.attempts.made {",
-    },
-    Mutation {
-        name: "a state that others wrote is written over",
-        file: SETTLE,
-        old: r#"        Ok(None) => follow_stored(context, hand).await,
-        Err(error) => {
-            not_written(&hand, &error, "its message carries it on");"#,
-        new: r#"        Ok(None) => follow(context, hand, status).await,
-        Err(error) => {
-            not_written(&hand, &error, "its message carries it on");"#,
     },
     Mutation {
         name: "attempts counted by receives",
@@ -101,12 +91,6 @@ pub(super) const ALL: &[Mutation] = &[
 "#,
         new: r#"        DeliveryStatus::Ending { .. } => Ok(Fate::Delete),
 "#,
-    },
-    Mutation {
-        name: "a failed write of state ends the schedule",
-        file: SETTLE,
-        old: "            hold::in_message(context, hand, due).await\n",
-        new: "            let _ = due;\n            Err(error)\n",
     },
     Mutation {
         name: "a state that is behind its message counts",

@@ -6,6 +6,24 @@ const WEBHOOK_HTTP: &str = "shared/webhook/src/http.rs";
 
 /// Those in dispatch.
 pub(super) const DISPATCH: &[Mutation] = &[
+    // A copy that decides otherwise comes back, finds what is stored and follows that: late, no more.
+    Mutation {
+        name: "what another copy wrote is not followed",
+        file: "functions/dispatch/handler/src/settle.rs",
+        old: r#"        Ok(None) => follow_stored(context, hand).await,
+        Err(error) => {
+            not_written(&hand, &error, "its message carries it on");"#,
+        new: r#"        Ok(None) => follow(context, hand, status).await,
+        Err(error) => {
+            not_written(&hand, &error, "its message carries it on");"#,
+    },
+    // A write that fails leaves a message that is tried again without a schedule: seeds excuse that.
+    Mutation {
+        name: "a failed write of state ends the schedule",
+        file: "functions/dispatch/handler/src/settle.rs",
+        old: "            hold::in_message(context, hand, due).await\n",
+        new: "            let _ = due;\n            Err(error)\n",
+    },
     Mutation {
         name: "nothing is admitted bit by bit after a success",
         file: "functions/dispatch/handler/src/planned.rs",

@@ -67,3 +67,18 @@ async fn what_sqs_does_not_hide_is_sent_on_with_a_delay() {
         }
     }
 }
+
+/// A second copy of a message has made the same attempt: what the first one has written holds.
+#[tokio::test(start_paused = true)]
+async fn what_another_copy_has_written_is_followed() {
+    let mut world = World::new(None);
+    world.status = 503;
+    assert!(world.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty());
+    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    assert!(world.receive(Queue::Dispatch, &[delivery(7)]).await.is_empty());
+    let sent = sent_to(&world, Queue::Retry(0));
+    let dues = sent.iter().map(|body| Delivery::decode(body).expect("a delivery").due);
+    let dues: Vec<_> = dues.collect();
+    assert_eq!((dues.len(), world.requests()), (2, 2));
+    assert!(dues[0].is_some() && dues[0] == dues[1], "{dues:?}");
+}
