@@ -12,8 +12,7 @@ use gridpost_core::{
     },
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError};
-use serde::Deserialize;
+use gridpost_ports::{Outgoing, PortError, Record};
 
 use crate::{
     Context,
@@ -23,17 +22,6 @@ use crate::{
 
 /// What one wave takes at most, its repetition included; none is begun that could not be finished.
 const WAVE_WAIT: Duration = Duration::from_secs(10);
-
-/// A message of the fan-out queue, as its event source mapping hands it over.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Record {
-    /// SQS's id of the message, named in the reply when it is to be kept.
-    pub message_id: String,
-    /// Its body.
-    #[serde(default)]
-    pub body: String,
-}
 
 /// Makes the deliveries of each record's piece and answers which records SQS keeps, by message id.
 ///
@@ -53,7 +41,7 @@ pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp
                 error = %chain(&error),
                 "a piece of a publish was not expanded and comes back",
             );
-            kept.push(record.message_id);
+            kept.push(record.message_id.to_string());
         }
     }
     kept
