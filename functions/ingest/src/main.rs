@@ -8,32 +8,16 @@ use gridpost_aws::{
     payloads::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
 };
-use gridpost_core::{
-    delivery::queue::Queue, gateway::Event, publish::fan_out::PIECE_DELIVERIES_MAX,
-};
-use gridpost_ingest_handler::{
-    Authorization, Context, expand::expand, gateway::Response, handler::handle,
-};
+use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
+use gridpost_ingest_handler::{Authorization, Context, gateway::GatewayEvent, handler::handle};
 use gridpost_ports::{Clock, configuration::ConfigurationCache};
 use gridpost_runtime::{
     config::{self, configuration_limits},
     lambda,
-    sqs::{self, BatchReply, Message},
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
 use lambda_runtime::Error;
-use serde::Serialize;
-
-/// What it is invoked with, by API Gateway or by the fan-out queue's mapping.
-type GatewayEvent = Event<Message>;
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Reply {
-    Publish(Response),
-    Expand(BatchReply),
-}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -41,15 +25,8 @@ async fn main() -> Result<(), Error> {
     let meter = Arc::new(EmbeddedMeter::from_env()?);
     let context = context(Arc::clone(&meter)).await?;
     let context = &context;
-    lambda::serve(&meter, move |mut event: GatewayEvent, deadline| async move {
-        let messages = event.take_records();
-        if event.is_request() || messages.is_empty() {
-            return Ok::<_, Error>(Reply::Publish(handle(context, &event.into_request()?).await));
-        }
-        let (records, mut reply) =
-            sqs::records(messages, SystemClock.now(), |_| Some(Queue::FanOut));
-        reply.extend(expand(context, records, deadline).await);
-        Ok(Reply::Expand(reply))
+    lambda::serve(&meter, move |event: GatewayEvent, _deadline| async move {
+        Ok::<_, Error>(handle(context, &event.into_request()?).await)
     })
     .await
 }

@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
-use gridpost_dead_letter_handler::{gather, redrive};
+use gridpost_dead_letter_handler::gather::gather;
 use gridpost_dispatch_handler::handler::handle;
 use gridpost_embedded::Received;
-use gridpost_ingest_handler::expand;
+use gridpost_expand_handler::expand;
 use gridpost_ports::{Clock, Meter};
+use gridpost_redrive_handler::work;
 use gridpost_wake_handler::wake;
 use tokio::time::timeout;
 
@@ -39,7 +40,7 @@ pub(crate) async fn invoke(
 
 fn meter(world: &World, queue: Queue) -> &Arc<dyn Meter> {
     match queue {
-        Queue::FanOut => &world.ingest.meter,
+        Queue::FanOut => &world.expand.meter,
         Queue::DeadLetter => &world.dead_letter.meter,
         Queue::Redrive => &world.redrive.meter,
         Queue::Dispatch | Queue::Retry(_) | Queue::Poison => &world.dispatch.meter,
@@ -56,9 +57,9 @@ async fn run(
     let records: Vec<_> = records.collect();
     match queue {
         Queue::Dispatch | Queue::Retry(_) => handle(&world.dispatch, records, deadline).await,
-        Queue::DeadLetter => gather::gather(&world.dead_letter, records).await,
-        Queue::Redrive => redrive::work(&world.redrive, records, deadline).await,
-        Queue::FanOut => expand::expand(&world.ingest, records, deadline).await,
+        Queue::DeadLetter => gather(&world.dead_letter, records).await,
+        Queue::Redrive => work(&world.redrive, records, deadline).await,
+        Queue::FanOut => expand(&world.expand, records, deadline).await,
         // An operator looks into it; no function reads it.
         Queue::Poison => records.iter().map(|record| record.message_id.to_string()).collect(),
     }

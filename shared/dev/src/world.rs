@@ -18,12 +18,14 @@ use gridpost_dispatch_handler::{
     self as dispatch, health::HealthCache, in_flight::InFlight, rate::Rates, resources::NoResources,
 };
 use gridpost_embedded::{Embedded, Options as StoreOptions, Visibility};
+use gridpost_expand_handler as expand;
 use gridpost_ingest_handler as ingest;
 use gridpost_manage_handler as manage;
 use gridpost_ports::{
     Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient,
     configuration::{ConfigurationCache, Limits},
 };
+use gridpost_redrive_handler as redrive;
 use gridpost_runtime::{config::default, system::SystemDice};
 use gridpost_wake_handler as wake;
 use gridpost_webhook::http::HttpClient;
@@ -75,9 +77,10 @@ pub(crate) struct World {
     pub(crate) log: Log,
     pub(crate) counts: Counts,
     pub(crate) ingest: ingest::Context,
+    pub(crate) expand: expand::Context,
     pub(crate) dispatch: dispatch::Context,
     pub(crate) dead_letter: dead_letter::Context,
-    pub(crate) redrive: dead_letter::redrive::Context,
+    pub(crate) redrive: redrive::Context,
     pub(crate) manage: manage::Context,
     pub(crate) wake: wake::Context,
 }
@@ -118,6 +121,7 @@ impl World {
             Parts { clock, store, log, counts, allowed, client, latency_metrics, resources };
         Ok(Self {
             ingest: parts.ingest(),
+            expand: parts.expand(),
             dispatch: parts.dispatch(),
             dead_letter: parts.dead_letter(),
             redrive: parts.redrive(),
@@ -212,6 +216,16 @@ impl Parts {
         }
     }
 
+    fn expand(&self) -> expand::Context {
+        expand::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            payloads: self.store.payloads(),
+            meter: self.meter("expand"),
+            queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+        }
+    }
+
     fn dispatch(&self) -> dispatch::Context {
         let tables = self.store.tables();
         dispatch::Context {
@@ -264,8 +278,8 @@ impl Parts {
         }
     }
 
-    fn redrive(&self) -> dead_letter::redrive::Context {
-        dead_letter::redrive::Context {
+    fn redrive(&self) -> redrive::Context {
+        redrive::Context {
             clock: self.clock(),
             sender: self.store.queues(),
             receiver: self.store.queues(),
@@ -273,7 +287,7 @@ impl Parts {
             redrives: self.store.tables(),
             configuration: self.store.tables(),
             payloads: self.store.payloads(),
-            meter: self.meter("dead-letter"),
+            meter: self.meter("redrive"),
             queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
         }
     }

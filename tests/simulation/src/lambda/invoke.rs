@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_dead_letter_handler::{gather, redrive};
+use gridpost_dead_letter_handler::gather::gather;
 use gridpost_dispatch_handler::handler::handle;
-use gridpost_ingest_handler::expand;
+use gridpost_expand_handler::expand;
 use gridpost_ports::{Clock, QueueReceiver, Record};
+use gridpost_redrive_handler::work;
 use gridpost_testkit::queue::Received;
 
 use super::{
@@ -81,8 +82,8 @@ async fn run(
     let records = received.iter().map(record).collect();
     match copy {
         Copy::Dispatch(context) => handle(context, records, deadline).await,
-        Copy::DeadLetter(context) => gather::gather(context, records).await,
-        Copy::Redrive(context) => redrive::work(context, records, deadline).await,
-        Copy::Ingest(context) => expand::expand(context, records, deadline).await,
+        Copy::DeadLetter(context) => gather(context, records).await,
+        Copy::Redrive(context) => work(context, records, deadline).await,
+        Copy::Expand(context) => expand(context, records, deadline).await,
     }
 }

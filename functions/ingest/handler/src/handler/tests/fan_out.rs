@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use gridpost_core::publish::fan_out::Piece;
+use gridpost_expand_handler::{self as expander, expand};
 use gridpost_ports::{QueueReceiver, Record};
 use gridpost_testkit::queue::Received;
 use uuid::Uuid;
 
 use super::*;
-use crate::expand::expand;
 
 /// When an invocation that begins now ends.
 const DEADLINE: Timestamp = Timestamp::from_millis(NOW.as_millis() + 29_000);
@@ -40,6 +40,18 @@ fn world_failing(inline_fan_out: usize, stores: Plan, sends: Plan) -> World {
 }
 
 impl World {
+    /// What expand needs, of the same world.
+    fn expander(&self) -> expander::Context {
+        let Context { clock, sender, payloads, meter, .. } = &self.context;
+        expander::Context {
+            clock: Arc::clone(clock),
+            sender: Arc::clone(sender),
+            payloads: Arc::clone(payloads),
+            meter: Arc::clone(meter),
+            queue_message_bytes_max: self.context.queue_message_bytes_max,
+        }
+    }
+
     /// The pieces in the fan-out queue, in the order in which they were sent, handed over.
     fn pieces(&self) -> Vec<Received> {
         self.deployment.queues.hand_all(Queue::FanOut)
@@ -50,7 +62,7 @@ impl World {
         let sent = self.deployment.queues.sent_to(Queue::FanOut);
         assert!(sent.iter().all(|message| message.group == "orders"));
         let records = pieces.iter().map(|piece| piece.record(Queue::FanOut)).collect();
-        let kept = expand(&self.context, records, deadline).await;
+        let kept = expand(&self.expander(), records, deadline).await;
         let place = |id: &String| pieces.iter().position(|piece| piece.message_id == *id);
         kept.iter().map(|id| place(id).expect("it was handed over")).collect()
     }
@@ -215,10 +227,10 @@ async fn what_no_repetition_would_help_goes_to_the_poison_queue() {
     let unknown = piece.replace(&publish.to_string(), &Uuid::max().to_string());
     let newer = piece.replace(r#""v":1"#, r#""v":2"#);
     let bodies = ["", "{}", &unknown, &newer];
-    assert_eq!(expand(&world.context, records(&bodies), DEADLINE).await, [""; 0]);
+    assert_eq!(expand(&world.expander(), records(&bodies), DEADLINE).await, [""; 0]);
     let key = gridpost_core::publish::fan_out::key(publish);
     world.deployment.payloads.put(&key, b"{}".to_vec()).await.expect("stored");
-    assert_eq!(expand(&world.context, records(&[&piece]), DEADLINE).await, [""; 0]);
+    assert_eq!(expand(&world.expander(), records(&[&piece]), DEADLINE).await, [""; 0]);
 
     let poisoned = world.deployment.queues.sent_to(Queue::Poison);
     let poisoned: Vec<_> = poisoned.iter().map(|message| &*message.body).collect();

@@ -1,4 +1,4 @@
-//! Works at redrive jobs: dead letters become deliveries again.
+//! redrive: works at redrive jobs, by which dead letters become deliveries again.
 //!
 //! A job is worked at by whoever holds its lease. Each batch is sent first, and then the job's place is
 //! written, under the condition that nobody else has written it: whoever goes on after a crash repeats
