@@ -158,8 +158,8 @@ fn store_options(options: &Options) -> StoreOptions {
         visibility: Visibility {
             delivery: hidden(mapping::DISPATCH_TIMEOUT),
             dead_letter: hidden(mapping::DEAD_LETTER_TIMEOUT),
-            fan_out: hidden(mapping::INGEST_TIMEOUT),
-            redrive: hidden(mapping::DEAD_LETTER_TIMEOUT),
+            fan_out: hidden(mapping::EXPAND_TIMEOUT),
+            redrive: hidden(mapping::REDRIVE_TIMEOUT),
         },
         max_receives: options.receives_max,
         message_bytes_max: 1_048_576,
