@@ -18,7 +18,7 @@ locals {
   }
 
   # Namespace, name, dimension and its value of metrics that are added up.
-  failed_runs        = [for name in ["ingest", "dispatch", "dead-letter", "manage"] : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]]
+  failed_runs        = [for name in ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage"] : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]]
   refused_runs       = [for name in keys(local.functions) : ["AWS/Lambda", "Throttles", "FunctionName", "${var.name_prefix}-${name}"]]
   throttled_requests = [for of in setproduct(["ReadThrottleEvents", "WriteThrottleEvents"], [local.config_table_name, local.state_table_name]) : ["AWS/DynamoDB", of[0], "TableName", of[1]]]
 
@@ -51,7 +51,7 @@ resource "aws_cloudwatch_metric_alarm" "late" {
   count = local.paging
 
   alarm_name          = "${var.name_prefix}-late"
-  alarm_description   = "Something waits longer than is normal: first attempts (${local.dispatch_queue_name}, ${var.alarm_queue_age_seconds} s), publishes to be expanded (${local.fan_out_queue_name}), or dead letters to be written (${local.dead_letter_queue_name}; after ${var.dead_letter_give_up_seconds} s they are dropped). The value is the age of the oldest message by what is normal there. Look at Errors, Throttles and logs of the function that reads that queue (dispatch, ingest, dead-letter), at the account's Lambda concurrency and first_attempt_concurrency, and at slow endpoints. Nothing of the first two is lost, but time-to-live counts from the publish."
+  alarm_description   = "Something waits longer than is normal: first attempts (${local.dispatch_queue_name}, ${var.alarm_queue_age_seconds} s), publishes to be expanded (${local.fan_out_queue_name}), or dead letters to be written (${local.dead_letter_queue_name}; after ${var.dead_letter_give_up_seconds} s they are dropped). The value is the age of the oldest message by what is normal there. Look at Errors, Throttles and logs of the function that reads that queue (dispatch, expand, dead-letter), at the account's Lambda concurrency and first_attempt_concurrency, and at slow endpoints. Nothing of the first two is lost, but time-to-live counts from the publish."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -289,7 +289,7 @@ resource "aws_cloudwatch_metric_alarm" "redrive_age" {
   count = local.all_alarms
 
   alarm_name          = "${local.redrive_queue_name}-age"
-  alarm_description   = "A redrive job waits, and nothing works at it: look at Errors, Throttles and logs of ${var.name_prefix}-dead-letter. The job goes on from where it was noted; its message lives for 14 days."
+  alarm_description   = "A redrive job waits, and nothing works at it: look at Errors, Throttles and logs of ${var.name_prefix}-redrive. The job goes on from where it was noted; its message lives for 14 days."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -308,7 +308,7 @@ resource "aws_cloudwatch_metric_alarm" "function_errors" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-function-errors"
-  alarm_description   = "Runs of ingest, dispatch, dead-letter or manage have failed: a bug, too little memory, or a timeout. Their Errors say which, its logs why. What a failed run was at is done again; a publish was answered with 5xx."
+  alarm_description   = "Runs of ingest, expand, dispatch, dead-letter, redrive or manage have failed: a bug, too little memory, or a timeout. Their Errors say which, its logs why. What a failed run was at is done again; a publish was answered with 5xx."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns

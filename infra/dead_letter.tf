@@ -1,12 +1,11 @@
-# dead-letter: gathers ended deliveries into objects, and sends them again from there when a redrive job asks for it. It may not
-# delete dead letters.
+# dead-letter: gathers ended deliveries into objects. It may neither read nor delete dead letters.
 
 module "dead_letter" {
   source = "./modules/function"
 
   name               = "${var.name_prefix}-dead-letter"
   settings           = local.function_settings
-  description        = "Gridpost: writes dead letters to S3, and sends them again"
+  description        = "Gridpost: writes dead letters to S3"
   package            = local.packages["dead-letter"]
   architecture       = var.architecture
   memory_mb          = local.memory_mb["dead-letter"]
@@ -16,10 +15,8 @@ module "dead_letter" {
 
   environment = merge(local.common_environment, {
     GRIDPOST_CONFIG_TABLE                = local.config_table_name
-    GRIDPOST_STATE_TABLE                 = local.state_table_name
     GRIDPOST_DISPATCH_QUEUE_URL          = local.dispatch_queue_url
     GRIDPOST_DEAD_LETTER_QUEUE_URL       = local.dead_letter_queue_url
-    GRIDPOST_REDRIVE_QUEUE_URL           = local.redrive_queue_url
     GRIDPOST_POISON_QUEUE_URL            = local.poison_queue_url
     GRIDPOST_PAYLOAD_BUCKET              = local.payload_bucket_name
     GRIDPOST_CONFIG_CACHE_MS             = tostring(var.config_cache_ms)
@@ -34,15 +31,16 @@ module "dead_letter" {
       actions = [
         "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility",
       ]
-      resources = [local.dead_letter_queue_arn, local.redrive_queue_arn]
+      resources = [local.dead_letter_queue_arn]
     },
     {
-      sid       = "SendAgainOrAside"
+      # Deliveries of the events that tell of objects; what is no ended delivery.
+      sid       = "TellOrPutAside"
       actions   = ["sqs:SendMessage"]
-      resources = [local.dispatch_queue_arn, local.redrive_queue_arn, local.poison_queue_arn]
+      resources = [local.dispatch_queue_arn, local.poison_queue_arn]
     },
     {
-      # Whether the event subscription that events are sent to is still there; who is to be told of an object.
+      # Who is to be told of an object.
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
@@ -50,19 +48,9 @@ module "dead_letter" {
       leading_keys = ["TOPIC#*"]
     },
     {
-      sid       = "KeepRedrives"
-      actions   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
-      resources = [local.state_table_arn]
-    },
-    {
-      sid       = "WriteAndReadDeadLetters"
-      actions   = ["s3:PutObject", "s3:GetObject"]
+      sid       = "WriteDeadLetters"
+      actions   = ["s3:PutObject"]
       resources = [for arn in local.dead_letter_bucket_arns : "${arn}/*"]
-    },
-    {
-      sid       = "FindDeadLetters"
-      actions   = ["s3:ListBucket"]
-      resources = local.dead_letter_bucket_arns
     },
   ], local.payload_read_statements, local.key_statements)
 }
@@ -84,19 +72,5 @@ resource "aws_lambda_event_source_mapping" "dead_letter" {
       condition     = var.dead_letter_batch_size <= 10 || var.dead_letter_window_seconds >= 1
       error_message = "dead_letter_batch_size over 10 needs dead_letter_window_seconds of at least 1 (a rule of Lambda), got ${var.dead_letter_batch_size} and ${var.dead_letter_window_seconds}."
     }
-  }
-}
-
-# One job with each invocation, which works at it until its time is up.
-resource "aws_lambda_event_source_mapping" "redrive" {
-  event_source_arn                   = aws_sqs_queue.redrive.arn
-  tags                               = local.tags
-  function_name                      = module.dead_letter.arn
-  batch_size                         = 1
-  maximum_batching_window_in_seconds = 0
-  function_response_types            = ["ReportBatchItemFailures"]
-
-  scaling_config {
-    maximum_concurrency = var.redrive_concurrency
   }
 }

@@ -32,11 +32,12 @@ locals {
 locals {
   # What may run at the same time because queues are full. Publishes come on top, but for those that reserved concurrency holds.
   concurrencies = {
-    first_attempt_concurrency                                                                         = var.first_attempt_concurrency
-    "retry_queue_count times retry_concurrency"                                                       = var.retry_queue_count * var.retry_concurrency
-    dead_letter_concurrency                                                                           = var.dead_letter_concurrency
-    redrive_concurrency                                                                               = var.redrive_concurrency
-    (var.ingest_reserved_concurrency == null ? "fan_out_concurrency" : "ingest_reserved_concurrency") = coalesce(var.ingest_reserved_concurrency, var.fan_out_concurrency)
+    first_attempt_concurrency                   = var.first_attempt_concurrency
+    "retry_queue_count times retry_concurrency" = var.retry_queue_count * var.retry_concurrency
+    dead_letter_concurrency                     = var.dead_letter_concurrency
+    redrive_concurrency                         = var.redrive_concurrency
+    fan_out_concurrency                         = var.fan_out_concurrency
+    ingest_reserved_concurrency                 = coalesce(var.ingest_reserved_concurrency, 0)
   }
   concurrency_sum   = sum(values(local.concurrencies))
   concurrency_terms = join(", ", [for name, runs in local.concurrencies : "${name} ${runs}"])

@@ -1,4 +1,4 @@
-# What all five functions share.
+# What all seven functions share.
 
 locals {
   functions_dir = (
@@ -7,7 +7,7 @@ locals {
     : "${path.root}/${var.functions_dir}"
   )
 
-  programs = ["ingest", local.dispatch_program, "dead-letter", "manage", "wake"]
+  programs = ["ingest", "expand", local.dispatch_program, "dead-letter", "redrive", "manage", "wake"]
 
   # A release has its zips side by side; cargo-lambda puts each into a folder.
   files = {
@@ -39,15 +39,17 @@ locals {
 
   functions = {
     ingest      = module.ingest
+    expand      = module.expand
     dispatch    = module.dispatch
     dead-letter = module.dead_letter
+    redrive     = module.redrive
     manage      = module.manage
     wake        = module.wake
   }
 
   # 512 MB is about 0.29 vCPU: TLS and JSON are what a small function waits for. manage serves operators, not events.
   memory_mb = merge(
-    { ingest = 512, dispatch = 512, dead-letter = 512, manage = 256, wake = 256 },
+    { ingest = 512, expand = 512, dispatch = 512, dead-letter = 512, redrive = 512, manage = 256, wake = 256 },
     var.memory_mb,
   )
 
@@ -63,8 +65,10 @@ locals {
   # wake: runs once a minute, and two runs shall not overlap.
   timeout_seconds = {
     ingest      = 29
+    expand      = 29
     dispatch    = var.dispatch_timeout_seconds
     dead-letter = 60
+    redrive     = 60
     manage      = 29
     wake        = 55
   }

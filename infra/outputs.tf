@@ -24,8 +24,13 @@ output "dead_letter_bucket" {
 }
 
 output "dead_letter_role_arn" {
-  description = "Role that writes dead letters and sends them again: to be named in the bucket or key policy of another account's bucket."
+  description = "Role that writes dead letters: to be named in the bucket or key policy of another account's bucket."
   value       = module.dead_letter.role_arn
+}
+
+output "redrive_role_arn" {
+  description = "Role that sends dead letters again: the same."
+  value       = module.redrive.role_arn
 }
 
 output "manage_role_arn" {

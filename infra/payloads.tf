@@ -1,4 +1,4 @@
-# deliveries/: events that are too large for a queue message, one object for each of their deliveries: written by ingest, emptied
+# deliveries/: events that are too large for a queue message, one object for each of their deliveries: written by ingest and expand, emptied
 # when the delivery has ended, removed by age. publishes/: publishes that make too many deliveries for one request, one object for
 # each, removed by age.
 

@@ -20,10 +20,10 @@ locals {
   dead_letter_visibility_seconds = local.timeout_seconds["dead-letter"] * 6
 
   # The same for a piece of a large fan-out: a crash shall not keep its deliveries waiting.
-  fan_out_visibility_seconds = local.timeout_seconds["ingest"] + 30
+  fan_out_visibility_seconds = local.timeout_seconds["expand"] + 30
 
   # And for a redrive job: it goes on where it was noted.
-  redrive_visibility_seconds = local.timeout_seconds["dead-letter"] + 30
+  redrive_visibility_seconds = local.timeout_seconds["redrive"] + 30
 
   redrive_to_poison = jsonencode({
     deadLetterTargetArn = aws_sqs_queue.poison.arn

@@ -111,7 +111,7 @@ variable "architecture" {
 }
 
 variable "functions_dir" {
-  description = "Directory that holds <function>.zip, as a release has them, or <function>/bootstrap.zip for ingest, dispatch (dispatch-resources with resource_destinations), dead-letter, manage and wake. Absolute, or relative to the root module, so that it means the same wherever Terraform is started. Null, the default, is where cargo lambda build puts them in the repository that this module lies in. Not with functions_bucket."
+  description = "Directory that holds <function>.zip, as a release has them, or <function>/bootstrap.zip for ingest, expand, dispatch (dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake. Absolute, or relative to the root module, so that it means the same wherever Terraform is started. Null, the default, is where cargo lambda build puts them in the repository that this module lies in. Not with functions_bucket."
   type        = string
   default     = null
 
@@ -134,7 +134,7 @@ variable "functions_sha256" {
 }
 
 variable "functions_bucket" {
-  description = "Functions out of a bucket of your own instead of a directory: its name (in the deployment's region), the prefix of their keys, and the SHA-256 of each zip by program, in base64, as Lambda tells it (openssl dgst -sha256 -binary FILE | base64); release.json of a release has key_prefix and sha256. Objects are named <key_prefix><program>.zip. Needed are ingest, dispatch (or dispatch-resources with resource_destinations), dead-letter, manage and wake. A new version is a new key_prefix and new hashes: Terraform updates a function when its hash changes."
+  description = "Functions out of a bucket of your own instead of a directory: its name (in the deployment's region), the prefix of their keys, and the SHA-256 of each zip by program, in base64, as Lambda tells it (openssl dgst -sha256 -binary FILE | base64); release.json of a release has key_prefix and sha256. Objects are named <key_prefix><program>.zip. Needed are ingest, expand, dispatch (or dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake. A new version is a new key_prefix and new hashes: Terraform updates a function when its hash changes."
   type = object({
     name       = string
     key_prefix = optional(string, "")
@@ -151,9 +151,9 @@ variable "functions_bucket" {
 
   validation {
     condition = var.functions_bucket == null || alltrue([
-      for program in ["ingest", "dead-letter", "manage", "wake"] : contains(keys(try(var.functions_bucket.sha256, {})), program)
+      for program in ["ingest", "expand", "dead-letter", "redrive", "manage", "wake"] : contains(keys(try(var.functions_bucket.sha256, {})), program)
     ])
-    error_message = "functions_bucket.sha256 must name ingest, dead-letter, manage and wake, and dispatch or dispatch-resources, got ${jsonencode(keys(try(var.functions_bucket.sha256, {})))}."
+    error_message = "functions_bucket.sha256 must name ingest, expand, dead-letter, redrive, manage and wake, and dispatch or dispatch-resources, got ${jsonencode(keys(try(var.functions_bucket.sha256, {})))}."
   }
 }
 
@@ -178,8 +178,8 @@ variable "live_versions" {
   nullable    = false
 
   validation {
-    condition     = length(setsubtract(keys(var.live_versions), ["ingest", "dispatch", "dead-letter", "manage", "wake"])) == 0 && alltrue([for version in values(var.live_versions) : can(regex("^[0-9]+$", version))])
-    error_message = "live_versions must be numbers of versions by function (ingest, dispatch, dead-letter, manage, wake), got ${jsonencode(var.live_versions)}."
+    condition     = length(setsubtract(keys(var.live_versions), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"])) == 0 && alltrue([for version in values(var.live_versions) : can(regex("^[0-9]+$", version))])
+    error_message = "live_versions must be numbers of versions by function (ingest, expand, dispatch, dead-letter, redrive, manage, wake), got ${jsonencode(var.live_versions)}."
   }
 }
 
@@ -202,14 +202,14 @@ variable "vpc" {
 }
 
 variable "memory_mb" {
-  description = "Memory per function in MB, 128 to 10240, only where it shall differ: ingest, dispatch and dead-letter have 512, manage and wake 256. Processor time comes with memory (1,769 MB are one vCPU), so more may be quicker and no dearer."
+  description = "Memory per function in MB, 128 to 10240, only where it shall differ: ingest, expand, dispatch, dead-letter and redrive have 512, manage and wake 256. Processor time comes with memory (1,769 MB are one vCPU), so more may be quicker and no dearer."
   type        = map(number)
   default     = {}
   nullable    = false
 
   validation {
-    condition     = length(setsubtract(keys(var.memory_mb), ["ingest", "dispatch", "dead-letter", "manage", "wake"])) == 0
-    error_message = "memory_mb must name functions only (ingest, dispatch, dead-letter, manage, wake), got ${jsonencode(keys(var.memory_mb))}."
+    condition     = length(setsubtract(keys(var.memory_mb), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"])) == 0
+    error_message = "memory_mb must name functions only (ingest, expand, dispatch, dead-letter, redrive, manage, wake), got ${jsonencode(keys(var.memory_mb))}."
   }
 
   validation {
@@ -264,7 +264,7 @@ variable "retry_concurrency" {
 }
 
 variable "fan_out_concurrency" {
-  description = "Most runs of ingest at the same time that expand large publishes, 2 to 1000 (Lambda's own limits). A few make ten thousand deliveries in a second. Publishers must not wait for them."
+  description = "Most runs of expand at the same time, which make the deliveries of large publishes, 2 to 1000 (Lambda's own limits). A few make ten thousand deliveries in a second."
   type        = number
   default     = 5
   nullable    = false
@@ -300,7 +300,7 @@ variable "redrive_concurrency" {
 }
 
 variable "ingest_reserved_concurrency" {
-  description = "Concurrent runs that are kept for ingest whatever else the account runs, 2 to 10000, and that it can't exceed: publishes and the expansion of large ones (fan_out_concurrency) share them. Null, the default: it has its share of the account's. Lambda leaves at least 100 of an account unreserved."
+  description = "Concurrent runs that are kept for ingest whatever else the account runs, 2 to 10000, and that it can't exceed. Null, the default: it has its share of the account's. Lambda leaves at least 100 of an account unreserved."
   type        = number
   default     = null
 
@@ -314,7 +314,7 @@ variable "ingest_reserved_concurrency" {
 }
 
 variable "account_concurrency" {
-  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). What queues may use at the same time must fit: first_attempt_concurrency, retry_queue_count times retry_concurrency, fan_out_concurrency, dead_letter_concurrency and redrive_concurrency, and ingest_reserved_concurrency in the place of fan_out_concurrency."
+  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). What queues may use at the same time must fit: first_attempt_concurrency, retry_queue_count times retry_concurrency, fan_out_concurrency, dead_letter_concurrency and redrive_concurrency, and ingest_reserved_concurrency."
   type        = number
   default     = 1000
   nullable    = false
@@ -528,7 +528,7 @@ variable "dead_letter_topic" {
 }
 
 variable "dead_letter_bucket_arns" {
-  description = "ARNs of further buckets that subscriptions may name as dead-letter destination; the deployment's own needs no mention. A bucket of another account must allow s3:PutObject to the role of output dead_letter_role_arn, and so must a customer key with kms:GenerateDataKey. Dead letters there can be listed, redriven and purged if it also allows s3:ListBucket and s3:GetObject to that role and to the one of output manage_role_arn, and to the latter s3:DeleteObject (a customer key: kms:Decrypt)."
+  description = "ARNs of further buckets that subscriptions may name as dead-letter destination; the deployment's own needs no mention. A bucket of another account must allow s3:PutObject to the role of output dead_letter_role_arn, and so must a customer key with kms:GenerateDataKey. Dead letters there can be listed, redriven and purged if it also allows s3:ListBucket and s3:GetObject to the roles of outputs redrive_role_arn and manage_role_arn, and to the latter s3:DeleteObject (a customer key: kms:Decrypt)."
   type        = list(string)
   default     = []
   nullable    = false

@@ -189,8 +189,8 @@ run "all_alarms_tell_of_causes" {
   assert {
     condition = (
       toset([for query in aws_cloudwatch_metric_alarm.function_errors[0].metric_query : query.metric[0].dimensions["FunctionName"] if query.id != "all"])
-      == toset(["gridpost-ingest", "gridpost-dispatch", "gridpost-dead-letter", "gridpost-manage"])
-      && length(aws_cloudwatch_metric_alarm.function_throttles[0].metric_query) == 6
+      == toset(["gridpost-ingest", "gridpost-expand", "gridpost-dispatch", "gridpost-dead-letter", "gridpost-redrive", "gridpost-manage"])
+      && length(aws_cloudwatch_metric_alarm.function_throttles[0].metric_query) == 8
       && length(aws_cloudwatch_metric_alarm.table_throttles[0].metric_query) == 5
       && one([for query in aws_cloudwatch_metric_alarm.table_throttles[0].metric_query : query.expression if query.id == "all"])
       == "SUM([FILL(of0, 0), FILL(of1, 0), FILL(of2, 0), FILL(of3, 0)])"
@@ -237,7 +237,10 @@ run "metrics_have_names_only_where_they_are_asked_for" {
 
   assert {
     condition = alltrue([
-      for environment in [module.ingest.environment, module.dispatch.environment, module.dead_letter.environment, module.manage.environment, module.wake.environment] :
+      for environment in [
+        module.ingest.environment, module.expand.environment, module.dispatch.environment, module.dead_letter.environment,
+        module.redrive.environment, module.manage.environment, module.wake.environment,
+      ] :
       environment["GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION"] == "true"
     ])
     error_message = "a function writes metrics without names"

@@ -93,7 +93,7 @@ run "functions_call_the_emulator" {
 
   assert {
     condition = alltrue([
-      for function in [module.ingest, module.dispatch, module.dead_letter, module.manage, module.wake] :
+      for function in [module.ingest, module.expand, module.dispatch, module.dead_letter, module.redrive, module.manage, module.wake] :
       function.environment["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4566"
     ])
     error_message = "a function would call AWS"

@@ -76,7 +76,7 @@ run "a_complete_example_has_a_roots_own_topic_bucket_and_boundary" {
       name       = "releases"
       key_prefix = "1.0.0/arm64/"
       sha256 = {
-        for name in ["ingest", "dispatch-resources", "dead-letter", "manage", "wake"] : name => base64sha256(name)
+        for name in ["ingest", "expand", "dispatch-resources", "dead-letter", "redrive", "manage", "wake"] : name => base64sha256(name)
       }
     }
   }

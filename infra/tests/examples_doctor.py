@@ -21,7 +21,7 @@ RELEASE = (
     '{ name = "releases", key_prefix = "1.0.0/arm64/", sha256 = { '
     + ", ".join(
         f'"{name}" = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="'
-        for name in ["ingest", "dispatch-resources", "dead-letter", "manage", "wake"]
+        for name in ["ingest", "expand", "dispatch-resources", "dead-letter", "redrive", "manage", "wake"]
     )
     + " }"
     + " }"

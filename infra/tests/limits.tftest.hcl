@@ -41,12 +41,12 @@ run "defaults" {
 
   assert {
     condition     = aws_sqs_queue.fan_out.visibility_timeout_seconds == 59
-    error_message = "ingest runs for 29 s; the fan-out queue must hide a piece for 59 s"
+    error_message = "expand runs for 29 s; the fan-out queue must hide a piece for 59 s"
   }
 
   assert {
     condition     = aws_sqs_queue.redrive.visibility_timeout_seconds == 90
-    error_message = "dead-letter runs for 60 s; the redrive queue must hide a job for 90 s"
+    error_message = "redrive runs for 60 s; the redrive queue must hide a job for 90 s"
   }
 
   assert {
@@ -274,7 +274,7 @@ run "concurrency_can_be_kept_for_publishes" {
   }
 
   assert {
-    condition     = module.ingest.reserved_concurrency == 200 && local.concurrency_sum == 550 + 4 * 50 + 200 + 10 + 5
+    condition     = module.ingest.reserved_concurrency == 200 && local.concurrency_sum == 550 + 4 * 50 + 200 + 10 + 5 + 5
     error_message = "ingest keeps ${coalesce(module.ingest.reserved_concurrency, 0)} of ${local.concurrency_terms}"
   }
 }

@@ -59,7 +59,10 @@ run "keys_of_ones_own_encrypt_and_may_be_used_by_the_functions_through_their_ser
 
   assert {
     condition = alltrue([
-      for policy in [module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.manage.policy, module.wake.policy] : [
+      for policy in [
+        module.ingest.policy, module.expand.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy,
+        module.manage.policy, module.wake.policy,
+        ] : [
         for statement in jsondecode(policy).Statement : statement if startswith(statement.Sid, "UseKeyOf")
         ] == [
         {
@@ -140,7 +143,7 @@ run "functions_may_come_from_a_bucket" {
     functions_bucket = {
       name       = "releases"
       key_prefix = "gridpost/1.0.0/arm64/"
-      sha256     = { for name in ["ingest", "dispatch", "dead-letter", "manage", "wake"] : name => base64sha256(name) }
+      sha256     = { for name in ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"] : name => base64sha256(name) }
     }
   }
 
@@ -149,7 +152,7 @@ run "functions_may_come_from_a_bucket" {
       jsonencode(local.packages["dead-letter"]) == jsonencode({
         bucket = "releases", file = null, key = "gridpost/1.0.0/arm64/dead-letter.zip", sha256 = base64sha256("dead-letter")
       })
-      && length(local.packages) == 5
+      && length(local.packages) == 7
     )
     error_message = "functions come from ${jsonencode(local.packages)}"
   }
@@ -167,7 +170,8 @@ run "what_calls_endpoints_may_be_in_a_network_of_ones_own" {
     condition = alltrue([
       for name, policy in {
         dispatch    = module.dispatch.policy, manage = module.manage.policy, ingest = module.ingest.policy
-        dead-letter = module.dead_letter.policy, wake = module.wake.policy
+        dead-letter = module.dead_letter.policy, wake = module.wake.policy, expand = module.expand.policy
+        redrive     = module.redrive.policy
       } :
       join(" ", [for statement in jsondecode(policy).Statement : statement.Sid if contains(statement.Resource, "*")])
       == (contains(["dispatch", "manage"], name) ? "ManageNetworkInterfaces NotByTheFunctionItself" : "")
@@ -185,7 +189,7 @@ run "what_calls_endpoints_may_be_in_a_network_of_ones_own" {
   assert {
     condition = (
       module.dispatch.vpc.subnet_ids == tolist(["subnet-1", "subnet-2"]) && module.manage.vpc.security_group_ids == tolist(["sg-1"])
-      && module.ingest.vpc == null && module.dead_letter.vpc == null && module.wake.vpc == null
+      && alltrue([for function in [module.ingest, module.expand, module.dead_letter, module.redrive, module.wake] : function.vpc == null])
     )
     error_message = "functions are in ${jsonencode(module.dispatch.vpc)}"
   }

@@ -9,7 +9,7 @@ variables {
   retry_queue_count = 2
 }
 
-run "ingest_reads_configuration_writes_queues_and_payloads_and_reads_what_it_has_stored" {
+run "ingest_reads_configuration_and_writes_queues_and_payloads" {
   command = plan
 
   assert {
@@ -28,13 +28,7 @@ run "ingest_reads_configuration_writes_queues_and_payloads_and_reads_what_it_has
           Resource = [
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out",
-            "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison",
           ]
-        },
-        {
-          Sid      = "ConsumeFanOuts", Effect = "Allow"
-          Action   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
-          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out"]
         },
         {
           Sid    = "StorePayloads", Effect = "Allow"
@@ -42,6 +36,38 @@ run "ingest_reads_configuration_writes_queues_and_payloads_and_reads_what_it_has
           Resource = [
             "arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*",
             "arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/publishes/*",
+          ]
+        },
+        {
+          Sid      = "WriteOwnLogs", Effect = "Allow"
+          Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest:*"]
+        },
+      ]
+    }
+    error_message = "ingest's policy is ${module.ingest.policy}"
+  }
+}
+
+run "expand_consumes_what_ingest_has_stored_and_reads_no_configuration" {
+  command = plan
+
+  assert {
+    condition = jsondecode(module.expand.policy) == {
+      Version = "2012-10-17"
+      Statement = [
+        {
+          Sid      = "ConsumeFanOuts", Effect = "Allow"
+          Action   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out"]
+        },
+        {
+          Sid    = "EnqueueDeliveries", Effect = "Allow"
+          Action = ["sqs:SendMessage"]
+          Resource = [
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-fan-out",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison",
           ]
         },
         {
@@ -55,13 +81,18 @@ run "ingest_reads_configuration_writes_queues_and_payloads_and_reads_what_it_has
           Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1"]
         },
         {
+          Sid      = "StorePayloads", Effect = "Allow"
+          Action   = ["s3:PutObject"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*"]
+        },
+        {
           Sid      = "WriteOwnLogs", Effect = "Allow"
           Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
-          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest:*"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-expand:*"]
         },
       ]
     }
-    error_message = "ingest's policy is ${module.ingest.policy}"
+    error_message = "expand's policy is ${module.expand.policy}"
   }
 }
 
@@ -199,7 +230,7 @@ run "without_resources_the_small_program_is_deployed" {
   }
 }
 
-run "dead_letter_writes_dead_letters_and_sends_them_again" {
+run "dead_letter_writes_dead_letters_and_reads_none" {
   command = plan
 
   variables {
@@ -213,16 +244,12 @@ run "dead_letter_writes_dead_letters_and_sends_them_again" {
         {
           Sid      = "ConsumeAndHideDeadLetters", Effect = "Allow"
           Action   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"]
-          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter", "arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter"]
         },
         {
-          Sid    = "SendAgainOrAside", Effect = "Allow"
-          Action = ["sqs:SendMessage"]
-          Resource = [
-            "arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch",
-            "arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive",
-            "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison",
-          ]
+          Sid      = "TellOrPutAside", Effect = "Allow"
+          Action   = ["sqs:SendMessage"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch", "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"]
         },
         {
           Sid       = "ReadConfig", Effect = "Allow"
@@ -231,22 +258,12 @@ run "dead_letter_writes_dead_letters_and_sends_them_again" {
           Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["TOPIC#*"] } }
         },
         {
-          Sid      = "KeepRedrives", Effect = "Allow"
-          Action   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
-          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
-        },
-        {
-          Sid    = "WriteAndReadDeadLetters", Effect = "Allow"
-          Action = ["s3:PutObject", "s3:GetObject"]
+          Sid    = "WriteDeadLetters", Effect = "Allow"
+          Action = ["s3:PutObject"]
           Resource = [
             "arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1/*",
             "arn:aws:s3:::other.bucket/*",
           ]
-        },
-        {
-          Sid      = "FindDeadLetters", Effect = "Allow"
-          Action   = ["s3:ListBucket"]
-          Resource = ["arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1", "arn:aws:s3:::other.bucket"]
         },
         {
           Sid      = "TakeAndReleasePayloads", Effect = "Allow"
@@ -266,6 +283,67 @@ run "dead_letter_writes_dead_letters_and_sends_them_again" {
       ]
     }
     error_message = "dead-letter's policy is ${module.dead_letter.policy}"
+  }
+}
+
+run "redrive_reads_dead_letters_and_writes_none" {
+  command = plan
+
+  variables {
+    dead_letter_bucket_arns = ["arn:aws:s3:::other.bucket"]
+  }
+
+  assert {
+    condition = jsondecode(module.redrive.policy) == {
+      Version = "2012-10-17"
+      Statement = [
+        {
+          Sid      = "ConsumeAndHideRedrives", Effect = "Allow"
+          Action   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive"]
+        },
+        {
+          Sid      = "SendAgain", Effect = "Allow"
+          Action   = ["sqs:SendMessage"]
+          Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch", "arn:aws:sqs:eu-central-1:123456789012:gridpost-redrive"]
+        },
+        {
+          Sid       = "ReadConfig", Effect = "Allow"
+          Action    = ["dynamodb:GetItem", "dynamodb:Query"]
+          Resource  = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["TOPIC#*"] } }
+        },
+        {
+          Sid      = "KeepRedrives", Effect = "Allow"
+          Action   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
+        },
+        {
+          Sid    = "ReadDeadLetters", Effect = "Allow"
+          Action = ["s3:GetObject"]
+          Resource = [
+            "arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1/*",
+            "arn:aws:s3:::other.bucket/*",
+          ]
+        },
+        {
+          Sid      = "FindDeadLetters", Effect = "Allow"
+          Action   = ["s3:ListBucket"]
+          Resource = ["arn:aws:s3:::gridpost-dead-letters-123456789012-eu-central-1", "arn:aws:s3:::other.bucket"]
+        },
+        {
+          Sid      = "StorePayloads", Effect = "Allow"
+          Action   = ["s3:PutObject"]
+          Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1/deliveries/*"]
+        },
+        {
+          Sid      = "WriteOwnLogs", Effect = "Allow"
+          Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-redrive:*"]
+        },
+      ]
+    }
+    error_message = "redrive's policy is ${module.redrive.policy}"
   }
 }
 
@@ -421,7 +499,7 @@ run "only_who_asks_publishers_for_access_keys_may_read_them" {
 
   assert {
     condition = alltrue([
-      for policy in [module.ingest.policy, module.dispatch.policy, module.dead_letter.policy] : alltrue([
+      for policy in [module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy] : alltrue([
         for statement in jsondecode(policy).Statement :
         try(statement.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"], null) == ["TOPIC#*"]
         if contains(statement.Resource, "arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config")
@@ -439,7 +517,8 @@ run "no_role_has_a_wildcard" {
   assert {
     condition = alltrue(flatten([
       for policy in [
-        module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.manage.policy, module.wake.policy,
+        module.ingest.policy, module.expand.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy,
+        module.manage.policy, module.wake.policy,
       ] :
       [
         for statement in jsondecode(policy).Statement : [
@@ -454,7 +533,8 @@ run "no_role_has_a_wildcard" {
   assert {
     condition = alltrue(flatten([
       for policy in [
-        module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.manage.policy, module.wake.policy,
+        module.ingest.policy, module.expand.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy,
+        module.manage.policy, module.wake.policy,
       ] :
       [
         for statement in jsondecode(policy).Statement : [

@@ -371,17 +371,6 @@ run "refuses_to_reserve_what_lambda_keeps_free" {
   expect_failures = [aws_lambda_event_source_mapping.dispatch]
 }
 
-run "refuses_large_publishes_all_of_what_is_kept_for_publishes" {
-  command = plan
-
-  variables {
-    fan_out_concurrency         = 5
-    ingest_reserved_concurrency = 5
-  }
-
-  expect_failures = [aws_lambda_event_source_mapping.fan_out]
-}
-
 run "refuses_names_of_no_key_role_network_or_host" {
   command = plan
 

@@ -77,6 +77,13 @@ mock_provider "aws" {
     }
   }
   override_resource {
+    target = module.expand.aws_lambda_function.this
+    values = {
+      arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-expand"
+      invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/gridpost-expand/invocations"
+    }
+  }
+  override_resource {
     target = module.dispatch.aws_lambda_function.this
     values = {
       arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-dispatch"
@@ -88,6 +95,13 @@ mock_provider "aws" {
     values = {
       arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-dead-letter"
       invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/gridpost-dead-letter/invocations"
+    }
+  }
+  override_resource {
+    target = module.redrive.aws_lambda_function.this
+    values = {
+      arn        = "arn:aws:lambda:eu-central-1:123456789012:function:gridpost-redrive"
+      invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/gridpost-redrive/invocations"
     }
   }
   override_resource {
@@ -147,7 +161,8 @@ run "queues_lead_to_their_functions" {
   assert {
     condition = (
       aws_lambda_event_source_mapping.fan_out.event_source_arn == local.fan_out_queue_arn
-      && aws_lambda_event_source_mapping.fan_out.function_name == module.ingest.arn
+      && aws_lambda_event_source_mapping.fan_out.function_name == module.expand.arn
+      && strcontains(module.expand.arn, "gridpost-expand")
     )
     error_message = "the fan-out queue leads to ${aws_lambda_event_source_mapping.fan_out.function_name}"
   }
@@ -155,7 +170,8 @@ run "queues_lead_to_their_functions" {
   assert {
     condition = (
       aws_lambda_event_source_mapping.redrive.event_source_arn == local.redrive_queue_arn
-      && aws_lambda_event_source_mapping.redrive.function_name == module.dead_letter.arn
+      && aws_lambda_event_source_mapping.redrive.function_name == module.redrive.arn
+      && strcontains(module.redrive.arn, "gridpost-redrive")
     )
     error_message = "the redrive queue leads to ${aws_lambda_event_source_mapping.redrive.function_name}"
   }
@@ -336,7 +352,6 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_CONFIG_TABLE            = "gridpost-config"
       GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       GRIDPOST_FAN_OUT_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
-      GRIDPOST_POISON_QUEUE_URL        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_INLINE_FAN_OUT          = "10000"
       GRIDPOST_LATENCY_METRICS         = "false"
@@ -346,6 +361,18 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_CONFIG_STALE_SECONDS    = "60"
     })
     error_message = "ingest is told ${jsonencode(module.ingest.environment)}"
+  }
+
+  assert {
+    condition = module.expand.environment == tomap({
+      GRIDPOST_LOG                     = "info"
+      GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
+      GRIDPOST_FAN_OUT_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
+      GRIDPOST_POISON_QUEUE_URL        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
+      GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
+      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
+    })
+    error_message = "expand is told ${jsonencode(module.expand.environment)}"
   }
 
   assert {
@@ -380,10 +407,8 @@ run "functions_are_told_what_they_need_and_no_more" {
     condition = module.dead_letter.environment == tomap({
       GRIDPOST_LOG                         = "info"
       GRIDPOST_CONFIG_TABLE                = "gridpost-config"
-      GRIDPOST_STATE_TABLE                 = "gridpost-state"
       GRIDPOST_DISPATCH_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       GRIDPOST_DEAD_LETTER_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
-      GRIDPOST_REDRIVE_QUEUE_URL           = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
       GRIDPOST_POISON_QUEUE_URL            = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET              = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_CONFIG_CACHE_MS             = "2000"
@@ -392,6 +417,19 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX     = "262144"
     })
     error_message = "dead-letter is told ${jsonencode(module.dead_letter.environment)}"
+  }
+
+  assert {
+    condition = module.redrive.environment == tomap({
+      GRIDPOST_LOG                     = "info"
+      GRIDPOST_CONFIG_TABLE            = "gridpost-config"
+      GRIDPOST_STATE_TABLE             = "gridpost-state"
+      GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
+      GRIDPOST_REDRIVE_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
+      GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
+      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
+    })
+    error_message = "redrive is told ${jsonencode(module.redrive.environment)}"
   }
 
   assert {
@@ -456,7 +494,10 @@ run "settings_reach_the_functions" {
   assert {
     condition = (
       module.ingest.environment["GRIDPOST_CONFIG_CACHE_MS"] == "500"
-      && module.ingest.environment["GRIDPOST_QUEUE_MESSAGE_BYTES_MAX"] == "131072"
+      && alltrue([
+        for function in [module.ingest, module.expand, module.dead_letter, module.redrive] :
+        function.environment["GRIDPOST_QUEUE_MESSAGE_BYTES_MAX"] == "131072"
+      ])
       && module.ingest.environment["GRIDPOST_INLINE_FAN_OUT"] == "0"
       && module.ingest.environment["GRIDPOST_LOG"] == "warn,gridpost=debug"
       && module.dispatch.environment["GRIDPOST_DEAD_LETTER_DELAY_SECONDS"] == "5"
@@ -508,8 +549,8 @@ run "outputs_tell_where_everything_is" {
 
   assert {
     condition = output.function_names == {
-      ingest = "gridpost-ingest", dispatch = "gridpost-dispatch", dead-letter = "gridpost-dead-letter"
-      manage = "gridpost-manage", wake = "gridpost-wake"
+      ingest      = "gridpost-ingest", expand = "gridpost-expand", dispatch = "gridpost-dispatch"
+      dead-letter = "gridpost-dead-letter", redrive = "gridpost-redrive", manage = "gridpost-manage", wake = "gridpost-wake"
     }
     error_message = "function names are ${jsonencode(output.function_names)}"
   }

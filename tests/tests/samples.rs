@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gridpost_core::delivery::{Delivery, dead_letter::Ended};
+use gridpost_core::delivery::{Delivery, dead_letter::Ended, redrive::RedriveMessage};
+use gridpost_core::publish::fan_out::Piece;
 use serde_json::Value;
 
 fn samples(function: &str) -> Vec<(PathBuf, Value)> {
@@ -46,8 +47,22 @@ fn dead_letter_reads_its_samples() {
 }
 
 #[test]
+fn redrive_reads_its_sample_and_expand_does_not() {
+    for (path, sample) in samples("redrive") {
+        for body in bodies(&sample) {
+            assert!(RedriveMessage::decode(body).is_some(), "{}", path.display());
+        }
+    }
+    for (path, sample) in samples("expand") {
+        for body in bodies(&sample) {
+            assert!(Piece::decode(body).is_err(), "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn every_function_has_samples() {
-    for function in ["ingest", "dispatch", "dead-letter", "manage", "wake"] {
+    for function in ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"] {
         assert!(!samples(function).is_empty(), "{function}");
     }
 }

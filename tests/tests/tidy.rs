@@ -156,13 +156,18 @@ fn every_mutation_still_has_its_place() {
 /// `cargo lambda watch` gives the functions this file and nothing else.
 #[test]
 fn functions_start_with_the_settings_of_local_env() {
-    const ASKS: &str = r#"config::text(""#;
+    const ASKS: &str = r#"text("GRIDPOST_"#;
     let given = read(&root().join("functions/local.env"));
     let mut asked = 0;
     let mut problems = Vec::new();
-    for path in files("functions", &[".rs"]) {
+    let here = ["functions", "shared/runtime/src"];
+    for path in here.into_iter().flat_map(|folder| files(folder, &[".rs"])) {
         for name in code(&read(&path)).split(ASKS).skip(1) {
             let name = name.split('"').next().unwrap_or_default();
+            if name == "IS_SET_NOWHERE" {
+                continue;
+            }
+            let name = format!("GRIDPOST_{name}");
             asked += 1;
             if !given.lines().any(|line| line.starts_with(&format!("{name}="))) {
                 problems.push(format!("{}: {name} is not in functions/local.env", path.display()));

@@ -131,10 +131,10 @@ pub async fn run(
     let mut options = options(&arguments, data.clone(), &home, log.clone());
     // The functions of a deployment read it by the same name.
     options.resources = resources;
-    options.latency_metrics = config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?;
+    options.latency_metrics = config::latency_metrics()?;
     let dev = Dev::start(options).await;
     let dev = dev.map_err(|error| explained(error, arguments.port))?;
-    let filter = config::parsed_or("GRIDPOST_LOG", Default::default())?;
+    let filter = config::log(Default::default())?;
     let filter = env::var_os("GRIDPOST_LOG").is_some().then_some(filter);
     log.start(filter, dev.clock().clone())?;
     let served = serve(&arguments, &dev, (&home, data.as_deref()), declared, output);

@@ -147,7 +147,7 @@ fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     let alarms = match estate.alarms {
         Alarms::None => 0.0,
         Alarms::Pages => 7.0,
-        Alarms::All => 7.0 + 19.0 + 2.0 * estate.retry_queues,
+        Alarms::All => 7.0 + 23.0 + 2.0 * estate.retry_queues,
     };
     vec![
         line("polling of idle queues by Lambda (SQS requests)", polls, &prices.sqs_request),

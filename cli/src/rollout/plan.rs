@@ -14,7 +14,8 @@ pub const ALIAS: &str = "live";
 pub const OURS: &str = "The version that is invoked; gridpost rollout leads it";
 
 /// The deployment's functions, those first that read what others write.
-pub const FUNCTIONS: [&str; 5] = ["dispatch", "dead-letter", "wake", "manage", "ingest"];
+pub const FUNCTIONS: [&str; 7] =
+    ["dispatch", "dead-letter", "redrive", "expand", "wake", "manage", "ingest"];
 
 /// An alias as Lambda has it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -263,7 +264,7 @@ mod tests {
         let choice = |role, version| Ok(Choice { role, version });
         assert_eq!("dispatch".parse(), choice("dispatch", None));
         assert_eq!("dead-letter=7".parse(), choice("dead-letter", Some(7)));
-        for given in ["", "expand", "dispatch=", "dispatch=0", "dispatch=-1", "dispatch=$LATEST"] {
+        for given in ["", "enlarge", "dispatch=", "dispatch=0", "dispatch=-1", "dispatch=$LATEST"] {
             assert!(given.parse::<Choice>().is_err(), "{given}");
         }
         assert_eq!(roles(&[]), FUNCTIONS);

@@ -1,7 +1,7 @@
 //! dispatch's program: settings and ports from the environment, Lambda's events in, its replies out.
 //! `gridpost-dispatch-resources` is the same with other endpoints besides.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use gridpost_aws::{
     Clients,
@@ -13,33 +13,22 @@ use gridpost_aws::{
     state::StateTable,
 };
 use gridpost_core::{
-    delivery::{queue::Queue, resource_check::Finding},
-    retry::{
-        health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
-    },
-    subscription::Resource,
-    time::Timestamp,
+    delivery::resource_check::Finding, retry::outcome::Outcome, subscription::Resource,
 };
 use gridpost_dispatch_handler::{
-    Context, Settings,
-    handler::handle,
-    health::HealthCache,
-    in_flight::InFlight,
-    rate::Rates,
-    record::{Batch, Record},
+    Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
 };
-use gridpost_ports::{
-    Clock, Configuration, Meter, ResourceClient, configuration::ConfigurationCache,
-};
+use gridpost_ports::{Clock, Configuration, ResourceClient, configuration::ConfigurationCache};
 use gridpost_runtime::{
-    config::{self, configuration_limits},
+    config::{self, SettingError, configuration_limits},
     lambda,
-    system::{self, SystemClock, SystemDice},
+    sqs::{self, BatchReply, Message},
+    system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
 use gridpost_webhook::http::HttpClient;
-use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
-use serde::Serialize;
+use lambda_runtime::Error;
+use serde::{Deserialize, Serialize};
 
 /// How long the service of a resource is waited for when it is checked: a user waits for the answer.
 const CHECK_WAIT: Duration = Duration::from_secs(8);
@@ -57,16 +46,15 @@ pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) ->
     let resources = resources(&clients);
     let context = context(clients, urls.clone(), resources, Arc::clone(&meter)).await?;
     let (context, urls, meter) = (&context, &urls, &meter);
-    // Without the runtime's own span for each invocation: no line of ours shows it.
-    lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
-        let deadline = system::deadline(event.context.deadline, SystemClock.now());
-        let reply = match &event.payload.check {
-            Some(resource) => Reply::Check(check(context, resource).await),
-            None => Reply::Batch(answer(context, urls, event.payload, deadline).await),
-        };
-        meter.flush(SystemClock.now());
-        Ok::<_, Error>(reply)
-    })))
+    lambda::serve(meter, move |event: Event, deadline| async move {
+        if let Some(resource) = &event.check {
+            return Ok::<_, Error>(Reply::Check(check(context, resource).await));
+        }
+        let (records, mut reply) =
+            sqs::records(event.messages, context.clock.now(), |name| urls.named(name));
+        reply.extend(handle(context, records, deadline).await);
+        Ok(Reply::Batch(reply))
+    })
     .await
 }
 
@@ -79,8 +67,8 @@ async fn context(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let retry_shards = urls.retry.len();
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
-    let config_table = config::text("GRIDPOST_CONFIG_TABLE")?;
-    let state_table = config::text("GRIDPOST_STATE_TABLE")?;
+    let config_table = config::config_table()?;
+    let state_table = config::state_table()?;
     let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
     configuration.connect().await;
     let configuration: Arc<dyn Configuration> = Arc::new(configuration);
@@ -105,38 +93,41 @@ async fn context(
         ),
         client: Arc::new(endpoint_client(clock)?),
         resources,
-        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
+        payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
         meter,
         settings: settings(retry_shards)?,
     })
 }
 
 fn endpoint_client(clock: Arc<dyn Clock>) -> Result<HttpClient, Error> {
-    let kept = config::parsed_or("GRIDPOST_FAILED_RESPONSE_BYTES", ResponseBytes::default())?;
+    let kept = config::failed_response_bytes()?;
     Ok(HttpClient::new(config::allowed_endpoints()?, clock)?.keeping(kept))
 }
 
-fn settings(retry_shards: usize) -> Result<Settings, Error> {
-    let own = config::parsed_or("GRIDPOST_PROBATION_SECONDS", "{}".to_owned())?;
-    let own: BTreeMap<Outcome, u32> = serde_json::from_str(&own)?;
+fn settings(retry_shards: usize) -> Result<Settings, SettingError> {
+    let (first_listeners_max, retry_listeners_max) = config::listeners_max()?;
     Ok(Settings {
-        probation: Durations::default().with(own),
+        probation: config::probation()?,
         retry_shards,
-        lanes: lanes()?,
-        first_listeners_max: config::parsed_or("GRIDPOST_FIRST_ATTEMPT_LISTENERS", 55)?,
-        retry_listeners_max: config::parsed_or("GRIDPOST_RETRY_LISTENERS", 5)?,
-        retry_in_flight_limit: config::parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)?,
-        dead_letter_delay_s: config::parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)?,
-        log_successful_attempts: config::parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)?,
-        latency_metrics: config::parsed_or("GRIDPOST_LATENCY_METRICS", false)?,
-        origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", "eventgrid.azure.net".to_owned())?,
+        lanes: config::lanes()?,
+        first_listeners_max,
+        retry_listeners_max,
+        retry_in_flight_limit: config::retry_in_flight_limit()?,
+        dead_letter_delay_s: config::dead_letter_delay_s()?,
+        log_successful_attempts: config::log_successful_attempts()?,
+        latency_metrics: config::latency_metrics()?,
+        origin: config::validation_origin()?,
     })
 }
 
-fn lanes() -> Result<LaneSettings, Error> {
-    let own = LaneSettings::default();
-    let slow_after_ms = config::parsed_or("GRIDPOST_SLOW_AFTER_MS", 500)?;
-    Ok(LaneSettings { slow_after: Duration::from_millis(slow_after_ms), ..own })
+/// What the function is invoked with: by the mapping of a queue, or by manage, which wants a resource to
+/// be checked. No mapping says such a thing.
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default, rename = "Records")]
+    messages: Vec<Message>,
+    #[serde(default)]
+    check: Option<Resource>,
 }
 
 #[derive(Serialize)]
@@ -150,53 +141,4 @@ enum Reply {
 async fn check(context: &Context, resource: &Resource) -> Finding {
     let found = tokio::time::timeout(CHECK_WAIT, context.resources.check(resource)).await;
     found.unwrap_or_else(|_| Finding { outcome: Outcome::TimedOut, says: String::new() })
-}
-
-/// The reply that names what SQS keeps.
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct BatchReply {
-    batch_item_failures: Vec<Kept>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Kept {
-    item_identifier: String,
-}
-
-/// Turns the Lambda event into records and the kept ids into Lambda's reply. Ids are copied from the
-/// event: one that Lambda does not know would fail the whole batch.
-async fn answer(
-    context: &Context,
-    urls: &QueueUrls,
-    event: Batch,
-    deadline: Timestamp,
-) -> BatchReply {
-    let now = context.clock.now();
-    let mut reply = BatchReply::default();
-    let mut keep =
-        |item_identifier: String| reply.batch_item_failures.push(Kept { item_identifier });
-    let mut records = Vec::new();
-    for message in event.records {
-        let id = message.message_id.clone();
-        match Record::of(message, now, |name| queue_of(urls, name)) {
-            Some(record) => records.push(record),
-            None => {
-                tracing::error!(message.id = ?id, "a record of a queue that is not ours is kept");
-                id.into_iter().for_each(&mut keep);
-            }
-        }
-    }
-    handle(context, records, deadline).await.into_iter().for_each(&mut keep);
-    reply
-}
-
-/// A queue by its name, which is the end of its URL and of its ARN.
-fn queue_of(urls: &QueueUrls, name: &str) -> Option<Queue> {
-    let is = |url: &String| url.rsplit('/').next() == Some(name);
-    if is(&urls.dispatch) {
-        return Some(Queue::Dispatch);
-    }
-    urls.retry.iter().position(is).map(Queue::Retry)
 }

@@ -8,14 +8,13 @@ use gridpost_aws::{
     payloads::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
 };
-use gridpost_ports::{Clock, Meter};
 use gridpost_runtime::{
-    config,
-    system::{self, SystemClock},
+    config, lambda,
+    system::SystemClock,
     telemetry::{EmbeddedMeter, start_logging},
 };
 use gridpost_wake_handler::{Context, Settings, wake};
-use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use lambda_runtime::Error;
 use serde_json::{Value, json};
 
 /// What is under way may take so long until the function's time is up.
@@ -26,25 +25,22 @@ async fn main() -> Result<(), Error> {
     start_logging();
     let meter = Arc::new(EmbeddedMeter::from_env()?);
     let context = context(Clients::from_env()?, Arc::clone(&meter))?;
-    let (context, meter) = (&context, &meter);
-    run(service_fn(move |schedule: LambdaEvent<Value>| async move {
-        let deadline = system::deadline(schedule.context.deadline, context.clock.now());
-        let left = deadline.since(context.clock.now());
-        let woken = wake(context, context.clock.now() + left.saturating_sub(LAST_CALLS)).await;
-        meter.flush(SystemClock.now());
-        let woken = woken?;
+    let context = &context;
+    lambda::serve(&meter, move |_schedule: Value, deadline| async move {
+        let now = context.clock.now();
+        let woken = wake(context, now + deadline.since(now).saturating_sub(LAST_CALLS)).await?;
         Ok::<_, Error>(json!({ "sent": woken.sent, "postponed": woken.postponed }))
-    }))
+    })
     .await
 }
 
 fn context(clients: Clients, meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
-    let table = config::text("GRIDPOST_STATE_TABLE")?;
+    let table = config::state_table()?;
     let parking = Arc::new(ParkingTable::new(clients.dynamodb(), table));
     let queues = SqsQueues::new(clients.sqs(), QueueUrls::from_env()?);
     let settings = Settings {
         retry_shards: queues.retry_shards(),
-        queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,
+        queue_message_bytes_max: config::queue_message_bytes_max()?,
     };
     Ok(Context {
         clock: Arc::new(SystemClock),
@@ -52,7 +48,7 @@ fn context(clients: Clients, meter: Arc<EmbeddedMeter>) -> Result<Context, Error
         parking: Arc::clone(&parking) as _,
         due: Arc::clone(&parking) as _,
         cursor: parking,
-        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
+        payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
         meter,
         settings,
     })

@@ -15,7 +15,7 @@ use futures::future::join_all;
 use super::port_error;
 use gridpost_core::delivery::queue::Queue;
 use gridpost_ports::{Outgoing, PortError, QueueReceiver, QueueSender};
-use gridpost_runtime::config::{self, SettingError};
+use gridpost_runtime::config::{SettingError, queue_url, retry_queue_urls};
 
 /// Most entries of one batch request. Source: SQS quotas.
 const ENTRIES_MAX: usize = 10;
@@ -47,17 +47,23 @@ impl QueueUrls {
     ///
     /// [`SettingError`] when the environment holds something else than text.
     pub fn from_env() -> Result<Self, SettingError> {
-        let url = |name| config::parsed_or(name, String::new());
-        let retry = url("GRIDPOST_RETRY_QUEUE_URLS")?;
-        let retry = retry.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect();
         Ok(Self {
-            dispatch: url("GRIDPOST_DISPATCH_QUEUE_URL")?,
-            retry,
-            dead_letter: url("GRIDPOST_DEAD_LETTER_QUEUE_URL")?,
-            fan_out: url("GRIDPOST_FAN_OUT_QUEUE_URL")?,
-            redrive: url("GRIDPOST_REDRIVE_QUEUE_URL")?,
-            poison: url("GRIDPOST_POISON_QUEUE_URL")?,
+            dispatch: queue_url(Queue::Dispatch)?,
+            retry: retry_queue_urls()?,
+            dead_letter: queue_url(Queue::DeadLetter)?,
+            fan_out: queue_url(Queue::FanOut)?,
+            redrive: queue_url(Queue::Redrive)?,
+            poison: queue_url(Queue::Poison)?,
         })
+    }
+
+    /// The dispatch queue or a retry queue by its name, which is the end of its URL and of its ARN.
+    pub fn named(&self, name: &str) -> Option<Queue> {
+        let is = |url: &String| url.rsplit('/').next() == Some(name);
+        if is(&self.dispatch) {
+            return Some(Queue::Dispatch);
+        }
+        self.retry.iter().position(is).map(Queue::Retry)
     }
 
     fn of(&self, queue: Queue) -> Option<&str> {

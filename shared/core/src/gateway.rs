@@ -46,15 +46,12 @@ pub enum Authorizer {
     Jwt,
 }
 
-/// The event, before its body is decoded. `R` is a record of another invoker, for a function that
-/// has two: telling them apart first would take a copy of each event.
+/// The event, before its body is decoded.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", bound = "R: Deserialize<'de>")]
-pub struct Event<R = IgnoredAny> {
+#[serde(rename_all = "camelCase")]
+pub struct Event {
     #[serde(default)]
     request_context: Option<Context>,
-    #[serde(default = "Vec::new", rename = "Records", deserialize_with = "nullable")]
-    records: Vec<R>,
     #[serde(default)]
     route_key: Option<String>,
     #[serde(default, deserialize_with = "nullable")]
@@ -112,7 +109,7 @@ pub enum EventError {
     #[error("the event's body is not the base64 that it is said to be")]
     Body(#[source] DecodeError),
     /// It comes by no way that is known.
-    #[error("the event has neither requestContext nor Records")]
+    #[error("the event has no requestContext: it is no HTTP request")]
     Unknown,
 }
 
@@ -122,17 +119,7 @@ const NO_ROUTE: &str = "$default";
 /// The stage whose name is not part of the path.
 const PLAIN_STAGE: &str = "$default";
 
-impl<R> Event<R> {
-    /// Whether it is an HTTP request, whatever else is in it.
-    pub const fn is_request(&self) -> bool {
-        self.request_context.is_some()
-    }
-
-    /// Takes the other invoker's records out of it.
-    pub fn take_records(&mut self) -> Vec<R> {
-        std::mem::take(&mut self.records)
-    }
-
+impl Event {
     /// The request.
     ///
     /// # Errors
@@ -224,15 +211,8 @@ mod tests {
             (whole.body.as_slice(), &whole.headers["x"]),
             (&b"text"[..], &"y".parse().unwrap())
         );
-        let members = [
-            "routeKey",
-            "rawPath",
-            "rawQueryString",
-            "headers",
-            "body",
-            "isBase64Encoded",
-            "Records",
-        ];
+        let members =
+            ["routeKey", "rawPath", "rawQueryString", "headers", "body", "isBase64Encoded"];
         for name in members {
             let null = request(merged(post(), json!({name: null})));
             let mut without = post();
@@ -255,7 +235,9 @@ mod tests {
         }
         let headers = request(merged(post(), json!({"headers": {"a": null, "b": "1"}}))).headers;
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["b"]);
-        for none in [json!({}), json!({"requestContext": null, "Records": null})] {
+        for none in
+            [json!({}), json!({"requestContext": null}), json!({"Records": [{"messageId": "m"}]})]
+        {
             let event: Event = serde_json::from_value(none).expect("an event");
             assert!(matches!(event.into_request(), Err(EventError::Unknown)));
         }

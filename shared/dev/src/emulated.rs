@@ -184,7 +184,9 @@ fn function_of(line: &Value) -> &str {
     let is_of = |name: &str| target.starts_with(name);
     match () {
         () if is_of("gridpost_ingest") => "ingest",
+        () if is_of("gridpost_expand") => "expand",
         () if is_of("gridpost_dead_letter") => "dead-letter",
+        () if is_of("gridpost_redrive") => "redrive",
         () if is_of("gridpost_manage") => "manage",
         () if is_of("gridpost_wake") => "wake",
         () => "dispatch",
@@ -215,6 +217,8 @@ mod tests {
             "no JSON, attempt 1".to_owned(),
             count.to_string(),
             line("gridpost_dispatch_handler::a", 4, "else"),
+            line("gridpost_redrive_handler", 5, "ended"),
+            line("gridpost_expand_handler::enqueue", 6, "again"),
         ];
         fs::write(aside(&path), format!("{older}\n")).expect("written");
         fs::write(&path, lines.join("\n")).expect("written");
@@ -226,6 +230,9 @@ mod tests {
             ("ingest", 0, "PublishHour", vec![3]),
             ("dispatch", 0, "", vec![0, 1, 4]),
             ("wake", 0, "", vec![]),
+            ("redrive", 0, "", vec![5]),
+            ("expand", 0, "", vec![6]),
+            ("dead-letter", 0, "", vec![]),
         ];
         for (function, since, pattern, want) in table {
             let ask = json!({"logGroupName": format!("/aws/lambda/gridpost-{function}"),

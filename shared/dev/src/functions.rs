@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
-use gridpost_dead_letter_handler::{gather, redrive};
-use gridpost_dispatch_handler::{handler::handle, record::Record};
+use gridpost_dead_letter_handler::gather::gather;
+use gridpost_dispatch_handler::handler::handle;
 use gridpost_embedded::Received;
-use gridpost_ingest_handler::expand;
+use gridpost_expand_handler::expand;
 use gridpost_ports::{Clock, Meter};
+use gridpost_redrive_handler::work;
 use gridpost_wake_handler::wake;
 use tokio::time::timeout;
 
@@ -39,7 +40,7 @@ pub(crate) async fn invoke(
 
 fn meter(world: &World, queue: Queue) -> &Arc<dyn Meter> {
     match queue {
-        Queue::FanOut => &world.ingest.meter,
+        Queue::FanOut => &world.expand.meter,
         Queue::DeadLetter => &world.dead_letter.meter,
         Queue::Redrive => &world.redrive.meter,
         Queue::Dispatch | Queue::Retry(_) | Queue::Poison => &world.dispatch.meter,
@@ -52,40 +53,16 @@ async fn run(
     batch: Vec<Received>,
     (received_at, deadline): (Timestamp, Timestamp),
 ) -> Vec<String> {
+    let records = batch.into_iter().map(|message| message.into_record(queue, received_at));
+    let records: Vec<_> = records.collect();
     match queue {
-        Queue::Dispatch | Queue::Retry(_) => {
-            let records = batch.into_iter().map(|message| Record {
-                message_id: message.message_id.into(),
-                receipt: message.receipt.into(),
-                body: message.body,
-                receive_count: message.receives,
-                queue,
-                received_at,
-            });
-            handle(&world.dispatch, records.collect(), deadline).await
-        }
-        Queue::DeadLetter => gather::gather(&world.dead_letter, ended(batch)).await,
-        Queue::Redrive => redrive::work(&world.redrive, ended(batch), deadline).await,
-        Queue::FanOut => {
-            let records = batch.into_iter().map(|message| expand::Record {
-                message_id: message.message_id,
-                body: message.body,
-            });
-            expand::expand(&world.ingest, records.collect(), deadline).await
-        }
+        Queue::Dispatch | Queue::Retry(_) => handle(&world.dispatch, records, deadline).await,
+        Queue::DeadLetter => gather(&world.dead_letter, records).await,
+        Queue::Redrive => work(&world.redrive, records, deadline).await,
+        Queue::FanOut => expand(&world.expand, records, deadline).await,
         // An operator looks into it; no function reads it.
-        Queue::Poison => batch.into_iter().map(|message| message.message_id).collect(),
+        Queue::Poison => records.iter().map(|record| record.message_id.to_string()).collect(),
     }
-}
-
-fn ended(batch: Vec<Received>) -> Vec<gather::Record> {
-    let record = |message: Received| gather::Record {
-        message_id: message.message_id,
-        receipt: message.receipt,
-        body: message.body,
-        receive_count: message.receives,
-    };
-    batch.into_iter().map(record).collect()
 }
 
 /// Runs wake at once and then at each full minute of the clock. A run that takes longer leaves out the

@@ -18,10 +18,12 @@ pub(crate) const RECEIVES_MAX: u32 = 1_000;
 
 /// Timeouts of the functions, by the machine's clock: the deployment's defaults.
 pub(crate) const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
-/// dead-letter's, whose redrives take all of it.
+/// dead-letter's.
 pub(crate) const DEAD_LETTER_TIMEOUT: Duration = Duration::from_secs(60);
-/// ingest's.
-pub(crate) const INGEST_TIMEOUT: Duration = Duration::from_secs(29);
+/// redrive's, whose jobs take all of it.
+pub(crate) const REDRIVE_TIMEOUT: Duration = Duration::from_secs(60);
+/// expand's.
+pub(crate) const EXPAND_TIMEOUT: Duration = Duration::from_secs(29);
 
 /// How long after its function's timeout a message is visible again that was not settled.
 pub(crate) const VISIBLE_AFTER: Duration = Duration::from_secs(30);
@@ -64,8 +66,8 @@ pub(crate) fn all() -> Vec<Mapping> {
     let mut all = vec![
         of(Queue::Dispatch, 10, at_once, 256, DISPATCH_TIMEOUT),
         of(Queue::DeadLetter, 100, one_s, 10, DEAD_LETTER_TIMEOUT),
-        of(Queue::FanOut, 1, at_once, 5, INGEST_TIMEOUT),
-        of(Queue::Redrive, 1, at_once, 5, DEAD_LETTER_TIMEOUT),
+        of(Queue::FanOut, 1, at_once, 5, EXPAND_TIMEOUT),
+        of(Queue::Redrive, 1, at_once, 5, REDRIVE_TIMEOUT),
     ];
     all.extend((0..RETRY_QUEUES).map(retry));
     all

@@ -18,13 +18,15 @@ use gridpost_dispatch_handler::{
     self as dispatch, health::HealthCache, in_flight::InFlight, rate::Rates, resources::NoResources,
 };
 use gridpost_embedded::{Embedded, Options as StoreOptions, Visibility};
+use gridpost_expand_handler as expand;
 use gridpost_ingest_handler as ingest;
 use gridpost_manage_handler as manage;
 use gridpost_ports::{
     Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient,
     configuration::{ConfigurationCache, Limits},
 };
-use gridpost_runtime::system::SystemDice;
+use gridpost_redrive_handler as redrive;
+use gridpost_runtime::{config::default, system::SystemDice};
 use gridpost_wake_handler as wake;
 use gridpost_webhook::http::HttpClient;
 
@@ -36,9 +38,6 @@ use crate::{
     mapping::{self, RETRY_QUEUES},
     meter::LogMeter,
 };
-
-/// Bytes of a queue message at most: the deployment's default.
-const QUEUE_MESSAGE_BYTES_MAX: usize = 262_144;
 
 /// Of a failed response, kept with its attempt: who develops an endpoint wants to see what it said, and
 /// the data never leaves the machine.
@@ -60,17 +59,8 @@ const DEAD_LETTER_DELAY_S: u32 = 5;
 /// The topic of events about dead letters, where it was created.
 const DEAD_LETTER_TOPIC: &str = "dead-letters";
 
-/// How long a destination for dead letters may refuse.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(4 * 60 * 60);
-
-/// Publishes with more deliveries are stored first: the deployment's default.
-const INLINE_FAN_OUT: usize = 10_000;
-
 /// Runs that may listen for late responses at the same time.
 const LISTENERS_MAX: usize = 50;
-
-/// How the deployment names itself to CloudEvents endpoints.
-const ORIGIN: &str = "eventgrid.azure.net";
 
 /// The networks that endpoints may be in besides the public internet: this machine.
 const NETWORKS: &str = "127.0.0.0/8,::1/128";
@@ -87,9 +77,10 @@ pub(crate) struct World {
     pub(crate) log: Log,
     pub(crate) counts: Counts,
     pub(crate) ingest: ingest::Context,
+    pub(crate) expand: expand::Context,
     pub(crate) dispatch: dispatch::Context,
     pub(crate) dead_letter: dead_letter::Context,
-    pub(crate) redrive: dead_letter::redrive::Context,
+    pub(crate) redrive: redrive::Context,
     pub(crate) manage: manage::Context,
     pub(crate) wake: wake::Context,
 }
@@ -130,6 +121,7 @@ impl World {
             Parts { clock, store, log, counts, allowed, client, latency_metrics, resources };
         Ok(Self {
             ingest: parts.ingest(),
+            expand: parts.expand(),
             dispatch: parts.dispatch(),
             dead_letter: parts.dead_letter(),
             redrive: parts.redrive(),
@@ -166,8 +158,8 @@ fn store_options(options: &Options) -> StoreOptions {
         visibility: Visibility {
             delivery: hidden(mapping::DISPATCH_TIMEOUT),
             dead_letter: hidden(mapping::DEAD_LETTER_TIMEOUT),
-            fan_out: hidden(mapping::INGEST_TIMEOUT),
-            redrive: hidden(mapping::DEAD_LETTER_TIMEOUT),
+            fan_out: hidden(mapping::EXPAND_TIMEOUT),
+            redrive: hidden(mapping::REDRIVE_TIMEOUT),
         },
         max_receives: options.receives_max,
         message_bytes_max: 1_048_576,
@@ -201,7 +193,7 @@ impl Parts {
         let speed = self.clock.speed();
         let limits = Limits {
             fresh_for: speed.by_the_clock(CONFIGURATION_KEPT_FOR),
-            stale_for: speed.by_the_clock(Duration::from_secs(60)),
+            stale_for: speed.by_the_clock(default::CONFIGURATION_STALE_FOR),
             bytes_max: CONFIGURATION_BYTES_MAX,
         };
         let tables: Arc<dyn Configuration> = self.store.tables();
@@ -218,9 +210,19 @@ impl Parts {
             meter: self.meter("ingest"),
             latency_metrics: self.latency_metrics,
             authorization: ingest::Authorization::Keys,
-            queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
-            inline_fan_out: INLINE_FAN_OUT,
+            queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
+            inline_fan_out: default::INLINE_FAN_OUT,
             piece_deliveries_max: PIECE_DELIVERIES_MAX,
+        }
+    }
+
+    fn expand(&self) -> expand::Context {
+        expand::Context {
+            clock: self.clock(),
+            sender: self.store.queues(),
+            payloads: self.store.payloads(),
+            meter: self.meter("expand"),
+            queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
         }
     }
 
@@ -253,7 +255,7 @@ impl Parts {
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
                 log_successful_attempts: true,
                 latency_metrics: self.latency_metrics,
-                origin: ORIGIN.to_owned(),
+                origin: default::VALIDATION_ORIGIN.to_owned(),
             },
         }
     }
@@ -269,15 +271,15 @@ impl Parts {
             notifier: Some(dead_letter::notify::Notifier {
                 topic: DEAD_LETTER_TOPIC.to_owned(),
                 configuration: self.cache(),
-                queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+                queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
                 has_complained: Default::default(),
             }),
-            give_up_after: GIVE_UP_AFTER,
+            give_up_after: default::DEAD_LETTER_GIVE_UP_AFTER,
         }
     }
 
-    fn redrive(&self) -> dead_letter::redrive::Context {
-        dead_letter::redrive::Context {
+    fn redrive(&self) -> redrive::Context {
+        redrive::Context {
             clock: self.clock(),
             sender: self.store.queues(),
             receiver: self.store.queues(),
@@ -285,8 +287,8 @@ impl Parts {
             redrives: self.store.tables(),
             configuration: self.store.tables(),
             payloads: self.store.payloads(),
-            meter: self.meter("dead-letter"),
-            queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+            meter: self.meter("redrive"),
+            queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
         }
     }
 
@@ -316,13 +318,13 @@ impl Parts {
             dice: Arc::new(SystemDice),
             settings: manage::Settings {
                 allowed: self.allowed.clone(),
-                validation_origin: ORIGIN.to_owned(),
+                validation_origin: default::VALIDATION_ORIGIN.to_owned(),
                 publish_url: url.to_owned(),
                 manage_url: url.to_owned(),
                 configuration_kept_for: CONFIGURATION_KEPT_FOR + SLACK,
                 account: "000000000000".to_owned(),
                 retry_shards: RETRY_QUEUES,
-                queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+                queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
                 authorization: manage::Authorization::None,
             },
         }
@@ -340,7 +342,7 @@ impl Parts {
             meter: self.meter("wake"),
             settings: wake::Settings {
                 retry_shards: RETRY_QUEUES,
-                queue_message_bytes_max: QUEUE_MESSAGE_BYTES_MAX,
+                queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
             },
         }
     }

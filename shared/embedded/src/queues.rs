@@ -19,7 +19,7 @@ use std::{
 };
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_ports::{Clock, PortError};
+use gridpost_ports::{Clock, PortError, Record};
 use tokio::sync::Notify;
 
 use crate::{
@@ -47,6 +47,21 @@ pub struct Received {
     pub group: String,
     /// Its body.
     pub body: String,
+}
+
+impl Received {
+    /// The message of that queue, as a handler is given it.
+    #[must_use]
+    pub fn into_record(self, queue: Queue, received_at: Timestamp) -> Record {
+        Record {
+            message_id: self.message_id.into(),
+            receipt: self.receipt.into(),
+            body: self.body,
+            receive_count: self.receives,
+            queue,
+            received_at,
+        }
+    }
 }
 
 /// All queues of the deployment.

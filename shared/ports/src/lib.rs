@@ -10,6 +10,7 @@ pub mod dead_letter_walk;
 mod dead_letters;
 mod handshake;
 mod late_listeners;
+mod record;
 mod resources;
 
 use std::{collections::BTreeSet, fmt, time::Duration};
@@ -34,6 +35,7 @@ pub use handshake::{
     HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse,
 };
 pub use late_listeners::{LateListeners, Listener};
+pub use record::Record;
 pub use resources::{ResourceChecker, ResourceClient};
 
 /// The time.

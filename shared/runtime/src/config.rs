@@ -1,12 +1,21 @@
-//! Settings of the functions, read once from the environment that Terraform sets.
+//! Settings of the functions, read once from the environment that Terraform sets. Every variable is
+//! named here, with its default.
 
-use std::{env, fmt::Display, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, env, fmt::Display, str::FromStr, time::Duration};
 
-use gridpost_core::endpoint::{
-    Allowed, AllowedNetworks, AllowedPorts,
-    arn::{AllowedResources, ArnPatterns},
+use gridpost_core::{
+    delivery::queue::Queue,
+    endpoint::{
+        Allowed, AllowedNetworks, AllowedPorts,
+        arn::{AllowedResources, ArnPatterns},
+    },
+    retry::{
+        health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
+    },
 };
 use gridpost_ports::configuration::Limits;
+
+use crate::telemetry::NAMESPACE;
 
 /// A setting that is missing or can't be read. The function then refuses to start.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +62,254 @@ where
     }
 }
 
+/// What holds where the environment says nothing, each once: `gridpost dev` takes them from here too.
+pub mod default {
+    use std::time::Duration;
+
+    /// The largest message of a queue, in bytes.
+    pub const QUEUE_MESSAGE_BYTES_MAX: usize = 262_144;
+
+    /// Publishes with more deliveries are stored first.
+    pub const INLINE_FAN_OUT: usize = 10_000;
+
+    /// How the deployment names itself to CloudEvents endpoints.
+    pub const VALIDATION_ORIGIN: &str = "eventgrid.azure.net";
+
+    /// How long configuration may be used where it can't be read anew.
+    pub const CONFIGURATION_STALE_FOR: Duration = Duration::from_secs(60);
+
+    /// How long a destination for dead letters may refuse.
+    pub const DEAD_LETTER_GIVE_UP_AFTER: Duration = Duration::from_secs(4 * 60 * 60);
+}
+
+/// Whether and what functions log: `GRIDPOST_LOG`, a level or levels by module.
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it can't be read, as for every setting below.
+pub fn log<T: FromStr<Err: Display>>(default: T) -> Result<T, SettingError> {
+    parsed_or("GRIDPOST_LOG", default)
+}
+
+/// CloudWatch's namespace of all metrics, from `GRIDPOST_METRIC_NAMESPACE`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn metric_namespace() -> Result<String, SettingError> {
+    parsed_or("GRIDPOST_METRIC_NAMESPACE", NAMESPACE.to_owned())
+}
+
+/// Whether there are metrics by topic and event subscription, from
+/// `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn metrics_by_event_subscription() -> Result<bool, SettingError> {
+    parsed_or("GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION", false)
+}
+
+/// Whether durations are metrics, from `GRIDPOST_LATENCY_METRICS`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn latency_metrics() -> Result<bool, SettingError> {
+    parsed_or("GRIDPOST_LATENCY_METRICS", false)
+}
+
+/// The table of topics and event subscriptions, from `GRIDPOST_CONFIG_TABLE`.
+///
+/// # Errors
+///
+/// [`SettingError::Missing`] when it is not set.
+pub fn config_table() -> Result<String, SettingError> {
+    text("GRIDPOST_CONFIG_TABLE")
+}
+
+/// The table of states, from `GRIDPOST_STATE_TABLE`.
+///
+/// # Errors
+///
+/// As [`config_table`].
+pub fn state_table() -> Result<String, SettingError> {
+    text("GRIDPOST_STATE_TABLE")
+}
+
+/// The bucket of what no message can carry, from `GRIDPOST_PAYLOAD_BUCKET`.
+///
+/// # Errors
+///
+/// As [`config_table`].
+pub fn payload_bucket() -> Result<String, SettingError> {
+    text("GRIDPOST_PAYLOAD_BUCKET")
+}
+
+/// The URL of a queue that is no retry queue, from `GRIDPOST_…_QUEUE_URL`; empty where the function has
+/// nothing to do with it.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn queue_url(queue: Queue) -> Result<String, SettingError> {
+    let name = match queue {
+        Queue::Dispatch => "GRIDPOST_DISPATCH_QUEUE_URL",
+        Queue::DeadLetter => "GRIDPOST_DEAD_LETTER_QUEUE_URL",
+        Queue::FanOut => "GRIDPOST_FAN_OUT_QUEUE_URL",
+        Queue::Redrive => "GRIDPOST_REDRIVE_QUEUE_URL",
+        Queue::Poison => "GRIDPOST_POISON_QUEUE_URL",
+        Queue::Retry(shard) => {
+            return Ok(retry_queue_urls()?.into_iter().nth(shard).unwrap_or_default());
+        }
+    };
+    parsed_or(name, String::new())
+}
+
+/// The URLs of the retry queues in shard order, from `GRIDPOST_RETRY_QUEUE_URLS` (comma separated).
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn retry_queue_urls() -> Result<Vec<String>, SettingError> {
+    let urls = parsed_or("GRIDPOST_RETRY_QUEUE_URLS", String::new())?;
+    Ok(urls.split(',').filter(|url| !url.is_empty()).map(str::to_owned).collect())
+}
+
+/// The largest message that the queues take, in bytes, from `GRIDPOST_QUEUE_MESSAGE_BYTES_MAX`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn queue_message_bytes_max() -> Result<usize, SettingError> {
+    parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", default::QUEUE_MESSAGE_BYTES_MAX)
+}
+
+/// Most deliveries that a publish's own request enqueues, from `GRIDPOST_INLINE_FAN_OUT`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn inline_fan_out() -> Result<usize, SettingError> {
+    parsed_or("GRIDPOST_INLINE_FAN_OUT", default::INLINE_FAN_OUT)
+}
+
+/// Who may publish, from `GRIDPOST_PUBLISH_AUTHORIZATION`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn publish_authorization<T>() -> Result<T, SettingError>
+where
+    T: Default + FromStr<Err: Display>,
+{
+    parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", T::default())
+}
+
+/// How the deployment names itself to CloudEvents endpoints, from `GRIDPOST_VALIDATION_ORIGIN`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn validation_origin() -> Result<String, SettingError> {
+    parsed_or("GRIDPOST_VALIDATION_ORIGIN", default::VALIDATION_ORIGIN.to_owned())
+}
+
+/// How much of a failed response is kept, from `GRIDPOST_FAILED_RESPONSE_BYTES`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn failed_response_bytes() -> Result<ResponseBytes, SettingError> {
+    parsed_or("GRIDPOST_FAILED_RESPONSE_BYTES", ResponseBytes::default())
+}
+
+/// How long outcomes put an event subscription on probation, where that is not the core's default:
+/// `GRIDPOST_PROBATION_SECONDS`, a JSON object of seconds by outcome.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn probation() -> Result<Durations, SettingError> {
+    const NAME: &str = "GRIDPOST_PROBATION_SECONDS";
+    let text = parsed_or(NAME, "{}".to_owned())?;
+    let own: BTreeMap<Outcome, u32> = serde_json::from_str(&text)
+        .map_err(|error| SettingError::Wrong { name: NAME, reason: error.to_string() })?;
+    Ok(Durations::default().with(own))
+}
+
+/// When endpoints count as slow, from `GRIDPOST_SLOW_AFTER_MS`, and what they may hold then.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn lanes() -> Result<LaneSettings, SettingError> {
+    let own = LaneSettings::default();
+    let default = u64::try_from(own.slow_after.as_millis()).unwrap_or(u64::MAX);
+    let slow_after = Duration::from_millis(parsed_or("GRIDPOST_SLOW_AFTER_MS", default)?);
+    Ok(LaneSettings { slow_after, ..own })
+}
+
+/// How many runs may listen for late responses at the same time: those for first attempts, from
+/// `GRIDPOST_FIRST_ATTEMPT_LISTENERS`, and those of a retry queue, from `GRIDPOST_RETRY_LISTENERS`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn listeners_max() -> Result<(usize, usize), SettingError> {
+    let first = parsed_or("GRIDPOST_FIRST_ATTEMPT_LISTENERS", 55)?;
+    Ok((first, parsed_or("GRIDPOST_RETRY_LISTENERS", 5)?))
+}
+
+/// Above so many messages in flight in a retry queue, long waits are parked; from
+/// `GRIDPOST_RETRY_IN_FLIGHT_LIMIT`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn retry_in_flight_limit() -> Result<u64, SettingError> {
+    parsed_or("GRIDPOST_RETRY_IN_FLIGHT_LIMIT", 60_000)
+}
+
+/// How long an ended delivery waits for others to share its object, from
+/// `GRIDPOST_DEAD_LETTER_DELAY_SECONDS`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn dead_letter_delay_s() -> Result<u32, SettingError> {
+    parsed_or("GRIDPOST_DEAD_LETTER_DELAY_SECONDS", 300)
+}
+
+/// How long a destination for dead letters may refuse, from `GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn dead_letter_give_up_after() -> Result<Duration, SettingError> {
+    let default = default::DEAD_LETTER_GIVE_UP_AFTER.as_secs();
+    Ok(Duration::from_secs(parsed_or("GRIDPOST_DEAD_LETTER_GIVE_UP_SECONDS", default)?))
+}
+
+/// The topic that is told of dead letters, from `GRIDPOST_DEAD_LETTER_TOPIC`, if one is.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn dead_letter_topic() -> Result<Option<String>, SettingError> {
+    let topic = parsed_or("GRIDPOST_DEAD_LETTER_TOPIC", String::new())?;
+    Ok(Some(topic).filter(|topic| !topic.is_empty()))
+}
+
+/// Whether first attempts that succeed are logged, from `GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn log_successful_attempts() -> Result<bool, SettingError> {
+    parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)
+}
+
 /// How long configuration is kept in memory, from `GRIDPOST_CONFIG_CACHE_MS` (milliseconds).
 ///
 /// # Errors
@@ -70,7 +327,8 @@ pub fn configuration_kept_for() -> Result<Duration, SettingError> {
 ///
 /// [`SettingError::Wrong`] when one of them is no number.
 pub fn configuration_limits() -> Result<Limits, SettingError> {
-    let stale_s = parsed_or("GRIDPOST_CONFIG_STALE_SECONDS", 60)?;
+    let stale_s = default::CONFIGURATION_STALE_FOR.as_secs();
+    let stale_s = parsed_or("GRIDPOST_CONFIG_STALE_SECONDS", stale_s)?;
     let memory_mb: usize = parsed_or("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", 512)?;
     Ok(Limits {
         fresh_for: configuration_kept_for()?,
@@ -112,5 +370,18 @@ mod tests {
         );
         assert_eq!(parsed_or("GRIDPOST_IS_SET_NOWHERE", 7).ok(), Some(7));
         assert!(matches!(text("GRIDPOST_IS_SET_NOWHERE"), Err(SettingError::Missing(_))));
+    }
+
+    /// No test is given a setting.
+    #[test]
+    fn what_is_not_set_has_its_default() {
+        assert_eq!(lanes().ok(), Some(LaneSettings::default()));
+        assert_eq!(listeners_max().ok(), Some((55, 5)));
+        assert_eq!(dead_letter_give_up_after().ok(), Some(Duration::from_secs(14_400)));
+        assert_eq!(dead_letter_topic().ok(), Some(None));
+        assert_eq!(retry_queue_urls().ok(), Some(Vec::new()));
+        for queue in [Queue::Dispatch, Queue::Retry(1), Queue::Poison] {
+            assert_eq!(queue_url(queue).ok().as_deref(), Some(""), "{queue}");
+        }
     }
 }

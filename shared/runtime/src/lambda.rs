@@ -1,26 +1,86 @@
-//! The loop of a function that is invoked without pause.
+//! The edge to Lambda: every function runs here, from its settings to its replies.
 
 use std::{
     cell::Cell,
+    fmt::Debug,
     future::{Ready, ready},
     sync::Arc,
 };
 
+use gridpost_core::{delivery::queue::Queue, time::Timestamp};
+use gridpost_ports::{Clock, Meter, Record};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use lambda_runtime::{
-    Config, Context, Error, LambdaInvocation, Runtime, Service,
+    Config, Context, Diagnostic, Error, LambdaEvent, LambdaInvocation, Runtime, Service,
     tower::{Layer, ServiceExt, util::ServiceFn},
 };
 use lambda_runtime_api_client::{PooledClient, body::Body, build_request};
 
-use crate::lineage;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    lineage,
+    sqs::{self, Batch, BatchReply},
+    system::{self, SystemClock},
+    telemetry::EmbeddedMeter,
+};
 
 /// The Runtime API's `next` (AWS Lambda: using the Lambda runtime API).
 const NEXT: &str = "/2018-06-01/runtime/invocation/next";
 
 /// The header that names an invocation.
 const REQUEST_ID: &str = "lambda-runtime-aws-request-id";
+
+/// Answers every invocation, given its event and when Lambda stops it. What was counted is written
+/// when it is answered.
+///
+/// # Errors
+///
+/// The Runtime API can't be reached, or answers with what is no invocation.
+pub async fn serve<E, R, D, F>(
+    meter: &EmbeddedMeter,
+    answer: impl Fn(E, Timestamp) -> F,
+) -> Result<(), Error>
+where
+    E: DeserializeOwned,
+    R: Serialize,
+    D: Into<Diagnostic> + Debug,
+    F: Future<Output = Result<R, D>>,
+{
+    let answer = &answer;
+    // Without the runtime's own span for each invocation: no line of ours shows it.
+    run(Runtime::new(lambda_runtime::service_fn(move |event: LambdaEvent<E>| async move {
+        let deadline = system::deadline(event.context.deadline, SystemClock.now());
+        let reply = answer(event.payload, deadline).await;
+        meter.flush(SystemClock.now());
+        reply
+    })))
+    .await
+}
+
+/// [`serve`] for a function whose one invoker is the mapping of a queue; `handle` answers which
+/// messages SQS keeps, by id.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_queue<F>(
+    meter: &EmbeddedMeter,
+    queue: Queue,
+    handle: impl Fn(Vec<Record>, Timestamp) -> F,
+) -> Result<(), Error>
+where
+    F: Future<Output = Vec<String>>,
+{
+    let handle = &handle;
+    serve(meter, move |batch: Batch, deadline| async move {
+        let (records, mut reply) = sqs::records(batch.messages, SystemClock.now(), |_| Some(queue));
+        reply.extend(handle(records, deadline).await);
+        Ok::<BatchReply, Error>(reply)
+    })
+    .await
+}
 
 /// Gives every invocation to the runtime's service, one after the other, as [`Runtime::run`] does,
 /// and leaves out one thing: that sets `_X_AMZN_TRACE_ID` anew for each invocation, and glibc keeps
@@ -30,7 +90,7 @@ const REQUEST_ID: &str = "lambda-runtime-aws-request-id";
 /// # Errors
 ///
 /// The Runtime API can't be reached, or answers with what is no invocation.
-pub async fn run<S>(runtime: Runtime<S>) -> Result<(), Error>
+async fn run<S>(runtime: Runtime<S>) -> Result<(), Error>
 where
     S: Service<LambdaInvocation, Response = (), Error = Error>,
 {

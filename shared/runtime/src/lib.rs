@@ -5,5 +5,6 @@ pub mod config;
 #[cfg(feature = "lambda")]
 pub mod lambda;
 pub mod lineage;
+pub mod sqs;
 pub mod system;
 pub mod telemetry;

@@ -32,7 +32,7 @@ pub const NAMESPACE: &str = "Gridpost";
 /// by module: `warn,gridpost_dispatch_handler=debug`.
 pub fn start_logging() {
     let info = Targets::new().with_default(LevelFilter::INFO);
-    let filter = config::parsed_or("GRIDPOST_LOG", info.clone()).unwrap_or(info);
+    let filter = config::log(info.clone()).unwrap_or(info);
     let lines = layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
 }
@@ -157,8 +157,8 @@ impl EmbeddedMeter {
     ///
     /// One of the variables is set and can't be read.
     pub fn from_env() -> Result<Self, SettingError> {
-        let namespace = config::parsed_or("GRIDPOST_METRIC_NAMESPACE", NAMESPACE.to_owned())?;
-        let by_name = config::parsed_or("GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION", false)?;
+        let namespace = config::metric_namespace()?;
+        let by_name = config::metrics_by_event_subscription()?;
         Ok(Self { namespace, by_name, ..Self::default() })
     }
 

@@ -26,7 +26,7 @@ use gridpost_core::{
     },
     time::Timestamp,
 };
-use gridpost_ports::{Clock, Outgoing, PortError};
+use gridpost_ports::{Clock, Outgoing, PortError, Record};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -126,6 +126,20 @@ pub struct Received {
     pub at: Timestamp,
     /// What it carries.
     pub carried: Carried,
+}
+
+impl Received {
+    /// The message of that queue, as a handler is given it.
+    pub fn record(&self, queue: Queue) -> Record {
+        Record {
+            message_id: self.message_id.as_str().into(),
+            receipt: self.receipt.as_str().into(),
+            body: self.body.clone(),
+            receive_count: self.count,
+            queue,
+            received_at: self.at,
+        }
+    }
 }
 
 /// All queues of one world.

@@ -156,13 +156,13 @@ pub struct Consent {
     pub given_at: Option<Timestamp>,
 }
 
-/// ingest's timeout, as deployed.
+/// Timeout of ingest and of expand, as deployed.
 pub const INGEST_TIMEOUT: Duration = Duration::from_secs(29);
 
 /// dispatch's timeout, as deployed.
 pub const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
 
-/// dead-letter's timeout, as deployed.
+/// Timeout of dead-letter and of redrive, as deployed.
 pub const DEAD_LETTER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long dead letters wait for others, as deployed, in seconds.

@@ -16,7 +16,7 @@ use super::proxy::Proxy;
 use crate::e2e::{inside, world::World};
 
 /// The functions that events go through.
-pub const FUNCTIONS: [&str; 5] = ["ingest", "dispatch", "dead-letter", "wake", "manage"];
+pub const FUNCTIONS: [&str; 6] = ["ingest", "expand", "dispatch", "dead-letter", "wake", "manage"];
 
 /// Publishes that make more deliveries than this are stored and expanded behind the answer, during a
 /// run: every fourth publish of it is such a one.

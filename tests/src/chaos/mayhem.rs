@@ -72,7 +72,8 @@ fn deed(done: usize, is_roll_out: bool, dice: &mut fastrand::Rng) -> Deed {
     }
     match dice.u32(0..100) {
         0..40 => Deed::Kill("dispatch"),
-        40..54 => Deed::Kill("ingest"),
+        40..50 => Deed::Kill("ingest"),
+        50..54 => Deed::Kill("expand"),
         54..66 => Deed::Kill("dead-letter"),
         66..72 => Deed::Kill("wake"),
         72..78 => Deed::Kill("manage"),

@@ -20,7 +20,7 @@ use gridpost_cli::{
 use super::deployment::{Deployment, FUNCTIONS};
 use crate::e2e::ground::Ground;
 
-/// The zip file of each function.
+/// The zip file of each function that there is at a commit.
 type Programs = BTreeMap<&'static str, Vec<u8>>;
 
 /// The programs of both commits.
@@ -43,7 +43,7 @@ impl RollOut {
         let earlier = programs(folder, ground).await?;
         let present = programs(root, ground).await?;
         let same: Vec<_> =
-            FUNCTIONS.iter().filter(|name| earlier[*name] == present[*name]).collect();
+            FUNCTIONS.iter().filter(|name| earlier.get(*name) == present.get(*name)).collect();
         ensure!(same.len() < FUNCTIONS.len(), "the functions of {commit} are those of this tree");
         Ok(Self { earlier, present })
     }
@@ -58,7 +58,8 @@ impl RollOut {
         Ok(Turns::default())
     }
 
-    /// Has a function run as of the other commit than it does.
+    /// Has a function run as of the other commit than it does; one that the earlier commit has not
+    /// stays as it is.
     ///
     /// # Errors
     ///
@@ -70,7 +71,10 @@ impl RollOut {
         deployment: &Deployment<'_>,
     ) -> anyhow::Result<()> {
         let programs = if turns.flip(function) { &self.present } else { &self.earlier };
-        deployment.run(function, &programs[function]).await
+        match programs.get(function) {
+            Some(program) => deployment.run(function, program).await,
+            None => Ok(()),
+        }
     }
 
     /// Has every function run as of this tree, as it was deployed.
@@ -125,12 +129,13 @@ async fn programs(root: &Path, ground: &Ground) -> anyhow::Result<Programs> {
     let (tools, progress) = (prerequisites::find(true).await?, Progress::on_stderr());
     let (source, environment) = ((root, Profile::Dev), ground.environment()?);
     let built = build::build(source, ground.home(), &tools, environment, &progress).await?;
-    let read = |function: &&'static str| {
-        let path = built.folder.join(function).join("bootstrap.zip");
+    let path = |function: &str| built.folder.join(function).join("bootstrap.zip");
+    let read = |function: &'static str| {
+        let path = path(function);
         let zip = fs::read(&path).with_context(|| path.display().to_string())?;
-        Ok((*function, zip))
+        Ok((function, zip))
     };
-    FUNCTIONS.iter().map(read).collect()
+    FUNCTIONS.into_iter().filter(|function| path(function).exists()).map(read).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::Mutation;
 
-const EXPAND: &str = "functions/ingest/handler/src/expand.rs";
+const EXPAND: &str = "functions/expand/handler/src/lib.rs";
 const MEMORY: &str = "shared/ports/src/configuration.rs";
 
 /// All of them.
@@ -47,8 +47,8 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "ingest answers 200 for what was not sent",
         file: "functions/ingest/handler/src/handler.rs",
-        old: "        Some(parcels) => enqueue(context, &packed, &parcels).await,",
-        new: "        Some(parcels) => enqueue(context, &packed, &parcels).await.or(Ok(())),",
+        old: "        Some(parcels) => enqueue(context.outlet(), &packed, &parcels).await,",
+        new: "        Some(parcels) => enqueue(context.outlet(), &packed, &parcels).await.or(Ok(())),",
     },
     Mutation {
         name: "a fan-out accepted that was not stored",
@@ -59,19 +59,19 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "a fan-out accepted whose pieces were not sent",
         file: "functions/ingest/handler/src/fan_out.rs",
-        old: "    send_pieces(context, topic, pieces).await\n",
-        new: "    send_pieces(context, topic, pieces).await.or(Ok(()))\n",
+        old: "    send_pieces(context.outlet(), topic, pieces).await\n",
+        new: "    send_pieces(context.outlet(), topic, pieces).await.or(Ok(()))\n",
     },
     Mutation {
         name: "a piece let go whose deliveries were not sent",
         file: EXPAND,
-        old: "        enqueue_wave(context, packed, wave).await?;",
-        new: "        let _ = enqueue_wave(context, packed, wave).await;",
+        old: "        enqueue_wave(context.outlet(), packed, wave).await?;",
+        new: "        let _ = enqueue_wave(context.outlet(), packed, wave).await;",
     },
     Mutation {
         name: "the rest of a piece forgotten",
         file: EXPAND,
-        old: "            return send_pieces(context, packed.topic(), vec![piece.rest(wave[0].place)]).await;",
+        old: "            return send_pieces(context.outlet(), packed.topic(), rest).await;",
         new: "            return Ok(());",
     },
     Mutation {
@@ -94,7 +94,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a redrive sends the first of each batch",
-        file: "functions/dead-letter/handler/src/redrive.rs",
+        file: "functions/redrive/handler/src/lib.rs",
         old: "            self.send(std::mem::take(&mut batch)).await?;",
         new: r#"            batch.truncate(1);
             self.send(std::mem::take(&mut batch)).await?;"#,

@@ -1,64 +1,13 @@
-//! Bugs in dead-letter, in its redrives and its notifier, for its own tests to notice.
+//! Bugs in dead-letter and its notifier, and in redrive, for their own tests to notice.
 
 use super::Mutation;
 
-const DEAD_LETTER_REDRIVE: &str = "functions/dead-letter/handler/src/redrive.rs";
+const REDRIVE_LIB: &str = "functions/redrive/handler/src/lib.rs";
 const DEAD_LETTER_NOTIFY: &str = "functions/dead-letter/handler/src/notify.rs";
 const DEAD_LETTER_GATHER: &str = "functions/dead-letter/handler/src/gather.rs";
 
-/// All of them.
-pub(super) const ALL: &[Mutation] = &[
-    Mutation {
-        name: "a redrive's place is noted before its batch is sent",
-        file: DEAD_LETTER_REDRIVE,
-        old: r#"            self.send(std::mem::take(&mut batch)).await?;
-            self.job.problem = None;"#,
-        new: r#"            self.note().await?;
-            self.send(std::mem::take(&mut batch)).await?;
-            self.job.problem = None;"#,
-    },
-    Mutation {
-        name: "a redrive's failed messages count as sent",
-        file: DEAD_LETTER_REDRIVE,
-        old: r#"                Some(Err(error)) => {
-                    failed = Some(error);
-                    true
-                }"#,
-        new: r#"                Some(Err(error)) => {
-                    failed = Some(error);
-                    false
-                }"#,
-    },
-    Mutation {
-        name: "two redrives at once",
-        file: DEAD_LETTER_REDRIVE,
-        old: "if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other)) {",
-        new: "if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other) && other.dry_run) {",
-    },
-    Mutation {
-        name: "a redrive under another worker's lease",
-        file: DEAD_LETTER_REDRIVE,
-        old: "job.lease.as_ref().filter(|lease| lease.until > now)",
-        new: "job.lease.as_ref().filter(|lease| lease.until > now && job.dry_run)",
-    },
-    Mutation {
-        name: "a redrive to an event subscription that was created anew",
-        file: DEAD_LETTER_REDRIVE,
-        old: "one.key == *to && one.uid == *to_uid",
-        new: "one.key == *to && (one.uid == *to_uid || one.uid != *to_uid)",
-    },
-    Mutation {
-        name: "a redrive that was stopped goes on",
-        file: DEAD_LETTER_REDRIVE,
-        old: "            if self.job.status != Status::Running || !self.has_time() {",
-        new: "            if self.job.status == Status::Completed || !self.has_time() {",
-    },
-    Mutation {
-        name: "a redriven event is not counted",
-        file: DEAD_LETTER_REDRIVE,
-        old: "self.context.meter.count_events(counter, &key, delivery.publish_time, 1);",
-        new: "let _ = (counter, key);",
-    },
+/// Those of dead-letter.
+pub(super) const DEAD_LETTER: &[Mutation] = &[
     Mutation {
         name: "dead letters of the told topic are told of",
         file: DEAD_LETTER_NOTIFY,
@@ -97,5 +46,60 @@ pub(super) const ALL: &[Mutation] = &[
             drop_events(context, &ended, "PayloadMissing");
             Vec::new()
         }"#,
+    },
+];
+
+/// Those of redrive.
+pub(super) const REDRIVE: &[Mutation] = &[
+    Mutation {
+        name: "a redrive's place is noted before its batch is sent",
+        file: REDRIVE_LIB,
+        old: r#"            self.send(std::mem::take(&mut batch)).await?;
+            self.job.problem = None;"#,
+        new: r#"            self.note().await?;
+            self.send(std::mem::take(&mut batch)).await?;
+            self.job.problem = None;"#,
+    },
+    Mutation {
+        name: "a redrive's failed messages count as sent",
+        file: REDRIVE_LIB,
+        old: r#"                Some(Err(error)) => {
+                    failed = Some(error);
+                    true
+                }"#,
+        new: r#"                Some(Err(error)) => {
+                    failed = Some(error);
+                    false
+                }"#,
+    },
+    Mutation {
+        name: "two redrives at once",
+        file: REDRIVE_LIB,
+        old: "if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other)) {",
+        new: "if let Some(first) = jobs.iter().find(|other| self.job.waits_for(other) && other.dry_run) {",
+    },
+    Mutation {
+        name: "a redrive under another worker's lease",
+        file: REDRIVE_LIB,
+        old: "job.lease.as_ref().filter(|lease| lease.until > now)",
+        new: "job.lease.as_ref().filter(|lease| lease.until > now && job.dry_run)",
+    },
+    Mutation {
+        name: "a redrive to an event subscription that was created anew",
+        file: REDRIVE_LIB,
+        old: "one.key == *to && one.uid == *to_uid",
+        new: "one.key == *to && (one.uid == *to_uid || one.uid != *to_uid)",
+    },
+    Mutation {
+        name: "a redrive that was stopped goes on",
+        file: REDRIVE_LIB,
+        old: "            if self.job.status != Status::Running || !self.has_time() {",
+        new: "            if self.job.status == Status::Completed || !self.has_time() {",
+    },
+    Mutation {
+        name: "a redriven event is not counted",
+        file: REDRIVE_LIB,
+        old: "self.context.meter.count_events(counter, &key, delivery.publish_time, 1);",
+        new: "let _ = (counter, key);",
     },
 ];

@@ -3,7 +3,7 @@
 use super::Mutation;
 
 const INGEST_HANDLER: &str = "functions/ingest/handler/src/handler.rs";
-const INGEST_ENQUEUE: &str = "functions/ingest/handler/src/enqueue.rs";
+const INGEST_ENQUEUE: &str = "functions/expand/handler/src/enqueue.rs";
 
 /// All of them.
 pub(super) const ALL: &[Mutation] = &[
@@ -28,7 +28,7 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "messages are sent before the payloads that they ask for",
         file: INGEST_ENQUEUE,
-        old: r#"    store(&*context.payloads, packed, wave).await?;
+        old: r#"    store(outlet.payloads, packed, wave).await?;
     let message"#,
         new: "    let message",
     },
@@ -42,7 +42,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "unreadable pieces are let go",
-        file: "functions/ingest/handler/src/expand.rs",
+        file: "functions/expand/handler/src/lib.rs",
         old: r#"    send(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
 "#,
         new: r#"    let _ = message;

@@ -9,7 +9,7 @@ use gridpost_core::{
 };
 use gridpost_ingest_handler::{
     self as ingest,
-    gateway::{GatewayEvent, Invocation, Response, invocation},
+    gateway::{GatewayEvent, Response},
     handler::handle,
 };
 use gridpost_manage_handler::{self as manage, Reply};
@@ -61,10 +61,7 @@ impl World {
     /// Hands the same to ingest.
     pub(crate) async fn publish(&self, event: Value) -> Response {
         let event: GatewayEvent = serde_json::from_value(event).expect("an event");
-        match invocation(event).expect("an HTTP event") {
-            Invocation::Publish(request) => handle(&self.ingest, &request).await,
-            Invocation::Expand(_) => panic!("no messages of a queue"),
-        }
+        handle(&self.ingest, &event.into_request().expect("an HTTP event")).await
     }
 
     /// The first access key of a topic.

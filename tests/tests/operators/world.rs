@@ -11,7 +11,7 @@ use gridpost_core::{
 };
 use gridpost_dispatch_handler::{
     Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
-    record::Record, resources::NoResources,
+    resources::NoResources,
 };
 use gridpost_manage_handler::{Request, answer};
 use gridpost_ports::{
@@ -22,7 +22,7 @@ use gridpost_testkit::{
     deployment::Deployment,
     endpoint::{Reaction, Script},
     fixtures,
-    queue::{QueueSettings, Received},
+    queue::QueueSettings,
 };
 use serde_json::Value;
 
@@ -121,15 +121,7 @@ impl World {
                 if received.is_empty() {
                     continue;
                 }
-                let record = |received: &Received| Record {
-                    message_id: received.message_id.as_str().into(),
-                    receipt: received.receipt.as_str().into(),
-                    body: received.body.clone(),
-                    receive_count: received.count,
-                    queue,
-                    received_at: received.at,
-                };
-                let records = received.iter().map(record).collect();
+                let records = received.iter().map(|one| one.record(queue)).collect();
                 let deadline = self.deployment.clock.now() + Duration::from_secs(60);
                 let kept = handle(&self.dispatch(), records, deadline).await;
                 let gone = received.into_iter().filter(|one| !kept.contains(&one.message_id));

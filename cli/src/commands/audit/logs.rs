@@ -11,8 +11,9 @@ use crate::failure::Misuse;
 use crate::output::text_at;
 use crate::target::Target;
 
-/// The functions that count events; manage those that are purged.
-const FUNCTIONS: [&str; 4] = ["ingest", "dispatch", "dead-letter", "manage"];
+/// The functions that count events; manage those that are purged. expand counts none: ingest has, when
+/// it accepted them.
+const FUNCTIONS: [&str; 5] = ["ingest", "dispatch", "dead-letter", "redrive", "manage"];
 
 /// Reads what all functions counted of events that were published in the audit's time, before its
 /// cut-off and from then on.

@@ -16,7 +16,7 @@ use gridpost_core::{
     poison,
     time::Timestamp,
 };
-use gridpost_ports::{BucketError, Outgoing, PortError};
+use gridpost_ports::{BucketError, Outgoing, PortError, Record};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -35,19 +35,6 @@ const RECEIVES_MIN: u32 = 4;
 
 /// Waits before somebody who could not be told is told again.
 const TELL_AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
-
-/// A record of the dead-letter queue.
-#[derive(Clone, Debug)]
-pub struct Record {
-    /// SQS's id of the message.
-    pub message_id: String,
-    /// What hides it.
-    pub receipt: String,
-    /// Its body.
-    pub body: String,
-    /// How often it was received, this time included.
-    pub receive_count: u32,
-}
 
 /// Stores the records' dead letters and answers which records SQS keeps, by message id.
 ///
@@ -190,7 +177,7 @@ async fn refused(
         return None;
     }
     hide(context, &record, &ended, now).await;
-    Some(record.message_id)
+    Some(record.message_id.to_string())
 }
 
 /// Whether an ended delivery has been tried for too long.
@@ -202,7 +189,7 @@ fn is_given_up(context: &Context, ended: &Ended, now: Timestamp) -> bool {
 async fn hide_all(context: &Context, ended: Vec<(Record, Ended)>, now: Timestamp) -> Vec<String> {
     let hidden = ended.iter().map(|(record, ended)| hide(context, record, ended, now));
     join_all(hidden).await;
-    ended.into_iter().map(|(record, _)| record.message_id).collect()
+    ended.into_iter().map(|(record, _)| record.message_id.to_string()).collect()
 }
 
 /// Hides a record for a while, longer each time.
@@ -282,7 +269,7 @@ async fn poison(context: &Context, record: Record, error: &DecodeError) -> Optio
         }
         Err(error) => {
             tracing::warn!(error = %chain(&error), "not moved to the poison queue; it comes back");
-            Some(record.message_id)
+            Some(record.message_id.to_string())
         }
     }
 }

@@ -3,11 +3,9 @@
 //! dispatch sends what ended into the dead-letter queue with a delay (five minutes), so that what
 //! ended together arrives together; [`gather`] makes one object of what shares a subscription, and
 //! [`notify`] tells of it.
-//! [`redrive`] sends dead letters again: the function is invoked with the redrive queue's messages too.
 
 pub mod gather;
 pub mod notify;
-pub mod redrive;
 
 use std::{sync::Arc, time::Duration};
 

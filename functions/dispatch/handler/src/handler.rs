@@ -11,6 +11,7 @@ use futures::{
     future::{join, join_all},
 };
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
+use gridpost_ports::Record;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::{
@@ -19,7 +20,6 @@ use crate::{
     in_hand::Received,
     late_response::{self, Late},
     receive::{self, receive},
-    record::Record,
     report::Report,
 };
 

@@ -13,9 +13,7 @@ use gridpost_core::{
     subscription::{DeadLetterDestination, EventSubscription},
     time::Timestamp,
 };
-use gridpost_ports::configuration::TopicSnapshot;
-
-use crate::record::Record;
+use gridpost_ports::{Record, configuration::TopicSnapshot};
 
 /// A delivery that was received, and its state where it has one.
 #[derive(Clone, Debug)]

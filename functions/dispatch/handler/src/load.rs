@@ -4,12 +4,12 @@
 
 use futures::future::{join, join_all};
 use gridpost_core::delivery::{queue::Queue, state::DeliveryState};
-use gridpost_ports::{PortError, configuration::Wanted};
+use gridpost_ports::{PortError, Record, configuration::Wanted};
 
 use crate::{
     Context,
     in_hand::{Owner, Received},
-    record::{Record, Settled},
+    record::Settled,
 };
 
 /// What was found of a group.

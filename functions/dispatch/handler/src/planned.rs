@@ -11,13 +11,13 @@ use gridpost_core::{
         outcome::Outcome,
     },
 };
-use gridpost_ports::PortError;
+use gridpost_ports::{PortError, Record};
 
 use crate::{
     Context, health,
     in_hand::{DeliveryInHand, Owner},
     lane,
-    record::{Record, Settled},
+    record::Settled,
     report::Report,
     settle::{self, Hold},
 };

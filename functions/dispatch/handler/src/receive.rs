@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 
 use gridpost_core::{delivery::Delivery, subscription::SubscriptionKey};
+use gridpost_ports::Record;
 use uuid::Uuid;
 
-use crate::{
-    Context,
-    in_hand::Received,
-    record::{Record, Settled},
-    settle,
-};
+use crate::{Context, in_hand::Received, record::Settled, settle};
 
 /// A batch, decoded.
 #[derive(Default)]

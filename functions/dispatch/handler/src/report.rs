@@ -3,12 +3,12 @@
 
 use futures::future::join_all;
 use gridpost_core::{error::chain, time::Timestamp};
-use gridpost_ports::PortError;
+use gridpost_ports::{PortError, Record};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     Context,
-    record::{Fate, Record, Settled},
+    record::{Fate, Settled},
     settle,
 };
 

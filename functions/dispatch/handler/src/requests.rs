@@ -13,7 +13,7 @@ use gridpost_core::{
     retry::{health::Health, outcome::RESPONSE_WAIT},
     time::Timestamp,
 };
-use gridpost_ports::PortError;
+use gridpost_ports::{PortError, Record};
 
 use crate::{
     Context,
@@ -26,7 +26,7 @@ use crate::{
     lane::{self, Lease, watched},
     late_response::Late,
     planned::carry_out,
-    record::{Record, Settled, without_bodies},
+    record::{Settled, without_bodies},
     report::Report,
     settle::{self, Hold},
 };

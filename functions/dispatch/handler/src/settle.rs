@@ -20,7 +20,7 @@ use gridpost_core::{
     retry::{EndReason, outcome::Answer},
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError, Saved};
+use gridpost_ports::{Outgoing, PortError, Record, Saved};
 
 use crate::{
     Context,
@@ -29,7 +29,7 @@ use crate::{
     decide::{Then, Verdict},
     in_hand::DeliveryInHand,
     payload,
-    record::{Fate, Record, Settled},
+    record::{Fate, Settled},
 };
 
 pub use end::drop_delivery;

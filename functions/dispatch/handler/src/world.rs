@@ -27,14 +27,13 @@ use gridpost_testkit::{
     endpoint::{Reaction, Script},
     faults::Plan,
     fixtures,
-    queue::Received,
 };
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::{
     Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
-    record::Record, resources::NoResources,
+    resources::NoResources,
 };
 
 /// 15 s into minute 100.
@@ -172,15 +171,7 @@ impl World {
 
         let received: Vec<_> =
             deliveries.iter().map(|delivery| queues.hand(queue, delivery.encode())).collect();
-        let record = |received: &Received| Record {
-            message_id: received.message_id.as_str().into(),
-            receipt: received.receipt.as_str().into(),
-            body: received.body.clone(),
-            receive_count: received.count,
-            queue,
-            received_at: received.at,
-        };
-        let records = received.iter().map(record).collect();
+        let records = received.iter().map(|one| one.record(queue)).collect();
         let kept = handle(&self.context(), records, NOW + Duration::from_secs(200)).await;
 
         let states = tables.states();

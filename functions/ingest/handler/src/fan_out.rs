@@ -1,18 +1,10 @@
 //! Publishes that make more deliveries than a request has time for: accepted by storing them.
 
-use gridpost_core::{
-    delivery::queue::Queue,
-    publish::{
-        fan_out::{self, Piece},
-        pack::Packed,
-    },
-};
-use gridpost_ports::{Outgoing, PortError};
+use gridpost_core::publish::{fan_out, pack::Packed};
+use gridpost_expand_handler::enqueue::{put, send_pieces};
+use gridpost_ports::PortError;
 
-use crate::{
-    Context,
-    enqueue::{put, send},
-};
+use crate::Context;
 
 /// Most bytes of the messages that a request itself sends. It has 29 s, and a function of the
 /// default size sends tens of megabytes in a second at best.
@@ -30,20 +22,5 @@ pub async fn fan_out(context: &Context, packed: &Packed<'_>) -> Result<(), PortE
     let pieces = fan_out::cut(packed, context.piece_deliveries_max);
     let topic = packed.topic();
     tracing::info!(%publish, topic, pieces = pieces.len(), "a large fan-out was stored");
-    send_pieces(context, topic, pieces).await
-}
-
-/// Sends pieces of a stored publish to the fan-out queue. Topics are its fair-queue groups.
-///
-/// # Errors
-///
-/// A message was not sent, twice.
-pub async fn send_pieces(
-    context: &Context,
-    topic: &str,
-    pieces: Vec<Piece>,
-) -> Result<(), PortError> {
-    let message =
-        |piece: &Piece| Outgoing { body: piece.encode(), group: topic.to_owned(), delay_s: 0 };
-    send(&*context.sender, Queue::FanOut, pieces, message).await
+    send_pieces(context.outlet(), topic, pieces).await
 }

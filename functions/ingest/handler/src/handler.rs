@@ -16,11 +16,11 @@ use gridpost_core::{
     topic::Kind,
     trace::{TRACE_PARENT, TraceParent},
 };
+use gridpost_expand_handler::enqueue::enqueue;
 use gridpost_ports::{Meter, PortError, configuration::TopicSnapshot};
 
 use crate::{
     Authorization, Context,
-    enqueue::enqueue,
     fan_out::{INLINE_BYTES_MAX, fan_out},
     gateway::{Request, Response},
     route::{Route, is_topic_name},
@@ -52,7 +52,7 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let acceptance = Acceptance { id, time: publish_time, revision, trace_parent };
     let packed = pack(&matched.matches, &events, acceptance, context.queue_message_bytes_max);
     match packed.at_most(context.inline_fan_out, INLINE_BYTES_MAX) {
-        Some(parcels) => enqueue(context, &packed, &parcels).await,
+        Some(parcels) => enqueue(context.outlet(), &packed, &parcels).await,
         None => fan_out(context, &packed).await,
     }
     .map_err(unavailable)?;

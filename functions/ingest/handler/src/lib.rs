@@ -2,15 +2,15 @@
 //!
 //! The way of a request: [`gateway`] takes it out of API Gateway's event, [`route`] finds the
 //! topic's name, [`handler`] lets the core authenticate, read, match and pack, and [`enqueue`] puts
-//! the deliveries into the dispatch queue. It reads configuration and writes one queue and, for
+//! the deliveries into the dispatch queue, as expand does. It reads configuration and writes one queue and, for
 //! what is too large for a message, one bucket; the publisher gets 200 only when every delivery is
 //! in the queue.
 //!
-//! A publish with too many deliveries for a request is stored instead, by [`fan_out`]; then the
-//! function is invoked with the fan-out queue's messages, and [`expand`] makes the deliveries.
+//! A publish with too many deliveries for a request is stored instead, by [`fan_out`]; expand makes
+//! the deliveries then.
+//!
+//! [`enqueue`]: gridpost_expand_handler::enqueue
 
-pub mod enqueue;
-pub mod expand;
 pub mod fan_out;
 pub mod gateway;
 pub mod handler;
@@ -18,6 +18,7 @@ pub mod route;
 
 use std::{str::FromStr, sync::Arc};
 
+use gridpost_expand_handler::enqueue::Outlet;
 use gridpost_ports::{
     Clock, Dice, Meter, Payloads, QueueSender, configuration::ConfigurationCache,
 };
@@ -77,4 +78,11 @@ pub struct Context {
     pub inline_fan_out: usize,
     /// Most deliveries that one message of the fan-out queue stands for, at least 1.
     pub piece_deliveries_max: usize,
+}
+
+impl Context {
+    /// Where deliveries go.
+    pub fn outlet(&self) -> Outlet<'_> {
+        Outlet { sender: &*self.sender, payloads: &*self.payloads }
+    }
 }

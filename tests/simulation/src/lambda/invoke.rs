@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_dead_letter_handler::{gather, redrive};
-use gridpost_dispatch_handler::{handler::handle, record::Record};
-use gridpost_ingest_handler::expand;
-use gridpost_ports::{Clock, QueueReceiver};
+use gridpost_dead_letter_handler::gather::gather;
+use gridpost_dispatch_handler::handler::handle;
+use gridpost_expand_handler::expand;
+use gridpost_ports::{Clock, QueueReceiver, Record};
+use gridpost_redrive_handler::work;
 use gridpost_testkit::queue::Received;
 
 use super::{
@@ -76,36 +77,13 @@ async fn run(
     received: Vec<Received>,
     Range { start: received_at, end: deadline }: Range<Timestamp>,
 ) -> Vec<String> {
+    // By the function's own clock, which need not be the queue's.
+    let record = |message: &Received| Record { received_at, ..message.record(queue) };
+    let records = received.iter().map(record).collect();
     match copy {
-        Copy::Dispatch(context) => {
-            let records = received.into_iter().map(|message| Record {
-                message_id: message.message_id.into(),
-                receipt: message.receipt.into(),
-                body: message.body,
-                receive_count: message.count,
-                queue,
-                received_at,
-            });
-            handle(context, records.collect(), deadline).await
-        }
-        Copy::DeadLetter(context) => gather::gather(context, records(received)).await,
-        Copy::Redrive(context) => redrive::work(context, records(received), deadline).await,
-        Copy::Ingest(context) => {
-            let records = received.into_iter().map(|message| expand::Record {
-                message_id: message.message_id,
-                body: message.body,
-            });
-            expand::expand(context, records.collect(), deadline).await
-        }
+        Copy::Dispatch(context) => handle(context, records, deadline).await,
+        Copy::DeadLetter(context) => gather(context, records).await,
+        Copy::Redrive(context) => work(context, records, deadline).await,
+        Copy::Expand(context) => expand(context, records, deadline).await,
     }
-}
-
-fn records(received: Vec<Received>) -> Vec<gather::Record> {
-    let record = |message: Received| gather::Record {
-        message_id: message.message_id,
-        receipt: message.receipt,
-        body: message.body,
-        receive_count: message.count,
-    };
-    received.into_iter().map(record).collect()
 }

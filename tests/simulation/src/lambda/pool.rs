@@ -16,10 +16,8 @@ use crate::world::World;
 pub(super) enum Copy {
     Dispatch(Rc<gridpost_dispatch_handler::Context>),
     DeadLetter(Rc<gridpost_dead_letter_handler::Context>),
-    /// dead-letter, as the redrive queue's mapping invokes it.
-    Redrive(Rc<gridpost_dead_letter_handler::redrive::Context>),
-    /// ingest, as the fan-out queue's mapping invokes it.
-    Ingest(Rc<gridpost_ingest_handler::Context>),
+    Redrive(Rc<gridpost_redrive_handler::Context>),
+    Expand(Rc<gridpost_expand_handler::Context>),
 }
 
 type Idle = Mutex<Vec<(Arc<Instance>, Copy)>>;
@@ -30,7 +28,7 @@ pub struct Pools {
     dispatch: Idle,
     dead_letter: Idle,
     redrive: Idle,
-    ingest: Idle,
+    expand: Idle,
 }
 
 impl Copy {
@@ -39,7 +37,7 @@ impl Copy {
             Self::Dispatch(context) => &*context.meter,
             Self::DeadLetter(context) => &*context.meter,
             Self::Redrive(context) => &*context.meter,
-            Self::Ingest(context) => &*context.meter,
+            Self::Expand(context) => &*context.meter,
         }
     }
 }
@@ -49,7 +47,7 @@ impl Pools {
         match queue {
             Queue::DeadLetter => &self.dead_letter,
             Queue::Redrive => &self.redrive,
-            Queue::FanOut => &self.ingest,
+            Queue::FanOut => &self.expand,
             _ => &self.dispatch,
         }
     }
@@ -76,7 +74,7 @@ pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
     let copy = match queue {
         Queue::DeadLetter => Copy::DeadLetter(Rc::new(world.dead_letter(&instance))),
         Queue::Redrive => Copy::Redrive(Rc::new(world.redrive(&instance))),
-        Queue::FanOut => Copy::Ingest(Rc::new(world.ingest(&instance))),
+        Queue::FanOut => Copy::Expand(Rc::new(world.expand(&instance))),
         _ => Copy::Dispatch(Rc::new(world.dispatch(&instance))),
     };
     (instance, copy)

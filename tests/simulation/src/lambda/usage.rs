@@ -7,12 +7,16 @@ use gridpost_core::delivery::queue::Queue;
 /// A function that Lambda invokes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Function {
-    /// Takes publishes and makes large fan-outs.
+    /// Takes publishes.
     Ingest,
+    /// Makes large fan-outs.
+    Expand,
     /// Makes attempts.
     Dispatch,
     /// Stores dead letters.
     DeadLetter,
+    /// Sends them again.
+    Redrive,
     /// Brings parked deliveries back.
     Wake,
     /// Does what operators ask for.
@@ -38,8 +42,9 @@ impl Function {
     /// The function that a queue's mapping invokes.
     pub fn of(queue: Queue) -> Self {
         match queue {
-            Queue::DeadLetter | Queue::Redrive => Self::DeadLetter,
-            Queue::FanOut => Self::Ingest,
+            Queue::DeadLetter => Self::DeadLetter,
+            Queue::Redrive => Self::Redrive,
+            Queue::FanOut => Self::Expand,
             _ => Self::Dispatch,
         }
     }
@@ -47,7 +52,12 @@ impl Function {
     /// Its memory as it is deployed, in MB (`memory_mb` in `infra/functions.tf`).
     pub fn memory_mb(self) -> u64 {
         match self {
-            Self::Ingest | Self::Dispatch | Self::DeadLetter | Self::Manage => 512,
+            Self::Ingest
+            | Self::Expand
+            | Self::Dispatch
+            | Self::DeadLetter
+            | Self::Redrive
+            | Self::Manage => 512,
             Self::Wake => 256,
         }
     }

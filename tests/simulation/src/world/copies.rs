@@ -9,7 +9,7 @@ use gridpost_core::{
     endpoint::Allowed,
     retry::{health::Durations, lane::LaneSettings},
 };
-use gridpost_dead_letter_handler::{notify::Notifier, redrive};
+use gridpost_dead_letter_handler::notify::Notifier;
 use gridpost_dispatch_handler::{Settings, health::HealthCache, in_flight::InFlight, rate::Rates};
 use gridpost_ports::{
     Clock, Configuration,
@@ -42,6 +42,17 @@ impl World {
             latency_metrics: true,
             inline_fan_out: self.scenario.inline_fan_out,
             piece_deliveries_max: self.scenario.piece_deliveries_max,
+        }
+    }
+
+    /// A fresh copy of expand.
+    pub fn expand(&self, instance: &Arc<Instance>) -> gridpost_expand_handler::Context {
+        gridpost_expand_handler::Context {
+            clock: Arc::new(instance.clock(self.clock)),
+            sender: self.faulty(instance, &self.queues),
+            payloads: self.faulty(instance, &self.payloads),
+            meter: CountingMeter::of(&self.history),
+            queue_message_bytes_max: self.settings().message_bytes_max,
         }
     }
 
@@ -148,11 +159,11 @@ impl World {
         })
     }
 
-    /// A fresh copy of dead-letter, for redrives.
-    pub fn redrive(&self, instance: &Arc<Instance>) -> redrive::Context {
+    /// A fresh copy of redrive.
+    pub fn redrive(&self, instance: &Arc<Instance>) -> gridpost_redrive_handler::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
-        redrive::Context {
+        gridpost_redrive_handler::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
             receiver: queues,

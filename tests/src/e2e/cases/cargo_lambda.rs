@@ -37,14 +37,17 @@ use crate::e2e::{
 const COMPILED_MAX: Duration = Duration::from_secs(400);
 
 /// Every sample with what the function says to it, without spaces.
-const SAMPLES: [(&str, &str); 11] = [
+const SAMPLES: [(&str, &str); 13] = [
     ("ingest/publish.json", r#""statusCode":200"#),
+    // It goes to the poison queue.
+    ("expand/not-a-piece.json", r#""batchItemFailures":[]"#),
     ("dispatch/first-attempt.json", r#""batchItemFailures":[]"#),
     ("dispatch/retry.json", r#""batchItemFailures":[]"#),
-    // It goes to the poison queue.
+    // And so does this.
     ("dispatch/not-a-delivery.json", r#""batchItemFailures":[]"#),
     ("dead-letter/ended.json", r#""batchItemFailures":[]"#),
     ("dead-letter/two-ended-together.json", r#""batchItemFailures":[]"#),
+    ("redrive/job-that-is-gone.json", r#""batchItemFailures":[]"#),
     ("manage/create-topic.json", r#""statusCode":200"#),
     ("manage/create-subscription-refused.json", r#""statusCode":400"#),
     ("manage/list-topics.json", r#""statusCode":200"#),

@@ -108,8 +108,8 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
 
     let is_under_way = |job: &Value| job["redriven"].as_u64().is_some_and(|sent| sent >= 300);
     wait_for(world, &topic, &id, is_under_way).await?;
-    let killed = inside::kill(world.ground.home(), "gridpost-dead-letter");
-    ensure!(killed > 0, "no process of dead-letter was there");
+    let killed = inside::kill(world.ground.home(), "gridpost-redrive");
+    ensure!(killed > 0, "no process of redrive was there");
     wait_for(world, &topic, &id, |job| job["redriven"].as_u64() >= Some(800)).await?;
     let canceled = world.api.change_redrive(&topic.name, NAME, &id, "cancel", None).await?;
     ensure!(canceled["status"] == "Canceled", "{canceled:#}");

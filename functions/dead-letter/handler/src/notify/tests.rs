@@ -7,7 +7,7 @@ use gridpost_core::{
     subscription::{DeadLetterDestination, EventSubscription, Filter, SubscriptionKey},
     topic::Topic,
 };
-use gridpost_ports::{Configuration, Payloads, configuration::Limits};
+use gridpost_ports::{Configuration, Payloads, Record, configuration::Limits};
 use gridpost_testkit::{
     bucket::PUT,
     deployment::Deployment,
@@ -17,7 +17,7 @@ use gridpost_testkit::{
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::gather::{Record, gather};
+use crate::gather::gather;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_000);
 
@@ -75,10 +75,12 @@ fn record(id: u128, topic: &str, name: &str, reason: EndReason) -> Record {
         attributes: Vec::new(),
     };
     Record {
-        message_id: format!("m-{id}"),
-        receipt: format!("r-{id}"),
+        message_id: format!("m-{id}").into(),
+        receipt: format!("r-{id}").into(),
         body: serde_json::to_string(&ended).expect("JSON"),
         receive_count: 1,
+        queue: Queue::DeadLetter,
+        received_at: NOW,
     }
 }
 

@@ -14,14 +14,14 @@ use gridpost_core::{
     metric,
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError};
+use gridpost_ports::{Outgoing, PortError, Record};
 
 use super::{RESENT_MAX, send_one};
 use crate::{
     Context,
     in_hand::DeliveryInHand,
     payload,
-    record::{Fate, Record, Settled},
+    record::{Fate, Settled},
 };
 
 /// For how long a delivery is held back.

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use gridpost_core::publish::fan_out::Piece;
-use gridpost_ports::QueueReceiver;
+use gridpost_expand_handler::{self as expander, expand};
+use gridpost_ports::{QueueReceiver, Record};
 use gridpost_testkit::queue::Received;
 use uuid::Uuid;
 
 use super::*;
-use crate::expand::{Record, expand};
 
 /// When an invocation that begins now ends.
 const DEADLINE: Timestamp = Timestamp::from_millis(NOW.as_millis() + 29_000);
@@ -40,6 +40,18 @@ fn world_failing(inline_fan_out: usize, stores: Plan, sends: Plan) -> World {
 }
 
 impl World {
+    /// What expand needs, of the same world.
+    fn expander(&self) -> expander::Context {
+        let Context { clock, sender, payloads, meter, .. } = &self.context;
+        expander::Context {
+            clock: Arc::clone(clock),
+            sender: Arc::clone(sender),
+            payloads: Arc::clone(payloads),
+            meter: Arc::clone(meter),
+            queue_message_bytes_max: self.context.queue_message_bytes_max,
+        }
+    }
+
     /// The pieces in the fan-out queue, in the order in which they were sent, handed over.
     fn pieces(&self) -> Vec<Received> {
         self.deployment.queues.hand_all(Queue::FanOut)
@@ -49,11 +61,8 @@ impl World {
     async fn expand(&self, pieces: &[Received], deadline: Timestamp) -> Vec<usize> {
         let sent = self.deployment.queues.sent_to(Queue::FanOut);
         assert!(sent.iter().all(|message| message.group == "orders"));
-        let record = |piece: &Received| Record {
-            message_id: piece.message_id.clone(),
-            body: piece.body.clone(),
-        };
-        let kept = expand(&self.context, pieces.iter().map(record).collect(), deadline).await;
+        let records = pieces.iter().map(|piece| piece.record(Queue::FanOut)).collect();
+        let kept = expand(&self.expander(), records, deadline).await;
         let place = |id: &String| pieces.iter().position(|piece| piece.message_id == *id);
         kept.iter().map(|id| place(id).expect("it was handed over")).collect()
     }
@@ -207,19 +216,21 @@ async fn a_piece_that_can_not_be_sent_comes_back() {
 async fn what_no_repetition_would_help_goes_to_the_poison_queue() {
     let world = world(0);
     assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
-    let piece = world.pieces().swap_remove(0).body;
+    let received = world.pieces().swap_remove(0);
+    let piece = received.body.clone();
     let publish = Piece::decode(&piece).expect("a piece").publish;
     let records = |bodies: &[&str]| -> Vec<_> {
-        let record = |body: &&str| Record { message_id: "m".to_owned(), body: (*body).to_owned() };
+        let record =
+            |body: &&str| Record { body: (*body).to_owned(), ..received.record(Queue::FanOut) };
         bodies.iter().map(record).collect()
     };
     let unknown = piece.replace(&publish.to_string(), &Uuid::max().to_string());
     let newer = piece.replace(r#""v":1"#, r#""v":2"#);
     let bodies = ["", "{}", &unknown, &newer];
-    assert_eq!(expand(&world.context, records(&bodies), DEADLINE).await, [""; 0]);
+    assert_eq!(expand(&world.expander(), records(&bodies), DEADLINE).await, [""; 0]);
     let key = gridpost_core::publish::fan_out::key(publish);
     world.deployment.payloads.put(&key, b"{}".to_vec()).await.expect("stored");
-    assert_eq!(expand(&world.context, records(&[&piece]), DEADLINE).await, [""; 0]);
+    assert_eq!(expand(&world.expander(), records(&[&piece]), DEADLINE).await, [""; 0]);
 
     let poisoned = world.deployment.queues.sent_to(Queue::Poison);
     let poisoned: Vec<_> = poisoned.iter().map(|message| &*message.body).collect();

@@ -3,7 +3,7 @@
 use base64::Engine;
 
 use super::*;
-use crate::gateway::{GatewayEvent, Invocation, invocation};
+use crate::gateway::GatewayEvent;
 
 #[tokio::test(start_paused = true)]
 async fn refusals() {
@@ -234,9 +234,7 @@ async fn who_may_publish_is_read_from_the_request_that_the_gateway_sends() {
                     "body": events(1, 1), "isBase64Encoded": false,
                 });
                 let event: GatewayEvent = serde_json::from_value(event).expect("an event");
-                let Ok(Invocation::Publish(request)) = invocation(event) else {
-                    panic!("it is a request")
-                };
+                let request = event.into_request().expect("a request");
                 let status = world.publish(&request).await.status_code;
                 assert_eq!(status, want, "{setting} {route} {authorizer}");
             }

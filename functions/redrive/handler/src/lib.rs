@@ -1,4 +1,4 @@
-//! Works at redrive jobs: dead letters become deliveries again.
+//! redrive: works at redrive jobs, by which dead letters become deliveries again.
 //!
 //! A job is worked at by whoever holds its lease. Each batch is sent first, and then the job's place is
 //! written, under the condition that nobody else has written it: whoever goes on after a crash repeats
@@ -21,13 +21,11 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     BucketError, Clock, Configuration, DeadLetters, Meter, Outgoing, Payloads, PortError,
-    QueueReceiver, QueueSender, Redrives, Saved,
+    QueueReceiver, QueueSender, Record, Redrives, Saved,
     dead_letter_walk::{Item, Source, Walk},
 };
 use tokio::time::sleep;
 use uuid::Uuid;
-
-use crate::gather::Record;
 
 /// What a batch takes at most, its repetition included: none is begun that could not be finished.
 const BATCH_WAIT: Duration = Duration::from_secs(10);
@@ -125,7 +123,7 @@ pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) 
             if let Err(error) = hidden {
                 tracing::warn!(message.id = %record.message_id, error = %chain(&error), "not hidden");
             }
-            kept.push(record.message_id);
+            kept.push(record.message_id.to_string());
         }
     }
     kept

@@ -1,13 +1,14 @@
-//! Puts deliveries of a publish into the dispatch queue.
+//! Puts deliveries of a publish into the dispatch queue, and pieces of one into the fan-out queue.
 
 use futures::future::join_all;
 use gridpost_core::{
     delivery::{claim, queue::Queue},
-    publish::pack::{Packed, Parcel},
+    publish::{
+        fan_out::Piece,
+        pack::{Packed, Parcel},
+    },
 };
 use gridpost_ports::{Outgoing, Payloads, PortError, QueueSender};
-
-use crate::Context;
 
 /// Most deliveries that are sent at once: fifty batch requests of SQS.
 const WAVE_PARCELS_MAX: usize = 500;
@@ -16,6 +17,15 @@ const WAVE_PARCELS_MAX: usize = 500;
 /// a publish to hundreds of subscriptions.
 const WAVE_BYTES_MAX: usize = 8 * 1_048_576;
 
+/// Where deliveries go.
+#[derive(Clone, Copy)]
+pub struct Outlet<'o> {
+    /// Sends messages.
+    pub sender: &'o dyn QueueSender,
+    /// Takes what is too large for a message.
+    pub payloads: &'o dyn Payloads,
+}
+
 /// Sends every delivery, each failed one once more.
 ///
 /// # Errors
@@ -23,12 +33,12 @@ const WAVE_BYTES_MAX: usize = 8 * 1_048_576;
 /// A delivery could not be sent, twice. Others have been sent then, and nothing takes them back:
 /// the publisher's retry makes them duplicates, which are allowed; losses are not.
 pub async fn enqueue(
-    context: &Context,
+    outlet: Outlet<'_>,
     packed: &Packed<'_>,
     parcels: &[Parcel<'_>],
 ) -> Result<(), PortError> {
     for wave in waves(parcels) {
-        enqueue_wave(context, packed, wave).await?;
+        enqueue_wave(outlet, packed, wave).await?;
     }
     Ok(())
 }
@@ -39,17 +49,32 @@ pub async fn enqueue(
 ///
 /// As [`enqueue`].
 pub async fn enqueue_wave(
-    context: &Context,
+    outlet: Outlet<'_>,
     packed: &Packed<'_>,
     wave: &[Parcel<'_>],
 ) -> Result<(), PortError> {
-    store(&*context.payloads, packed, wave).await?;
+    store(outlet.payloads, packed, wave).await?;
     let message = |parcel: &&Parcel<'_>| Outgoing {
         body: packed.encode(parcel),
         group: parcel.recipient.key.to_string(),
         delay_s: 0,
     };
-    send(&*context.sender, Queue::Dispatch, wave.iter().collect(), message).await
+    send(outlet.sender, Queue::Dispatch, wave.iter().collect(), message).await
+}
+
+/// Sends pieces of a stored publish to the fan-out queue. Topics are its fair-queue groups.
+///
+/// # Errors
+///
+/// A message was not sent, twice.
+pub async fn send_pieces(
+    outlet: Outlet<'_>,
+    topic: &str,
+    pieces: Vec<Piece>,
+) -> Result<(), PortError> {
+    let message =
+        |piece: &Piece| Outgoing { body: piece.encode(), group: topic.to_owned(), delay_s: 0 };
+    send(outlet.sender, Queue::FanOut, pieces, message).await
 }
 
 /// Stores the events that are too large for a message, before any message asks for them.

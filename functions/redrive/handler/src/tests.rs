@@ -134,15 +134,13 @@ async fn invoked(world: &Deployment) -> bool {
 
 /// The same with that message. An invocation that dies takes its timeout.
 async fn invoked_with(world: &Deployment, context: &Context, received: Received) -> bool {
-    let Received { message_id, receipt, body, count, .. } = received;
     let deadline = world.clock.now() + TIMEOUT;
-    let record = Record { message_id, receipt: receipt.clone(), body, receive_count: count };
-    let work = work(context, vec![record], deadline);
+    let work = work(context, vec![received.record(Queue::Redrive)], deadline);
     let kept = tokio::time::timeout(TIMEOUT, work).await;
     let is_kept = kept.map_or(true, |kept| !kept.is_empty());
     assert!(!world.queues.is_empty(Queue::Redrive), "Lambda deletes what it was handed");
     if !is_kept {
-        world.queues.delete(Queue::Redrive, vec![receipt]).await.expect("it never fails");
+        world.queues.delete(Queue::Redrive, vec![received.receipt]).await.expect("it never fails");
     }
     is_kept
 }

@@ -1,6 +1,12 @@
-//! Makes the deliveries of stored publishes, piece by piece.
+//! expand: makes the deliveries of stored publishes, piece by piece.
+//!
+//! ingest stores a publish that makes more deliveries than a request has time for, and sends a message
+//! for each piece of it. What is stored is what was decided, so nothing is parsed, matched or looked up
+//! here. [`enqueue`] is how ingest sends deliveries, too.
 
-use std::time::Duration;
+pub mod enqueue;
+
+use std::{sync::Arc, time::Duration};
 
 use gridpost_core::{
     delivery::queue::Queue,
@@ -12,27 +18,33 @@ use gridpost_core::{
     },
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError};
-use serde::Deserialize;
+use gridpost_ports::{Clock, Meter, Outgoing, Payloads, PortError, QueueSender, Record};
 
-use crate::{
-    Context,
-    enqueue::{enqueue_wave, send, waves},
-    fan_out::send_pieces,
-};
+use enqueue::{Outlet, enqueue_wave, send, send_pieces, waves};
 
 /// What one wave takes at most, its repetition included; none is begun that could not be finished.
 const WAVE_WAIT: Duration = Duration::from_secs(10);
 
-/// A message of the fan-out queue, as its event source mapping hands it over.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Record {
-    /// SQS's id of the message, named in the reply when it is to be kept.
-    pub message_id: String,
-    /// Its body.
-    #[serde(default)]
-    pub body: String,
+/// What expand needs of the world, made once for the life of the function.
+pub struct Context {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Puts deliveries into the dispatch queue, and what an invocation has no time for back into the
+    /// fan-out queue.
+    pub sender: Arc<dyn QueueSender>,
+    /// Holds the publishes, and takes events that are too large for a message.
+    pub payloads: Arc<dyn Payloads>,
+    /// Counts.
+    pub meter: Arc<dyn Meter>,
+    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
+    pub queue_message_bytes_max: usize,
+}
+
+impl Context {
+    /// Where deliveries go.
+    fn outlet(&self) -> Outlet<'_> {
+        Outlet { sender: &*self.sender, payloads: &*self.payloads }
+    }
 }
 
 /// Makes the deliveries of each record's piece and answers which records SQS keeps, by message id.
@@ -53,7 +65,7 @@ pub async fn expand(context: &Context, records: Vec<Record>, deadline: Timestamp
                 error = %chain(&error),
                 "a piece of a publish was not expanded and comes back",
             );
-            kept.push(record.message_id);
+            kept.push(record.message_id.to_string());
         }
     }
     kept
@@ -88,9 +100,10 @@ async fn expand_piece(
         let left = deadline.since(context.clock.now());
         // The first one always: else a slow day would let a piece turn in circles.
         if number > 0 && left < WAVE_WAIT {
-            return send_pieces(context, packed.topic(), vec![piece.rest(wave[0].place)]).await;
+            let rest = vec![piece.rest(wave[0].place)];
+            return send_pieces(context.outlet(), packed.topic(), rest).await;
         }
-        enqueue_wave(context, packed, wave).await?;
+        enqueue_wave(context.outlet(), packed, wave).await?;
     }
     Ok(())
 }

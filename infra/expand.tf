@@ -1,0 +1,68 @@
+# expand: makes the deliveries of publishes that make too many for one request. ingest stores those in the payload bucket, and
+# expand takes them from there, a piece at a time. It reads no configuration: what is stored is what was decided.
+
+module "expand" {
+  source = "./modules/function"
+
+  name               = "${var.name_prefix}-expand"
+  settings           = local.function_settings
+  description        = "Gridpost: makes the deliveries of large publishes"
+  package            = local.packages["expand"]
+  architecture       = var.architecture
+  memory_mb          = local.memory_mb["expand"]
+  timeout_seconds    = local.timeout_seconds["expand"]
+  log_retention_days = var.log_retention_days
+  live_version       = lookup(var.live_versions, "expand", null)
+
+  environment = merge(local.common_environment, {
+    GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url
+    GRIDPOST_FAN_OUT_QUEUE_URL       = local.fan_out_queue_url
+    GRIDPOST_POISON_QUEUE_URL        = local.poison_queue_url
+    GRIDPOST_PAYLOAD_BUCKET          = local.payload_bucket_name
+    GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
+  })
+
+  statements = concat([
+    {
+      sid       = "ConsumeFanOuts"
+      actions   = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+      resources = [local.fan_out_queue_arn]
+    },
+    {
+      # To the fan-out queue goes what is left of a piece when its time is up.
+      sid       = "EnqueueDeliveries"
+      actions   = ["sqs:SendMessage"]
+      resources = [local.dispatch_queue_arn, local.fan_out_queue_arn, local.poison_queue_arn]
+    },
+    {
+      sid       = "TakePublishes"
+      actions   = ["s3:GetObject"]
+      resources = ["${local.payload_bucket_arn}/publishes/*"]
+    },
+    # Without it S3 answers 403 for a publish that is not there, which is no proof that it is gone.
+    {
+      sid       = "SeeThatPublishesAreGone"
+      actions   = ["s3:ListBucket"]
+      resources = [local.payload_bucket_arn]
+    },
+    {
+      sid       = "StorePayloads"
+      actions   = ["s3:PutObject"]
+      resources = ["${local.payload_bucket_arn}/deliveries/*"]
+    },
+  ], local.key_statements)
+}
+
+# One piece makes thousands of deliveries, so each has an invocation of its own.
+resource "aws_lambda_event_source_mapping" "fan_out" {
+  event_source_arn                   = aws_sqs_queue.fan_out.arn
+  tags                               = local.tags
+  function_name                      = module.expand.arn
+  batch_size                         = 1
+  maximum_batching_window_in_seconds = 0
+  function_response_types            = ["ReportBatchItemFailures"]
+
+  scaling_config {
+    maximum_concurrency = var.fan_out_concurrency
+  }
+}

@@ -1,0 +1,147 @@
+//! What an event source mapping of SQS hands over, and what it is answered.
+//!
+//! Source: AWS Lambda developer guide, "Using Lambda with Amazon SQS", "Reporting batch item failures".
+
+use gridpost_core::{delivery::queue::Queue, time::Timestamp};
+use gridpost_ports::Record;
+use serde::{Deserialize, Serialize};
+
+/// The event with which a mapping invokes a function. Only what functions use is read.
+#[derive(Debug, Deserialize)]
+pub struct Batch {
+    /// The messages that were received.
+    #[serde(default, rename = "Records")]
+    pub messages: Vec<Message>,
+}
+
+/// A message as the mapping hands it over.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Message {
+    #[serde(default)]
+    message_id: Option<String>,
+    #[serde(default)]
+    receipt_handle: Option<String>,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    attributes: Option<Attributes>,
+    #[serde(default, rename = "eventSourceARN")]
+    source: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Attributes {
+    #[serde(default, rename = "ApproximateReceiveCount")]
+    receive_count: Option<String>,
+}
+
+/// Which messages SQS keeps; Lambda deletes all others of the batch.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BatchReply {
+    batch_item_failures: Vec<Kept>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    item_identifier: String,
+}
+
+impl BatchReply {
+    /// Keeps one more message. Its id must be one of the event's: one that Lambda does not know
+    /// fails the whole batch.
+    pub fn keep(&mut self, item_identifier: String) {
+        self.batch_item_failures.push(Kept { item_identifier });
+    }
+}
+
+impl Extend<String> for BatchReply {
+    fn extend<I: IntoIterator<Item = String>>(&mut self, ids: I) {
+        ids.into_iter().for_each(|id| self.keep(id));
+    }
+}
+
+/// The records of a batch, and the reply as far as it is known: it keeps what is no record of a queue
+/// that `queue_of` knows by its name.
+pub fn records(
+    messages: Vec<Message>,
+    now: Timestamp,
+    queue_of: impl Fn(&str) -> Option<Queue>,
+) -> (Vec<Record>, BatchReply) {
+    let mut reply = BatchReply::default();
+    let mut records = Vec::new();
+    for message in messages {
+        let id = message.message_id.clone();
+        match message.into_record(now, &queue_of) {
+            Some(record) => records.push(record),
+            None => {
+                tracing::error!(message.id = ?id, "what is no record of a queue of ours is kept");
+                reply.extend(id);
+            }
+        }
+    }
+    (records, reply)
+}
+
+impl Message {
+    /// SQS always gives id and receipt; without them it could not be settled in any way.
+    fn into_record(
+        self,
+        received_at: Timestamp,
+        queue_of: impl Fn(&str) -> Option<Queue>,
+    ) -> Option<Record> {
+        let source = self.source.unwrap_or_default();
+        let count = self.attributes.and_then(|attributes| attributes.receive_count);
+        Some(Record {
+            queue: queue_of(source.rsplit(':').next().unwrap_or_default())?,
+            message_id: self.message_id?.into(),
+            receipt: self.receipt_handle?.into(),
+            body: self.body.unwrap_or_default(),
+            // Unknown counts as received before: then a state is looked for.
+            receive_count: count.and_then(|count| count.parse().ok()).unwrap_or(2),
+            received_at,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn records_are_read_out_of_the_mappings_event() {
+        let event = r#"{"Records":[{"messageId":"m","receiptHandle":"r","body":"{\"v\":1}",
+            "attributes":{"ApproximateReceiveCount":"3","SentTimestamp":"1","SenderId":"s",
+                "ApproximateFirstReceiveTimestamp":"1","MessageGroupId":"t/s"},
+            "messageAttributes":{"a":{"stringValue":"b","stringListValues":[],"dataType":"String"}},
+            "md5OfBody":"0","eventSource":"aws:sqs","awsRegion":"us-east-1",
+            "eventSourceARN":"arn:aws:sqs:us-east-1:123456789012:dispatch"},
+            {"messageId":null,"eventSourceARN":"arn:aws:sqs:us-east-1:123456789012:dispatch"},
+            {"messageId":"bare","receiptHandle":"r","eventSourceARN":"a:dispatch","attributes":{}},
+            {"messageId":"no receipt","eventSourceARN":"a:dispatch"},
+            {"messageId":"other","receiptHandle":"r","eventSourceARN":"a:other"},
+            {"messageId":"from nowhere","receiptHandle":"r"}]}"#;
+        let batch: Batch = serde_json::from_str(event).expect("an event");
+        let queue_of = |name: &str| (name == "dispatch").then_some(Queue::Dispatch);
+        let (records, reply) = records(batch.messages, Timestamp::from_millis(7), queue_of);
+        let [first, bare] = &records[..] else { panic!("{records:?}") };
+        assert_eq!((&*first.body, first.receive_count), (r#"{"v":1}"#, 3));
+        assert_eq!((&*bare.body, bare.receive_count), ("", 2));
+        assert_eq!((bare.queue, bare.received_at.as_millis()), (Queue::Dispatch, 7));
+        let kept = ["no receipt", "other", "from nowhere"].map(|id| json!({"itemIdentifier": id}));
+        let want = json!({ "batchItemFailures": kept });
+        assert_eq!(serde_json::to_value(reply).expect("JSON"), want);
+    }
+
+    #[test]
+    fn an_event_of_no_mapping_has_no_records() {
+        let batch: Batch = serde_json::from_str(r#"{"check":null}"#).expect("an event");
+        let (records, reply) = records(batch.messages, Timestamp::default(), |_| None);
+        assert!(records.is_empty());
+        assert_eq!(serde_json::to_value(reply).expect("JSON"), json!({"batchItemFailures": []}));
+    }
+}
