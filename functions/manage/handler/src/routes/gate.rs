@@ -14,7 +14,10 @@ use axum::{
 use gridpost_core::gateway::Authorizer;
 use http::Method;
 
-use super::{Route, methods, route, sent::Names};
+use super::{
+    router::{Route, methods, route},
+    sent::Names,
+};
 use crate::{Authorization, Context, Reply, request::Arrival};
 
 /// Runs before every route: lets a request through to the one that axum has matched, with the names in
