@@ -81,17 +81,35 @@ async fn main() -> Result<(), Error> {
     .await
 }
 
-/// Answers a request of API Gateway, or an invocation of Terraform, which shows a failure as it is.
-async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
-    if terraform::is_invocation(&event) {
-        let answered = terraform::answer(context, &event).await;
-        return answered.map_err(|refused| Diagnostic {
-            error_type: "Refused".to_owned(),
-            error_message: refused.to_string(),
-        });
+/// What invokes the function.
+enum Invocation {
+    /// Terraform, for a resource of the module `event-subscription`.
+    Terraform(Value),
+    /// API Gateway, with a request in payload format 2.0.
+    Gateway(Value),
+}
+
+impl From<Value> for Invocation {
+    fn from(event: Value) -> Self {
+        if terraform::is_invocation(&event) { Self::Terraform(event) } else { Self::Gateway(event) }
     }
-    let answered = respond_event(context, event).await.map_err(Error::from)?;
-    Ok(serde_json::to_value(response(answered)).map_err(Error::from)?)
+}
+
+/// Answers either of them; both go through the same router. Terraform shows a failure as it is.
+async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
+    match Invocation::from(event) {
+        Invocation::Terraform(event) => {
+            let answered = terraform::answer(context, &event).await;
+            answered.map_err(|refused| Diagnostic {
+                error_type: "Refused".to_owned(),
+                error_message: refused.to_string(),
+            })
+        }
+        Invocation::Gateway(event) => {
+            let answered = respond_event(context, event).await.map_err(Error::from)?;
+            Ok(serde_json::to_value(response(answered)).map_err(Error::from)?)
+        }
+    }
 }
 
 fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::SettingError> {

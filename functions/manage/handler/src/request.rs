@@ -1,4 +1,9 @@
 //! A request: as API Gateway hands it over, and as axum takes it.
+//!
+//! `lambda_http` is not used for this. Version 1.3 resolves `..` and `%2e%2e` in a path, takes a
+//! question mark that API Gateway has decoded for the beginning of the query, panics on an odd Host,
+//! query or base64, and reads no event in which `isBase64Encoded` is null, as cargo-lambda sends it.
+//! The gate needs the path as API Gateway had it.
 
 use axum::body::Body;
 use gridpost_core::gateway::{self, Authorizer};
