@@ -2,13 +2,9 @@
 
 mod checker;
 
-use std::{str::FromStr, sync::Arc};
+use std::sync::Arc;
 
-use aws_lambda_events::{
-    apigw::ApiGatewayV2httpResponse,
-    encodings::Body,
-    http::{HeaderName, HeaderValue},
-};
+use aws_lambda_events::{apigw::ApiGatewayV2httpResponse, encodings::Body, http::Response};
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
@@ -20,7 +16,7 @@ use gridpost_aws::{
     state::StateTable,
 };
 use gridpost_core::{endpoint::arn::Arn, retry::response_text::ResponseBytes};
-use gridpost_manage_handler::{Authorization, Context, Reply, Settings, answer_event, terraform};
+use gridpost_manage_handler::{Authorization, Context, Settings, respond_event, terraform};
 use gridpost_ports::{Clock, Meter};
 use gridpost_runtime::{
     config,
@@ -85,17 +81,35 @@ async fn main() -> Result<(), Error> {
     .await
 }
 
-/// Answers a request of API Gateway, or an invocation of Terraform, which shows a failure as it is.
-async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
-    if terraform::is_invocation(&event) {
-        let answered = terraform::answer(context, &event).await;
-        return answered.map_err(|refused| Diagnostic {
-            error_type: "Refused".to_owned(),
-            error_message: refused.to_string(),
-        });
+/// What invokes the function.
+enum Invocation {
+    /// Terraform, for a resource of the module `event-subscription`.
+    Terraform(Value),
+    /// API Gateway, with a request in payload format 2.0.
+    Gateway(Value),
+}
+
+impl From<Value> for Invocation {
+    fn from(event: Value) -> Self {
+        if terraform::is_invocation(&event) { Self::Terraform(event) } else { Self::Gateway(event) }
     }
-    let reply = answer_event(context, event).await.map_err(Error::from)?;
-    Ok(serde_json::to_value(response(reply)).map_err(Error::from)?)
+}
+
+/// Answers either of them; both go through the same router. Terraform shows a failure as it is.
+async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
+    match Invocation::from(event) {
+        Invocation::Terraform(event) => {
+            let answered = terraform::answer(context, &event).await;
+            answered.map_err(|refused| Diagnostic {
+                error_type: "Refused".to_owned(),
+                error_message: refused.to_string(),
+            })
+        }
+        Invocation::Gateway(event) => {
+            let answered = respond_event(context, event).await.map_err(Error::from)?;
+            Ok(serde_json::to_value(response(answered)).map_err(Error::from)?)
+        }
+    }
 }
 
 fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::SettingError> {
@@ -113,20 +127,13 @@ fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::Set
     })
 }
 
-/// The reply in API Gateway's terms. Keys and URLs must not stay in anybody's cache.
-fn response(reply: Reply) -> ApiGatewayV2httpResponse {
-    let mut response = ApiGatewayV2httpResponse::default();
-    response.status_code = i64::from(reply.status);
-    let mut headers = reply.headers;
-    headers.push(("cache-control", "no-store".to_owned()));
-    if let Some(body) = reply.body {
-        headers.push(("content-type", "application/json; charset=utf-8".to_owned()));
-        response.body = Some(Body::Text(body.to_string()));
-    }
-    for (name, value) in headers {
-        if let (Ok(name), Ok(value)) = (HeaderName::from_str(name), HeaderValue::from_str(&value)) {
-            response.headers.insert(name, value);
-        }
-    }
-    response
+/// The response in API Gateway's terms: documents are text.
+fn response(response: Response<impl AsRef<[u8]>>) -> ApiGatewayV2httpResponse {
+    let (parts, body) = response.into_parts();
+    let mut answer = ApiGatewayV2httpResponse::default();
+    answer.status_code = i64::from(parts.status.as_u16());
+    answer.headers = parts.headers;
+    let text = String::from_utf8_lossy(body.as_ref());
+    answer.body = (!text.is_empty()).then(|| Body::Text(text.into_owned()));
+    answer
 }

@@ -205,23 +205,15 @@ async fn managed(world: &World, request: Request) -> Reply {
         return message(StatusCode::NOT_FOUND, "Not Found");
     };
     let request = manage::Request { method, path, query, headers, body, route, authorizer, caller };
-    let answered = manage::answer(&world.manage, &request).await;
+    let answered = manage::respond(&world.manage, &request).await;
     world.manage.meter.flush(world.clock.now());
-    let status = StatusCode::from_u16(answered.status).unwrap_or_default();
-    let mut reply = match answered.body {
-        Some(body) => json(status, with_publish_paths(body).to_string()),
-        None => {
-            let mut reply = Response::new(Full::default());
-            *reply.status_mut() = status;
-            reply
-        }
-    };
-    for (name, value) in answered.headers {
-        insert(reply.headers_mut(), name, &value);
+    if answered.status() != StatusCode::NOT_FOUND {
+        return answered.map(Full::new);
     }
-    // Keys must not stay in anybody's cache.
-    insert(reply.headers_mut(), "cache-control", "no-store");
-    reply
+    answered.map(|body| match serde_json::from_slice(&body) {
+        Ok(document) => Full::from(with_publish_paths(document).to_string()),
+        Err(_) => Full::new(body),
+    })
 }
 
 fn insert(headers: &mut HeaderMap, name: &str, value: &str) {

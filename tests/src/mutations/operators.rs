@@ -79,7 +79,7 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "any route is carried out",
         file: MANAGE_ROUTES_GATE,
-        old: "(Some(matched), _) => *matched == route,",
+        old: "(Some(matched), _) => *matched == route.key,",
         new: "(Some(_), _) => true,",
     },
     Mutation {

@@ -3,37 +3,36 @@
 //! what waits and what has ended: the poison queue, parked deliveries, dead letters.
 //!
 //! API Gateway authorises every route (IAM) before it comes here, but for the validation URL, whose
-//! token is asked for here. [`answer`] finds the route, and refuses what API Gateway authorised as
-//! another one; each resource has a file under `routes`. A change is decided on what was read, written only if that
-//! still stands, and answered when every instance of the data plane has seen it.
+//! token is asked for here. Every route is told once, under `routes/api`: axum's router and
+//! `docs/openapi.json` are made of it. [`respond`] finds the route, and refuses what API Gateway
+//! authorised as another one; each resource has a file under `routes`. A change is decided on what
+//! was read, written only if that still stands, and answered when every instance of the data plane
+//! has seen it.
 
 mod page;
 mod precondition;
 mod reply;
+mod request;
 mod routes;
 pub mod terraform;
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
-use gridpost_core::{
-    endpoint::Allowed,
-    gateway::{self, Authorizer, EventError},
-    subscription::resource::Identity,
-};
+use gridpost_core::{endpoint::Allowed, subscription::resource::Identity};
 use gridpost_ports::{
     Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointClient, EndpointHealths,
     HandshakeClient, Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue, QueueReceiver,
     QueueSender, Redrives, ResourceChecker, SubscriptionStore, TopicKeys, TopicStore,
     WaitingDeliveries,
 };
-use http::{HeaderMap, Method};
-use serde_json::Value;
 use tokio::time::sleep;
 
 pub use reply::Reply;
-pub use routes::answer;
+pub use request::Request;
+pub use routes::{answer, answer_event, respond, respond_event};
 
 /// What manage needs of the world, made once for the life of the function.
+#[derive(Clone)]
 pub struct Context {
     /// Reads topics and event subscriptions.
     pub configuration: Arc<dyn Configuration>,
@@ -128,59 +127,6 @@ impl FromStr for Authorization {
             "NONE" => Ok(Self::None),
             _ => Err(AuthorizationError),
         }
-    }
-}
-
-/// A request, as API Gateway hands it over.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The method.
-    pub method: Method,
-    /// The path without the stage.
-    pub path: String,
-    /// The query as it was sent, without its `?`.
-    pub query: String,
-    /// The headers.
-    pub headers: HeaderMap,
-    /// The body, decoded.
-    pub body: Vec<u8>,
-    /// The route that API Gateway matched; `None` where the sender has no routes.
-    pub route: Option<String>,
-    /// Which authorizer of API Gateway's has let it through.
-    pub authorizer: Option<Authorizer>,
-    /// The ARN of the IAM principal that signed it, if IAM was asked.
-    pub caller: Option<String>,
-}
-
-impl Request {
-    /// A request without query and headers, by no API Gateway.
-    pub fn new(method: Method, path: String, body: Vec<u8>) -> Self {
-        let (query, headers) = (String::new(), HeaderMap::new());
-        Self { method, path, query, headers, body, route: None, authorizer: None, caller: None }
-    }
-
-    fn read(event: gateway::Request) -> Result<Self, Reply> {
-        let gateway::Request { method, path, query, headers, authorizer, caller, route, body } =
-            event;
-        let method = method.parse().map_err(|_| Reply::no_route(&path))?;
-        Ok(Self { method, path, query, headers, body, route, authorizer, caller })
-    }
-}
-
-/// Answers API Gateway's event.
-///
-/// # Errors
-///
-/// It is no such event.
-pub async fn answer_event(context: &Context, event: Value) -> Result<Reply, serde_json::Error> {
-    let event: gateway::Event = serde_json::from_value(event)?;
-    match event.into_request() {
-        Ok(request) => match Request::read(request) {
-            Ok(request) => Ok(answer(context, &request).await),
-            Err(refusal) => Ok(refusal),
-        },
-        Err(EventError::Body(_)) => Ok(Reply::not_base64()),
-        Err(error @ EventError::Unknown) => Err(serde::de::Error::custom(error)),
     }
 }
 

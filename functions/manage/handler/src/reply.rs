@@ -1,11 +1,18 @@
 //! What the resource API answers. Errors have Event Grid's shape.
 
+use axum::{
+    body::{Body, Bytes},
+    response::{IntoResponse, Response},
+};
 use gridpost_core::{
     document::{Code, NotJson, Problem, Problems, quoted},
     error::chain,
 };
 use gridpost_ports::{BucketError, PortError};
-use http::Method;
+use http::{
+    HeaderName, HeaderValue, Method, StatusCode,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, RETRY_AFTER},
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -18,13 +25,24 @@ pub struct Reply {
     pub status: u16,
     /// The document; none with 204.
     pub body: Option<Value>,
-    /// Headers of this answer alone.
-    pub headers: Vec<(&'static str, String)>,
+    /// The headers.
+    pub headers: Vec<(HeaderName, String)>,
 }
 
 impl Reply {
     fn new(status: u16, body: Value) -> Self {
         Self { status, body: Some(body), headers: Vec::new() }
+    }
+
+    /// Reads what the router has answered.
+    pub(crate) fn of(response: &http::Response<Bytes>) -> Self {
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers = response.headers().iter();
+        Self {
+            status: response.status().as_u16(),
+            body: serde_json::from_slice(response.body()).ok(),
+            headers: headers.map(|(name, value)| (name.clone(), text(value))).collect(),
+        }
     }
 
     /// 200.
@@ -40,7 +58,7 @@ impl Reply {
     /// With the entity tag of what is answered.
     #[must_use]
     pub(crate) fn tagged(mut self, tag: Uuid) -> Self {
-        self.headers.push(("etag", etag(tag)));
+        self.headers.push((ETAG, etag(tag)));
         self
     }
 
@@ -63,7 +81,7 @@ impl Reply {
     /// 503: worth another try.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         let mut reply = Self::error(503, "ServiceUnavailable", message);
-        reply.headers.push(("retry-after", "1".to_owned()));
+        reply.headers.push((RETRY_AFTER, "1".to_owned()));
         reply
     }
 
@@ -152,7 +170,7 @@ impl Reply {
         let allowed = allowed.join(", ");
         let message = format!("{method} is not allowed here; allowed are {allowed}.");
         let mut reply = Self::error(405, "MethodNotAllowed", message);
-        reply.headers.push(("allow", allowed));
+        reply.headers.push((ALLOW, allowed));
         reply
     }
 
@@ -202,6 +220,28 @@ impl Reply {
         let message = "The endpoint's health kept being changed by attempts; nothing was written. \
                        Try again.";
         Self::error(409, "Conflict", message)
+    }
+}
+
+/// Keys and URLs must not stay in anybody's cache.
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        for (name, value) in self.headers {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.insert(name, value);
+            }
+        }
+        if let Some(body) = self.body {
+            let json = HeaderValue::from_static("application/json; charset=utf-8");
+            headers.insert(CONTENT_TYPE, json);
+            *response.body_mut() = Body::from(body.to_string());
+        }
+        response
     }
 }
 

@@ -71,7 +71,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
     };
     match operation {
         Operation::Validate => {
-            let reply = routes::check_subscription(context, &path, document).await;
+            let reply = routes::check_subscription(context, topic, name, document).await;
             match reply.status {
                 200 => Ok(json!({"problems": []})),
                 400..500 => Ok(json!({"problems": problems(&reply)})),
@@ -80,7 +80,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
         }
         Operation::Write => {
             let body = document.to_string().into_bytes();
-            let reply = routes::carry_out(context, &Request::new(Method::PUT, path, body)).await;
+            let reply = routes::carry_out(context, Request::new(Method::PUT, path, body)).await;
             match reply.status {
                 200..300 => Ok(reply.body.unwrap_or_default()),
                 _ => Err(refused(&reply)),
@@ -89,7 +89,7 @@ pub async fn answer(context: &Context, event: &Value) -> Result<Value, Refused> 
         Operation::Remove if life == Life::Stays => Ok(json!({})),
         Operation::Remove => {
             let request = Request::new(Method::DELETE, path, Vec::new());
-            let reply = routes::carry_out(context, &request).await;
+            let reply = routes::carry_out(context, request).await;
             match reply.status {
                 // With its topic it is gone as well.
                 200..300 | 404 => Ok(json!({})),

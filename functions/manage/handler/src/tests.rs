@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use gridpost_core::{subscription::SubscriptionKey, topic::Topic};
 use gridpost_testkit::consent::Manner;
-use http::Method;
+use http::{Method, header::RETRY_AFTER};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -377,7 +377,7 @@ async fn a_topic_goes_with_all_its_event_subscriptions_even_after_a_crash() {
     world.fails_after(Some(4));
     let died = world.call("DELETE /topics/demo").await;
     assert_eq!((died.status, code(&died)), (503, "ServiceUnavailable"));
-    assert!(died.headers.contains(&("retry-after", "1".to_owned())));
+    assert!(died.headers.contains(&(RETRY_AFTER, "1".to_owned())));
     assert_eq!(tables.stored_subscriptions().len(), 251 - 99);
     assert!(world.topic("demo").is_some(), "the topic goes last");
     world.fails_after(None);

@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::time::sleep;
 use url::form_urlencoded;
 
-use super::Answer;
-use crate::{Context, Reply, Request, TRIES_MAX};
+use super::{Answer, sent::Sent};
+use crate::{Context, Reply, TRIES_MAX};
 
 /// How often a token is looked up before it counts as unknown. An endpoint may use the URL as soon
 /// as it has answered, while its answer is still being stored.
@@ -25,12 +25,8 @@ const LOOKS: u32 = 3;
 const LOOK_AGAIN: Duration = Duration::from_millis(400);
 
 /// Completes the validation whose token the query has.
-pub(super) async fn complete(
-    context: &Context,
-    key: &SubscriptionKey,
-    request: &Request,
-) -> Answer {
-    let token = form_urlencoded::parse(request.query.as_bytes())
+pub(super) async fn complete(context: &Context, key: &SubscriptionKey, sent: &Sent) -> Answer {
+    let token = form_urlencoded::parse(sent.query.as_bytes())
         .find_map(|(name, value)| (name == "token").then(|| value.into_owned()))
         .unwrap_or_default();
     if !Validation::is_token(&token) {
@@ -58,7 +54,7 @@ pub(super) async fn complete(
             ProvisioningState::Succeeded => {}
             ProvisioningState::Failed => return Err(Reply::validation_over()),
             ProvisioningState::AwaitingManualAction => {
-                let rate = allowed_rate(&request.headers);
+                let rate = allowed_rate(&sent.headers);
                 let validated = EventSubscription {
                     provisioning_state: ProvisioningState::Succeeded,
                     allowed_rate: rate.or(found.allowed_rate),

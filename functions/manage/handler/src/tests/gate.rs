@@ -3,8 +3,8 @@
 use gridpost_testkit::logs;
 use serde_json::{Value, json};
 
-use super::{body, world::World};
-use crate::{Authorization, Reply, answer_event};
+use super::{body, message, world::World};
+use crate::{Authorization, Reply, answer_event, routes};
 
 const SUBSCRIPTION: &str = "/topics/{topic}/eventSubscriptions/{name}";
 
@@ -78,6 +78,29 @@ async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
             let text = body(&reply).to_string();
             assert!(!text.contains("hush") && !text.contains("key1"), "{case}: {text}");
         }
+    }
+}
+
+/// The route that axum finds is the one that the gate asks for, and HEAD is none.
+#[tokio::test(start_paused = true)]
+async fn every_route_is_refused_as_another() {
+    let mut world = World::with_subscription().await;
+    world.context.settings.authorization = Authorization::Iam;
+    assert!(routes::all().len() > 35);
+    for route in routes::all() {
+        let (method, path) = route.key.split_once(' ').expect("a method and a path");
+        let path = path.replace("{topic}", "demo").replace("{name}", "s-1").replace("{id}", "m-1");
+        for other in ["GET /other", "$default", "GET /topics/{topic}/{name}"] {
+            let reply = answered(&world, event(method, &path, other, iam())).await;
+            assert_eq!(reply.status, 403, "{} as {other}", route.key);
+            let want = format!("The request names '{}', but", route.key);
+            assert!(message(&reply).starts_with(&want), "{}", message(&reply));
+        }
+        let unsigned = answered(&world, event(method, &path, &route.key, Value::Null)).await;
+        let is_let_in = message(&unsigned).starts_with("This validation URL");
+        assert_eq!((unsigned.status, is_let_in), (403, route.is_open), "{}", route.key);
+        let head = answered(&world, event("HEAD", &path, &format!("HEAD {path}"), iam())).await;
+        assert_eq!(head.status, 405, "{}", route.key);
     }
 }
 

@@ -1,15 +1,26 @@
-//! `docs/openapi.json` says what the code does: its routes are those of API Gateway and of the
-//! handler, and what the handler answers has the form that it says.
+//! `docs/openapi.json` says what the code does: it is generated from the routes, its routes are those of
+//! API Gateway, and what the handler answers has the form that it says.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+};
 
 use jsonschema::Validator;
+use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::openapi::PathItem;
 
 use super::{S1, S1_GET, World, body, code, webhook};
-use crate::Reply;
+use crate::{Reply, routes};
 
 const DOCUMENT: &str = include_str!("../../../../../docs/openapi.json");
+/// Where it is.
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/openapi.json");
+/// What it says beside the routes of the manage API.
+const REST: &str = include_str!("../../openapi.json");
+/// With this variable, the test writes the document.
+const WRITE: &str = "GRIDPOST_WRITE_OPENAPI";
 const MANAGE_API: &str = include_str!("../../../../../infra/manage_api.tf");
 const PUBLISH_API: &str = include_str!("../../../../../infra/publish_api.tf");
 
@@ -61,9 +72,97 @@ pub(super) fn assert_valid(name: &str, value: &Value) {
     assert!(errors.is_empty(), "{name}: {errors:?} in {value}");
 }
 
+/// The document, its members in the order in which they are read.
+#[derive(Serialize)]
+struct Generated {
+    openapi: Value,
+    info: Value,
+    servers: Value,
+    security: Value,
+    tags: Value,
+    paths: BTreeMap<String, Item>,
+    components: Value,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item {
+    Own(Box<PathItem>),
+    Other(Value),
+}
+
+fn generated() -> String {
+    let mut rest: Value = serde_json::from_str(REST).expect("JSON");
+    let mut take = |name: &str| rest[name].take();
+    let mut paths: BTreeMap<String, Item> = BTreeMap::new();
+    for (path, item) in routes::paths().paths.clone() {
+        paths.insert(path, Item::Own(Box::new(of_manage(item))));
+    }
+    let Value::Object(others) = take("paths") else { panic!("paths of the publish API") };
+    for (path, item) in others {
+        let before = paths.insert(path.clone(), Item::Other(item));
+        assert!(before.is_none(), "{path} is of both APIs");
+    }
+    let mut info = take("info");
+    info["version"] = json!(env!("CARGO_PKG_VERSION"));
+    let document = Generated {
+        openapi: take("openapi"),
+        info,
+        servers: take("servers"),
+        security: take("security"),
+        tags: take("tags"),
+        paths,
+        components: take("components"),
+    };
+    serde_json::to_string_pretty(&document).expect("JSON") + "\n"
+}
+
+/// A path with the tag of its API.
+fn of_manage(mut item: PathItem) -> PathItem {
+    let all = [&mut item.put, &mut item.get, &mut item.patch, &mut item.delete, &mut item.post];
+    for operation in all.into_iter().flatten() {
+        operation.tags = Some(vec!["manage".to_owned()]);
+    }
+    item
+}
+
+#[test]
+fn it_is_what_the_routes_say() {
+    let generated = generated();
+    if env::var_os(WRITE).is_some() {
+        fs::write(PATH, generated).expect("written");
+        return;
+    }
+    assert!(
+        generated == DOCUMENT,
+        "docs/openapi.json is not what the code says. Write it anew, and look at the difference: \
+         {WRITE}=1 cargo test -p gridpost-manage-handler openapi"
+    );
+}
+
+/// What IAM is not asked about is so by Terraform and by the handler.
+#[test]
+fn the_same_routes_are_open() {
+    let open = MANAGE_API.split_once("validation_routes = toset([").expect("open routes").1;
+    let open = route_keys(open.split_once("])").expect("their end").0);
+    assert_eq!(open.len(), 2);
+    let own = routes::all().iter().filter(|route| route.is_open);
+    assert_eq!(own.map(|route| route.key.clone()).collect::<BTreeSet<_>>(), open);
+    let document = document();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for method in METHODS {
+            let line = format!("{} {path}", method.to_uppercase());
+            let is_open = item[method]["security"] == json!([{}]);
+            assert_eq!(is_open, open.contains(&line), "{line}");
+        }
+    }
+}
+
 #[test]
 fn its_routes_are_those_of_api_gateway() {
-    assert_eq!(operations("manage"), route_keys(MANAGE_API));
+    let own: BTreeSet<_> = routes::all().iter().map(|route| route.key.clone()).collect();
+    assert_eq!(own, route_keys(MANAGE_API));
+    assert_eq!(operations("manage"), own);
     assert_eq!(operations("publish"), route_keys(PUBLISH_API));
     assert!(operations("manage").len() > 12);
 }

@@ -1,0 +1,152 @@
+//! A request: as API Gateway hands it over, and as axum takes it.
+//!
+//! `lambda_http` is not used for this. Version 1.3 resolves `..` and `%2e%2e` in a path, takes a
+//! question mark that API Gateway has decoded for the beginning of the query, panics on an odd Host,
+//! query or base64, and reads no event in which `isBase64Encoded` is null, as cargo-lambda sends it.
+//! The gate needs the path as API Gateway had it.
+
+use axum::body::Body;
+use gridpost_core::gateway::{self, Authorizer};
+use http::{HeaderMap, Method, Uri, uri::PathAndQuery};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use crate::Reply;
+
+/// What the path of a URI has not, but a path that API Gateway has decoded may have.
+const NOT_IN_PATHS: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// The same for its query.
+const NOT_IN_QUERIES: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'`').add(b'{').add(b'}');
+
+/// A request, as API Gateway hands it over.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The path without the stage.
+    pub path: String,
+    /// The query as it was sent, without its `?`.
+    pub query: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, decoded.
+    pub body: Vec<u8>,
+    /// The route that API Gateway matched; `None` where the sender has no routes.
+    pub route: Option<String>,
+    /// Which authorizer of API Gateway's has let it through.
+    pub authorizer: Option<Authorizer>,
+    /// The ARN of the IAM principal that signed it, if IAM was asked.
+    pub caller: Option<String>,
+}
+
+/// What the router must know of a request beside what HTTP says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arrival {
+    /// The path as it came. That of the URI is the same, but for what no URI may have: a name that is
+    /// decoded once more here could lead elsewhere than API Gateway believes.
+    pub(crate) path: String,
+    /// The route that API Gateway matched.
+    pub(crate) route: Option<String>,
+    /// Which authorizer of API Gateway's has let it through.
+    pub(crate) authorizer: Option<Authorizer>,
+    /// The ARN of the IAM principal that signed it.
+    pub(crate) caller: Option<String>,
+    /// Whether it came by no API at all, but from a principal that may invoke the function.
+    pub(crate) is_invocation: bool,
+}
+
+impl Arrival {
+    /// What was said of a request. One of which nothing was said came by no API Gateway.
+    pub(crate) fn of<B>(request: &http::Request<B>) -> Self {
+        let plain = || Self { path: request.uri().path().to_owned(), ..Self::default() };
+        request.extensions().get().cloned().unwrap_or_else(plain)
+    }
+}
+
+impl Request {
+    /// A request without query and headers, by no API Gateway.
+    pub fn new(method: Method, path: String, body: Vec<u8>) -> Self {
+        let (query, headers) = (String::new(), HeaderMap::new());
+        Self { method, path, query, headers, body, route: None, authorizer: None, caller: None }
+    }
+
+    pub(crate) fn read(event: gateway::Request) -> Result<Self, Reply> {
+        let gateway::Request { method, path, query, headers, authorizer, caller, route, body } =
+            event;
+        let method = method.parse().map_err(|_| Reply::no_route(&path))?;
+        Ok(Self { method, path, query, headers, body, route, authorizer, caller })
+    }
+
+    /// The request as axum takes it.
+    ///
+    /// # Errors
+    ///
+    /// 404 where no URI has such a path.
+    pub(crate) fn into_http(self) -> Result<http::Request<Body>, Reply> {
+        let Self { method, path, query, headers, body, route, authorizer, caller } = self;
+        let uri = uri(&path, &query).ok_or_else(|| Reply::no_route(&path))?;
+        let mut request = http::Request::new(Body::from(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        let arrival = Arrival { path, route, authorizer, caller, is_invocation: false };
+        request.extensions_mut().insert(arrival);
+        Ok(request)
+    }
+}
+
+/// A path and a query as a URI: what it may not have is encoded, and nothing is decoded.
+fn uri(path: &str, query: &str) -> Option<Uri> {
+    let mut text = utf8_percent_encode(path, NOT_IN_PATHS).to_string();
+    if !query.is_empty() {
+        text.push('?');
+        text.extend(utf8_percent_encode(query, NOT_IN_QUERIES));
+    }
+    PathAndQuery::try_from(text).ok().map(Uri::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_comes_is_a_uri_with_the_same_segments() {
+        let table = [
+            ("/topics", "", "/topics"),
+            ("/topics", "$top=1&a=b%20c", "/topics?$top=1&a=b%20c"),
+            ("/topics/a b", "", "/topics/a%20b"),
+            ("/topics/a%2Fb", "", "/topics/a%2Fb"),
+            ("/topics/s-1?/validate", "", "/topics/s-1%3F/validate"),
+            ("/topics/s-1#/validate", "a=#", "/topics/s-1%23/validate?a=%23"),
+            ("/topics/../x", "", "/topics/../x"),
+            ("/topics/\\", "", "/topics/%5C"),
+            ("/topics/\u{e9}\n\u{0}", "\u{e9}", "/topics/%C3%A9%0A%00?%C3%A9"),
+            ("//topics", "", "//topics"),
+            ("/", "", "/"),
+        ];
+        for (path, query, want) in table {
+            let found = uri(path, query).expect(path);
+            assert_eq!(found.to_string(), want, "{path}");
+            let segments = |path: &str| path.split('/').count();
+            assert_eq!(segments(found.path()), segments(path), "{path}");
+        }
+        for byte in 0..=u8::MAX {
+            let text = char::from(byte).to_string();
+            assert!(uri(&format!("/{text}"), &text).is_some(), "{byte}");
+        }
+        assert_eq!(uri(&"/a".repeat(40_000), ""), None, "longer than any URI");
+    }
+}

@@ -1,0 +1,113 @@
+//! Deliveries that have failed, and the health of their endpoint.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use utoipa_axum::routes;
+
+use super::Routes;
+use crate::{
+    Context,
+    routes::{
+        Answer, deliveries, health,
+        openapi::{
+            Conflicts, DeliveryList, DeliveryShown, Health, InSubscription, Missing, OfDelivery,
+            Paging, Refused, Resent,
+        },
+        resend,
+        sent::{DeliveryId, Named, Sent},
+    },
+};
+
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(routes!(list))
+        .routes(routes!(get))
+        .routes(routes!(resend_now))
+        .routes(routes!(get_health))
+        .routes(routes!(reset_health))
+}
+
+/// A page of the event subscription's deliveries that have failed and not ended, by publish time
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deliveries",
+    operation_id = "listDeliveries",
+    params(InSubscription, Paging),
+    responses(
+        (status = 200, body = DeliveryList,
+            description = "The page. What failed or ended in the last second may be missing or \
+                still be in it."),
+        Refused, Missing
+    )
+)]
+async fn list(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+    deliveries::list(&context, &key, &sent.page()?).await
+}
+
+/// A delivery that has failed, with every attempt and what comes next
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deliveries/{id}",
+    operation_id = "getDelivery",
+    params(InSubscription, OfDelivery),
+    responses(
+        (status = 200, body = DeliveryShown,
+            description = "The delivery. It is known for two days after its end."),
+        Refused, Missing
+    )
+)]
+async fn get(
+    State(context): State<Arc<Context>>,
+    Named(key): Named,
+    DeliveryId(id): DeliveryId,
+) -> Answer {
+    deliveries::show(&context, &key, id).await
+}
+
+/// Have a waiting delivery attempted now, whatever its wait and the endpoint's health
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deliveries/{id}/resend",
+    operation_id = "resendDelivery",
+    params(InSubscription, OfDelivery),
+    responses(
+        (status = 200, description = "Whether its message was reached.", body = Resent),
+        Refused, Missing, Conflicts
+    )
+)]
+async fn resend_now(
+    State(context): State<Arc<Context>>,
+    Named(key): Named,
+    DeliveryId(id): DeliveryId,
+) -> Answer {
+    resend::resend(&context, &key, id).await
+}
+
+/// The health of the event subscription's endpoint, and what it does to events
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/health",
+    operation_id = "getHealth",
+    params(InSubscription),
+    responses((status = 200, description = "The health.", body = Health), Refused, Missing)
+)]
+async fn get_health(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+    health::show(&context, &key).await
+}
+
+/// End the endpoint's probation or delayed delivery, and its row of failures
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/health:reset",
+    operation_id = "resetHealth",
+    params(InSubscription),
+    responses(
+        (status = 200, body = Health,
+            description = "The health as it is now. What waits in queues comes when it is due."),
+        Refused, Missing, Conflicts
+    )
+)]
+async fn reset_health(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+    health::reset(&context, &key).await
+}

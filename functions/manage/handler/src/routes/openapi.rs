@@ -1,0 +1,195 @@
+//! What operations have in common in `docs/openapi.json`: the documents they name, their parameters,
+//! their refusals.
+//!
+//! The schemas of documents, and all of the publish API, are in `openapi.json` beside `src`:
+//! `gridpost_core` reads and writes documents by hand. The rest of `docs/openapi.json` is generated
+//! from the routes, by a test (`tests/openapi.rs`).
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use utoipa::{
+    IntoParams, IntoResponses, PartialSchema, ToSchema,
+    openapi::{
+        KnownFormat, ObjectBuilder, Ref, RefOr, Required, Response, Schema, SchemaFormat,
+        path::{Parameter, ParameterBuilder, ParameterIn},
+        schema::Type,
+    },
+};
+
+/// The documents that operations name: each has its schema in `openapi.json`.
+macro_rules! documents {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("The document `", stringify!($name), "`.")]
+        #[derive(Debug)]
+        pub(super) enum $name {}
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                Ref::from_schema_name(stringify!($name)).into()
+            }
+        }
+
+        impl ToSchema for $name {}
+    )*};
+}
+
+documents! {
+    DeadLetterCount DeadLetterList DeadLetterShown DeadLettersPurged DeliveryAttributes DeliveryList
+    DeliveryShown EventSubscription EventSubscriptionInput EventSubscriptionList ExplainInput
+    Explained FullUrl Handled Health KeyName Keys ParkedHandled ParkedInput ParkedList PoisonList
+    PoisonShown PurgeDeadLettersInput PurgeInput Redrive RedriveList ResendInput Resent RotateInput
+    SigningSecrets TestEventSent TestInput TestResult Topic TopicList Validated
+}
+
+/// Parameters that belong together.
+macro_rules! parameters {
+    ($($(#[$doc:meta])* $name:ident: $($parameter:expr),+;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) enum $name {}
+
+        impl IntoParams for $name {
+            fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+                vec![$($parameter),+]
+            }
+        }
+    )*};
+}
+
+parameters! {
+    /// A topic in the path.
+    InTopics: topic();
+    /// An event subscription in the path.
+    InSubscription: topic(), in_path("name", "The event subscription's name.", matching("^[A-Za-z0-9-]{2,64}$"));
+    /// A delivery in the path.
+    OfDelivery: in_path("id", "The delivery's id.", uuid());
+    /// A dead letter in the path.
+    OfDeadLetter: in_path("id", "The dead letter's id, as a list gives it.", matching("^[0-9a-f-]{1,100}$"));
+    /// A redrive job in the path.
+    OfRedrive: in_path("id", "The job's id.", uuid());
+    /// A poison message in the path.
+    OfMessage: in_path("id", "SQS's id of the message.", matching("^[A-Za-z0-9-]{1,100}$"));
+    /// What must hold of a resource before it is changed.
+    Guard:
+        in_header("If-Match", "* or ETags: refuse with 412 if the resource is another."),
+        in_header("If-None-Match", "* : refuse with 412 if the resource exists.");
+    /// How many of a list.
+    Top: top();
+    /// Which page of a list.
+    Paging: top(), in_query("$skiptoken", "Where the page begins; part of nextLink.", text());
+    /// Which dead letters.
+    OfDeadLetters:
+        in_query("from", "Only those written at this time or later.", time()),
+        in_query("to", "Only those written at this time or before.", time()),
+        in_query("reason", "Only those with this reason, as the record says it.", text()),
+        in_query("eventType", "Only those of this event type.", text()),
+        in_query("eventId", "Only those of the event with this id.", text()),
+        in_query(
+            "redriven",
+            "Only those that a redrive has sent again, or only those that none has.",
+            ObjectBuilder::new().schema_type(Type::Boolean)
+        );
+    /// Which parked deliveries.
+    OfParked:
+        in_query("topic", "Only those of this topic.", text()),
+        in_query("eventSubscription", "Only those of event subscriptions of this name.", text());
+    /// What a validation URL carries.
+    Token:
+        in_query("id", "The validation code.", text()),
+        token();
+}
+
+fn topic() -> Parameter {
+    let rule = "The topic's name, not beginning with Microsoft, EventGrid or System.";
+    in_path("topic", rule, matching("^[A-Za-z0-9-]{3,50}$"))
+}
+
+fn top() -> Parameter {
+    let schema = ObjectBuilder::new().schema_type(Type::Integer);
+    let schema = schema.minimum(Some(1)).maximum(Some(100)).default(Some(json!(100)));
+    in_query("$top", "How many at most.", schema)
+}
+
+fn token() -> Parameter {
+    let what = "The secret that the endpoint was given, valid for 10 minutes.";
+    parameter(ParameterIn::Query, "token", what, text()).required(Required::True).build()
+}
+
+fn in_path(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
+    parameter(ParameterIn::Path, name, description, schema).required(Required::True).build()
+}
+
+fn in_query(name: &str, description: &str, schema: ObjectBuilder) -> Parameter {
+    parameter(ParameterIn::Query, name, description, schema).build()
+}
+
+fn in_header(name: &str, description: &str) -> Parameter {
+    parameter(ParameterIn::Header, name, description, text()).build()
+}
+
+/// One that may be left out.
+fn parameter(
+    place: ParameterIn,
+    name: &str,
+    description: &str,
+    schema: ObjectBuilder,
+) -> ParameterBuilder {
+    // The place first: the builder takes it for the path until then, and names in paths are required.
+    let parameter = ParameterBuilder::new().parameter_in(place).required(Required::False);
+    parameter.name(name).description(Some(description)).schema(Some(schema))
+}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn matching(pattern: &str) -> ObjectBuilder {
+    text().pattern(Some(pattern))
+}
+
+fn time() -> ObjectBuilder {
+    text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+}
+
+fn uuid() -> ObjectBuilder {
+    text().format(Some(SchemaFormat::Custom("uuid".to_owned())))
+}
+
+/// Statuses of refusals that belong together.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident: $($status:literal),+;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) enum $name {}
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                let error = |status: u16| {
+                    (status.to_string(), Ref::from_response_name("Error").into())
+                };
+                [$($status),+].map(error).into()
+            }
+        }
+    )*};
+}
+
+refusals! {
+    /// What any request may meet: it says what nothing can be, API Gateway or the gate refuses it, or
+    /// a call fails.
+    Refused: 400, 403, 503;
+    /// The topic, the event subscription or what belongs to it does not exist.
+    Missing: 404;
+    /// The same for a message, whose id has no rule.
+    MissingMessage: 403, 404, 503;
+    /// The path may name another resource than was meant.
+    NotAllowed: 405;
+    /// What exists does not go with the request, or others keep changing it.
+    Conflicts: 409;
+    /// The validation URL is no longer open.
+    Over: 410;
+    /// If-Match or If-None-Match does not hold.
+    Stale: 412;
+    /// The body is too large, or no JSON.
+    NotDocument: 413, 415;
+}

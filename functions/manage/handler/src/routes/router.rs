@@ -1,0 +1,217 @@
+//! The router: every route as `api` tells it, behind the gate. All requests go through it, by
+//! whatever way they come.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::{
+    Router,
+    body::{Bytes, to_bytes},
+    extract::Request as HttpRequest,
+    middleware::{Next, from_fn, from_fn_with_state},
+    response::{IntoResponse, Response},
+};
+use gridpost_core::{
+    gateway::{self, EventError},
+    subscription::{SubscriptionKey, resource as subscription_resource},
+    topic::resource as topic_resource,
+};
+use http::{Method, header::CONTENT_LENGTH};
+use serde_json::Value;
+use tower::ServiceExt;
+#[cfg(test)]
+use utoipa::openapi::Paths;
+use utoipa::openapi::{
+    path::{Operation, PathItem},
+    security::SecurityRequirement,
+};
+
+use super::{api, gate, subscriptions};
+use crate::{Context, Reply, Request, request::Arrival};
+
+/// A route, as API Gateway knows it.
+pub(crate) struct Route {
+    method: Method,
+    /// The path with its variables.
+    path: String,
+    /// Both, as in `routeKey`.
+    pub(crate) key: String,
+    /// Whether it asks for no IAM identity.
+    pub(crate) is_open: bool,
+}
+
+/// What `api` says: the routes with their handlers, and what is said of them.
+struct Api {
+    router: Router<Arc<Context>>,
+    routes: Vec<Route>,
+    #[cfg(test)]
+    paths: Paths,
+}
+
+static API: LazyLock<Api> = LazyLock::new(|| {
+    let (router, document) = api::routes().split_for_parts();
+    let paths = document.paths;
+    let routes = paths.paths.iter().flat_map(|(path, item)| {
+        operations(item).map(move |(method, operation)| Route {
+            path: path.clone(),
+            key: format!("{method} {path}"),
+            is_open: operation.security.as_deref() == Some(&[SecurityRequirement::default()]),
+            method,
+        })
+    });
+    Api {
+        router,
+        routes: routes.collect(),
+        #[cfg(test)]
+        paths,
+    }
+});
+
+/// The operations of a path.
+fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+    let all = [
+        (Method::PUT, &item.put),
+        (Method::GET, &item.get),
+        (Method::PATCH, &item.patch),
+        (Method::DELETE, &item.delete),
+        (Method::POST, &item.post),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+}
+
+/// The route of this method at a path that has been matched.
+pub(super) fn route(method: &Method, path: &str) -> Option<&'static Route> {
+    API.routes.iter().find(|route| route.path == path && route.method == *method)
+}
+
+/// The methods of a path that has been matched.
+pub(super) fn methods(path: &str) -> impl Iterator<Item = Method> {
+    let all = API.routes.iter().filter(move |route| route.path == path);
+    all.map(|route| route.method.clone())
+}
+
+/// Every route. A method that a path does not have is the gate's to refuse.
+fn router(context: Arc<Context>) -> Router {
+    let gate = from_fn_with_state(Arc::clone(&context), gate::gate);
+    let routes = API.router.clone().route_layer(gate);
+    routes.fallback(no_route).layer(from_fn(log_caller)).with_state(context)
+}
+
+async fn no_route(request: HttpRequest) -> Reply {
+    Reply::no_route(&Arrival::of(&request).path)
+}
+
+/// Leaves behind who asked for what. Reads show no secret and are many.
+async fn log_caller(request: HttpRequest, next: Next) -> Response {
+    let (method, arrival) = (request.method().clone(), Arrival::of(&request));
+    let response = next.run(request).await;
+    if let Some(caller) = arrival.caller.filter(|_| method != Method::GET) {
+        let status = response.status().as_u16();
+        tracing::info!(caller, status, "{method} {}", arrival.path);
+    }
+    response
+}
+
+/// Sends a request through the router.
+async fn send(context: &Context, request: HttpRequest) -> http::Response<Bytes> {
+    let context = Arc::new(context.clone());
+    let Ok(response) = router(context).oneshot(request).await;
+    let (mut parts, body) = response.into_parts();
+    // What passes it on counts anew: API Gateway, or HTTP's own code.
+    parts.headers.remove(CONTENT_LENGTH);
+    // It is in memory, where nothing breaks off.
+    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    http::Response::from_parts(parts, body)
+}
+
+/// A refusal as the router would send it.
+async fn refused(reply: Reply) -> http::Response<Bytes> {
+    let (parts, body) = reply.into_response().into_parts();
+    http::Response::from_parts(parts, to_bytes(body, usize::MAX).await.unwrap_or_default())
+}
+
+/// Answers a request that came by API Gateway.
+pub async fn respond(context: &Context, request: &Request) -> http::Response<Bytes> {
+    match request.clone().into_http() {
+        Ok(request) => send(context, request).await,
+        Err(refusal) => refused(refusal).await,
+    }
+}
+
+/// The same, for callers that want the document.
+pub async fn answer(context: &Context, request: &Request) -> Reply {
+    Reply::of(&respond(context, request).await)
+}
+
+/// Answers API Gateway's event.
+///
+/// # Errors
+///
+/// It is no such event.
+pub async fn respond_event(
+    context: &Context,
+    event: Value,
+) -> Result<http::Response<Bytes>, serde_json::Error> {
+    let event: gateway::Event = serde_json::from_value(event)?;
+    let request = match event.into_request() {
+        Ok(request) => Request::read(request),
+        Err(EventError::Body(_)) => Err(Reply::not_base64()),
+        Err(error @ EventError::Unknown) => return Err(serde::de::Error::custom(error)),
+    };
+    Ok(match request {
+        Ok(request) => respond(context, &request).await,
+        Err(refusal) => refused(refusal).await,
+    })
+}
+
+/// The same, for callers that want the document.
+///
+/// # Errors
+///
+/// It is no such event.
+pub async fn answer_event(context: &Context, event: Value) -> Result<Reply, serde_json::Error> {
+    Ok(Reply::of(&respond_event(context, event).await?))
+}
+
+/// Answers a request of a caller that may invoke the function.
+pub(crate) async fn carry_out(context: &Context, request: Request) -> Reply {
+    match request.into_http() {
+        Ok(mut request) => {
+            let arrival = Arrival { is_invocation: true, ..Arrival::of(&request) };
+            request.extensions_mut().insert(arrival);
+            Reply::of(&send(context, request).await)
+        }
+        Err(refusal) => refusal,
+    }
+}
+
+/// Answers what a PUT of that document would refuse, but for the endpoint, which is not asked.
+/// Nothing is stored.
+pub(crate) async fn check_subscription(
+    context: &Context,
+    topic: &str,
+    name: &str,
+    document: &Value,
+) -> Reply {
+    let check = async {
+        if [topic, name].iter().any(|it| it.is_empty() || it.contains('/')) {
+            return Err(Reply::no_route(&format!("/topics/{topic}/eventSubscriptions/{name}")));
+        }
+        topic_resource::check_name(topic)?;
+        subscription_resource::check_name(name)?;
+        let key = SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() };
+        subscriptions::check(context, &key, document).await
+    };
+    check.await.unwrap_or_else(|refusal| refusal)
+}
+
+/// Every route of the API.
+#[cfg(test)]
+pub(crate) fn all() -> &'static [Route] {
+    &API.routes
+}
+
+/// What the routes say of themselves.
+#[cfg(test)]
+pub(crate) fn paths() -> &'static Paths {
+    &API.paths
+}

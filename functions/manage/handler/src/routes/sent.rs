@@ -1,0 +1,206 @@
+//! What a request brings to its route: names in its path, its query, its headers, its document.
+
+use axum::{
+    body::{Bytes, to_bytes},
+    extract::{FromRequest, FromRequestParts, Request},
+};
+use gridpost_core::{
+    document::{Problem, parse, parse_around},
+    publish::BODY_BYTES_MAX,
+    subscription::{SubscriptionKey, resource as subscription_resource},
+    topic::resource as topic_resource,
+};
+use http::{HeaderMap, header::CONTENT_TYPE, request::Parts};
+use serde_json::{Value, json, value::RawValue};
+use uuid::Uuid;
+
+use crate::{
+    Reply,
+    page::{Form, Page},
+    precondition::Precondition,
+};
+
+/// Bytes of a document. An item of DynamoDB has 400 KiB at most, and the largest honest document
+/// has a few.
+const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+
+/// The names in a path as they came: nothing is decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    topic: Option<String>,
+    subscription: Option<String>,
+    id: Option<String>,
+}
+
+impl Names {
+    /// Takes them out of a path that a route's template has matched.
+    pub(super) fn of(template: &str, path: &str) -> Self {
+        let mut names = Self::default();
+        for (variable, segment) in template.split('/').zip(path.split('/')) {
+            let name = match variable {
+                "{topic}" => &mut names.topic,
+                "{name}" => &mut names.subscription,
+                "{id}" => &mut names.id,
+                _ => continue,
+            };
+            *name = Some(segment.to_owned());
+        }
+        names
+    }
+
+    /// Refuses those that nothing can have.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        self.topic.as_deref().map_or(Ok(()), topic_resource::check_name)?;
+        self.subscription.as_deref().map_or(Ok(()), subscription_resource::check_name)
+    }
+
+    /// One of them. The gate has put them there, so that a route without a gate answers nothing.
+    fn one(parts: &Parts, which: fn(&Self) -> Option<&String>) -> Result<String, Reply> {
+        let names = parts.extensions.get::<Self>();
+        let name = names.and_then(which).cloned();
+        name.ok_or_else(|| Reply::no_route(parts.uri.path()))
+    }
+}
+
+/// The topic that a path names.
+pub(super) struct InTopic(pub(super) String);
+
+/// The event subscription that a path names.
+pub(super) struct Named(pub(super) SubscriptionKey);
+
+/// What else a path names.
+pub(super) struct Id(pub(super) String);
+
+/// The delivery that a path names.
+pub(super) struct DeliveryId(pub(super) Uuid);
+
+impl<S: Sync> FromRequestParts<S> for InTopic {
+    type Rejection = Reply;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
+        Names::one(parts, |names| names.topic.as_ref()).map(Self)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Named {
+    type Rejection = Reply;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
+        let topic = Names::one(parts, |names| names.topic.as_ref())?;
+        let name = Names::one(parts, |names| names.subscription.as_ref())?;
+        Ok(Self(SubscriptionKey { topic, name }))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Id {
+    type Rejection = Reply;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
+        Names::one(parts, |names| names.id.as_ref()).map(Self)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for DeliveryId {
+    type Rejection = Reply;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
+        let id = Names::one(parts, |names| names.id.as_ref())?;
+        id.parse().map(Self).map_err(|_| Reply::no_delivery(&id))
+    }
+}
+
+/// The rest of a request.
+pub(super) struct Sent {
+    /// The headers.
+    pub(super) headers: HeaderMap,
+    /// The query, without its `?`.
+    pub(super) query: String,
+    body: Bytes,
+}
+
+impl<S: Sync> FromRequest<S> for Sent {
+    type Rejection = Reply;
+
+    /// API Gateway takes no body over 10 MB, and `dev` none either: nothing more is limited here.
+    async fn from_request(request: Request, _: &S) -> Result<Self, Reply> {
+        let (parts, body) = request.into_parts();
+        let broken = |_| Reply::error(400, "InvalidJson", "The body broke off.");
+        let body = to_bytes(body, usize::MAX).await.map_err(broken)?;
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        Ok(Self { headers: parts.headers, query, body })
+    }
+}
+
+impl Sent {
+    /// Which part of a list by name is asked for.
+    pub(super) fn page(&self) -> Result<Page, Reply> {
+        Page::of(&self.query)
+    }
+
+    /// Which part of another list is.
+    pub(super) fn page_of(&self, form: Form) -> Result<Page, Reply> {
+        Page::of_form(&self.query, form)
+    }
+
+    /// What must hold of a resource before it is changed.
+    pub(super) fn precondition(&self) -> Result<Precondition, Reply> {
+        Precondition::of(&self.headers)
+    }
+
+    /// The document; without a body it is an empty object, for defaults exist.
+    pub(super) fn document(&self) -> Result<Value, Reply> {
+        self.check_body(DOCUMENT_BYTES_MAX)?;
+        if self.is_empty() {
+            return Ok(json!({}));
+        }
+        Ok(parse(&self.body)?)
+    }
+
+    /// The same where one member is what could be published, as it came.
+    pub(super) fn document_around(
+        &self,
+        member: &str,
+    ) -> Result<(Value, Option<&RawValue>), Reply> {
+        self.check_body(DOCUMENT_BYTES_MAX + BODY_BYTES_MAX)?;
+        if self.is_empty() {
+            return Ok((json!({}), None));
+        }
+        Ok(parse_around(&self.body, member)?)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.body.iter().all(u8::is_ascii_whitespace)
+    }
+
+    fn check_body(&self, bytes_max: usize) -> Result<(), Reply> {
+        let bytes = self.body.len();
+        if bytes > bytes_max {
+            let kib = bytes_max / 1_024;
+            let message = format!(
+                "The document is {bytes} bytes, over the limit of {bytes_max} bytes ({kib} KiB)."
+            );
+            return Err(Reply::error(413, "RequestEntityTooLarge", message));
+        }
+        if self.is_empty() {
+            return Ok(());
+        }
+        if let Some(given) = self.headers.get(CONTENT_TYPE) {
+            let given = String::from_utf8_lossy(given.as_bytes());
+            if !is_json(&given) {
+                return Err(Reply::not_json(&given));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a content type is JSON in UTF-8: `application/json`, `text/json`, or any `+json`, such as
+/// a patch's `application/merge-patch+json`.
+fn is_json(content_type: &str) -> bool {
+    let content_type = content_type.to_ascii_lowercase();
+    let mut parts = content_type.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    let of_json = matches!(essence, "application/json" | "text/json") || essence.ends_with("+json");
+    let charset = parts.find_map(|parameter| parameter.strip_prefix("charset="));
+    of_json && charset.is_none_or(|charset| matches!(charset.trim_matches('"'), "utf-8" | "utf8"))
+}
