@@ -126,7 +126,8 @@ fn document(title: &str, tab: Option<Tab>, label: &Markup, content: &Markup) -> 
                 }
                 main id="main" tabindex="-1" {
                     p.problem id="stale" role="alert" hidden {
-                        "This page is not up to date: the console got no usable answer. Reload it."
+                        "This page is not up to date: the console got no usable answer. Reload it, unless you have typed something \
+                         here."
                     }
                     (content)
                 }
