@@ -1,17 +1,22 @@
-//! What was typed is on the page again where the API does not answer, or refuses.
+//! What was typed is on the page again where the API does not answer, or refuses; and what a page does not
+//! wait for.
 
 use std::sync::Arc;
 
 use axum::Form;
 use axum::body::to_bytes;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::guard::Guard;
-use super::{App, Settings, Shared, edit, edit_json, edit_topic, publish, retry, subscribe};
+use super::{
+    App, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, overview, publish, retry,
+    subscribe,
+};
 use crate::manage_api::fake::FakeApi;
 use crate::target::TargetArguments;
 
@@ -20,7 +25,10 @@ type Row<'a> = (&'a str, u16, Value);
 
 /// A console whose API answers by those rows, and by 500 to all else.
 async fn console(rows: &[Row<'_>]) -> (App, FakeApi) {
-    let fake = FakeApi::answering(rows).await;
+    console_of(FakeApi::answering(rows).await).await
+}
+
+async fn console_of(fake: FakeApi) -> (App, FakeApi) {
     let url = Some(fake.url());
     let arguments = TargetArguments { manage_url: url, ..TargetArguments::default() };
     let target = arguments.resolve().expect("a deployment");
@@ -178,4 +186,52 @@ async fn an_edited_event_subscription_stays_typed_where_both_changes_can_t_be_sh
     let answer = edit_json::save(State(app), names(), form(&typed)).await;
     let kept = ["&quot;labels&quot;:[&quot;typed&quot;]", CHANGED_MEANWHILE, OLD_STATE];
     shows(answer, 412, &kept).await;
+}
+
+/// A query that is read into a type.
+fn query<T: DeserializeOwned>(fields: Value) -> Query<T> {
+    Query(serde_json::from_value(fields).expect("a query"))
+}
+
+/// The API never answers a single request for the topics.
+#[tokio::test]
+async fn a_page_is_shown_before_all_that_it_has_is_there() {
+    let (app, _fake) = console_of(FakeApi::together(("GET /topics", 2), &[]).await).await;
+    let overview = overview::show(State(app.clone()), query(json!({}))).await;
+    let ledger = ledger::show(State(app), query(json!({"since": "1h"}))).await;
+    for (answer, title) in [(overview, "<h1>Overview</h1>"), (ledger, "<h1>Ledger</h1>")] {
+        let answer = answer.into_response();
+        assert_eq!(answer.status(), 200);
+        let mut chunks = answer.into_body().into_data_stream();
+        let first = chunks.next().await.expect("a part").expect("bytes");
+        let first = String::from_utf8_lossy(&first);
+        assert!(first.contains(title) && !first.contains("</main>"), "{first}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_late_part_can_t_read_is_told_on_the_page() {
+    let (app, _fake) = console(&[]).await;
+    let answer = ledger::show(State(app), query(json!({}))).await.into_response();
+    let page = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    let page = String::from_utf8_lossy(&page);
+    assert!(page.contains("role=\"alert\"") && page.trim_end().ends_with("</html>"), "{page}");
+}
+
+/// As the API takes it: while the delivery waits, whenever it is due, and not once it has ended.
+#[tokio::test]
+async fn an_attempt_is_offered_while_a_delivery_waits() {
+    let path = "GET /topics/orders/eventSubscriptions/billing/deliveries/d-1";
+    for (standing, is_offered) in [("Waiting", true), ("Ending", false), ("Delivered", false)] {
+        let document = json!({"id": "d-1", "standing": standing, "due": "2999-01-01T00:00:00Z",
+            "publishTime": "2026-01-01T00:00:00Z", "deliveryAttempts": 1, "events": 1,
+            "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy"}]});
+        let (app, _fake) = console(&[(path, 200, document)]).await;
+        let of = ["orders", "billing", "d-1"].map(str::to_owned);
+        let answer = delivery::show(State(app), Path(of.into()), query(json!({}))).await;
+        let page = answer.expect("a page").into_string();
+        let refreshed = page.split("<section id=\"delivery\"").nth(1).expect("a section");
+        let refreshed = refreshed.split("</section>").next().unwrap_or_default();
+        assert_eq!(refreshed.contains("Attempt it now"), is_offered, "{standing}: {page}");
+    }
 }

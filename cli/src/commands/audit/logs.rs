@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::verdict::Audit;
 use crate::aws_api::{AwsApi, Service, if_found};
+use crate::document::TimeToLive;
 use crate::failure::Misuse;
 use crate::output::text_at;
 use crate::target::Target;
@@ -59,6 +60,25 @@ fn changed_one(line: &str) -> Option<SubscriptionKey> {
     let is_change = ["created", "replaced"].iter().any(|verb| told.ends_with(verb));
     let key = SubscriptionKey { topic: text("topic.name")?, name: text("subscription.name")? };
     is_change.then_some(key)
+}
+
+/// What all functions counted of events that were published since the beginning of the hour so long ago,
+/// without what waits.
+///
+/// # Errors
+///
+/// As above.
+pub(crate) async fn counted(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+    let logs = AwsApi::connect(Service::Logs, target).await?;
+    let since = target.ago(since).await?.hour();
+    let mut ledger = Ledger::default();
+    for function in FUNCTIONS {
+        let take = |_: Option<i64>, line: &str| {
+            ledger.read(line, since);
+        };
+        each_line(&logs, &group(target, function), since, metric::PUBLISH_HOUR, take).await?;
+    }
+    Ok(ledger)
 }
 
 /// What dispatch counted as delivered, of events that were published since the beginning of that hour.
