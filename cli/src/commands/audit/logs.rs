@@ -12,7 +12,7 @@ use crate::failure::Misuse;
 use crate::output::text_at;
 use crate::target::Target;
 
-/// The functions that count events; manage those that are purged.
+/// The functions that count events; manage those that are purged. The first one counts none that end.
 const FUNCTIONS: [&str; 4] = ["ingest", "dispatch", "dead-letter", "manage"];
 
 /// Reads what all functions counted of events that were published in the audit's time, before its
@@ -69,30 +69,32 @@ fn changed_one(line: &str) -> Option<SubscriptionKey> {
 ///
 /// As above.
 pub(crate) async fn counted(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+    counted_by(&FUNCTIONS, target, since).await
+}
+
+/// The ends among them: delivered, dead-lettered, dropped.
+///
+/// # Errors
+///
+/// As above.
+pub(crate) async fn ended(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+    counted_by(&FUNCTIONS[1..], target, since).await
+}
+
+async fn counted_by(
+    functions: &[&str],
+    target: &Target,
+    since: TimeToLive,
+) -> anyhow::Result<Ledger> {
     let logs = AwsApi::connect(Service::Logs, target).await?;
     let since = target.ago(since).await?.hour();
     let mut ledger = Ledger::default();
-    for function in FUNCTIONS {
+    for function in functions {
         let take = |_: Option<i64>, line: &str| {
             ledger.read(line, since);
         };
         each_line(&logs, &group(target, function), since, metric::PUBLISH_HOUR, take).await?;
     }
-    Ok(ledger)
-}
-
-/// What dispatch counted as delivered, of events that were published since the beginning of that hour.
-///
-/// # Errors
-///
-/// As above.
-pub async fn delivered(target: &Target, since: Timestamp) -> anyhow::Result<Ledger> {
-    let logs = AwsApi::connect(Service::Logs, target).await?;
-    let mut ledger = Ledger::default();
-    each_line(&logs, &group(target, "dispatch"), since.hour(), metric::LATENCY_MS, |_, line| {
-        ledger.read(line, since);
-    })
-    .await?;
     Ok(ledger)
 }
 
