@@ -57,9 +57,30 @@ impl AttemptLog {
         text: Option<&str>,
     ) -> anyhow::Result<Vec<AttemptLine>> {
         let pattern = text.map_or_else(|| OF_A_DELIVERY.to_owned(), quoted);
-        let mut ask = json!({
+        self.ask(json!({
             "logGroupName": self.group, "startTime": since_ms, "filterPattern": pattern,
+        }))
+        .await
+    }
+
+    /// The lines about deliveries from one time on and before another one, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub async fn between(&self, from_ms: i64, to_ms: i64) -> anyhow::Result<Vec<AttemptLine>> {
+        let ask = json!({
+            "logGroupName": self.group, "startTime": from_ms, "endTime": to_ms,
+            "filterPattern": OF_A_DELIVERY,
         });
+        // Not every log that is read stops there.
+        let mut found = self.ask(ask).await?;
+        found.retain(|line| line.at_ms < to_ms);
+        Ok(found)
+    }
+
+    /// What is asked for, over its pages.
+    async fn ask(&self, mut ask: Value) -> anyhow::Result<Vec<AttemptLine>> {
         let mut found = Vec::new();
         loop {
             let page = self.logs.call("FilterLogEvents", &ask).await;

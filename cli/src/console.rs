@@ -36,6 +36,8 @@ mod subscribe;
 mod subscription;
 mod subscription_form;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod topics;
 mod waiting;
 

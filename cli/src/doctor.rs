@@ -7,6 +7,7 @@ mod limits;
 pub mod names;
 mod plan;
 mod rules;
+pub(crate) mod waits;
 
 use serde::Serialize;
 use serde_json::Value;

@@ -91,6 +91,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         "dead-letter",
         &[
             "dead-letter list --topic orders --since 2h --reason TimeToLiveExceeded",
+            "dead-letter summary --topic orders --open",
             "dead-letter export --topic orders --open --to-file letters.jsonl",
             "dead-letter redrive --topic orders --subscription billing --dry-run",
             "dead-letter redrive --topic orders --subscription billing --rate 50",
@@ -100,6 +101,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "delivery",
         &[
+            "delivery list --topic orders",
             "delivery list --topic orders --subscription billing --outcome Busy",
             "delivery show 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic orders --subscription billing",
             "delivery resend 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic orders --subscription billing",

@@ -248,7 +248,10 @@ export function actions(ground) {
     await session.shows(at("late", "one", "/deliveries"), "Busy (503)");
     await session.click(/^[0-9a-f-]{36}$/, "link");
     await session.says(/Next: attempt \d/);
+    await page.getByRole("button", { name: "Attempt it now" }).waitFor();
+    // The page of the event offers it, too.
     world.endpoints.answers.set("/late", 200);
+    await session.go("/events?topic=late&id=late-1");
     await session.click("Attempt it now");
     await session.says("Asked for");
     await accessible(page, ONE_LOOK);

@@ -41,7 +41,7 @@ async function filled(world, session) {
     "Test its filter": [`${BUSY}/filter`],
     "Test event": [`${BUSY}/test-event`],
     "Failing deliveries": [`${BUSY}/deliveries`, `${REFUSED}/deliveries`, delivery],
-    "Find an event": ["/events", "/events?topic=pages&id=pages-Refused", "/events?topic=pages&id=none"],
+    "Find an event": ["/events", "/events?topic=pages&id=pages-Refused", "/events?topic=pages&id=pages-Busy", "/events?topic=pages&id=none"],
     "Dead letters": ["/dead-letters", `${REFUSED}/dead-letters`, `${REFUSED}/dead-letters?reason=None`, letter,
       `${REFUSED}/redrive`, job, `${REFUSED}/purge`],
     "Parked and poison": ["/waiting"],

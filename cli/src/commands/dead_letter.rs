@@ -3,6 +3,7 @@
 mod export;
 pub(crate) mod purge;
 pub mod redrive;
+mod summary;
 
 use std::collections::BTreeMap;
 
@@ -44,6 +45,9 @@ pub enum DeadLetterCommand {
         #[command(flatten)]
         sent: Sent,
     },
+    /// Say what dead letters have in common: those of the same reason, last answer and event type are one
+    /// line, the most first
+    Summary(summary::SummaryArguments),
     /// Write dead letters with their events to a file, one JSON document in each line
     Export(Box<export::ExportArguments>),
     /// Show one dead letter with its event
@@ -169,6 +173,10 @@ pub async fn run(
         DeadLetterCommand::Count { filter, sent } => {
             let counted = count(&api, &filter, sent, now).await?;
             output.print(&counted, count_text);
+        }
+        DeadLetterCommand::Summary(arguments) => {
+            let told = summary::look(&arguments, &api, now).await?;
+            output.print(&told, summary::text);
         }
         DeadLetterCommand::Show { id, whose: Whose { topic, subscription } } => {
             output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);

@@ -1,22 +1,31 @@
 //! `gridpost delivery`: deliveries that have failed, listed, shown with every attempt, attempted now.
 
 use clap::{Args, Subcommand};
+use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::attempt_lines::because_of;
-use crate::commands::Whose;
+use crate::commands::{Whose, if_there};
 use crate::document::outcome_name;
+use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
 use crate::target::TargetArguments;
+
+/// Event subscriptions whose deliveries are read at the same time.
+const AT_ONCE: usize = 8;
 
 /// What to do with deliveries that have failed.
 #[derive(Subcommand, Debug)]
 pub enum DeliveryCommand {
     /// List deliveries that have failed and not ended, by publish time
     List {
-        /// Whose
-        #[command(flatten)]
-        of: Whose,
+        /// Only those of this topic [default: all topics]
+        #[arg(long, value_name = "NAME")]
+        topic: Option<String>,
+
+        /// Only those of this event subscription of the topic [default: all]
+        #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
+        subscription: Option<String>,
 
         /// Only those whose last attempt met this, such as Busy or TimedOut
         #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
@@ -50,16 +59,10 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let api = target.resolve()?.manage_api().await?;
     match command {
-        DeliveryCommand::List { of: Whose { topic, subscription }, outcome } => {
-            let mut found = Vec::new();
-            let take = |delivery: &Value| {
-                let last = delivery["lastDeliveryOutcome"].as_str();
-                if outcome.is_none() || outcome.as_deref() == last {
-                    found.push(delivery.clone());
-                }
-            };
-            api.each_delivery(&topic, &subscription, take).await?;
-            output.print(&json!({ "value": found }), |_| list(&found));
+        DeliveryCommand::List { topic, subscription, outcome } => {
+            let chosen = (topic.as_deref(), subscription.as_deref());
+            let found = found(&api, chosen, outcome.as_deref()).await?;
+            output.print(&json!({ "value": found }), |_| list(&found, subscription.is_none()));
         }
         DeliveryCommand::Show(OneArguments { id, of: Whose { topic, subscription } }) => {
             output.print(&api.delivery(&topic, &subscription, &id).await?, describe);
@@ -78,7 +81,63 @@ pub async fn run(
     Ok(())
 }
 
-fn list(found: &[Value]) -> String {
+/// Those of the event subscriptions that are chosen, whose last outcome is the chosen one, by publish time.
+async fn found(
+    api: &ManageApi,
+    (topic, subscription): (Option<&str>, Option<&str>),
+    outcome: Option<&str>,
+) -> anyhow::Result<Vec<Value>> {
+    let of_one = async |of: Whose| -> anyhow::Result<Vec<Value>> {
+        let mut found = Vec::new();
+        let take = |delivery: &Value| {
+            let last = delivery["lastDeliveryOutcome"].as_str();
+            if outcome.is_none() || outcome == last {
+                let mut one = delivery.clone();
+                one["topic"] = json!(of.topic);
+                one["eventSubscription"] = json!(of.subscription);
+                found.push(one);
+            }
+        };
+        let read = api.each_delivery(&of.topic, &of.subscription, take).await;
+        match subscription {
+            Some(_) => read?,
+            // One that was deleted just now has none.
+            None => drop(if_there(read)?),
+        }
+        Ok(found)
+    };
+    let whose = whose(api, topic, subscription).await?;
+    let lists = stream::iter(whose).map(of_one).buffered(AT_ONCE);
+    let mut found = lists.try_collect::<Vec<_>>().await?.concat();
+    found.sort_by(|one, other| text_at(one, "/publishTime").cmp(text_at(other, "/publishTime")));
+    Ok(found)
+}
+
+/// The event subscriptions that are chosen.
+async fn whose(
+    api: &ManageApi,
+    topic: Option<&str>,
+    subscription: Option<&str>,
+) -> anyhow::Result<Vec<Whose>> {
+    if let (Some(topic), Some(subscription)) = (topic, subscription) {
+        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
+        return Ok(vec![Whose { topic, subscription }]);
+    }
+    let topics = match topic {
+        Some(topic) => vec![topic.to_owned()],
+        None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
+    };
+    let mut found = Vec::new();
+    for topic in topics {
+        for one in api.subscriptions(&topic).await? {
+            let subscription = text_at(&one, "/name").to_owned();
+            found.push(Whose { topic: topic.clone(), subscription });
+        }
+    }
+    Ok(found)
+}
+
+fn list(found: &[Value], of_several: bool) -> String {
     if found.is_empty() {
         return "No failing deliveries are waiting.".to_owned();
     }
@@ -93,7 +152,19 @@ fn list(found: &[Value]) -> String {
         let [events, attempts] = counts;
         [at("/publishTime"), at("/id"), events, attempts, outcome(one), due]
     };
-    output::columns(&std::iter::once(head).chain(found.iter().map(row)).collect::<Vec<_>>())
+    let rows: Vec<_> = std::iter::once(head).chain(found.iter().map(row)).collect();
+    if !of_several {
+        return output::columns(&rows);
+    }
+    let names = found
+        .iter()
+        .map(|one| format!("{}/{}", text_at(one, "/topic"), text_at(one, "/eventSubscription")));
+    let whose = std::iter::once("WHOSE".to_owned()).chain(names);
+    let rows = rows.into_iter().zip(whose).map(|(row, whose)| {
+        let [published, id, events, attempts, outcome, due] = row;
+        [published, id, whose, events, attempts, outcome, due]
+    });
+    output::columns(&rows.collect::<Vec<_>>())
 }
 
 fn outcome(delivery: &Value) -> String {
@@ -172,6 +243,7 @@ fn next_in_words(next: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manage_api::fake::FakeApi;
 
     #[test]
     fn a_delivery_is_told_in_words() {
@@ -195,5 +267,47 @@ mod tests {
         delivery["next"]["endpointWaitsUntil"] = json!("2026-01-03");
         let text = describe(&delivery);
         assert!(text.ends_with("its time-to-live ends at 2026-01-02, before attempt 3"), "{text}");
+    }
+
+    /// `gone` was deleted after its name was read.
+    #[tokio::test]
+    async fn all_that_wait_are_listed_with_their_names() {
+        let one = |id: &str, published: &str, outcome: &str| {
+            json!({"id": id, "publishTime": published, "lastDeliveryOutcome": outcome,
+                "events": 1, "deliveryAttempts": 1, "standing": "Waiting", "due": "D"})
+        };
+        let of = |found: Value| json!({ "value": found });
+        let names = |names: &[&str]| of(names.iter().map(|name| json!({"name": name})).collect());
+        let at = |topic: &str, name: &str| {
+            format!("GET /topics/{topic}/eventSubscriptions/{name}/deliveries")
+        };
+        let (a, b, gone) = (at("one", "a"), at("two", "b"), at("two", "gone"));
+        let api = FakeApi::answering(&[
+            (a.as_str(), 200, of(json!([one("1", "T2", "Busy"), one("2", "T4", "TimedOut")]))),
+            (b.as_str(), 200, of(json!([one("3", "T1", "Busy"), one("4", "T3", "Busy")]))),
+            (gone.as_str(), 404, json!({})),
+            ("GET /topics/one/eventSubscriptions", 200, names(&["a"])),
+            ("GET /topics/two/eventSubscriptions", 200, names(&["b", "gone"])),
+            ("GET /topics ", 200, names(&["one", "two"])),
+        ])
+        .await;
+        let api = ManageApi::connect(&api.url()).await.map(|it| (it, api)).expect("built");
+        let table: [(_, _, &[&str]); 4] = [
+            ((None, None), None, &["3", "1", "4", "2"]),
+            ((None, None), Some("TimedOut"), &["2"]),
+            ((Some("two"), None), None, &["3", "4"]),
+            ((Some("one"), Some("a")), Some("Busy"), &["1"]),
+        ];
+        for (chosen, outcome, want) in table {
+            let found = found(&api.0, chosen, outcome).await.expect("a list");
+            let ids: Vec<_> = found.iter().map(|one| text_at(one, "/id")).collect();
+            assert_eq!(ids, want, "{chosen:?} {outcome:?}");
+            let first = if ids[0] == "3" { ("two", "b") } else { ("one", "a") };
+            let whose = (text_at(&found[0], "/topic"), text_at(&found[0], "/eventSubscription"));
+            assert_eq!(whose, first);
+            let named = format!("  {}/{}  ", first.0, first.1);
+            assert!(list(&found, true).contains(&named) && !list(&found, false).contains(&named));
+        }
+        assert!(found(&api.0, (Some("two"), Some("gone")), None).await.is_err(), "it was named");
     }
 }

@@ -19,6 +19,7 @@ use crate::{
         aws::Aws,
         check,
         names::{Look, Note, judge, look_up, wanted},
+        waits,
     },
     failure::Misuse,
     output::Output,
@@ -96,7 +97,8 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
     let (resources, mut faults) =
         check(&document, &asked.account).map_err(|error| Misuse(format!("{path}: {error}")))?;
     faults.extend(asked.taken);
-    let notes = asked.notes;
+    let mut notes = asked.notes;
+    notes.extend(waits::notes(&document).map_err(|error| Misuse(format!("{path}: {error}")))?);
     let told = json!({
         "resources": resources, "faults": faults, "notes": notes, "region": asked.region,
     });

@@ -1,6 +1,8 @@
 //! `gridpost schedule`: the timeline of a retry policy, before it is saved, or of one that is. Works
 //! offline, by the same decisions that deliver.
 
+pub(crate) mod delayed;
+
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -255,25 +257,29 @@ fn timeline(rules: Rules<'_>, delay: bool, answers: &[Answer], dice: f64) -> Tim
     play(&Question { rules, probation_policy, durations: &durations, answers, dice })
 }
 
-/// Says which limits can never be reached: even an endpoint that always fails with the shortest
-/// waits ends by the other limit.
+/// Says which limits can never be reached, as even an endpoint that always fails with the shortest waits
+/// ends by the other limit; and where events may end without an attempt.
 fn warnings(rules: Rules<'_>, shown: &Timeline) -> Vec<String> {
+    unreachable_limit(rules, shown).into_iter().chain(delayed::warning(rules.policy)).collect()
+}
+
+fn unreachable_limit(rules: Rules<'_>, shown: &Timeline) -> Option<String> {
     let RetryPolicy { max_attempts, time_to_live_minutes, .. } = rules.policy;
     let always_fails = [Answer::of_status(500, None)];
     let fastest = timeline(rules, true, &always_fails, 0.0);
     let made = fastest.attempts.len();
     if made >= *max_attempts as usize {
-        return Vec::new();
+        return None;
     }
     let these = match shown.attempts.len() {
         count if count == made => String::new(),
         count => format!(" ({count} with these answers)"),
     };
-    vec![format!(
+    Some(format!(
         "{max_attempts} attempts can never be made: the schedule has room for {made}{these} within a \
          time-to-live of {}. Lower the attempts, or give an own schedule.",
         hours(Duration::from_secs(u64::from(*time_to_live_minutes) * 60)),
-    )]
+    ))
 }
 
 fn result(

@@ -12,11 +12,13 @@ use clap::{ArgGroup, Args, Subcommand};
 use gridpost_core::retry::profile::ProfileName;
 use serde_json::{Value, json};
 
+use crate::commands::schedule::delayed;
 use crate::commands::{if_there, read_document};
 use crate::document::{SubscriptionFlags, TimeToLive};
 use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
+use crate::progress::Progress;
 use crate::target::TargetArguments;
 use health::Health;
 use show::describe;
@@ -76,8 +78,9 @@ pub enum SubscriptionCommand {
         #[arg(long, requires = "name")]
         reset: bool,
 
-        /// Also how long events published since so long took until they were delivered, from the
-        /// beginning of that hour on: 90m, 24h, 7d. Reads dispatch's log
+        /// Also what became of events published since so long, from the beginning of that hour on: 90m,
+        /// 24h, 7d. How long they took until they were delivered, and how many were dead-lettered or
+        /// dropped. Reads the functions' logs
         #[arg(long, value_name = "TIME", conflicts_with = "reset")]
         since: Option<TimeToLive>,
     },
@@ -156,7 +159,7 @@ pub async fn run(
         SubscriptionCommand::Health { topic, name: None, since, .. } => {
             let mut all = health::of_all(&api, topic.as_deref()).await?;
             if let Some(since) = since {
-                health::add_latencies(&mut all, &resolved, since).await?;
+                health::add_counts(&mut all, &resolved, since).await?;
             }
             let now = resolved.now().await?;
             output.print(&health::document(&all), |_| health::table(&all, now));
@@ -169,7 +172,7 @@ pub async fn run(
             };
             let mut one = Health::of(topic, name, health);
             if let Some(since) = since {
-                health::add_latencies(std::slice::from_mut(&mut one), &resolved, since).await?;
+                health::add_counts(std::slice::from_mut(&mut one), &resolved, since).await?;
             }
             let now = resolved.now().await?;
             output.print(&one.document(), |_| one.describe(now));
@@ -185,6 +188,7 @@ pub async fn run(
             let NamedArguments { topic, name } = &create.named;
             let reply = api.put_subscription(topic, name, &create.document(&api).await?).await?;
             let done = if reply.status == 201 { "created" } else { "updated" };
+            warn_of_waits(&reply.document);
             output.print_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
         }
         SubscriptionCommand::Update(update) => {
@@ -198,6 +202,9 @@ pub async fn run(
                 ),
                 None => String::new(),
             };
+            if policy_of(&document).is_some() {
+                warn_of_waits(&reply.document);
+            }
             let told = |document: &Value| format!("updated\n{}{test}", describe(document));
             output.print_tagged(&reply, told);
         }
@@ -229,6 +236,18 @@ pub async fn run(
     Ok(())
 }
 
+/// The retry policy that a patch names.
+fn policy_of(patch: &Value) -> Option<&Value> {
+    patch.pointer("/properties/retryPolicy").or_else(|| patch.get("retryPolicy"))
+}
+
+/// Says beside the answer where events may end without an attempt.
+fn warn_of_waits(subscription: &Value) {
+    if let Some(warning) = delayed::warning_of(subscription) {
+        Progress::on_stderr().line(&format!("! {warning}"));
+    }
+}
+
 /// What goes with an event subscription.
 fn consent(topic: &str, name: &str, health: &Value) -> String {
     let waiting = &health["waitingDeliveries"];
@@ -253,6 +272,17 @@ fn describe_secrets(secrets: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_patch_of_either_form_may_name_a_policy() {
+        let policy = json!({"eventTimeToLiveInMinutes": 5});
+        for patch in
+            [json!({"retryPolicy": policy}), json!({"properties": {"retryPolicy": policy}})]
+        {
+            assert_eq!(policy_of(&patch), Some(&policy), "{patch}");
+        }
+        assert_eq!(policy_of(&json!({"labels": []})), None);
+    }
 
     #[test]
     fn a_deletion_says_what_is_lost_with_it() {

@@ -85,13 +85,7 @@ pub(super) async fn show(
             (picture::timeline("Attempts since the publish", &points(&document, now)))
             (attempts(&document))
             p { strong { (next(&document)) } }
-        }
-        @if document["standing"] == "Waiting" && app.may_change() {
-            form method="post" action={ (url) "/resend" } {
-                (app.token())
-                button { "Attempt it now" }
-                " " span.muted { "Whatever its wait and its endpoint's health." }
-            }
+            (attempt_now(&app, &url, &document))
         }
     };
     let command = format!("delivery show {} --topic {topic} --name {name}", page::word(&id));
@@ -99,6 +93,20 @@ pub(super) async fn show(
     above.push((subscription_url(&topic, &name, "/deliveries"), "Failing deliveries".to_owned()));
     let title = format!("Delivery {id}");
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+}
+
+/// The button that has a delivery attempted now, as long as the API takes that: while it waits, due or not.
+/// It is a part of what refreshes itself, since that changes while one looks.
+pub(super) fn attempt_now(app: &App, url: &str, document: &Value) -> Markup {
+    html! {
+        @if document["standing"] == "Waiting" && app.may_change() {
+            form method="post" action={ (url) "/resend" } {
+                (app.token())
+                button id={ "resend-" (text_at(document, "/id")) } { "Attempt it now" }
+                " " span.muted { "Whatever its wait and its endpoint's health." }
+            }
+        }
+    }
 }
 
 fn facts(document: &Value) -> Markup {

@@ -76,7 +76,11 @@ pub(super) async fn save(
     };
     let status = failure::status(&error);
     if is_conflict(&error) {
-        let page = conflict(&app, &topic, &name, &was, &mine).await?;
+        let none = Placed::default();
+        let page = match conflict(&app, &topic, &name, &was, &mine).await {
+            Ok(page) => page,
+            Err(error) => render(&app, &topic, &name, &shown(&none, None), &made::unread(&error)),
+        };
         return Ok((status, page).into_response());
     }
     let problems = error.downcast_ref::<Refusal>().map(|it| placed(it, fields)).unwrap_or_default();

@@ -72,7 +72,13 @@ pub(super) async fn save(
         let problems = problems(&error, &form.document);
         return Ok((status, render(&app, &topic, &name, &form, &problems)).into_response());
     }
-    let reply = app.api.read_subscription(&topic, &name).await?;
+    let reply = match app.api.read_subscription(&topic, &name).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            let page = render(&app, &topic, &name, &form, &made::unread(&error));
+            return Ok((status, page).into_response());
+        }
+    };
     let (was, now, mine) = (form.made.was()?, editable(&reply.document), form.read()?);
     let both = html! { div.problem role="alert" { (made::told(&was, &now, &mine)) } };
     let document = pretty(&made::merged(&was, &now, &mine));

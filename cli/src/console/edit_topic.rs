@@ -20,6 +20,9 @@ use super::patch::difference;
 use crate::failure::Refusal;
 use crate::output::text_at;
 
+/// The field that says whether the topic takes events of one's own. No member of a document is called so.
+const OWN: &str = "made.own";
+
 /// The page.
 pub(super) fn url(topic: &str) -> String {
     format!("{}/edit", topic_url(topic))
@@ -67,8 +70,10 @@ pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> A
     let reply = app.api.read_topic(&topic).await?;
     let was = editable(&reply.document);
     let made = Made::of(reply.etag.as_deref(), &was);
-    let shown = Shown { fields: &fields_of(&was), made: &made, problems: &Placed::default() };
-    Ok(render(&app, &reply.document, &shown, &html! {}))
+    let mut fields = fields_of(&was);
+    fields.tick(OWN, text_at(&reply.document, "/properties/inputSchema") == "CustomEventSchema");
+    let shown = Shown { fields: &fields, made: &made, problems: &Placed::default() };
+    Ok(render(&app, &topic, &shown, &html! {}))
 }
 
 /// Saves what was changed, or shows each problem at its field.
@@ -87,19 +92,39 @@ pub(super) async fn save(
         }
         Err(error) => error,
     };
-    let (status, reply) = (failure::status(&error), app.api.read_topic(&topic).await?);
+    let status = failure::status(&error);
     if is_conflict(&error) {
-        let now = editable(&reply.document);
-        let both = html! { div.problem role="alert" { (made::told(&was, &now, &mine)) } };
-        let fields = fields_of(&made::merged(&was, &now, &mine));
-        let made = Made::of(reply.etag.as_deref(), &now);
-        let shown = Shown { fields: &fields, made: &made, problems: &Placed::default() };
-        return Ok((status, render(&app, &reply.document, &shown, &both)).into_response());
+        let page = conflict(&app, &topic, (&fields, &made), (&was, &mine)).await;
+        return Ok((status, page).into_response());
     }
     let problems = error.downcast_ref::<Refusal>().map(Placed::of).unwrap_or_default();
     let notice = notice(&error, &problems);
     let shown = Shown { fields: &fields, made: &made, problems: &problems };
-    Ok((status, render(&app, &reply.document, &shown, &notice)).into_response())
+    Ok((status, render(&app, &topic, &shown, &notice)).into_response())
+}
+
+/// What is saved now with what was changed here, and what another one has changed. Where that can't be
+/// read: what was typed, of the state that it was made from, so that it can't be saved unseen.
+async fn conflict(
+    app: &App,
+    topic: &str,
+    (typed, made): (&Fields, &Made),
+    (was, mine): (&Value, &Value),
+) -> Markup {
+    let problems = Placed::default();
+    let reply = match app.api.read_topic(topic).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            let shown = Shown { fields: typed, made, problems: &problems };
+            return render(app, topic, &shown, &made::unread(&error));
+        }
+    };
+    let now = editable(&reply.document);
+    let both = html! { div.problem role="alert" { (made::told(was, &now, mine)) } };
+    let mut fields = fields_of(&made::merged(was, &now, mine));
+    fields.tick(OWN, typed.is_on(OWN));
+    let made = Made::of(reply.etag.as_deref(), &now);
+    render(app, topic, &Shown { fields: &fields, made: &made, problems: &problems }, &both)
 }
 
 async fn send(app: &App, topic: &str, made: &Made, patch: &Value) -> anyhow::Result<&'static str> {
@@ -110,10 +135,9 @@ async fn send(app: &App, topic: &str, made: &Made, patch: &Value) -> anyhow::Res
     Ok("saved")
 }
 
-fn render(app: &App, document: &Value, shown: &Shown<'_>, notice: &Markup) -> Markup {
+fn render(app: &App, topic: &str, shown: &Shown<'_>, notice: &Markup) -> Markup {
     let Shown { fields, made, problems } = *shown;
-    let topic = text_at(document, "/name");
-    let is_own = text_at(document, "/properties/inputSchema") == "CustomEventSchema";
+    let is_own = fields.is_on(OWN);
     let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: false };
     let all = html! { (changeable(view)) @if is_own { (mapping(view)) } };
     let body = html! {
@@ -123,6 +147,7 @@ fn render(app: &App, document: &Value, shown: &Shown<'_>, notice: &Markup) -> Ma
         form.document method="post" action=(url(topic)) novalidate {
             (app.token())
             (made.fields())
+            @if is_own { input type="hidden" name=(OWN) value="yes"; }
             (all)
             @if app.may_change() { button { "Save" } }
             @else { p.muted { "This console is read-only: it saves nothing." } }

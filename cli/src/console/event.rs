@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::App;
-use super::delivery::outcome;
+use super::delivery::{attempt_now, outcome};
 use super::failure::{self, Answer};
 use super::forms::given;
 use super::page::{self, Frame, Tab, subscription_url};
@@ -46,7 +46,7 @@ async fn answer(app: &App, asked: &Asked) -> Answer {
         (Some(topic), Some(id)) => {
             let found = look_up(app, topic, id, &since, asked.event.as_ref()).await;
             match found {
-                Ok(told) => found_of(topic, id, &told),
+                Ok(told) => found_of(app, topic, id, &told),
                 Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
             }
         }
@@ -116,14 +116,14 @@ fn search(
 }
 
 /// All that is known.
-fn found_of(topic: &str, id: &str, told: &Told) -> Markup {
+fn found_of(app: &App, topic: &str, id: &str, told: &Told) -> Markup {
     let document = told.document();
     let deliveries = document["deliveries"].as_array().cloned().unwrap_or_default();
     html! {
         h2 { "Event " code { (page::visible(id)) } }
         @if let Err(nothing) = told.outcome() { div.problem role="status" { p { (nothing) } } }
         @if document["verdicts"].is_array() { (table_of_verdicts(topic, &document["verdicts"])) }
-        @for delivery in &deliveries { (delivery_of(topic, delivery)) }
+        @for delivery in &deliveries { (delivery_of(app, topic, delivery)) }
         @for held in document["holdingBack"].as_array().into_iter().flatten() {
             @let name = text_at(held, "/eventSubscription");
             p.warn {
@@ -144,7 +144,7 @@ fn found_of(topic: &str, id: &str, told: &Told) -> Markup {
 }
 
 /// A delivery that carries it: what was logged, or its state.
-fn delivery_of(topic: &str, delivery: &Value) -> Markup {
+fn delivery_of(app: &App, topic: &str, delivery: &Value) -> Markup {
     let (name, id) = (text_at(delivery, "/eventSubscription"), text_at(delivery, "/id"));
     let url = subscription_url(topic, name, &format!("/deliveries/{}", page::part(id)));
     let rows: Vec<_> = delivery["log"].as_array().into_iter().flatten().map(line).collect();
@@ -157,6 +157,7 @@ fn delivery_of(topic: &str, delivery: &Value) -> Markup {
             }
         }
         (page::table(&format!("What was logged of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
+        (attempt_now(app, &url, &delivery["state"]))
     }
 }
 

@@ -4,16 +4,17 @@
 use std::collections::BTreeMap;
 
 use axum::extract::{Query, State};
+use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::App;
-use super::failure::Answer;
+use super::failure::{self, Answer};
 use super::forms::given;
 use super::page::{self, Frame, Tab, number, subscription_url};
 use super::picture::{self, Bar};
-use crate::commands::audit;
+use crate::commands::audit::{self, verdict::Audit};
 use crate::document::TimeToLive;
 use crate::failure::Misuse;
 use crate::output::text_at;
@@ -37,30 +38,43 @@ struct Hour {
 }
 
 /// The page.
-pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
+pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
     let span: TimeToLive =
         since.parse().map_err(|error| Misuse(format!("Events published since: {error}")))?;
-    let audit = audit::look_back(&app.settings.target, span).await?;
+    let body = html! {
+        form.row method="get" action="/ledger" {
+            label { "Events published since " input name="since" size="5" value=(since); }
+            button.second { "Look" }
+        }
+        p.muted { "It is read from the functions' logs and from every delivery that waits: with many, that takes some "
+            "seconds." }
+        (page::late())
+    };
+    let command = format!("audit --since {}", page::word(&since));
+    let frame = Frame { tab: Tab::Ledger, title: "Ledger", above: Vec::new(), command };
+    let page = app.page(&frame, &body);
+    Ok(page::streamed(page, async move {
+        match audit::look_back(&app.settings.target, span).await {
+            Ok(audit) => told(&audit),
+            Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+        }
+    }))
+}
+
+fn told(audit: &Audit) -> Markup {
     let document = audit.document();
     let class = match text_at(&document, "/verdict") {
         "balances" => "done",
         "underWay" => "empty",
         _ => "problem",
     };
-    let body = html! {
-        form.row method="get" action="/ledger" {
-            label { "Events published since " input name="since" size="5" value=(since); }
-            button.second { "Look" }
-        }
+    html! {
         div class=(class) role="status" { @for line in audit.meaning().lines() { p { (line) } } }
         (by_hour(&document))
         (by_subscription(&document))
         (by_topic(&document))
-    };
-    let command = format!("audit --since {}", page::word(&since));
-    let frame = Frame { tab: Tab::Ledger, title: "Ledger", above: Vec::new(), command };
-    Ok(app.page(&frame, &body))
+    }
 }
 
 fn hours(document: &Value) -> BTreeMap<String, Hour> {

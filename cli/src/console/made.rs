@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::failure;
 use super::page;
 use super::patch::difference;
 use crate::failure::{Misuse, Refusal};
@@ -99,6 +100,17 @@ pub(super) fn told(was: &Value, now: &Value, mine: &Value) -> Markup {
             p { "The table has what another one has changed. The form below is what is saved now with what you have "
                 "changed: look at it, and save it again." }
             (page::table("What was changed meanwhile", &["Member", "When you opened the page", "Saved now", "In the form below"], &rows))
+        }
+    }
+}
+
+/// What is told where what another one has saved can't be read.
+pub(super) fn unread(error: &anyhow::Error) -> Markup {
+    html! {
+        div.problem role="alert" {
+            p { strong { "Nothing was saved: it was changed meanwhile." } }
+            p { "What is saved now could not be read. What you have typed is still below: save it again to see both." }
+            (failure::told(error))
         }
     }
 }

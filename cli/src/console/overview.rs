@@ -1,6 +1,7 @@
 //! The first page: endpoints in trouble before all else, and how much there is of everything.
 
 use axum::extract::{Query, State};
+use axum::response::Response;
 use futures::{StreamExt, stream};
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
@@ -64,24 +65,30 @@ pub(super) struct Asked {
 }
 
 /// The page.
-pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
+pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
     let now = app.settings.target.now().await?;
-    let seen = look(&app).await;
     let body = html! {
-        section id="health" hx-get="/?part=health" hx-select="#health" hx-target="#health" hx-swap="outerHTML"
-            hx-trigger="every 15s" {
-            (unread(&seen))
-            (trouble(&seen, now))
-            (counts(&seen))
-        }
-        @if asked.part.is_none() {
-            h2 { "What waits for a person" }
-            (for_a_person(&app).await)
-        }
+        p.muted { "The health of every event subscription is asked for: with hundreds, that takes a moment." }
+        (page::late())
     };
     let command = "subscription health".to_owned();
     let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
-    Ok(app.page(&frame, &body))
+    let page = app.page(&frame, &body);
+    Ok(page::streamed(page, async move {
+        let seen = look(&app).await;
+        html! {
+            section id="health" hx-get="/?part=health" hx-select="#health" hx-target="#health" hx-swap="outerHTML"
+                hx-trigger="every 15s" {
+                (unread(&seen))
+                (trouble(&seen, now))
+                (counts(&seen))
+            }
+            @if asked.part.is_none() {
+                h2 { "What waits for a person" }
+                (for_a_person(&app).await)
+            }
+        }
+    }))
 }
 
 /// Looks at everything. What can't be read is noted, and keeps no one from the rest.

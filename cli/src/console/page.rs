@@ -1,7 +1,13 @@
 //! What all pages have in common: the frame, times, tables, the command that does the same.
 
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, StreamExt};
 use gridpost_core::time::Timestamp;
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
@@ -87,6 +93,28 @@ impl Shared {
     }
 }
 
+/// Where the part of a page stands that takes its time. Texts are escaped, so none of them is this.
+const LATE: &str = "<!--late-->";
+
+/// The place of that part.
+pub(super) fn late() -> Markup {
+    PreEscaped(LATE.to_owned())
+}
+
+/// A page that is sent up to its late part at once, and is shown so far; the rest follows when it is there. No
+/// script is needed for that.
+pub(super) fn streamed(
+    page: Markup,
+    part: impl Future<Output = Markup> + Send + 'static,
+) -> Response {
+    let page = page.into_string();
+    let (before, after) = page.split_once(LATE).unwrap_or((&page, ""));
+    let (before, after) = (before.to_owned(), after.to_owned());
+    let rest = async move { part.await.into_string() + &after };
+    let chunks = stream::iter([before]).chain(stream::once(rest)).map(Ok::<_, Infallible>);
+    ([(CONTENT_TYPE, "text/html; charset=utf-8")], Body::from_stream(chunks)).into_response()
+}
+
 /// A page that knows of nothing but its text, for failures.
 pub(super) fn bare(title: &str, body: &Markup) -> Markup {
     let content = html! { h1 { (title) } (body) };
@@ -126,7 +154,8 @@ fn document(title: &str, tab: Option<Tab>, label: &Markup, content: &Markup) -> 
                 }
                 main id="main" tabindex="-1" {
                     p.problem id="stale" role="alert" hidden {
-                        "This page is not up to date: the console got no usable answer. Reload it."
+                        "This page is not up to date: the console got no usable answer. Reload it, unless you have typed something \
+                         here."
                     }
                     (content)
                 }

@@ -4,6 +4,7 @@ mod draft;
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -61,7 +62,7 @@ pub(super) async fn send(
     State(app): State<App>,
     Path(topic): Path<String>,
     Form(pairs): Form<Vec<(String, String)>>,
-) -> Answer {
+) -> Response {
     answer(&app, &topic, pairs, true).await
 }
 
@@ -70,14 +71,25 @@ pub(super) async fn check_typed(
     State(app): State<App>,
     Path(topic): Path<String>,
     Form(pairs): Form<Vec<(String, String)>>,
-) -> Answer {
+) -> Response {
     answer(&app, &topic, pairs, false).await
 }
 
-async fn answer(app: &App, topic: &str, pairs: Vec<(String, String)>, may_publish: bool) -> Answer {
-    let document = app.api.topic(topic).await?;
+async fn answer(
+    app: &App,
+    topic: &str,
+    pairs: Vec<(String, String)>,
+    may_publish: bool,
+) -> Response {
     let fields = Posted::of(pairs).fields;
-    let Draft { text, problems } = Draft::of(&document, &fields)?;
+    let read = app.api.topic(topic).await;
+    let drafted = read.and_then(|document| Ok((Draft::of(&document, &fields)?, document)));
+    let (Draft { text, problems }, document) = match drafted {
+        Ok(drafted) => drafted,
+        Err(error) => {
+            return (failure::status(&error), kept(app, topic, &fields, &error)).into_response();
+        }
+    };
     let done = match fields.get("action") {
         _ if !problems.is_empty() => Ok(html! {}),
         "check" => check(app, topic, &text).await,
@@ -89,7 +101,20 @@ async fn answer(app: &App, topic: &str, pairs: Vec<(String, String)>, may_publis
             div.problem role="alert" { p { strong { "Refused." } } (failure::told(&error)) }
         }
     });
-    Ok(render(app, &document, &fields, &problems, &result))
+    render(app, &document, &fields, &problems, &result).into_response()
+}
+
+/// The form with what was typed, where the topic can't be read: its fields say which schema it has.
+fn kept(app: &App, topic: &str, fields: &Fields, error: &anyhow::Error) -> Markup {
+    let schema = draft::schema_of(fields);
+    let document = json!({"name": topic, "properties": {"inputSchema": schema}});
+    let told = html! {
+        div.problem role="alert" {
+            p { strong { "Nothing was published." } }
+            (failure::told(error))
+        }
+    };
+    render(app, &document, fields, &Placed::default(), &told)
 }
 
 async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
@@ -188,7 +213,7 @@ fn render(
     let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: true };
     let is_whole = fields.has(WHOLE);
     let body = html! {
-        p { "The topic takes " strong { (schema) } ". Every event subscription whose filter wants the event gets it."
+        p { @if !schema.is_empty() { "The topic takes " strong { (schema) } ". " } "Every event subscription whose filter wants the event gets it."
             @if is_whole && !draft::is_own_schema(document) { " " a href=(url(topic)) { "Type it in fields" } }
             @else if !is_whole { " " a href=(page::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
         }

@@ -2,6 +2,7 @@
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -113,7 +114,9 @@ pub(super) async fn show(
 ) -> Answer {
     let saved = Saved::read(&app, &topic, &name).await?;
     let made = saved.made();
-    Ok(render(&app, &topic, &name, &Shown { saved: &saved, asked: &asked, made: &made }, &html! {}))
+    let policy = saved.policy().clone();
+    let shown = Shown { saved: &Ok(saved), policy: &policy, asked: &asked, made: &made };
+    Ok(render(&app, &topic, &name, &shown, &html! {}))
 }
 
 /// The policy as it was typed, and what its page was made from.
@@ -130,9 +133,16 @@ pub(super) async fn preview_typed(
     State(app): State<App>,
     Path((topic, name)): Names,
     Form(Typed { asked, made }): Form<Typed>,
-) -> Answer {
-    let saved = Saved::read(&app, &topic, &name).await?;
-    Ok(render(&app, &topic, &name, &Shown { saved: &saved, asked: &asked, made: &made }, &html! {}))
+) -> Answer<Response> {
+    let saved = Saved::read(&app, &topic, &name).await;
+    let was = match (made.was(), &saved) {
+        (Ok(was), _) => was,
+        (Err(_), Ok(saved)) => saved.policy().clone(),
+        (Err(error), Err(_)) => return Err(error.into()),
+    };
+    let status = saved.as_ref().err().map_or(StatusCode::OK, failure::status);
+    let shown = Shown { saved: &saved, policy: &was, asked: &asked, made: &made };
+    Ok((status, render(&app, &topic, &name, &shown, &html! {})).into_response())
 }
 
 /// Saves the policy that was asked about.
@@ -141,6 +151,7 @@ pub(super) async fn save(
     Path((topic, name)): Names,
     Form(Typed { asked, made }): Form<Typed>,
 ) -> Answer<Response> {
+    let was = made.was()?;
     let error = match patch(&app, &topic, &name, &made, &asked).await {
         Ok(code) => {
             let url = subscription_url(&topic, &name, &format!("?done={code}"));
@@ -148,36 +159,28 @@ pub(super) async fn save(
         }
         Err(error) => error,
     };
-    let saved = Saved::read(&app, &topic, &name).await?;
-    let status = failure::status(&error);
-    let page = match is_conflict(&error) {
-        true => {
-            let (was, now) = (made.was()?, saved.policy());
+    let saved = Saved::read(&app, &topic, &name).await;
+    let typed = Shown { saved: &saved, policy: &was, asked: &asked, made: &made };
+    let page = match &saved {
+        Ok(now) if is_conflict(&error) => {
+            let (made, now) = (now.made(), now.policy());
             let mine = asked.policy(&was)?;
             let both = html! { div.problem role="alert" { (made::told(&was, now, &mine)) } };
             let asked = Asked::of(&made::merged(&was, now, &mine), asked.answers.clone());
-            render(
-                &app,
-                &topic,
-                &name,
-                &Shown { saved: &saved, asked: &asked, made: &saved.made() },
-                &both,
-            )
+            let merged = Shown { saved: &saved, policy: now, asked: &asked, made: &made };
+            render(&app, &topic, &name, &merged, &both)
         }
-        false => {
+        Err(unread) if is_conflict(&error) => {
+            render(&app, &topic, &name, &typed, &made::unread(unread))
+        }
+        _ => {
             let refused = html! {
                 div.problem role="alert" { p { strong { "Nothing was saved." } } (failure::told(&error)) }
             };
-            render(
-                &app,
-                &topic,
-                &name,
-                &Shown { saved: &saved, asked: &asked, made: &made },
-                &refused,
-            )
+            render(&app, &topic, &name, &typed, &refused)
         }
     };
-    Ok((status, page).into_response())
+    Ok((failure::status(&error), page).into_response())
 }
 
 async fn patch(
@@ -197,27 +200,29 @@ async fn patch(
     Ok("saved")
 }
 
-/// What a page shows: what is saved, what was typed, and what the form was made from.
+/// What a page shows: what is saved, as far as it could be read, the policy that fields which are not given
+/// have, what was typed, and what the form was made from.
 struct Shown<'a> {
-    saved: &'a Saved,
+    saved: &'a anyhow::Result<Saved>,
+    policy: &'a Value,
     asked: &'a Asked,
     made: &'a Made,
 }
 
 fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Markup) -> Markup {
-    let Shown { saved, asked, .. } = shown;
+    let Shown { saved, policy, asked, .. } = *shown;
     let answers = given(asked.answers.as_ref()).unwrap_or_else(|| "500".to_owned());
-    let line = asked
-        .policy(saved.policy())
-        .and_then(|policy| preview(&saved.topic, &saved.subscription, Some(policy), &answers));
     let body = html! {
         (refused)
         (form(app, &subscription_url(topic, name, "/retry"), shown, &answers))
         div id="timeline" {
-            @match &line {
-                Ok(document) => { (timeline(document)) }
-                Err(misuse) => {
-                    div.problem role="alert" { @for line in misuse.0.lines() { p { (page::visible(line)) } } }
+            @match saved {
+                Ok(saved) => { (of_saved(saved, policy, asked, &answers)) }
+                Err(error) => {
+                    div.problem role="alert" {
+                        p { strong { "The timeline can't be shown. What you have typed is kept." } }
+                        (failure::told(error))
+                    }
                 }
             }
         }
@@ -227,6 +232,19 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
     let title = format!("Retry schedule of {topic}/{name}");
     let above = page::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+}
+
+/// The timeline of what was asked, or what is wrong with it.
+fn of_saved(saved: &Saved, policy: &Value, asked: &Asked, answers: &str) -> Markup {
+    let Saved { topic, subscription, .. } = saved;
+    let line = asked.policy(policy);
+    let line = line.and_then(|policy| preview(topic, subscription, Some(policy), answers));
+    match &line {
+        Ok(document) => timeline(document),
+        Err(misuse) => html! {
+            div.problem role="alert" { @for line in misuse.0.lines() { p { (page::visible(line)) } } }
+        },
+    }
 }
 
 /// A policy's limits and steps as the form has them.
@@ -241,10 +259,11 @@ fn texts(policy: &Value) -> [String; 3] {
     [attempts, minutes, steps.collect::<Vec<_>>().join(", ")]
 }
 
-fn form(app: &App, url: &str, Shown { saved, asked, made }: &Shown<'_>, answers: &str) -> Markup {
-    let [_, minutes] = members(saved.policy());
+fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
+    let Shown { policy, asked, made, .. } = *shown;
+    let [_, minutes] = members(policy);
     let or = |given: &Option<String>, saved: String| given.clone().unwrap_or(saved);
-    let [attempts, time_to_live, steps] = texts(saved.policy());
+    let [attempts, time_to_live, steps] = texts(policy);
     let preview = format!("{url}/preview");
     html! {
         form.row method="post" action=(url) hx-post=(preview) hx-select="#timeline" hx-target="#timeline"

@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::App;
 use super::edit::notice;
@@ -20,6 +20,9 @@ use super::subscription_form::{arranged, document, fields_of_new, placed};
 use crate::failure::Refusal;
 use crate::output::text_at;
 
+/// The field that has the topic's delivery profile. No member of a document is called so.
+const KIND: &str = "made.profile";
+
 /// The page.
 pub(super) fn url(topic: &str) -> String {
     format!("{}/subscribe", topic_url(topic))
@@ -28,8 +31,10 @@ pub(super) fn url(topic: &str) -> String {
 /// The form, empty.
 pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     let document = app.api.topic(&topic).await?;
-    let shown = (&fields_of_new(), &Placed::default(), None);
-    Ok(render(&app, &document, shown, &html! {}))
+    let mut fields = fields_of_new();
+    fields.set(KIND, text_at(&document, "/properties/deliveryProfile"));
+    let shown = (&fields, &Placed::default(), None);
+    Ok(render(&app, &topic, shown, &html! {}))
 }
 
 /// Makes it; or shows each problem at its field, or adds and removes rows.
@@ -38,17 +43,16 @@ pub(super) async fn create(
     Path(topic): Path<String>,
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Answer<Response> {
-    let of = app.api.topic(&topic).await?;
     let mut posted = Posted::of(pairs);
     let focus = arranged(&mut posted);
     let fields = &posted.fields;
     if let Some(focus) = &focus {
         let shown = (fields, &Placed::default(), Some(focus.as_str()));
-        return Ok(render(&app, &of, shown, &html! {}).into_response());
+        return Ok(render(&app, &topic, shown, &html! {}).into_response());
     }
     let (document, problems) = document(fields, &json!({}), true);
     if !problems.is_empty() {
-        let page = render(&app, &of, (fields, &problems, None), &html! {});
+        let page = render(&app, &topic, (fields, &problems, None), &html! {});
         return Ok((StatusCode::BAD_REQUEST, page).into_response());
     }
     let name = fields.get("name").trim();
@@ -64,7 +68,7 @@ pub(super) async fn create(
         error.downcast_ref::<Refusal>().map(|it| placed(it, fields)).unwrap_or_default();
     about_name(&error, name, &mut problems);
     let notice = notice(&error, &problems);
-    let page = render(&app, &of, (fields, &problems, None), &notice);
+    let page = render(&app, &topic, (fields, &problems, None), &notice);
     Ok((failure::status(&error), page).into_response())
 }
 
@@ -77,8 +81,9 @@ pub(super) fn about_name(error: &anyhow::Error, name: &str, problems: &mut Place
     }
 }
 
-fn limits(topic: &Value) -> Limits {
-    match text_at(topic, "/properties/deliveryProfile") {
+/// What the form was made for says which limits it has, so that no call has to.
+fn limits(fields: &Fields) -> Limits {
+    match fields.get(KIND) {
         "namespace" => NAMESPACE,
         _ => BASIC,
     }
@@ -86,11 +91,10 @@ fn limits(topic: &Value) -> Limits {
 
 fn render(
     app: &App,
-    document: &Value,
+    topic: &str,
     (fields, problems, focus): (&Fields, &Placed, Option<&str>),
     notice: &Markup,
 ) -> Markup {
-    let topic = text_at(document, "/name");
     let view = View { fields, problems, focus, may_change: app.may_change(), is_live: false };
     let name = view.text(Text {
         name: "name",
@@ -98,13 +102,14 @@ fn render(
         hint: "2 to 64 letters, digits and hyphens.",
         ..Text::default()
     });
-    let all = sections(view, About { limits: limits(document), is_new: true, base_url: None });
+    let all = sections(view, About { limits: limits(fields), is_new: true, base_url: None });
     let body = html! {
         (notice)
         @if !problems.is_empty() { (view.summary("Nothing was made.")) }
         p { "Its endpoint gets the events of " code { (topic) } " that its filter wants, as soon as it has consented." }
         form.document method="post" action=(url(topic)) novalidate {
             (app.token())
+            input type="hidden" name=(KIND) value=(fields.get(KIND));
             @if app.may_change() { button { "Subscribe it" } }
             (name)
             (all)

@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream};
+use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ use super::failure::Answer;
 use super::forms::given;
 use super::page::{self, Frame, Tab, subscription_url, with_query};
 use crate::attempt_lines::AttemptLine;
-use crate::commands::tail::{Filter, Follower, POLL};
+use crate::commands::tail::{CaughtUp, Filter, Follower, POLL};
 use crate::document::TimeToLive;
 use crate::failure::chain;
 use crate::output::text_at;
@@ -29,6 +30,13 @@ const SINCE: TimeToLive = TimeToLive { minutes: 10 };
 
 /// A stream that was left for longer does not go on where it was: that would read the log of hours.
 const LEFT_MAX: TimeToLive = TimeToLive { minutes: 60 };
+
+/// Attempts that a stream catches up with at most: a page keeps 500 lines, and some are told of what is missing.
+const CAUGHT_UP_MAX: usize = 400;
+
+/// How much further a stream has come before it says so without an attempt: a page that connects again goes on
+/// from there.
+const MOVED_MS: i64 = 60_000;
 
 /// Ids of events that a line shows.
 const IDS_TOLD: usize = 3;
@@ -161,8 +169,10 @@ struct Following {
     follower: Follower,
     /// Read, and not sent yet; the oldest last.
     lines: Vec<AttemptLine>,
-    /// What the reader has to know before all of them.
-    gap: Option<String>,
+    /// Where the page was left.
+    left_ms: i64,
+    /// How far the page knows that it has come.
+    told_ms: i64,
     is_over: bool,
     /// Whether the next look is not the first one.
     has_looked: bool,
@@ -201,17 +211,14 @@ async fn following(
     let target = &app.settings.target;
     let now = target.now().await?;
     let earliest = target.ago(LEFT_MAX).await?;
-    let asked_ms = position.unwrap_or(now.as_millis());
+    let asked_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
     let from = asked_ms.max(earliest.as_millis());
-    let gap = (from > asked_ms).then(|| {
-        let from = earliest.to_iso_8601();
-        format!("The page was away for over an hour: attempts before {from} may be missing below.")
-    });
     let follower = Follower::resumed(target, asked.filter(), from).await?;
     Ok(Following {
         follower,
         lines: Vec::new(),
-        gap,
+        left_ms: asked_ms,
+        told_ms: asked_ms,
         is_over: false,
         has_looked: false,
         _permit: permit,
@@ -229,26 +236,18 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
         if following.is_over {
             return None;
         }
-        if let Some(gap) = following.gap.take() {
-            return Some((
-                Ok(Event::default().event("gap").data(json!(gap).to_string())),
-                following,
-            ));
-        }
         loop {
-            if let Some(line) = following.lines.pop() {
-                let event = Event::default().event("attempt").id(line.at_ms.to_string());
-                return Some((Ok(event.data(entry(&line).to_string())), following));
+            if let Some(event) = following.next() {
+                return Some((Ok(event), following));
             }
-            // Every look is a call of the account's logs, whose rate is small.
-            if std::mem::replace(&mut following.has_looked, true) {
-                sleep(POLL).await;
-            }
-            match following.follower.look().await {
-                Ok(mut lines) => {
-                    lines.reverse();
-                    following.lines = lines;
+            match following.look().await {
+                Ok(Some(gap)) => {
+                    return Some((
+                        Ok(Event::default().event("gap").data(json!(gap).to_string())),
+                        following,
+                    ));
                 }
+                Ok(None) => {}
                 Err(error) => {
                     following.is_over = true;
                     let told = json!(chain(&error)).to_string();
@@ -257,4 +256,63 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
             }
         }
     })
+}
+
+impl Following {
+    /// What is known and not sent yet: an attempt, or how far it has come without one.
+    fn next(&mut self) -> Option<Event> {
+        if let Some(line) = self.lines.pop() {
+            self.told_ms = self.told_ms.max(line.at_ms);
+            let event = Event::default().event("attempt").id(line.at_ms.to_string());
+            return Some(event.data(entry(&line).to_string()));
+        }
+        let position_ms = self.follower.position_ms();
+        if position_ms < self.told_ms.saturating_add(MOVED_MS) {
+            return None;
+        }
+        self.told_ms = position_ms;
+        Some(Event::default().event("position").id(position_ms.to_string()).data("{}"))
+    }
+
+    /// Looks for what is new. The first look catches up, and may have something left out.
+    async fn look(&mut self) -> anyhow::Result<Option<String>> {
+        let (mut lines, gap) = match std::mem::replace(&mut self.has_looked, true) {
+            false => {
+                let CaughtUp { lines, begins_ms } = self.follower.catch_up(CAUGHT_UP_MAX).await?;
+                let begins_ms = begins_ms.or(self.follower.began_after(self.left_ms));
+                (lines, begins_ms.map(|begins_ms| left_out(self.left_ms, begins_ms)))
+            }
+            // Every look is a call of the account's logs, whose rate is small.
+            true => {
+                sleep(POLL).await;
+                (self.follower.look().await?, None)
+            }
+        };
+        lines.reverse();
+        self.lines = lines;
+        Ok(gap)
+    }
+}
+
+/// What a page that was left is told of what it does not show.
+fn left_out(left_ms: i64, begins_ms: i64) -> String {
+    let [left, begins] =
+        [left_ms, begins_ms].map(|at_ms| Timestamp::from_millis(at_ms).to_iso_8601());
+    format!(
+        "The page was away: what was attempted from {left} to {begins} is not shown. `gridpost tail --since` and \
+         `gridpost explain` read it."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_told_by_its_times() {
+        let told = left_out(0, 60_000);
+        for part in ["1970-01-01T00:00:00.000Z", "1970-01-01T00:01:00.000Z", "tail --since"] {
+            assert!(told.contains(part), "{part} is not in {told}");
+        }
+    }
 }

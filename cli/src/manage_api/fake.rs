@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 
 /// The API, until it is dropped.
@@ -14,19 +15,37 @@ pub(crate) struct FakeApi {
     serving: JoinHandle<()>,
 }
 
+/// How it answers.
+#[derive(Debug)]
+struct Told {
+    rows: Vec<(String, u16, String)>,
+    together: Option<(String, Barrier)>,
+}
+
 impl FakeApi {
     /// One that answers a request by the first row whose method and path it begins with: with that status
     /// and document. Everything else is a 500.
     pub(crate) async fn answering(rows: &[(&str, u16, Value)]) -> Self {
-        let rows = rows
-            .iter()
-            .map(|(line, status, document)| ((*line).to_owned(), *status, document.to_string()));
-        let rows: Arc<Vec<_>> = Arc::new(rows.collect());
+        Self::told(Told { rows: owned(rows), together: None }).await
+    }
+
+    /// The same, but what begins with `line` is answered only while `count` such requests are under way,
+    /// so that calls which wait for each other are never answered.
+    pub(crate) async fn together(
+        (line, count): (&str, usize),
+        rows: &[(&str, u16, Value)],
+    ) -> Self {
+        let together = Some((line.to_owned(), Barrier::new(count)));
+        Self::told(Told { rows: owned(rows), together }).await
+    }
+
+    async fn told(told: Told) -> Self {
+        let told = Arc::new(told);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, Arc::clone(&rows)));
+                tokio::spawn(answer(stream, Arc::clone(&told)));
             }
         });
         Self { url, serving }
@@ -43,12 +62,24 @@ impl Drop for FakeApi {
     }
 }
 
+fn owned(rows: &[(&str, u16, Value)]) -> Vec<(String, u16, String)> {
+    let row = |(line, status, document): &(&str, u16, Value)| {
+        ((*line).to_owned(), *status, document.to_string())
+    };
+    rows.iter().map(row).collect()
+}
+
 /// Answers one request, whose body is short enough to come with its head.
-async fn answer(mut stream: TcpStream, rows: Arc<Vec<(String, u16, String)>>) {
+async fn answer(mut stream: TcpStream, told: Arc<Told>) {
     let mut head = vec![0; 16_384];
     let read = stream.read(&mut head).await.unwrap_or(0);
     let head = String::from_utf8_lossy(&head[..read]).into_owned();
-    let found = rows.iter().find(|(line, ..)| head.starts_with(line.as_str()));
+    if let Some((line, all)) = &told.together
+        && head.starts_with(line.as_str())
+    {
+        all.wait().await;
+    }
+    let found = told.rows.iter().find(|(line, ..)| head.starts_with(line.as_str()));
     let (status, body) = found.map_or((500, "{}"), |(_, status, body)| (*status, body));
     let answer = format!(
         "HTTP/1.1 {status} Told\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\

@@ -51,7 +51,21 @@ async fn nothing_is_missing_where_the_live_tail_begins_or_goes_on() {
     assert!(!again.contains("event: gap"), "{again}");
     // Who was away for long is told what is left out.
     let late = browser.stream_until("/tail/stream?from=1", None, "event: gap").await;
-    assert!(late.contains("may be missing below"), "{late}");
+    assert!(late.contains("from 1970-01-01T00:00:00.001Z to "), "{late}");
+}
+
+#[tokio::test]
+async fn a_quiet_live_tail_moves_on() {
+    let world = World::new().await;
+    let browser = world.browser(false).await;
+    // A stream that was left half an hour ago, in which nothing was attempted.
+    let from = world.now_ms().await - 30 * 60_000;
+    let path = format!("/tail/stream?topic=none&from={from}");
+    let streamed = browser.stream_until(&path, None, "event: position").await;
+    let position = streamed.rsplit("\nid: ").next().and_then(|rest| rest.lines().next());
+    let position: i64 = position.and_then(|id| id.parse().ok()).expect("a position");
+    assert!(position >= from + 20 * 60_000, "{streamed}");
+    assert!(!streamed.contains("event: gap"), "nothing is missing: {streamed}");
 }
 
 #[tokio::test]

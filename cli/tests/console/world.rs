@@ -83,6 +83,14 @@ impl World {
         Running { url, sign_in_url, serving }
     }
 
+    /// What its clock shows, in milliseconds since the Unix epoch.
+    pub(crate) async fn now_ms(&self) -> i64 {
+        let home = Some(self.folder.path().join(".gridpost"));
+        let target = TargetArguments { home, ..TargetArguments::default() };
+        let now = target.resolve().expect("it runs").now().await;
+        now.expect("its clock").as_millis()
+    }
+
     /// The URL of its manage API.
     pub(crate) fn manage_url(&self) -> String {
         let file = std::fs::read_to_string(self.folder.path().join(".gridpost/local.json"));

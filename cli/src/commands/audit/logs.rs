@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::verdict::Audit;
 use crate::aws_api::{AwsApi, Service, if_found};
+use crate::document::TimeToLive;
 use crate::failure::Misuse;
 use crate::output::text_at;
 use crate::target::Target;
 
-/// The functions that count events; manage those that are purged. expand counts none: ingest has, when
-/// it accepted them.
+/// The functions that count events; manage those that are purged. The first one counts none that end,
+/// and expand counts none at all: ingest has, when it accepted them.
 const FUNCTIONS: [&str; 5] = ["ingest", "dispatch", "dead-letter", "redrive", "manage"];
 
 /// Reads what all functions counted of events that were published in the audit's time, before its
@@ -62,18 +63,39 @@ fn changed_one(line: &str) -> Option<SubscriptionKey> {
     is_change.then_some(key)
 }
 
-/// What dispatch counted as delivered, of events that were published since the beginning of that hour.
+/// What all functions counted of events that were published since the beginning of the hour so long ago,
+/// without what waits.
 ///
 /// # Errors
 ///
 /// As above.
-pub async fn delivered(target: &Target, since: Timestamp) -> anyhow::Result<Ledger> {
+pub(crate) async fn counted(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+    counted_by(&FUNCTIONS, target, since).await
+}
+
+/// The ends among them: delivered, dead-lettered, dropped.
+///
+/// # Errors
+///
+/// As above.
+pub(crate) async fn ended(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
+    counted_by(&FUNCTIONS[1..], target, since).await
+}
+
+async fn counted_by(
+    functions: &[&str],
+    target: &Target,
+    since: TimeToLive,
+) -> anyhow::Result<Ledger> {
     let logs = AwsApi::connect(Service::Logs, target).await?;
+    let since = target.ago(since).await?.hour();
     let mut ledger = Ledger::default();
-    each_line(&logs, &group(target, "dispatch"), since.hour(), metric::LATENCY_MS, |_, line| {
-        ledger.read(line, since);
-    })
-    .await?;
+    for function in functions {
+        let take = |_: Option<i64>, line: &str| {
+            ledger.read(line, since);
+        };
+        each_line(&logs, &group(target, function), since, metric::PUBLISH_HOUR, take).await?;
+    }
     Ok(ledger)
 }
 

@@ -273,8 +273,6 @@ const POISONED: &str =
     "  the poison queue is not empty: its messages have no end before they are re-sent\n";
 
 fn document(account: &Account) -> Value {
-    let by_reason =
-        |reasons: &BTreeMap<String, u64>| json!({"total": total(reasons), "byReason": reasons});
     json!({
         "matched": account.matched,
         "redriven": account.redriven,
@@ -287,7 +285,13 @@ fn document(account: &Account) -> Value {
     })
 }
 
-fn total(reasons: &BTreeMap<String, u64>) -> u64 {
+/// Counts by reason as JSON, with their sum.
+pub(crate) fn by_reason(reasons: &BTreeMap<String, u64>) -> Value {
+    json!({"total": total(reasons), "byReason": reasons})
+}
+
+/// The sum of counts by reason.
+pub(crate) fn total(reasons: &BTreeMap<String, u64>) -> u64 {
     reasons.values().copied().fold(0, u64::saturating_add)
 }
 

@@ -1,10 +1,16 @@
 //! `gridpost subscription health`: one endpoint in words, or all of them in a table.
 
+use std::collections::BTreeMap;
+
 use futures::{StreamExt, stream};
-use gridpost_core::{ledger::latencies::Latencies, subscription::SubscriptionKey, time::Timestamp};
+use gridpost_core::{ledger::Account, subscription::SubscriptionKey, time::Timestamp};
 use serde_json::{Value, json};
 
-use crate::commands::{audit::logs, if_there, wait_is_over};
+use crate::commands::audit::{
+    logs,
+    report::{by_reason, total},
+};
+use crate::commands::{if_there, wait_is_over};
 use crate::document::TimeToLive;
 use crate::latency;
 use crate::manage_api::ManageApi;
@@ -58,54 +64,68 @@ pub(super) struct Health {
     topic: String,
     name: String,
     health: Value,
-    /// How long its events took, where that was asked for.
-    latencies: Option<Latencies>,
+    /// What became of its events, where that was asked for.
+    counted: Option<Account>,
 }
 
 impl Health {
-    /// One of which latencies are not known.
+    /// One of which nothing is counted.
     pub(super) fn of(topic: String, name: String, health: Value) -> Self {
-        Self { topic, name, health, latencies: None }
+        Self { topic, name, health, counted: None }
     }
 
-    /// It as JSON: what manage answered, and latencies.
+    /// It as JSON: what manage answered, latencies and losses.
     pub(super) fn document(&self) -> Value {
         let mut document = self.health.clone();
-        if let Some(latencies) = &self.latencies {
-            document["latency"] = latency::document(latencies);
+        if let Some(account) = &self.counted {
+            document["latency"] = latency::document(&account.latencies);
+            document["deadLettered"] = by_reason(&account.dead_lettered);
+            document["dropped"] = by_reason(&account.dropped);
         }
         document
     }
 
     /// It in words, at a time of the deployment's clock.
     pub(super) fn describe(&self, now: Timestamp) -> String {
-        let Self { topic, name, health, latencies } = self;
+        let Self { topic, name, health, counted } = self;
         let text = describe(topic, name, health, now);
-        match latencies {
-            Some(latencies) => format!("{text}\nlatency: {}", latency::told(latencies)),
-            None => text,
-        }
+        let Some(account) = counted else { return text };
+        format!(
+            "{text}\nlatency: {}\ndead-lettered: {}\nlost: {}",
+            latency::told(&account.latencies),
+            told_by_reason(&account.dead_lettered),
+            told_by_reason(&account.dropped)
+        )
     }
 }
 
-/// Adds how long events took that were published in that time.
+/// Adds what became of events that were published in that time.
 ///
 /// # Errors
 ///
-/// When dispatch's log can't be read.
-pub(super) async fn add_latencies(
+/// When the functions' logs can't be read.
+pub(super) async fn add_counts(
     all: &mut [Health],
     target: &Target,
     since: TimeToLive,
 ) -> anyhow::Result<()> {
-    let ledger = logs::delivered(target, target.ago(since).await?).await?;
+    let ledger = logs::ended(target, since).await?;
     let totals = ledger.totals();
     for one in all {
         let key = SubscriptionKey { topic: one.topic.clone(), name: one.name.clone() };
-        let found = totals.get(&key).map(|account| account.latencies.clone());
-        one.latencies = Some(found.unwrap_or_default());
+        one.counted = Some(totals.get(&key).cloned().unwrap_or_default());
     }
     Ok(())
+}
+
+/// Counts by reason, as words.
+fn told_by_reason(reasons: &BTreeMap<String, u64>) -> String {
+    let told: Vec<_> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    match told.len() {
+        0 => "0".to_owned(),
+        1 => told.concat(),
+        _ => format!("{} ({})", total(reasons), told.join(", ")),
+    }
 }
 
 /// All healths, of a topic or of all topics.
@@ -168,14 +188,23 @@ pub(super) fn table(all: &[Health], now: Timestamp) -> String {
     };
     let rows = std::iter::once(head.map(str::to_owned)).chain(all.iter().map(|one| row(one)));
     let rows: Vec<_> = rows.collect();
-    if all.iter().all(|one| one.latencies.is_none()) {
+    if all.iter().all(|one| one.counted.is_none()) {
         return output::columns(&rows);
     }
-    let timed = all.iter().map(|one| latency::cells(&one.latencies.clone().unwrap_or_default()));
-    let timed = std::iter::once(latency::HEAD.map(str::to_owned)).chain(timed);
-    let rows = rows.into_iter().zip(timed).map(|(row, latencies)| {
-        let ([whose, state, new, cause, until, waiting], [p50, p95, p99]) = (row, latencies);
-        [whose, state, new, cause, until, waiting, p50, p95, p99]
+    let counts = |one: &&Health| {
+        let account = one.counted.clone().unwrap_or_default();
+        let [p50, p95, p99] = latency::cells(&account.latencies);
+        let [letters, lost] =
+            [&account.dead_lettered, &account.dropped].map(|it| total(it).to_string());
+        [letters, lost, p50, p95, p99]
+    };
+    let [p50, p95, p99] = latency::HEAD;
+    let head = ["DEAD-LETTERED", "LOST", p50, p95, p99].map(str::to_owned);
+    let counted = std::iter::once(head).chain(all.iter().map(counts));
+    let rows = rows.into_iter().zip(counted).map(|(row, counts)| {
+        let ([whose, state, new, cause, until, waiting], [letters, lost, p50, p95, p99]) =
+            (row, counts);
+        [whose, state, new, cause, until, waiting, letters, lost, p50, p95, p99]
     });
     output::columns(&rows.collect::<Vec<_>>())
 }
@@ -332,7 +361,7 @@ mod tests {
             name: name.to_owned(),
             health: json!({"state": state, "newEvents": effect,
                 "waitingDeliveries": {"count": 3, "isComplete": name == "a"}}),
-            latencies: None,
+            counted: None,
         };
         let mut all = [one("a", "Healthy", "Attempted"), one("b", "Probation", "Ends")];
         let text = table(&all, NOW);
@@ -351,17 +380,25 @@ mod tests {
         assert!(first.starts_with("t/w") && first.contains("NONE COMES"), "{text}");
         let told = one("w", "Healthy", "NotMatched").describe(NOW);
         assert!(told.contains("none comes: it has expired or was not validated"), "{told}");
-        let mut latencies = Latencies::default();
-        latencies.add(30, 2);
-        (all[0].latencies, all[1].latencies) = (Some(latencies), Some(Latencies::default()));
+        let mut account = Account::default();
+        account.latencies.add(30, 2);
+        account.dead_lettered = [("A".to_owned(), 4), ("B".to_owned(), 1)].into();
+        account.dropped = [("C".to_owned(), 7)].into();
+        (all[0].counted, all[1].counted) = (Some(account), Some(Account::default()));
         let text = table(&all, NOW);
         let rows: Vec<_> = text.lines().collect();
         assert!(rows[0].ends_with("P50       P95       P99"), "{text}");
-        assert!(rows[2].ends_with("3        <= 50 ms  <= 50 ms  <= 50 ms"), "{text}");
-        assert!(rows[1].ends_with("-         -         -"), "{text}");
+        assert!(
+            rows[2].ends_with("3        5              7     <= 50 ms  <= 50 ms  <= 50 ms"),
+            "{text}"
+        );
+        assert!(rows[1].ends_with("0              0     -         -         -"), "{text}");
         assert_eq!(document(&all)["value"][0]["health"]["latency"]["p99AtMostMs"], 50);
+        assert_eq!(document(&all)["value"][0]["health"]["deadLettered"]["total"], 5);
+        assert_eq!(document(&all)["value"][0]["health"]["dropped"]["byReason"]["C"], 7);
         let told = all[0].describe(NOW);
-        assert!(told.ends_with("p99 <= 50 ms (of 2 events delivered)"), "{told}");
+        let want = "p99 <= 50 ms (of 2 events delivered)\ndead-lettered: 5 (4 A, 1 B)\nlost: 7 C";
+        assert!(told.ends_with(want), "{told}");
     }
 
     #[test]

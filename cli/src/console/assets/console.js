@@ -70,6 +70,7 @@
         last = message.lastEventId || last;
         add(list, JSON.parse(message.data));
       });
+      source.addEventListener("position", (message) => { last = message.lastEventId || last; });
       source.addEventListener("gap", (message) => {
         const item = document.createElement("li");
         item.className = "warn";

@@ -72,6 +72,16 @@ pub(super) fn members(schema: &str) -> &'static [Member] {
     }
 }
 
+/// The schema whose members a form has fields for; empty for one that has a whole event.
+pub(super) fn schema_of(typed: &Fields) -> &'static str {
+    let has = |schema: &&str| {
+        let mut own = members(schema).iter();
+        own.all(|member| typed.has(&field(member.name)))
+    };
+    let known = ["EventGridSchema", "CloudEventSchemaV1_0"];
+    known.into_iter().find(|schema| !typed.has(WHOLE) && has(schema)).unwrap_or_default()
+}
+
 /// The field of a member.
 pub(super) fn field(member: &str) -> String {
     format!("field.{member}")

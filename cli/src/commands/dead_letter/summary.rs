@@ -1,0 +1,208 @@
+//! `gridpost dead-letter summary`: what dead letters have in common. Many that ended for one cause are one
+//! line.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::Args;
+use gridpost_core::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Filter, Sent, found};
+use crate::manage_api::ManageApi;
+use crate::output::{self, text_at};
+
+/// Which ones.
+#[derive(Args, Debug)]
+pub struct SummaryArguments {
+    #[command(flatten)]
+    filter: Filter,
+
+    #[command(flatten)]
+    sent: Sent,
+
+    /// Look at so many at most
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    top: usize,
+}
+
+/// What makes dead letters one group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    reason: String,
+    outcome: Option<String>,
+    status: Option<u64>,
+    event_type: String,
+}
+
+/// Dead letters of one key.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    events: u64,
+    whose: BTreeSet<String>,
+    /// When the first and the last of them was written.
+    written: Option<(String, String)>,
+    /// The id of one of them.
+    example: String,
+}
+
+/// What those that the arguments choose have in common, as JSON.
+///
+/// # Errors
+///
+/// A refusal by the server, or a transport failure.
+pub(super) async fn look(
+    arguments: &SummaryArguments,
+    api: &ManageApi,
+    now: Timestamp,
+) -> anyhow::Result<Value> {
+    let SummaryArguments { filter, sent, top } = arguments;
+    // One more says whether there are more.
+    let mut letters = found(api, filter, *sent, now, top.saturating_add(1)).await?;
+    let is_complete = letters.len() <= *top;
+    letters.truncate(*top);
+    Ok(document(&letters, is_complete))
+}
+
+fn document(letters: &[Value], is_complete: bool) -> Value {
+    let is_read = |letter: &&Value| letter["problem"].is_null();
+    let (mut groups, mut events) = (BTreeMap::<Key, Group>::new(), 0_u64);
+    for letter in letters.iter().filter(is_read) {
+        events += 1;
+        groups.entry(Key::of(letter)).or_default().add(letter);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, group)| Reverse(group.events));
+    json!({
+        "events": events,
+        "unreadable": letters.len() as u64 - events,
+        "isComplete": is_complete,
+        "groups": groups.iter().map(|(key, group)| group.document(key)).collect::<Vec<_>>(),
+    })
+}
+
+impl Key {
+    fn of(letter: &Value) -> Self {
+        Self {
+            reason: text_at(letter, "/deadLetterReason").to_owned(),
+            outcome: letter["lastDeliveryOutcome"].as_str().map(str::to_owned),
+            status: letter["lastHttpStatusCode"].as_u64(),
+            event_type: text_at(letter, "/eventType").to_owned(),
+        }
+    }
+}
+
+impl Group {
+    fn add(&mut self, letter: &Value) {
+        self.events += 1;
+        let whose =
+            format!("{}/{}", text_at(letter, "/topic"), text_at(letter, "/eventSubscription"));
+        self.whose.insert(whose);
+        let at = text_at(letter, "/writtenTime").to_owned();
+        self.written = match self.written.take() {
+            None => {
+                text_at(letter, "/id").clone_into(&mut self.example);
+                Some((at.clone(), at))
+            }
+            Some((first, last)) => Some((first.min(at.clone()), last.max(at))),
+        };
+    }
+
+    fn document(&self, key: &Key) -> Value {
+        let (first, last) = self.written.clone().unwrap_or_default();
+        json!({
+            "events": self.events,
+            "deadLetterReason": key.reason,
+            "lastDeliveryOutcome": key.outcome,
+            "lastHttpStatusCode": key.status,
+            "eventType": key.event_type,
+            "eventSubscriptions": self.whose,
+            "firstWrittenTime": first,
+            "lastWrittenTime": last,
+            "example": self.example,
+        })
+    }
+}
+
+/// The summary for people.
+pub(super) fn text(summary: &Value) -> String {
+    let groups = summary["groups"].as_array().cloned().unwrap_or_default();
+    let events = output::count(summary["events"].as_u64().unwrap_or(0), "dead letter");
+    let mut text = match summary["isComplete"] == true {
+        true => events,
+        false => format!("of the first {events} (--top looks at more)"),
+    };
+    if !groups.is_empty() {
+        let head = ["EVENTS", "REASON", "LAST OUTCOME", "TYPE", "WHOSE", "LAST", "EXAMPLE"];
+        let rows = std::iter::once(head.map(str::to_owned))
+            .chain(groups.iter().map(row))
+            .collect::<Vec<_>>();
+        text.push_str(&format!("\n\n{}", output::columns(&rows)));
+    }
+    match summary["unreadable"].as_u64() {
+        None | Some(0) => text,
+        Some(count) => format!("{text}\n\n{count} more objects or records can't be read"),
+    }
+}
+
+fn row(group: &Value) -> [String; 7] {
+    let at = |pointer| text_at(group, pointer).to_owned();
+    let outcome = match group["lastHttpStatusCode"].as_u64() {
+        Some(status) => format!("{} ({status})", at("/lastDeliveryOutcome")),
+        None => at("/lastDeliveryOutcome"),
+    };
+    let whose: Vec<_> = group["eventSubscriptions"].as_array().into_iter().flatten().collect();
+    let first = whose.first().and_then(|first| first.as_str()).unwrap_or("-");
+    let whose = match whose.len() {
+        0 | 1 => first.to_owned(),
+        count => format!("{first} and {} more", count - 1),
+    };
+    let events = group["events"].to_string();
+    [
+        events,
+        at("/deadLetterReason"),
+        outcome,
+        at("/eventType"),
+        whose,
+        at("/lastWrittenTime"),
+        at("/example"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(id: &str, name: &str, status: Option<u64>, written: &str) -> Value {
+        let mut letter = json!({"id": id, "topic": "t", "eventSubscription": name,
+            "writtenTime": written, "eventType": "T", "deadLetterReason": "R",
+            "lastDeliveryOutcome": "BadRequest"});
+        if let Some(status) = status {
+            letter["lastHttpStatusCode"] = json!(status);
+        }
+        letter
+    }
+
+    #[test]
+    fn what_ended_alike_is_one_line() {
+        let mut letters: Vec<_> = (1..=3)
+            .map(|one| letter(&format!("l-{one}"), "a", Some(400), &format!("2026-01-0{one}")))
+            .collect();
+        letters.push(letter("l-4", "b", Some(400), "2026-01-04"));
+        letters.push(letter("l-5", "a", None, "2026-01-05"));
+        letters.push(json!({"id": "l-6", "topic": "t", "problem": "no JSON"}));
+        let summary = document(&letters, true);
+        assert_eq!((&summary["events"], &summary["unreadable"]), (&json!(5), &json!(1)));
+        let first = json!({"events": 4, "deadLetterReason": "R", "lastDeliveryOutcome": "BadRequest",
+            "lastHttpStatusCode": 400, "eventType": "T", "eventSubscriptions": ["t/a", "t/b"],
+            "firstWrittenTime": "2026-01-01", "lastWrittenTime": "2026-01-04", "example": "l-1"});
+        assert_eq!(summary["groups"][0], first);
+        assert_eq!(summary["groups"][1]["events"], 1);
+        let told = text(&summary);
+        for part in ["5 dead letters", "BadRequest (400)", "t/a and 1 more", "1 more objects"] {
+            assert!(told.contains(part), "{part} is not in\n{told}");
+        }
+        assert!(text(&document(&letters, false)).starts_with("of the first 5 dead letters"));
+        assert_eq!(text(&document(&[], true)), "0 dead letters");
+    }
+}
