@@ -1,5 +1,5 @@
-//! dispatch's program: settings and ports from the environment, Lambda's events in, its replies out.
-//! `gridpost-dispatch-resources` is the same with other endpoints besides.
+//! dispatch's program: reads settings, builds the ports, and translates Lambda's events and
+//! replies. `gridpost-dispatch-resources` is the same program with AWS resources as endpoints.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -41,10 +41,10 @@ use gridpost_webhook::http::HttpClient;
 use lambda_runtime::{Error, LambdaEvent, Runtime, service_fn};
 use serde::Serialize;
 
-/// How long the service of a resource is waited for when it is checked: a user waits for the answer.
+/// How long a check of a resource may wait for its service: a user waits for the answer.
 const CHECK_WAIT: Duration = Duration::from_secs(8);
 
-/// Runs the function; `resources` makes what delivers to AWS resources.
+/// Runs the function. `resources` makes the client that delivers to AWS resources.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub async fn run(resources: impl FnOnce(&Clients) -> Arc<dyn ResourceClient>) ->
     let resources = resources(&clients);
     let context = context(clients, urls.clone(), resources, Arc::clone(&meter)).await?;
     let (context, urls, meter) = (&context, &urls, &meter);
-    // Without the runtime's own span for each invocation: no line of ours shows it.
+    // Without the runtime's own span per invocation: no log line shows it.
     lambda::run(Runtime::new(service_fn(move |event: LambdaEvent<Batch>| async move {
         let deadline = system::deadline(event.context.deadline, SystemClock.now());
         let reply = match &event.payload.check {
@@ -146,27 +146,27 @@ enum Reply {
     Check(Finding),
 }
 
-/// Asks for a resource before an event subscription delivers to it.
+/// Checks a resource before an event subscription may deliver to it.
 async fn check(context: &Context, resource: &Resource) -> Finding {
     let found = tokio::time::timeout(CHECK_WAIT, context.resources.check(resource)).await;
     found.unwrap_or_else(|_| Finding { outcome: Outcome::TimedOut, says: String::new() })
 }
 
-/// The reply that names what SQS keeps.
+/// The reply that names the messages that SQS keeps.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BatchReply {
-    batch_item_failures: Vec<Kept>,
+    batch_item_failures: Vec<BatchItemFailure>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct BatchItemFailure {
     item_identifier: String,
 }
 
-/// Turns the Lambda event into records and the kept ids into Lambda's reply. Ids are copied from the
-/// event: one that Lambda does not know would fail the whole batch.
+/// Turns the Lambda event into records, and the kept ids into Lambda's reply. Ids are copied from
+/// the event: an id that Lambda does not know would fail the whole batch.
 async fn answer(
     context: &Context,
     urls: &QueueUrls,
@@ -175,15 +175,16 @@ async fn answer(
 ) -> BatchReply {
     let now = context.clock.now();
     let mut reply = BatchReply::default();
-    let mut keep =
-        |item_identifier: String| reply.batch_item_failures.push(Kept { item_identifier });
+    let mut keep = |item_identifier: String| {
+        reply.batch_item_failures.push(BatchItemFailure { item_identifier })
+    };
     let mut records = Vec::new();
     for message in event.records {
         let id = message.message_id.clone();
         match Record::of(message, now, |name| queue_of(urls, name)) {
             Some(record) => records.push(record),
             None => {
-                tracing::error!(message.id = ?id, "a record of a queue that is not ours is kept");
+                tracing::error!(message.id = ?id, "kept a record of an unknown queue");
                 id.into_iter().for_each(&mut keep);
             }
         }
@@ -192,7 +193,7 @@ async fn answer(
     reply
 }
 
-/// A queue by its name, which is the end of its URL and of its ARN.
+/// The role of a queue, by its name: the end of its URL and of its ARN.
 fn queue_of(urls: &QueueUrls, name: &str) -> Option<Queue> {
     let is = |url: &String| url.rsplit('/').next() == Some(name);
     if is(&urls.dispatch) {

@@ -1,4 +1,4 @@
-//! A queue record and what becomes of it.
+//! A queue record and its disposition.
 
 use std::sync::Arc;
 
@@ -6,16 +6,15 @@ use gridpost_core::{delivery::queue::Queue, subscription::Resource, time::Timest
 use gridpost_ports::PortError;
 use serde::Deserialize;
 
-/// The event with which an event source mapping of SQS invokes the function, or manage. Only what
+/// The event by which an SQS event source mapping, or manage, invokes the function. Only what
 /// dispatch uses is read.
 ///
 /// Source: AWS Lambda developer guide, "Using Lambda with Amazon SQS".
 #[derive(Debug, Deserialize)]
 pub struct Batch {
-    /// The messages that were received.
     #[serde(default, rename = "Records")]
     pub records: Vec<Message>,
-    /// The resource that manage wants to be checked; no mapping says such a thing.
+    /// The AWS resource that manage asks to check; a mapping never sets it.
     #[serde(default)]
     pub check: Option<Resource>,
 }
@@ -24,7 +23,6 @@ pub struct Batch {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
-    /// SQS's id of it.
     #[serde(default)]
     pub message_id: Option<String>,
     #[serde(default)]
@@ -48,21 +46,19 @@ struct Attributes {
 pub struct Record {
     /// SQS's id of the message, named in the reply when it is to be kept.
     pub message_id: Arc<str>,
-    /// What hides or deletes it.
     pub receipt: Arc<str>,
     /// Its body; empty once the delivery has been read out of it.
     pub body: String,
-    /// How often it was received, this time included. It counts deferrals and crashes too, so it
-    /// only says whether a state may exist.
+    /// How often it was received, this time included. Deferrals and crashes count too, so it only
+    /// says whether a state may exist.
     pub receive_count: u32,
-    /// Where it came from.
     pub queue: Queue,
     /// About when it was received: SQS counts the 12 hours of hiding from there.
     pub received_at: Timestamp,
 }
 
 impl Record {
-    /// From a record of the Lambda event. `queue_of` tells queues by name.
+    /// Reads a record of the Lambda event. `queue_of` maps a queue's name to its role.
     pub fn of(
         message: Message,
         received_at: Timestamp,
@@ -75,13 +71,13 @@ impl Record {
             message_id: message.message_id?.into(),
             receipt: message.receipt_handle?.into(),
             body: message.body.unwrap_or_default(),
-            // Unknown counts as received before: then a state is looked for.
+            // Without a count, assume an earlier receipt, so that a state is looked up.
             receive_count: count.and_then(|count| count.parse().ok()).unwrap_or(2),
             received_at,
         })
     }
 
-    /// What settling it takes, without its body.
+    /// A copy without the body, enough to settle it.
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self {
@@ -93,22 +89,22 @@ impl Record {
     }
 }
 
-/// What settling these takes, without their bodies.
+/// Copies without the bodies, enough to settle them.
 pub fn without_bodies<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<Record> {
     records.map(Record::without_body).collect()
 }
 
-/// What becomes of a record.
+/// What SQS does with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Its delivery has ended, or its successor is in another place: SQS may delete it.
+pub enum Disposition {
+    /// SQS may delete it: its delivery has ended, or its successor is stored elsewhere.
     Delete,
     /// SQS keeps it: it was hidden until it is due, or it comes back by itself.
     Keep,
 }
 
-/// A record that could not be settled, because a call of ours failed. It comes back by itself.
-pub type Settled = Result<Fate, PortError>;
+/// A disposition, or the error of a failed call: then the record comes back by itself.
+pub type Settled = Result<Disposition, PortError>;
 
 #[cfg(test)]
 mod tests {
