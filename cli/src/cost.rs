@@ -20,7 +20,6 @@ pub struct Price {
 /// The price list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[expect(missing_docs, reason = "each price says itself what it is for")]
 pub struct Prices {
     pub region: String,
     pub http_api_request: Price,

@@ -1,5 +1,5 @@
-//! dispatch's program: settings and ports from the environment, Lambda's events in, its replies out.
-//! `gridpost-dispatch-resources` is the same with other endpoints besides.
+//! dispatch's program: reads settings, builds the ports, and translates Lambda's events and
+//! replies. `gridpost-dispatch-resources` is the same program with AWS resources as endpoints.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,10 +30,10 @@ use gridpost_webhook::http::HttpClient;
 use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 
-/// How long the service of a resource is waited for when it is checked: a user waits for the answer.
+/// How long a check of a resource may wait for its service: a user waits for the answer.
 const CHECK_WAIT: Duration = Duration::from_secs(8);
 
-/// Runs the function; `resources` makes what delivers to AWS resources.
+/// Runs the function. `resources` makes the client that delivers to AWS resources.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ enum Reply {
     Check(Finding),
 }
 
-/// Asks for a resource before an event subscription delivers to it.
+/// Checks a resource before an event subscription may deliver to it.
 async fn check(context: &Context, resource: &Resource) -> Finding {
     let found = tokio::time::timeout(CHECK_WAIT, context.resources.check(resource)).await;
     found.unwrap_or_else(|_| Finding { outcome: Outcome::TimedOut, says: String::new() })

@@ -1,4 +1,4 @@
-//! Runs dispatch for webhooks: no AWS resource is an endpoint of this deployment.
+//! Runs dispatch for webhooks alone, without AWS resources as endpoints.
 
 use std::sync::Arc;
 

@@ -7,13 +7,13 @@
 //! | a topic's access keys | `KEYS#<topic>` | `keys` | ingest, manage |
 //! | a topic's name, for lists | `TOPICS` | the name | manage |
 //!
-//! Each topic has a partition of its own, so that no traffic to one is felt by another. IAM lets the
-//! other functions read keys that begin with `TOPIC#` alone.
+//! Each topic has a partition of its own, so that traffic to one does not affect another. IAM
+//! restricts the other functions to keys that begin with `TOPIC#`.
 //!
-//! Items carry their model as JSON in `document`. `revision`, `createdAt` and `changes` of a topic stand
-//! beside it: every write is conditional on the first two, and moves a topic's revision in the same
-//! transaction. Of all others `revision` is the topic's at which they were written. All reads are
-//! strongly consistent.
+//! Items carry their model as JSON in `document`. A topic's `revision`, `createdAt` and `changes`
+//! are separate attributes: every write is conditional on the first two, and moves the topic's
+//! revision in the same transaction. On all other items `revision` is the topic's at which they
+//! were written. All reads are strongly consistent.
 
 mod read;
 
@@ -48,20 +48,19 @@ const TOPIC: &str = "topic";
 /// The sort key of a topic's access keys.
 const KEYS: &str = "keys";
 
-/// What the sort keys of event subscriptions begin with.
+/// The prefix of event subscriptions' sort keys.
 const SUBSCRIPTION: &str = "subscription#";
 
-/// The topic still is what the write was decided on. One that was deleted and created again counts
-/// its revisions from the start, so the time of its creation is asked too.
+/// The topic still is the one that the write is based on. A recreated topic counts its revisions
+/// from the start, so its creation time is checked too.
 const UNCHANGED: &str = "revision = :revision AND createdAt = :created";
 
 /// No topic has a name that short.
 const NO_TOPIC: &str = "-";
 
-/// What all writes are.
 const CALL: &str = "dynamodb:TransactWriteItems";
 
-/// How long the first connection is waited for. Lambda lets a start take 10 s.
+/// How long to wait for the first connection. Lambda allows 10 s for a start.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
 /// Topics and event subscriptions in the configuration table.
@@ -71,14 +70,12 @@ pub struct ConfigurationTable {
 }
 
 impl ConfigurationTable {
-    /// The table of that name.
     pub fn new(client: Client, name: String) -> Self {
         Self { table: Table { client, name } }
     }
 
-    /// Opens the connection, by reading an item that is not there: while it starts a function, Lambda
-    /// gives it a whole processor, which a handshake of TLS would wait for later. Nothing depends on
-    /// it.
+    /// Opens the connection by reading an item that does not exist: while a function starts, Lambda
+    /// gives it a whole processor, which speeds up the TLS handshake. Nothing depends on it.
     pub async fn connect(&self) {
         if timeout(CONNECT_WAIT, self.topic(NO_TOPIC)).await.is_err() {
             tracing::warn!("DynamoDB has not answered yet");
@@ -246,7 +243,7 @@ impl SubscriptionStore for ConfigurationTable {
     }
 }
 
-/// Whether a transaction was cancelled because somebody else has written, or was writing.
+/// Whether a transaction was cancelled because another one has written, or was writing.
 ///
 /// Source: Amazon DynamoDB API reference, `TransactWriteItems`, cancellation reasons.
 fn lost_a_race<R>(error: &SdkError<TransactWriteItemsError, R>) -> bool {

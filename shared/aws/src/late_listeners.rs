@@ -1,4 +1,4 @@
-//! Who listens for late responses, in the state table: an item for each queue.
+//! The invocations that listen for late responses, in the state table: one item per queue.
 
 use std::time::Duration;
 
@@ -15,18 +15,16 @@ use gridpost_ports::{LateListeners, Listener, PortError, Saved};
 /// The sort key of items that are alone under their partition key.
 const ALONE: &str = "-";
 
-/// The item says nothing any more when its last listener has stopped; an hour more is for clocks that are
-/// wrong.
+/// The item is obsolete when its last listener has stopped; one more hour allows for wrong clocks.
 const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// The state table, as far as listeners are concerned.
+/// The listeners in the state table.
 #[derive(Clone, Debug)]
 pub struct ListenerTable {
     table: Table,
 }
 
 impl ListenerTable {
-    /// The table of that name.
     pub fn new(client: Client, name: String) -> Self {
         Self { table: Table { client, name } }
     }
@@ -53,7 +51,7 @@ fn pk(queue: Queue) -> String {
 
 #[async_trait]
 impl LateListeners for ListenerTable {
-    /// Tried once: where many join at the same moment the lane is not quiet.
+    /// Tried once: if many join at the same moment, the lane is not quiet.
     async fn join(
         &self,
         listener: Listener,
@@ -67,7 +65,7 @@ impl LateListeners for ListenerTable {
         Ok(self.save(listener.queue, &next, revision).await? == Saved::Written)
     }
 
-    /// Tried once: a listener that is not noted to have left ends by its time.
+    /// Tried once: a listener whose end is not recorded expires.
     async fn leave(&self, listener: Listener) -> Result<(), PortError> {
         let (listeners, revision) = self.load(listener.queue).await?;
         self.save(listener.queue, &listeners.leave(listener.id), revision).await?;

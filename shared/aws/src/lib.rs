@@ -1,4 +1,4 @@
-//! The ports on AWS: translate and call, no rule of delivery. SDK types stay inside.
+//! The ports on AWS: they translate and call, without any rule of delivery. SDK types stay inside.
 
 pub mod configuration;
 pub mod late_listeners;
@@ -42,8 +42,8 @@ impl Clients {
     /// Reads region, credentials and endpoint from the environment, where Lambda puts them. Call it
     /// once, before the first invocation.
     ///
-    /// The SDK's own way to find credentials looks into files and asks services besides. A function
-    /// on Lambda needs none of that, so it is not in its program.
+    /// The SDK's default credential chain also reads files and calls services. A function on Lambda
+    /// needs none of that, so it is not compiled in.
     ///
     /// # Errors
     ///
@@ -60,18 +60,18 @@ impl Clients {
         Ok(Self::new(credentials, region, env::var("AWS_ENDPOINT_URL").ok()))
     }
 
-    /// The same with these credentials, in that region, and at another endpoint than AWS's own.
+    /// With these credentials, in that region and, if given, at an endpoint other than AWS's own.
     pub fn new(credentials: Credentials, region: String, endpoint_url: Option<String>) -> Self {
         Self::of(SharedCredentialsProvider::new(credentials), region, endpoint_url)
     }
 
-    /// The same with credentials that may be asked for again.
+    /// With a credentials provider, which is asked again when credentials expire.
     pub fn of(
         credentials: SharedCredentialsProvider,
         region: String,
         endpoint_url: Option<String>,
     ) -> Self {
-        // Without one of their own, each client would read the system's certificates again.
+        // Without a shared HTTP client, each client would read the system's certificates again.
         let tls = Provider::Rustls(CryptoMode::AwsLc);
         let mut config = SdkConfig::builder()
             .behavior_version(aws_sdk_sqs::config::BehaviorVersion::latest())
@@ -87,7 +87,7 @@ impl Clients {
         }
     }
 
-    /// The same, whose calls all end within these times.
+    /// With these timeouts for all calls.
     #[must_use]
     pub fn within(self, timeouts: Timeouts) -> Self {
         Self {
@@ -98,32 +98,30 @@ impl Clients {
         }
     }
 
-    /// The same, whose requests go through that client of HTTP.
+    /// With that HTTP client.
     #[must_use]
     pub fn through(self, http: SharedHttpClient) -> Self {
         let config = self.config.into_builder().http_client(http).build();
         Self { config, ..self }
     }
 
-    /// What clients of other services are made with. It says nothing of how long their calls may take.
+    /// The configuration for clients of other services. It sets no timeouts.
     pub fn config(&self) -> &SdkConfig {
         &self.config
     }
 
-    /// A client of SQS.
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
         let config = aws_sdk_sqs::config::Builder::from(&self.config).interceptor(Lineage);
         aws_sdk_sqs::Client::from_conf(config.timeout_config(self.calls.config()).build())
     }
 
-    /// A client of DynamoDB.
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         let config = aws_sdk_dynamodb::config::Builder::from(&self.config).interceptor(Lineage);
         aws_sdk_dynamodb::Client::from_conf(config.timeout_config(self.calls.config()).build())
     }
 
-    /// A client of S3. Another endpoint than AWS's own is addressed by path: its buckets have no
-    /// host names.
+    /// A client of S3. An endpoint other than AWS's own is addressed by path, because its buckets
+    /// have no host names.
     #[cfg(feature = "s3")]
     pub fn s3(&self) -> aws_sdk_s3::Client {
         let own_endpoint = self.config.endpoint_url().is_some();
@@ -133,7 +131,7 @@ impl Clients {
     }
 }
 
-/// The bytes of an object. The SDK's own limits end at the head of the response.
+/// Reads the bytes of an object. The SDK's own timeouts end at the head of the response.
 #[cfg(feature = "s3")]
 async fn whole(
     call: &'static str,
@@ -144,7 +142,7 @@ async fn whole(
     Ok(all.map_err(|error| port_error(call, error))?.to_vec())
 }
 
-/// An SDK error with its causes, as a port's error.
+/// Converts an SDK error, with its causes, to a port's error.
 fn port_error(call: &'static str, error: impl std::error::Error) -> PortError {
     PortError::new(call, DisplayErrorContext(error))
 }

@@ -1,4 +1,4 @@
-//! The invocation's trace on every call to AWS: Lambda finds functions that send in circles by it.
+//! Adds the invocation's trace to every call to AWS: Lambda detects recursive loops by it.
 //!
 //! The SDK reads it from the environment, where [`gridpost_runtime::lambda`] does not put it.
 
@@ -12,7 +12,7 @@ use aws_smithy_runtime_api::{
 use aws_smithy_types::config_bag::ConfigBag;
 use gridpost_runtime::lineage;
 
-/// Puts the trace into a client's calls.
+/// Adds the trace to a client's calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Lineage;
 
@@ -28,7 +28,7 @@ impl Intercept for Lineage {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         if let Some(trace) = lineage::current() {
-            // One that can't be a header is none of Lambda's.
+            // A trace that can't be a header is not Lambda's.
             let _ = context.request_mut().headers_mut().try_insert("x-amzn-trace-id", trace);
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Parked deliveries, in the state table under the minute they are due in. They have no time to live:
-//! what must not be lost is removed by our code alone.
+//! Parked deliveries, in the state table under their due minute. They have no TTL: only our code
+//! removes what must not be lost.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,29 +17,29 @@ use super::{
 };
 use gridpost_core::{delivery::parking::Parked, error::chain, time::Timestamp};
 use gridpost_ports::{
-    DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
-    ParkingLot, PortError, WakeCursor,
+    DueDeliveries, DuePage, ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot, PortError,
+    WakeCursor, parked_partition,
 };
 
-/// Most items of a page. They are small as a rule; a page of larger ones ends at DynamoDB's 1 MB.
+/// Most items of a page. Items are usually small; a page of larger ones ends at DynamoDB's 1 MB.
 const PAGE_ITEMS_MAX: i32 = 500;
 
 /// Most items that one call deletes. Source: DynamoDB API reference, `BatchWriteItem`.
 const DELETES_MAX: usize = 25;
 
-/// Calls of one page that delete at the same time.
+/// Concurrent delete calls of one page.
 const DELETE_CALLS_AT_ONCE: usize = 4;
 
-/// How often what DynamoDB has not come to is tried again: seconds, all in all.
+/// How often unprocessed items are tried again: seconds in total.
 const DELETE_TRIES: u32 = 6;
 
-/// How long the first time is waited for that; twice as long each further time.
+/// The first pause before that; doubled each time.
 const DELETE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where wake notes how far it has come.
+/// The item of wake's cursor.
 const CURSOR_PK: &str = "WAKE";
 
-/// What the partition keys of parked deliveries begin with.
+/// The prefix of parked deliveries' partition keys.
 const PK_PREFIX: &str = "PARKED#";
 
 /// Parked deliveries in the state table.
@@ -49,12 +49,11 @@ pub struct ParkingTable {
 }
 
 impl ParkingTable {
-    /// The table of that name.
     pub fn new(client: Client, name: String) -> Self {
         Self { table: Table { client, name } }
     }
 
-    /// Deletes as many items as one call takes; answers which DynamoDB has not come to.
+    /// Deletes the items of one call. Returns those that DynamoDB did not process.
     async fn delete(&self, requests: Vec<WriteRequest>) -> Result<Vec<WriteRequest>, PortError> {
         const CALL: &str = "dynamodb:BatchWriteItem";
         let name = &self.table.name;
@@ -63,7 +62,7 @@ impl ParkingTable {
         Ok(written.unprocessed_items.and_then(|mut left| left.remove(name)).unwrap_or_default())
     }
 
-    /// The same until all are deleted.
+    /// Deletes until all are deleted.
     async fn delete_all(&self, mut requests: Vec<WriteRequest>) -> Result<(), PortError> {
         for try_number in 0..DELETE_TRIES {
             requests = self.delete(requests).await?;
@@ -154,8 +153,8 @@ impl DueDeliveries for ParkingTable {
     }
 }
 
-/// The items lie under the minutes they are due in, up to 80,000 of them with eight keys each: to
-/// look through all is one scan of the table, which holds the states of failing deliveries too.
+/// The items are stored under their due minutes, up to 80,000 of them with eight keys each. Going
+/// through all of them is one scan of the table, which also holds the states of failing deliveries.
 #[async_trait]
 impl ParkedDeliveries for ParkingTable {
     async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
@@ -186,7 +185,7 @@ impl ParkedDeliveries for ParkingTable {
             .client
             .get_item()
             .table_name(&self.table.name)
-            .key("pk", text(minute_pk(minute, partition_of(id))))
+            .key("pk", text(minute_pk(minute, parked_partition(id))))
             .key("sk", text(id.to_string()))
             .consistent_read(true);
         let got = get.send().await.map_err(|error| port_error("dynamodb:GetItem", error))?;
@@ -215,15 +214,14 @@ impl WakeCursor for ParkingTable {
     }
 }
 
-/// An item's key.
 fn place_of(item: &Item) -> Option<ParkedCursor> {
     let key = |name: &str| item.get(name)?.as_s().ok().cloned();
     Some(ParkedCursor { partition: key("pk")?, sort: key("sk")? })
 }
 
-/// The parked delivery of an item. Nobody can mend one that is not as [`ParkingTable`] writes it, and
-/// the others of its minute must not wait for that: what its key says, and the first retry queue, do
-/// for its message. dispatch finds out whether that is sound.
+/// Reads the parked delivery of an item. A malformed item can't be repaired, and the others of its
+/// minute must not wait for it: its message goes on with what its key says, to the first retry
+/// queue, and dispatch finds out whether it is sound.
 fn parked(item: &Item) -> Option<Parked> {
     let place = place_of(item)?;
     let Some(body) = item.get("body").and_then(|body| body.as_s().ok()).cloned() else {
@@ -237,7 +235,7 @@ fn parked(item: &Item) -> Option<Parked> {
                 partition = place.partition,
                 id = place.sort,
                 error = %chain(&error),
-                "a parked item can't be read; its message goes on",
+                "unreadable parked item; its message goes to the first retry queue",
             );
             let minute = place.partition.strip_prefix(PK_PREFIX)?.split('#').next()?;
             let due = Timestamp::from_millis(minute.parse::<i64>().ok()?.checked_mul(60_000)?);
@@ -249,13 +247,7 @@ fn parked(item: &Item) -> Option<Parked> {
 }
 
 fn parked_pk(parked: &Parked) -> String {
-    minute_pk(parked.due_minute(), partition_of(parked.id))
-}
-
-/// A minute's deliveries are spread over the partitions: each takes 1,000 writes in a second. Source:
-/// Amazon DynamoDB developer guide, partition limits.
-fn partition_of(id: Uuid) -> u32 {
-    u32::try_from(id.as_u128() % u128::from(PARKED_PARTITIONS)).expect("below the divisor")
+    minute_pk(parked.due_minute(), parked_partition(parked.id))
 }
 
 fn minute_pk(minute: i64, partition: u32) -> String {
@@ -298,7 +290,7 @@ mod tests {
         for (attributes, want) in table {
             assert_eq!(parked(&item(&attributes)), want, "{attributes:?}");
         }
-        // Removing it takes the same key.
+        // Removing it needs the same key.
         let unreadable = parked(&item(&[("body", "b")])).expect("its message");
         assert_eq!(unreadable.due_minute(), 3);
         assert_eq!(parked_pk(&unreadable), "PARKED#3#1");

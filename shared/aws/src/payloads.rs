@@ -13,12 +13,11 @@ use gridpost_ports::{Payloads, PortError};
 pub struct PayloadBucket {
     clients: Clients,
     name: String,
-    /// Made when the first large delivery comes: most functions never see one.
+    /// Created for the first large delivery: most functions never see one.
     client: OnceLock<Client>,
 }
 
 impl PayloadBucket {
-    /// The bucket of that name.
     pub fn new(clients: Clients, name: String) -> Self {
         Self { clients, name, client: OnceLock::new() }
     }

@@ -1,4 +1,4 @@
-//! Redrive jobs, in the state table: one partition for the jobs of an event subscription.
+//! Redrive jobs in the state table: one partition per event subscription.
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
@@ -21,7 +21,6 @@ pub struct RedriveTable {
 }
 
 impl RedriveTable {
-    /// The table of that name.
     pub fn new(client: Client, name: String) -> Self {
         Self { table: Table { client, name } }
     }

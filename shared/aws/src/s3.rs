@@ -22,7 +22,6 @@ pub struct S3Bucket {
 }
 
 impl S3Bucket {
-    /// Through that client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }

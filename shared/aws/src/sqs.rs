@@ -26,26 +26,21 @@ const BATCH_BYTES_MAX: usize = 1_048_576 - 16_384;
 /// The URLs of the queues.
 #[derive(Clone, Debug, Default)]
 pub struct QueueUrls {
-    /// The dispatch queue.
     pub dispatch: String,
     /// The retry queues in shard order.
     pub retry: Vec<String>,
-    /// The dead-letter queue.
     pub dead_letter: String,
-    /// The fan-out queue.
     pub fan_out: String,
-    /// The redrive queue.
     pub redrive: String,
-    /// The poison queue.
     pub poison: String,
 }
 
 impl QueueUrls {
-    /// Reads those URLs that this function has been given.
+    /// Reads the URLs that the environment sets for this function.
     ///
     /// # Errors
     ///
-    /// [`SettingError`] when the environment holds something else than text.
+    /// [`SettingError`] if a value is not text.
     pub fn from_env() -> Result<Self, SettingError> {
         Ok(Self {
             dispatch: queue_url(Queue::Dispatch)?,
@@ -87,7 +82,6 @@ pub struct SqsQueues {
 }
 
 impl SqsQueues {
-    /// The queues with those URLs.
     pub fn new(client: Client, urls: QueueUrls) -> Self {
         Self { client, urls }
     }
@@ -102,7 +96,7 @@ impl SqsQueues {
         self.urls.of(queue).ok_or_else(missing)
     }
 
-    /// Sends one batch request; the answers are in the order of its entries.
+    /// Sends one batch request; results are in the order of its entries.
     async fn send_batch(&self, url: &str, batch: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
         const CALL: &str = "sqs:SendMessageBatch";
         let count = batch.len();
@@ -141,7 +135,7 @@ impl SqsQueues {
 }
 
 impl SqsQueues {
-    /// The sum of counters that SQS keeps of a queue.
+    /// The sum of some of SQS's counters of a queue.
     async fn counts(&self, queue: Queue, names: &[QueueAttributeName]) -> Result<u64, PortError> {
         const CALL: &str = "sqs:GetQueueAttributes";
         let asked = self
@@ -164,7 +158,7 @@ impl SqsQueues {
     }
 }
 
-/// Cuts messages into batch requests, in order: at most ten each, and no more bytes than fit.
+/// Splits messages into batch requests, in order: at most ten each, and no more bytes than fit.
 fn batches(messages: Vec<Outgoing>) -> Vec<Vec<Outgoing>> {
     let mut batches: Vec<Vec<Outgoing>> = Vec::new();
     let mut bytes = 0;
@@ -233,7 +227,8 @@ impl QueueReceiver for SqsQueues {
                 .send()
                 .await
                 .map_err(|error| port_error(CALL, error))?;
-            // A receipt that SQS no longer knows belongs to a message that is gone or received anew.
+            // A receipt that SQS no longer knows belongs to a message that was deleted or received
+            // again.
             let real = |code: &str| !code.contains("ReceiptHandleIsInvalid");
             if let Some(failed) = deleted.failed().iter().find(|entry| real(entry.code())) {
                 return Err(PortError::new(CALL, failed.code()));

@@ -1,5 +1,5 @@
-//! The state of failing deliveries, the health of endpoints and the count of their requests, in the
-//! state table.
+//! The states of failing deliveries, the health of endpoints and the counts of their requests, in
+//! the state table.
 
 mod waiting;
 
@@ -21,20 +21,19 @@ use gridpost_ports::{DeliveryStates, EndpointHealths, PortError, RequestRates, S
 /// The sort key of items that are alone under their partition key.
 const ALONE: &str = "-";
 
-/// A health that nothing was written to for so long says nothing any more.
+/// How long a health is kept after its last change.
 const HEALTH_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// A minute's count is asked for in that minute alone; a day more is for clocks that are wrong.
+/// A minute's count is only read in that minute; one more day allows for wrong clocks.
 const COUNT_KEPT_S: i64 = 24 * 60 * 60;
 
-/// Deliveries, healths and counts in the state table.
+/// States, healths and counts in the state table.
 #[derive(Clone, Debug)]
 pub struct StateTable {
     table: Table,
 }
 
 impl StateTable {
-    /// The table of that name.
     pub fn new(client: Client, name: String) -> Self {
         Self { table: Table { client, name } }
     }

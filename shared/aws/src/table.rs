@@ -1,4 +1,4 @@
-//! Items that hold one JSON document under a condition on its revision.
+//! Items with one JSON document, written conditionally on its revision.
 
 use std::collections::HashMap;
 
@@ -14,19 +14,17 @@ use gridpost_ports::{PortError, Saved};
 /// An item as DynamoDB gives it.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
-/// A table of documents, named by partition key (`pk`) and sort key (`sk`).
+/// A table of documents with partition key (`pk`) and sort key (`sk`).
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) client: Client,
     pub(super) name: String,
 }
 
-/// A text attribute.
 pub(super) fn text(value: impl Into<String>) -> AttributeValue {
     AttributeValue::S(value.into())
 }
 
-/// A number attribute.
 pub(super) fn number(value: impl ToString) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }

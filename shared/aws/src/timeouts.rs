@@ -1,7 +1,7 @@
 //! How long a call to AWS may take.
 //!
-//! A connection that went stale while its function was frozen swallows a request and says nothing.
-//! Without a limit, one such call would hold everything that its invocation has in hand.
+//! A connection that went stale while its function was frozen swallows a request silently. Without
+//! a timeout, one such call would block its whole invocation.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use aws_smithy_types::timeout::TimeoutConfig;
 /// How long the calls of a client may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// One attempt: the SDK makes up to three.
+    /// The limit of one attempt; the SDK makes up to three.
     pub attempt: Duration,
-    /// All attempts of a call together, with the pauses between them.
+    /// The limit of all attempts of a call together, with the pauses between them.
     pub operation: Duration,
 }
 
@@ -25,7 +25,7 @@ impl Timeouts {
     pub const OBJECT: Self =
         Self { attempt: Duration::from_secs(5), operation: Duration::from_secs(15) };
 
-    /// What a client is made with.
+    /// The configuration of a client.
     pub(crate) fn config(self) -> TimeoutConfig {
         TimeoutConfig::builder()
             .operation_attempt_timeout(self.attempt)

@@ -1,6 +1,6 @@
-//! The ports on AWS against replayed responses: what the services answer when entries fail, conditions do
-//! not hold, calls are throttled and lists have pages. The SDK's real clients read them; only the
-//! connection is replaced. Responses have the form of the services' API references.
+//! The ports on AWS against replayed responses: failed entries, failed conditions, throttled calls,
+//! and lists with pages. The SDK's real clients read them; only the connection is replaced.
+//! Responses have the form of the services' API references.
 
 #[path = "contract/configuration.rs"]
 mod configuration;

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 const SHORT: Timeouts =
     Timeouts { attempt: Duration::from_millis(20), operation: Duration::from_millis(200) };
 
-/// When a test takes a call for one without an end.
+/// When a test considers a call endless.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Clients of a server that takes connections and never answers.

@@ -1,12 +1,13 @@
 //! Deliveries: the events of one request to one event subscription, from packing to their end.
 //!
-//! A delivery to a webhook ends or is retried as a whole; [`retry`](crate::retry) decides which. The
-//! modules here are plain functions over plain data: [`rate`] says how often an endpoint may be asked,
-//! [`batch`] joins what waits together, [`dead_letter`] is the record of what ended undelivered,
-//! [`claim`] keeps apart what is too large for a message, [`redrive`] sends dead letters again.
+//! A delivery to a webhook ends or is retried as a whole; [`retry`](crate::retry) decides which.
+//! The modules here are pure functions over plain data: [`rate`] limits how often an endpoint is
+//! called, [`batch`] joins deliveries that wait together, [`dead_letter`] records what ended
+//! undelivered, [`claim`] stores separately what is too large for a message, and [`redrive`] sends
+//! dead letters again.
 //!
-//! AWS services answer for each event. There [`resource_request`] takes the place of [`request`],
-//! [`resource_outcome`] says what their answers mean, and [`partial`] parts the events that were delivered
+//! AWS services answer for each event. For them, [`resource_request`] replaces [`request`],
+//! [`resource_outcome`] interprets the answers, and [`partial`] separates delivered events
 //! ([`event_set`]) from those that go on.
 
 pub mod batch;
@@ -49,14 +50,14 @@ use form::Form;
 /// The version of the queue form that carries its events.
 const VERSION: u8 = 1;
 
-/// The version of the queue form whose events lie in the payload bucket: a function that does not
-/// know of it must not take it for a delivery without events.
+/// The version of the queue form whose events are in the payload bucket. An older function must not
+/// take it for a delivery without events.
 const VERSION_CLAIMED: u8 = 2;
 
-/// Ids of events in one log line, at most.
+/// The most event ids in one log line.
 const IDS_MAX: usize = 100;
 
-/// Bytes of these ids together, at most.
+/// The most bytes of these ids together.
 const IDS_BYTES_MAX: usize = 4_096;
 
 /// One delivery, as it travels in an SQS message.
@@ -66,68 +67,66 @@ const IDS_BYTES_MAX: usize = 4_096;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
-    /// The queue form's version.
     v: u8,
     /// Stable over all attempts.
     pub id: Uuid,
-    /// Whose delivery it is.
     pub subscription: SubscriptionKey,
     /// Which creation of that subscription.
     pub subscription_uid: Uuid,
-    /// The topic's revision under which its events were matched, or sent again. Configuration
-    /// of an older one may not have the event subscription, or not as it is now.
+    /// The topic's revision under which its events were matched or redriven. Older configuration
+    /// may lack the event subscription, or have it in another form.
     #[serde(default)]
     pub revision: Revision,
     /// When the publish was accepted. Time-to-live counts from here.
     pub publish_time: Timestamp,
-    /// Not to be attempted before, where it has waited or is to wait.
+    /// It must not be attempted earlier, if it has waited or is to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    /// That it was a dead letter before, where it was.
+    /// Set if it was a dead letter before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven: Option<Redriven>,
-    /// What is known of its attempts when the message was sent; the state table may know more.
+    /// The attempts known when the message was sent; the state table may know more.
     #[serde(default, skip_serializing_if = "Attempts::is_empty")]
     pub attempts: Attempts,
     /// `dataVersion` of the first event, given or mapped, for the request's header; empty for
     /// CloudEvents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_version: String,
-    /// What its events were packed as; `None` where that is what its event subscription asks for,
-    /// as for those that are sent again.
+    /// The form that its events were packed in; `None` means the form that its event subscription
+    /// asks for, as for redriven deliveries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     form: Option<Form>,
-    /// The publisher's trace, where it named one: requests carry it on.
+    /// The publisher's trace, if it sent one; requests carry it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceParent>,
-    /// Which of its events are done with: delivered, or ended on their own. The state may know of more.
+    /// The events that are done: delivered, or ended on their own. The state may know of more.
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
-    /// How often its message carried it on because its state could not be written.
+    /// How often a successor message was sent because its state could not be written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resent: u8,
-    /// The events in the subscription's delivery schema, 1 to 5,000; none where they are claimed.
+    /// The events in the subscription's delivery schema, 1 to 5,000; empty if they are claimed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     events: Vec<Box<RawValue>>,
-    /// Says that the events lie in the payload bucket.
+    /// Set if the events are in the payload bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
-    /// The events from the payload bucket, once they are here. They never travel in a message.
+    /// The events from the payload bucket, once loaded. They never travel in a message.
     #[serde(skip)]
     claimed: Vec<Box<RawValue>>,
 }
 
-/// That a delivery is of a dead letter that was sent again.
+/// Marks the delivery of a redriven dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Redriven {
-    /// How often its event was sent again, at least once.
+    /// How often its event was redriven, at least once.
     pub times: u32,
-    /// When it was sent again: its time-to-live counts from here.
+    /// When it was redriven: its time-to-live counts from here.
     pub at: Timestamp,
 }
 
-/// A queue message that is nothing this code can read.
+/// Why a queue message could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Not the JSON of a delivery.
@@ -139,13 +138,13 @@ pub enum DecodeError {
     /// Written by a newer Gridpost.
     #[error("the message has version {0}, which this function does not read")]
     Version(u8),
-    /// Taken for a delivery, it would end delivered with nothing sent.
+    /// A delivery without events would count as delivered with nothing sent.
     #[error("the delivery {0} has no events")]
     NoEvents(Uuid),
 }
 
 impl Delivery {
-    /// A delivery that nobody has attempted.
+    /// A delivery without attempts.
     pub fn new(
         id: Uuid,
         subscription: SubscriptionKey,
@@ -181,13 +180,13 @@ impl Delivery {
         Self { revision, ..self }
     }
 
-    /// The same delivery, its events packed as that.
+    /// The same delivery, with its events packed in that form.
     #[must_use]
     pub fn packed_as(self, form: Form) -> Self {
         Self { form: Some(form), ..self }
     }
 
-    /// What its events were packed as.
+    /// The form that its events were packed in.
     pub fn form(&self, subscription: &EventSubscription) -> Form {
         self.form.unwrap_or_else(|| Form::of(subscription))
     }
@@ -198,8 +197,7 @@ impl Delivery {
         Self { traceparent, ..self }
     }
 
-    /// The same delivery with its events left out of the queue form: they lie in the payload
-    /// bucket.
+    /// The same delivery without its events in the queue form: they are in the payload bucket.
     #[must_use]
     pub fn into_claimed(mut self) -> Self {
         if self.claim.is_none() {
@@ -211,30 +209,30 @@ impl Delivery {
         self
     }
 
-    /// Whether its events lie in the payload bucket.
+    /// Whether its events are in the payload bucket.
     pub fn is_claimed(&self) -> bool {
         self.claim.is_some()
     }
 
-    /// Takes the events from the payload bucket in hand.
+    /// Adds the events that were loaded from the payload bucket.
     pub fn claim(&mut self, events: Vec<Box<RawValue>>) {
         self.claimed = events;
     }
 
-    /// The events in hand, those that are done with included: none where they still lie in the payload
+    /// The loaded events, including those that are done; empty while they are still in the payload
     /// bucket.
     pub fn events(&self) -> &[Box<RawValue>] {
         if self.is_claimed() { &self.claimed } else { &self.events }
     }
 
-    /// The events in hand that are not done with, each with its position.
+    /// The loaded events that are not done, each with its position.
     pub fn left(&self) -> impl Iterator<Item = (usize, &RawValue)> + Clone {
         let events = self.events().iter().enumerate().map(|(at, event)| (at, &**event));
         events.filter(|(position, _)| !self.done.has(*position))
     }
 
-    /// The ids of the events in hand that are not done with as a JSON array, as many as fit a log line.
-    /// Events of a publisher's own schema have none that is known here.
+    /// The ids of the loaded events that are not done as a JSON array, as many as fit a log line.
+    /// Events of a publisher's own schema have no known id.
     pub fn event_ids(&self) -> String {
         #[derive(Deserialize)]
         struct Named<'e> {
@@ -251,9 +249,9 @@ impl Delivery {
         serde_json::json!(ids.collect::<Vec<_>>()).to_string()
     }
 
-    /// The delivery with some of its events alone: all others are done with. Events that lie in the payload
-    /// bucket would be let go with them, so a part of those carries its events itself, under an id that
-    /// follows from the delivery's and from which they are.
+    /// A delivery of some of its events: all others are marked as done. A part of claimed events
+    /// carries its events itself, under an id derived from the delivery's id and the positions,
+    /// because releasing the whole payload would release them too.
     #[must_use]
     pub fn part(&self, of: &EventSet) -> Self {
         if !self.is_claimed() {
@@ -280,12 +278,12 @@ impl Delivery {
         }
     }
 
-    /// From when its time-to-live counts: the publish, or its redrive.
+    /// When its time-to-live starts: at the publish, or at its redrive.
     pub fn ttl_starts_at(&self) -> Timestamp {
         self.redriven.map_or(self.publish_time, |redriven| redriven.at)
     }
 
-    /// How many events it carries that are not done with, in hand or not.
+    /// How many of its events are not done, loaded or not.
     pub fn event_count(&self) -> usize {
         let all = self.claim.map_or(self.events.len(), |claim| claim.events as usize);
         all.saturating_sub(self.done.len())
@@ -302,8 +300,8 @@ impl Delivery {
         queue_text(serde_json::to_string(self).expect("a delivery has only string keys"))
     }
 
-    /// The queue form with these events, JSON texts, in place of its own, of which it has none and
-    /// claims none. What it takes is foreseen as `bytes`.
+    /// The queue form with these JSON texts as its events. The delivery itself has no events and
+    /// claims none. `bytes` is the expected size of the result.
     pub fn encode_with<'a>(&self, events: impl Iterator<Item = &'a str>, bytes: usize) -> String {
         let empty = serde_json::to_string(self).expect("a delivery has only string keys");
         let mut text = String::with_capacity(bytes);
@@ -329,7 +327,7 @@ impl Delivery {
         delivery.checked()
     }
 
-    /// The same delivery, if it is one that can be delivered.
+    /// The same delivery, after checking that it can be delivered.
     fn checked(self) -> Result<Self, DecodeError> {
         match (self.v, self.claim) {
             (VERSION, None) | (VERSION_CLAIMED, Some(_)) if self.event_count() == 0 => {
@@ -340,8 +338,8 @@ impl Delivery {
         }
     }
 
-    /// Its retry queue, of so many: always the same one for an event subscription, so that a failing
-    /// endpoint burdens no other shard.
+    /// Its retry queue: always the same one for an event subscription, so that a failing endpoint
+    /// burdens no other shard.
     pub fn retry_queue(&self, shards: usize) -> Queue {
         Self::retry_queue_of(self.subscription_uid, shards)
     }
@@ -352,7 +350,7 @@ impl Delivery {
         Queue::Retry(usize::try_from(shard).unwrap_or(0))
     }
 
-    /// The bytes of the events in hand that are not done with, without what stands between them.
+    /// The size of the loaded events that are not done, without separators.
     pub fn events_bytes(&self) -> usize {
         self.left().map(|(_, event)| event.get().len()).sum()
     }

@@ -1,4 +1,4 @@
-//! JSON documents of the resource API: read member by member, so that every problem is listed at
+//! Reads JSON documents of the resource API member by member, so that every problem is listed at
 //! once, each with its path and the rule that it breaks.
 
 mod merge;
@@ -15,12 +15,12 @@ use serde_json::{Map, Value, json};
 pub use merge::merge;
 pub use parse::{NotJson, parse, parse_around};
 
-/// What kind of rule a member breaks. Its name is the `code` of an error's detail.
+/// The kind of rule that a member breaks. Its name is the `code` of an error's detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// No such member is known here.
+    /// An unknown member.
     UnknownMember,
-    /// Event Grid knows the member or value; this deployment does not support it yet.
+    /// Event Grid has the member or value; this deployment does not support it yet.
     NotSupportedYet,
     /// A member without a default is missing.
     MissingMember,
@@ -45,7 +45,7 @@ pub struct Problem {
     pub code: Code,
     /// Where: a JSON path without its `$.`, such as `properties.labels[2]`; `$` is the document.
     pub path: String,
-    /// What the rule is, and what was found.
+    /// The rule, and what was found.
     pub rule: String,
 }
 
@@ -55,8 +55,8 @@ impl Display for Problem {
     }
 }
 
-/// More than so many problems are counted but not listed: an answer stays readable, and far below
-/// what a function may answer.
+/// Problems beyond this number are counted but not listed: an answer stays readable, and far below
+/// the size that a function may return.
 const LISTED_MAX: usize = 100;
 
 /// Every problem of a document, in the order it was read.
@@ -67,7 +67,6 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Notes one more.
     pub fn add(&mut self, code: Code, path: impl Into<String>, rule: impl Into<String>) {
         if self.listed.len() < LISTED_MAX {
             self.listed.push(Problem { code, path: path.into(), rule: rule.into() });
@@ -76,7 +75,6 @@ impl Problems {
         }
     }
 
-    /// Notes those of another reader.
     pub fn add_all(&mut self, others: Self) {
         self.unlisted += others.unlisted;
         for Problem { code, path, rule } in others.listed {
@@ -84,7 +82,6 @@ impl Problems {
         }
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty()
     }
@@ -94,11 +91,11 @@ impl Problems {
         self.listed.iter()
     }
 
-    /// The same, where the reader of the message knows the object of that path as the document.
+    /// The same, with paths relative to the object at `path`.
     #[must_use]
     pub fn inside(mut self, path: &str) -> Self {
         for problem in &mut self.listed {
-            // A member with an odd name stands in brackets, without a dot.
+            // A member with an odd name is in brackets, without a dot.
             let inner = problem.path.strip_prefix(path).and_then(|rest| {
                 rest.strip_prefix('.').or(Some(rest).filter(|rest| rest.starts_with('[')))
             });
@@ -109,7 +106,7 @@ impl Problems {
         self
     }
 
-    /// What was read, if it was read whole and without a problem.
+    /// The value, if it was read whole and without a problem.
     ///
     /// # Errors
     ///
@@ -154,12 +151,11 @@ impl Display for Problems {
 pub struct Object<'d> {
     path: String,
     members: &'d Map<String, Value>,
-    /// Members asked for; whether they are named as known to somebody who wrote another.
+    /// The members that were read; whether to list them as known when another is unknown.
     asked: BTreeMap<&'static str, bool>,
 }
 
 impl<'d> Object<'d> {
-    /// The document itself.
     pub fn root(document: &'d Value, problems: &mut Problems) -> Option<Self> {
         Self::at(String::new(), document, problems)
     }
@@ -174,7 +170,6 @@ impl<'d> Object<'d> {
         None
     }
 
-    /// The path of a member.
     pub fn path_of(&self, name: &str) -> String {
         path_of_member(&self.path, name)
     }
@@ -191,20 +186,19 @@ impl<'d> Object<'d> {
         there.map(move |(name, value)| (name, path_of_member(&path, name), value))
     }
 
-    /// The value of a member.
     pub fn value(&mut self, name: &'static str) -> Option<&'d Value> {
         self.asked.insert(name, true);
         self.members.get(name).filter(|value| !value.is_null())
     }
 
-    /// Members that only reads carry. They are accepted and ignored, so that what a read has
-    /// answered can be written back.
+    /// Members that only reads return. They are accepted and ignored, so that what a read returned
+    /// can be written back.
     pub fn ignore(&mut self, names: &[&'static str]) {
         self.asked.extend(names.iter().map(|name| (*name, false)));
     }
 
     /// A member of Event Grid's that this deployment does not support yet. A value that asks for
-    /// nothing is accepted: Event Grid's reads fill it in.
+    /// nothing is accepted, because Event Grid's reads include it.
     pub fn not_yet(
         &mut self,
         name: &'static str,
@@ -280,8 +274,8 @@ impl<'d> Object<'d> {
         }
     }
 
-    /// A member that is a whole number of a range, or its default. One that breaks the rule is noted
-    /// and read as the default.
+    /// A member that is a whole number in a range, or its default. A value that breaks the rule is
+    /// reported, and read as the default.
     pub fn whole(
         &mut self,
         name: &'static str,
@@ -335,7 +329,7 @@ impl<'d> Object<'d> {
         }
     }
 
-    /// Ends the reading: members that were never asked for are unknown.
+    /// Ends the reading: members that were never read are unknown.
     pub fn finish(self, problems: &mut Problems) {
         let known = self.asked.iter().filter(|(_, named)| **named).map(|(name, _)| *name);
         let known: Vec<_> = known.collect();
@@ -348,7 +342,6 @@ impl<'d> Object<'d> {
     }
 }
 
-/// A string.
 pub fn text<'d>(value: &'d Value, path: &str, problems: &mut Problems) -> Option<&'d str> {
     if value.is_string() {
         return value.as_str();
@@ -357,8 +350,8 @@ pub fn text<'d>(value: &'d Value, path: &str, problems: &mut Problems) -> Option
     None
 }
 
-/// A whole number of a range; `30.0` is one, as in JSON Schema. `note` comes behind the range, such as
-/// ` (default 30)`.
+/// A whole number in a range; `30.0` is one, as in JSON Schema. `note` follows the range, such as `
+/// (default 30)`.
 pub fn whole(
     value: &Value,
     path: &str,
@@ -388,7 +381,7 @@ fn whole_part(number: f64) -> Option<u64> {
     (number >= 0.0 && number.fract() == 0.0).then_some(number as u64)
 }
 
-/// Checks a resource's name: that long, of `[A-Za-z0-9-]`. `what` names it in the message.
+/// Checks a resource's name: its length, and `[A-Za-z0-9-]`. `what` names it in the message.
 ///
 /// # Errors
 ///
@@ -411,10 +404,10 @@ pub fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static 
     names.iter().find(|(_, named)| *named == value).map_or("", |(name, _)| name)
 }
 
-/// Most characters that a message repeats of one text of the user's.
+/// Most characters of the user's text that a message repeats.
 const SHOWN_MAX: usize = 64;
 
-/// Text of the user's for a message: short, quotes and control characters escaped.
+/// Quotes the user's text for a message: shortened, with quotes and control characters escaped.
 pub fn quoted(text: &str) -> String {
     let mut head: String = text.chars().take(SHOWN_MAX).collect();
     if head.len() < text.len() {

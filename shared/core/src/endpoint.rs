@@ -1,9 +1,9 @@
-//! Which endpoints may be called. Endpoint URLs are untrusted: without this guard, whoever may
-//! create an event subscription could reach the Lambda Runtime API on loopback, or hosts of a
-//! private network.
+//! Decides which endpoints may be called. Endpoint URLs are untrusted: without this guard, anyone
+//! who may create an event subscription could reach the Lambda Runtime API on loopback, or hosts of
+//! a private network.
 //!
-//! The URL is checked when a subscription is created and again at every attempt. What a host name
-//! resolves to is checked where it is dialled.
+//! The URL is checked when a subscription is created and again at every attempt. The addresses that
+//! a host name resolves to are checked when it is dialled.
 
 use std::{
     fmt,
@@ -21,19 +21,15 @@ mod special;
 use crate::endpoint::arn::AllowedResources;
 use special::is_public;
 
-/// What a deployment allows of endpoints: the default is the public internet by https.
+/// The endpoints that a deployment allows: by default the public internet over https.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// Networks besides the public internet.
     pub networks: AllowedNetworks,
-    /// Ports.
     pub ports: AllowedPorts,
-    /// AWS resources.
     pub resources: AllowedResources,
 }
 
-/// Networks that a deployment allows besides the public internet. Plain `http` is allowed only to
-/// addresses in them.
+/// Networks allowed besides the public internet. Plain `http` is allowed only to addresses in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedNetworks(Vec<IpNet>);
 
@@ -48,20 +44,19 @@ impl FromStr for AllowedNetworks {
 }
 
 impl AllowedNetworks {
-    /// Whether a setting names a network that holds this address. A mapped address
-    /// (`::ffff:10.0.0.1`) is the IPv4 address that it maps: that is where its packets go.
+    /// Whether a setting names a network with this address. A mapped address (`::ffff:10.0.0.1`)
+    /// counts as the IPv4 address that it maps: that is where its packets go.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// Whether an address may be called: one of a named network, and any public one where `public`
-    /// says so. Plain `http` goes to named networks alone.
+    /// Whether an address may be called: one of a named network or, with `public`, any public one.
+    /// Plain `http` goes to named networks only.
     pub fn permits(&self, address: IpAddr, public: bool) -> bool {
         self.contains(address) || (public && is_public(address))
     }
 
-    /// Whether any network is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -145,19 +140,14 @@ pub enum Refusal {
         "the port {port} is not among those that the deployment \
          setting endpoint_allowed_ports names: {allowed}"
     )]
-    Port {
-        /// The URL's port.
-        port: u16,
-        /// What is allowed.
-        allowed: AllowedPorts,
-    },
+    Port { port: u16, allowed: AllowedPorts },
     /// User name or password in the URL.
     #[error("the URL carries a user name or password; send credentials by header or query")]
     UserInfo,
     /// A fragment, which is never sent.
     #[error("the URL has a fragment, which would never be sent; leave out '#' and what follows")]
     Fragment,
-    /// A host name that no certificate can have.
+    /// A host name that certificates can't have.
     #[error(
         "its host name must be at most 253 characters in labels of 1 to 63 letters, digits, '-' \
          and '_', without '-' at their ends"
@@ -174,14 +164,15 @@ pub enum Refusal {
     LocalName(String),
 }
 
-/// Reads an endpoint's URL into the form that requests carry, and checks what it alone shows. Host names are checked again when
-/// they are resolved.
+/// Parses an endpoint's URL into the form that requests carry, and checks everything that the URL
+/// alone shows. Host names are checked again when they are resolved.
 ///
 /// # Errors
 ///
 /// [`Refusal`] says what is not allowed.
 pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
-    // The URL standard's parser would drop or repair these; the endpoint's owner meant something.
+    // The URL standard's parser would drop or repair these characters, but the endpoint's owner
+    // meant something.
     if text.chars().any(|char| char.is_whitespace() || char.is_control() || char == '\\') {
         return Err(Refusal::Character);
     }
@@ -214,7 +205,7 @@ pub fn check_url(text: &str, allowed: &Allowed) -> Result<Uri, Refusal> {
     if !allowed.ports.contains(port) {
         return Err(Refusal::Port { port, allowed: allowed.ports.clone() });
     }
-    // What a request can't carry must not be found out by the first attempt.
+    // Find out now, not at the first attempt, what a request can't carry.
     url.as_str().parse().map_err(|error| Refusal::NotAbsolute(format!(": {error}")))
 }
 
@@ -251,13 +242,14 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// Whether a host stands where it should. The parser also takes `https:host` and `https:////host`.
+/// Whether the host is where it should be. The parser also accepts `https:host` and
+/// `https:////host`.
 fn has_authority(given: &str, scheme: &str) -> bool {
     let rest = given.get(scheme.len()..).and_then(|rest| rest.strip_prefix("://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
 }
 
-/// Whether a user stands before the host. The parsed URL no longer shows an empty one.
+/// Whether there is a user before the host. The parsed URL no longer shows an empty one.
 fn has_user_info(given: &str) -> bool {
     let rest = given.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Events and their wire schemas.
 //!
-//! A publish body is read over its raw text: the envelope's members are looked at, `data` is only
-//! checked to be JSON, and every text handed on is the publisher's own, byte for byte. What Event
-//! Grid stamps is added to that text, never written into it.
+//! A publish body is read from its raw text: the envelope's members are parsed, `data` is only
+//! checked to be JSON, and every text passed on is the publisher's own, byte for byte. Event Grid's
+//! stamps are added to that text, never written into it.
 //!
 //! Source: Event Grid, "Event schema" and "CloudEvents v1.0 schema with Azure Event Grid";
 //! CloudEvents 1.0.2, "JSON event format".
@@ -45,23 +45,22 @@ pub const NAMESPACE_EVENTS_MAX: usize = 1_000;
 /// One event of a publish request, checked against its schema.
 #[derive(Debug)]
 pub struct ParsedEvent<'a> {
-    /// The event's id.
     pub id: Cow<'a, str>,
-    /// Its type, by which event subscriptions choose.
+    /// Its type, for filters.
     pub event_type: Cow<'a, str>,
-    /// Its subject, by which event subscriptions choose; empty where it has none.
+    /// Its subject, for filters; empty if it has none.
     pub subject: Cow<'a, str>,
-    /// Where it comes from: `source` of a CloudEvent, else the topic's id, but for an event of a
-    /// publisher's own schema whose mapping says otherwise.
+    /// Its source: `source` of a CloudEvent; otherwise the topic's id, unless the mapping of a
+    /// publisher's own schema says otherwise.
     pub source: Cow<'a, str>,
-    /// `dataVersion` of Event Grid's schema; empty where it has none.
+    /// `dataVersion` of Event Grid's schema; empty if it has none.
     pub data_version: Cow<'a, str>,
     /// The event as the publisher wrote it.
     pub text: &'a str,
     form: Form<'a>,
 }
 
-/// What only one schema has.
+/// The parts that only one schema has.
 #[derive(Debug)]
 enum Form<'a> {
     EventGrid(event_grid::Envelope<'a>),
@@ -70,13 +69,13 @@ enum Form<'a> {
         trace_parent: Option<TraceParent>,
     },
     Custom {
-        /// As RFC 3339 writes it.
+        /// In RFC 3339 form.
         event_time: String,
     },
 }
 
 impl ParsedEvent<'_> {
-    /// The trace it says that it belongs to; CloudEvents alone can.
+    /// The trace that it names; only CloudEvents can.
     pub fn trace_parent(&self) -> Option<TraceParent> {
         match self.form {
             Form::CloudEvents { trace_parent } => trace_parent,
@@ -84,12 +83,12 @@ impl ParsedEvent<'_> {
         }
     }
 
-    /// The event as it is delivered in that schema, as JSON.
+    /// The event as JSON in that delivery schema.
     ///
-    /// Event Grid's schema gets its stamps; from it an event becomes a CloudEvent where the
-    /// subscription asks for one. An event of a publisher's own schema goes out as it came, or as the
-    /// data of one in either schema. A CloudEvent goes out as it came. Subscriptions that ask for
-    /// anything else are refused when they are created.
+    /// An event of Event Grid's schema gets its stamps, or becomes a CloudEvent if the subscription
+    /// asks for one. An event of a publisher's own schema goes out as it came, or as the data of an
+    /// event in either schema. A CloudEvent goes out as it came. Subscriptions that ask for
+    /// anything else are refused at creation.
     pub fn in_schema(&self, schema: DeliverySchema) -> String {
         match (&self.form, schema) {
             (Form::EventGrid(envelope), DeliverySchema::CloudEventSchemaV1_0) => {
@@ -114,23 +113,16 @@ pub enum ParseError {
     /// JSON is UTF-8.
     #[error("the body is not UTF-8 from byte {offset} on; JSON must be")]
     NotUtf8 {
-        /// The first byte that is not, counted from 0.
+        /// The first invalid byte, counted from 0.
         offset: usize,
     },
     /// The body is not the kind of value that holds events.
     #[error("the body must be {expected}, but it begins with {found}")]
-    Shape {
-        /// What the schema asks for.
-        expected: &'static str,
-        /// What stands there.
-        found: &'static str,
-    },
-    /// What stands between or after the events is wrong.
+    Shape { expected: &'static str, found: &'static str },
+    /// Something is wrong between or after the events.
     #[error("the body is not valid JSON: expected {expected} at byte {offset}, found {found}")]
     Punctuation {
-        /// What would have been right.
         expected: &'static str,
-        /// What stands there.
         found: &'static str,
         /// Where, in bytes of the body, counted from 0.
         offset: usize,
@@ -138,37 +130,25 @@ pub enum ParseError {
     /// An event can't be read.
     #[error("the event at index {index} is not valid JSON: {reason} (counted within the event)")]
     NotJson {
-        /// Which event.
         index: usize,
         /// What the JSON parser says, with line and column.
         reason: String,
     },
-    /// An event is something else than an object.
+    /// An event is not an object.
     #[error("the event at index {index} must be a JSON object, but it begins with {found}")]
-    NotAnObject {
-        /// Which event.
-        index: usize,
-        /// What stands there.
-        found: &'static str,
-    },
+    NotAnObject { index: usize, found: &'static str },
     /// A member breaks a rule of the schema.
     #[error("the event at index {index}: member '{}' {}", .violation.member, .violation.rule)]
-    Member {
-        /// Which event.
-        index: usize,
-        /// Which member, which rule.
-        violation: Violation,
-    },
+    Member { index: usize, violation: Violation },
     /// More events than one request may carry.
     #[error("the body has more than {limit} events; send them in several requests")]
     TooManyEvents {
         /// How many one request may carry.
         limit: usize,
     },
-    /// A header of a CloudEvent in binary mode breaks a rule.
+    /// A header of a binary CloudEvent breaks a rule.
     #[error("the event at index 0: header '{name}' {rule}")]
     Header {
-        /// The header's name.
         name: String,
         /// The rule, as the end of a sentence.
         rule: &'static str,
@@ -184,7 +164,7 @@ pub struct Violation {
     pub rule: Cow<'static, str>,
 }
 
-/// Longest piece of a member's name that an error repeats, in characters.
+/// The most characters of a member's name that an error repeats.
 const NAME_SHOWN_MAX: usize = 64;
 
 impl Violation {
@@ -202,7 +182,7 @@ fn json_string(text: &str) -> String {
     serde_json::to_string(text).expect("a string is JSON")
 }
 
-/// Puts a member's value into its place, which must be empty.
+/// Stores a member's value, unless the member was given before.
 fn fill<'a>(
     place: &mut Option<&'a RawValue>,
     member: &str,
@@ -216,7 +196,7 @@ fn fill<'a>(
 
 const GIVEN_TWICE: &str = "is given twice";
 
-/// A member that must be there.
+/// A required member.
 fn required<'a>(value: Option<&'a RawValue>, member: &str) -> Result<&'a RawValue, Violation> {
     value.ok_or_else(|| Violation::new(member, "is required"))
 }
@@ -231,7 +211,7 @@ fn string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violati
     reader::string(value).ok_or_else(|| Violation::new(member, rule))
 }
 
-/// The text of a member that must be a string with something in it.
+/// The text of a member that must be a non-empty string.
 fn filled_string<'a>(value: &'a RawValue, member: &str) -> Result<Cow<'a, str>, Violation> {
     let text = string(value, member)?;
     if text.is_empty() { Err(Violation::new(member, "must not be empty")) } else { Ok(text) }

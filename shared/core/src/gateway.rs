@@ -1,9 +1,9 @@
 //! API Gateway's HTTP event, payload format 2.0. Function URLs and cargo-lambda's own URL send the
 //! same one, with `$default` for a route and without an authorizer.
 //!
-//! What a sender may leave out it may also send as null: cargo-lambda does where AWS sends an empty
-//! text. Both mean that there is nothing. Only what Gridpost uses is read, so that an oddity
-//! elsewhere in the event refuses no request.
+//! Senders may leave an optional value out or send null: cargo-lambda sends null where AWS sends an
+//! empty text. Only what Gridpost uses is read, so that an oddity elsewhere in the event refuses no
+//! request.
 //!
 //! Source: Amazon API Gateway, "AWS Lambda proxy integrations for HTTP APIs"; AWS Lambda, "Function
 //! URLs: request payload format"; cargo-lambda's trigger router.
@@ -24,16 +24,13 @@ pub struct Request {
     pub path: String,
     /// The query as it was sent, without its question mark; may be empty.
     pub query: String,
-    /// The headers.
     pub headers: HeaderMap,
-    /// Which of API Gateway's authorizers has let it through, if one has.
+    /// The API Gateway authorizer that admitted it, if any.
     pub authorizer: Option<Authorizer>,
     /// The ARN of the IAM principal that signed it, if IAM was asked.
     pub caller: Option<String>,
-    /// The route that the request was matched with, as `METHOD /path/{variable}`; `None` where its
-    /// sender has no routes.
+    /// The matched route, as `METHOD /path/{variable}`; `None` if its sender has no routes.
     pub route: Option<String>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -102,13 +99,13 @@ fn nullable<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// An event that is no HTTP request.
+/// Why an event could not be read as an HTTP request.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// A body that the event calls base64 and that is not.
+    /// The body is marked as base64, but is not.
     #[error("the event's body is not the base64 that it is said to be")]
     Body(#[source] DecodeError),
-    /// It comes by no way that is known.
+    /// The invoker is unknown.
     #[error("the event has no requestContext: it is no HTTP request")]
     Unknown,
 }
@@ -124,7 +121,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`EventError`] when it is missing, or its body can't be decoded: not the client's doing.
+    /// [`EventError`] if it is missing, or its body can't be decoded; neither is the client's
+    /// fault.
     pub fn into_request(self) -> Result<Request, EventError> {
         let context = self.request_context.ok_or(EventError::Unknown)?;
         let body = if self.is_base64_encoded {
@@ -132,7 +130,7 @@ impl Event {
         } else {
             self.body.into_bytes()
         };
-        // What HTTP takes for no header, we take for no header.
+        // Skip what is not a valid header.
         let header = |(name, value): (String, Option<String>)| {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
             Some((name, HeaderValue::from_bytes(value?.as_bytes()).ok()?))
@@ -164,7 +162,7 @@ impl AuthorizerContext {
     }
 }
 
-/// What follows the stage's name in a path; a route does not know of it.
+/// The path without the stage's name, which routes do not include.
 fn within_stage<'p>(path: &'p str, stage: &str) -> Option<&'p str> {
     if stage.is_empty() || stage == PLAIN_STAGE {
         return None;

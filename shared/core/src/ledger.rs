@@ -1,9 +1,10 @@
-//! The ledger: what was published against what became of it, for each event subscription and hour.
+//! The ledger: compares what was published with what happened to it, per event subscription and
+//! hour.
 //!
-//! The functions count; each count is a line in their logs ([`gridpost_runtime::telemetry`]), made of all events
-//! of an invocation that share topic, event subscription and the hour in which they were published.
-//! Summed up, every event that an event subscription matched, or got once more by a redrive, is
-//! delivered, dead-lettered, dropped or waits: what is left over is [`Account::difference`].
+//! The functions count; each count is a log line ([`gridpost_runtime::telemetry`]), summed over the
+//! events of one invocation that share topic, event subscription and hour of publish. In total,
+//! every event that an event subscription matched, or got again by a redrive, is delivered,
+//! dead-lettered, dropped or waiting: the rest is [`Account::difference`].
 
 pub mod latencies;
 
@@ -14,37 +15,35 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{metric::PUBLISH_HOUR, subscription::SubscriptionKey, time::Timestamp};
 
-/// What the publishers of one topic sent in one hour.
+/// The events published to one topic in one hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Intake {
-    /// Events accepted.
     pub accepted: u64,
-    /// Those of them that no event subscription wanted.
+    /// Events that no event subscription matched.
     pub unmatched: u64,
 }
 
-/// What became of the events published in one hour that one event subscription wanted.
+/// What happened to the events published in one hour that one event subscription matched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Events that it wanted.
     pub matched: u64,
-    /// Dead letters that were sent again, to it.
+    /// Dead letters redriven to it.
     pub redriven: u64,
-    /// Events delivered. One that was delivered twice counts twice.
+    /// Events delivered; a duplicate counts again.
     pub delivered: u64,
     /// Events stored as dead letters, by reason.
     pub dead_lettered: BTreeMap<String, u64>,
     /// Events dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Events that wait for their next attempt, or for their end to be carried out.
+    /// Events waiting for their next attempt, or for their end to be carried out.
     pub waiting: u64,
-    /// How long those that were delivered took.
+    /// How long the delivered events took.
     pub latencies: Latencies,
 }
 
 impl Account {
-    /// Events of which no end is known: matched or redriven, and neither delivered, dead-lettered or dropped, nor
-    /// known to wait. Below zero: more ends than events.
+    /// Events without a known end: matched or redriven, but neither delivered, dead-lettered,
+    /// dropped nor waiting. Below zero: more ends than events.
     pub fn difference(&self) -> i64 {
         let Self { matched, redriven, delivered, dead_lettered, dropped, waiting, latencies: _ } =
             self;
@@ -87,7 +86,7 @@ pub struct Ledger {
     pub accounts: BTreeMap<(SubscriptionKey, Timestamp), Account>,
 }
 
-/// A line of a function's log that counts events. A line has one of the counters, but any would do.
+/// A log line that counts events. Functions write one counter per line, but any number would do.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Line {
@@ -122,8 +121,8 @@ fn hour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Erro
 }
 
 impl Ledger {
-    /// Adds what a line of a function's log counts of events published at `since` or later. Answers
-    /// whether it was a line of the ledger; functions log other things too.
+    /// Adds the counts of a log line for events published at or after `since`. Returns whether it
+    /// was a line of the ledger; functions log other things too.
     pub fn read(&mut self, line: &str, since: Timestamp) -> bool {
         if !line.contains(PUBLISH_HOUR) {
             return false;
@@ -157,7 +156,6 @@ impl Ledger {
         }
     }
 
-    /// Adds events that wait.
     pub fn wait(&mut self, key: &SubscriptionKey, published_at: Timestamp, events: u64) {
         let account = self.accounts.entry((key.clone(), published_at.hour())).or_default();
         add(&mut account.waiting, events);

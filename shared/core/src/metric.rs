@@ -8,9 +8,9 @@ pub const TOPIC: &str = "Topic";
 /// The dimension that names an event subscription of its topic.
 pub const EVENT_SUBSCRIPTION_NAME: &str = "EventSubscriptionName";
 
-/// The dimensions that name what users have made. Each of their values is a custom metric more, which
-/// CloudWatch charges, so a deployment has them only where it asks for them
-/// (`metrics_by_event_subscription`). The names are in the lines in any case.
+/// The dimensions with users' own names. Each of their values is one more custom metric, which
+/// CloudWatch charges for, so a deployment has them only if it asks for them
+/// (`metrics_by_event_subscription`). The log lines always have the names.
 pub const NAMES: [&str; 2] = [TOPIC, EVENT_SUBSCRIPTION_NAME];
 
 /// The dimension that says why events became dead letters.
@@ -19,7 +19,7 @@ pub const DEAD_LETTER_REASON: &str = "DeadLetterReason";
 /// The dimension that says why events were dropped.
 pub const DROP_REASON: &str = "DropReason";
 
-/// The property, and no dimension, of a line that counts events of the ledger: the beginning of the
+/// A property, not a dimension, of a line that counts events of the ledger: the beginning of the
 /// hour in which they were published. As a dimension it would make new metrics every hour.
 pub const PUBLISH_HOUR: &str = "PublishHour";
 
@@ -50,17 +50,17 @@ pub const DEAD_LETTERED_COUNT: &str = "DeadLetteredCount";
 pub const DROPPED_EVENT_COUNT: &str = "DroppedEventCount";
 /// Dead letters sent again, by `Topic` and `EventSubscriptionName` of where they were sent to.
 pub const REDRIVEN_EVENT_COUNT: &str = "RedrivenEventCount";
-/// Messages moved to the poison queue, by `Queue`: a defect of ours, somebody must look.
+/// Messages moved to the poison queue, by `Queue`: a bug in Gridpost that an operator must look at.
 pub const POISON_COUNT: &str = "PoisonCount";
 /// Long waits parked in the table instead of hidden in a queue.
 pub const PARKED_COUNT: &str = "ParkedCount";
-/// Parked deliveries that could not be sent when they were due and are tried again later: somebody
-/// must look.
+/// Parked deliveries that could not be sent when due and are tried again later: an operator must
+/// look at them.
 pub const STUCK_PARKED_COUNT: &str = "StuckParkedCount";
 /// Visibility changes that SQS refused.
 pub const HIDE_FAIL_COUNT: &str = "HideFailCount";
-/// Waits of endpoints that began: probations, delayed deliveries and failed probes, by `Error` (the
-/// outcome), `Topic` and `EventSubscriptionName`.
+/// Waits of endpoints that began (probations, delayed deliveries and failed probes), by `Error`
+/// (the outcome), `Topic` and `EventSubscriptionName`.
 pub const PROBATION_COUNT: &str = "ProbationCount";
 /// Milliseconds from a publish request to its answer, by `Topic`.
 pub const PUBLISH_SUCCESS_LATENCY_IN_MS: &str = "PublishSuccessLatencyInMs";

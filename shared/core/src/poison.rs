@@ -1,4 +1,5 @@
-//! What lies in the poison queue: what it is, where it came from, and where it may go back to.
+//! Messages in the poison queue: what they are, where they came from, and where they may go back
+//! to.
 
 use std::error::Error;
 
@@ -10,11 +11,12 @@ use crate::{
     time::Timestamp,
 };
 
-/// What a fair-queue group begins with by which our code notes where a message was.
+/// The prefix of the fair-queue group that records where our code found a message.
 const GROUP_PREFIX: &str = "poison:";
 
-/// The fair-queue group of a message that our code moves. It is the one note that takes nothing of
-/// the message's size: one that fills its queue must still fit into this one.
+/// The fair-queue group of a message that our code moves. Only the group can record the origin
+/// without adding to the message's size: a message that fills its queue must still fit into this
+/// one.
 pub fn group(from: Queue) -> String {
     format!("{GROUP_PREFIX}{from}")
 }
@@ -22,35 +24,30 @@ pub fn group(from: Queue) -> String {
 /// A message of the poison queue, as it was received.
 #[derive(Clone, Debug)]
 pub struct Poisoned {
-    /// SQS's id. One that is sent back gets another.
+    /// SQS's id. A message that is sent back gets another.
     pub id: String,
-    /// What hides or deletes it.
     pub receipt: String,
-    /// Its body.
     pub body: String,
     /// When it was sent: by our code into this queue, or, where SQS moved it, into the queue before.
     pub sent_at: Timestamp,
-    /// How often it was received, looks of operators included.
+    /// How often it was received, including by operators.
     pub receive_count: u32,
     /// The queue that SQS moved it from, by the queue's name in SQS.
     pub moved_from: Option<String>,
-    /// Its fair-queue group.
     pub group: Option<String>,
 }
 
-/// Who moved a message into the poison queue, and from where.
+/// What moved a message into the poison queue, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// SQS, because it was received 1,000 times and never settled. The queue's name in SQS.
     Sqs(String),
     /// Our code, because it could not read it. The queue's role, such as `retry-0`.
     Gridpost(String),
-    /// Somebody else.
     Unknown,
 }
 
 impl Poisoned {
-    /// Where it came from.
     pub fn origin(&self) -> Origin {
         if let Some(queue) = &self.moved_from {
             return Origin::Sqs(queue.clone());
@@ -60,16 +57,16 @@ impl Poisoned {
     }
 }
 
-/// What a message is.
+/// The content of a message.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// A delivery that is to be attempted.
     Delivery(Box<Delivery>),
     /// An ended delivery on its way to its dead-letter destination.
     Ended(Box<Ended>),
-    /// Some of the deliveries of a stored publish, which are still to be made.
+    /// A piece of a stored publish whose deliveries are still to be made.
     FanOut(Piece),
-    /// Nothing this code can read, and why.
+    /// Unreadable to this code, and why.
     Unreadable(String),
 }
 
@@ -80,7 +77,7 @@ impl Content {
             Ok(delivery) => return Self::Delivery(Box::new(delivery)),
             Err(error) => error,
         };
-        // Of forms that it does not have, the one for which it was meant is worth telling.
+        // If it has none of the forms, report the error of the one it was most likely meant for.
         match Ended::decode(body) {
             Ok(ended) => return Self::Ended(Box::new(ended)),
             Err(DecodeError::NotEnded(_)) => {}
@@ -93,7 +90,7 @@ impl Content {
         }
     }
 
-    /// The delivery that it is, or that ended.
+    /// Its delivery, ended or not.
     pub fn delivery(&self) -> Option<&Delivery> {
         match self {
             Self::Delivery(delivery) => Some(delivery),
@@ -102,12 +99,11 @@ impl Content {
         }
     }
 
-    /// The id of that delivery.
     pub fn delivery_id(&self) -> Option<Uuid> {
         self.delivery().map(|delivery| delivery.id)
     }
 
-    /// Which way back it has by itself.
+    /// The way back that its content implies.
     fn own_way(&self) -> Option<Way> {
         match self {
             Self::Delivery(_) => Some(Way::Retry),
@@ -118,7 +114,7 @@ impl Content {
     }
 }
 
-/// The error with what lies behind it.
+/// The error with its causes.
 fn why(error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -126,19 +122,16 @@ fn why(error: &dyn Error) -> String {
     }
 }
 
-/// A way back out of the poison queue. There is none to the dispatch queue, which is for what nobody
-/// has attempted: there a delivery's state would not be asked.
+/// A way back out of the poison queue. There is none to the dispatch queue: a delivery's state is
+/// not read there, because first attempts have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To a retry queue, and so to dispatch.
     Retry,
-    /// To the dead-letter queue.
     DeadLetter,
-    /// To the fan-out queue.
     FanOut,
 }
 
-/// The ways back by name.
 pub const WAYS: [(&str, Way); 3] =
     [("retry", Way::Retry), ("dead-letter", Way::DeadLetter), ("fan-out", Way::FanOut)];
 
@@ -151,19 +144,14 @@ pub enum NoWay {
          \"to\" where it is sound and only a newer version reads it, or purge it"
     )]
     Unreadable(String),
-    /// It was to go where it does not belong, and would come back.
+    /// It was sent to a queue where it does not belong, and would come back.
     #[error("it is {what}, which goes to {queue} alone; leave out \"to\"")]
-    Elsewhere {
-        /// What it is.
-        what: &'static str,
-        /// Where that goes.
-        queue: Queue,
-    },
+    Elsewhere { what: &'static str, queue: Queue },
 }
 
-/// Where a message goes back to: a delivery to its retry queue, where its state is asked before it is
-/// attempted; an ended one to the dead-letter queue; a piece of a publish to the fan-out queue; an
-/// unreadable one where `to` says.
+/// The queue that a message goes back to: a delivery to its retry queue, where its state is read
+/// before it is attempted; an ended one to the dead-letter queue; a piece of a publish to the
+/// fan-out queue; an unreadable one to the queue named by `to`.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
-//! From a publish request to deliveries, as plain decisions: who may publish, what the body holds,
-//! which event subscriptions want it, and how it is packed. A request is accepted or refused as a
-//! whole.
+//! From a publish request to deliveries, as pure decisions: who may publish, what the body holds,
+//! which event subscriptions match, and how events are packed. A request is accepted or refused as
+//! a whole.
 
 pub mod authenticate;
 pub mod error;
@@ -32,20 +32,20 @@ use crate::{
 };
 
 /// Most bytes of a request's body, and so of an event: 1 MiB. Source: Event Grid, "Quotas and
-/// limits", which says 1 MB and not which one.
+/// limits", which says 1 MB without defining it.
 pub const BODY_BYTES_MAX: usize = 1_048_576;
 
-/// The body of a publish to a topic in the form that [`read`] reads: as it came or, for a CloudEvent
-/// in binary mode, the structured event that says the same.
+/// The body of a publish in the form that [`read`] reads: as it came or, for a binary CloudEvent,
+/// rewritten in structured form.
 ///
-/// The content type decides little for Event Grid's schema: all but CloudEvents is read as JSON,
-/// because publishers send theirs as forms too (`curl -d`). For a topic that takes CloudEvents it
+/// For Event Grid's schema, the content type decides little: everything but CloudEvents is read as
+/// JSON, because publishers also send forms (`curl -d`). For a topic that takes CloudEvents it
 /// tells structured from binary events.
 ///
 /// # Errors
 ///
-/// [`PublishError`] when the body is too large, compressed, in another schema, or its headers make no
-/// event.
+/// [`PublishError`] if the body is too large, compressed, or in another schema, or its headers
+/// don't make an event.
 pub fn body<'a>(
     topic: &Topic,
     headers: &HeaderMap,
@@ -76,7 +76,7 @@ pub fn body<'a>(
     }
 }
 
-/// A body as it came. One that is no text because it is compressed is refused for that.
+/// A body as it came. A compressed body is refused as such, rather than as invalid text.
 fn plain<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, PublishError> {
     let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
     let encoding = encoding.filter(|given| !given.eq_ignore_ascii_case(b"identity"));
@@ -88,7 +88,7 @@ fn plain<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Publi
     }
 }
 
-/// Reads the events of a publish to a topic, from what [`body`] answered. `topic_id` is the topic's;
+/// Reads the events of a publish to a topic from the result of [`body`]. `topic_id` is the topic's;
 /// the stamps are for events of a publisher's own schema.
 ///
 /// # Errors
@@ -110,7 +110,6 @@ pub fn read<'a>(
     })
 }
 
-/// Most events in one request.
 fn events_max(kind: Kind) -> usize {
     match kind {
         Kind::Custom => EVENTS_MAX,
@@ -118,14 +117,14 @@ fn events_max(kind: Kind) -> usize {
     }
 }
 
-/// What the content types of all structured forms begin with, those included that are not taken.
+/// The common prefix of the content types of all structured forms, including unsupported ones.
 const CLOUD_EVENTS_OF_ANY_FORM: &str = "application/cloudevents";
 
 /// The content types of structured CloudEvents, by themselves and in a batch.
 const CLOUD_EVENTS: [&str; 2] =
     ["application/cloudevents+json", "application/cloudevents-batch+json"];
 
-/// The content type in lower case without its parameters; empty where there is none.
+/// The content type in lower case without its parameters; empty if there is none.
 fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()

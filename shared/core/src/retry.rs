@@ -1,8 +1,10 @@
-//! When a delivery is attempted again, and when it ends.
+//! Decides when a delivery is attempted again, and when it ends.
 //!
-//! [`decide`] is the only chooser of retry or end. [`outcome`] names what an attempt met, [`attempts`] sums up those made, [`profile`]
-//! and [`policy`] are the rules as tables, [`health`] says whether the endpoint may be asked at all,
-//! [`lane`] how many requests a slow one may have under way, [`response_text`] what is kept of what it said, [`timeline`] plays a whole delivery through.
+//! Only [`decide`] chooses between retry and end. [`outcome`] classifies the answers to attempts,
+//! [`attempts`] sums up the attempts made, [`profile`] and [`policy`] are the rules as tables,
+//! [`health`] says whether the endpoint may be called at all, [`lane`] how many requests a slow one
+//! may have under way, [`response_text`] what is kept of its responses, and [`timeline`] simulates
+//! a whole delivery.
 
 pub mod attempts;
 pub mod health;
@@ -30,14 +32,12 @@ const JITTER_SHARE: f64 = 0.1;
 /// Jitter is never longer than this.
 const JITTER_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// The rules that one delivery is under.
+/// The rules for one delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
-    /// The topic's delivery profile.
     pub profile: ProfileName,
-    /// Which column of its table.
+    /// The column of the profile's table.
     pub kind: EndpointKind,
-    /// The subscription's retry policy.
     pub policy: &'a RetryPolicy,
 }
 
@@ -46,15 +46,11 @@ pub struct Rules<'a> {
 pub struct Failure {
     /// Attempts made, this one included.
     pub attempts: u32,
-    /// When the first attempt began.
     pub first_attempt_at: Timestamp,
-    /// When this one ended.
     pub ended_at: Timestamp,
-    /// What it met.
     pub answer: Answer,
-    /// The end of the endpoint's probation or delayed delivery, where it has one.
+    /// The end of the endpoint's probation or delayed delivery, if any.
     pub not_before: Option<Timestamp>,
-    /// When time-to-live ends.
     pub expires_at: Timestamp,
 }
 
@@ -63,17 +59,14 @@ pub struct Failure {
 pub enum Decision {
     /// Another attempt, when it is due.
     Retry {
-        /// Not before this time.
         due: Timestamp,
-        /// What asks for that wait.
         because: DelayReason,
     },
-    /// No further attempt.
     End(EndReason),
 }
 
-/// What decides when an attempt is made again: the longest of what asks to wait. Logs and the API
-/// keep the texts that they began with.
+/// The reason for a wait: the longest of all that apply. Logs and the API keep the names of the
+/// first version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DelayReason {
     /// The next step of the schedule.
@@ -113,13 +106,14 @@ pub enum EndReason {
     UndeliverableDueToHttpNotFound,
     /// Any other outcome that is not retried.
     UndeliverableDueToClientError,
-    /// Met a probation whose cause is not retried.
+    /// Came during a probation whose cause is not retried.
     UndeliverableDueToProbationCausedByClientError,
     /// Its event subscription no longer exists.
     SubscriptionDeleted,
-    /// Somebody canceled it while it was parked.
+    /// An operator canceled it while it was parked.
     CanceledByOperator,
-    /// Its events, too large for a message, are gone from the payload bucket: somebody removed them.
+    /// Its events, too large for a message, are missing from the payload bucket: something else
+    /// deleted them.
     PayloadMissing,
 }
 
@@ -162,9 +156,9 @@ impl EndReason {
 /// Decides what follows a failed attempt. `dice` is a draw from 0 up to 1.
 ///
 /// The next attempt is due at the first step of the schedule after now, but not before the rule's
-/// least wait (raised by `Retry-After`, up to time-to-live) nor before the endpoint's wait ends;
-/// then a small positive jitter. Time-to-live itself is not asked here: [`is_expired`] is, when the
-/// next attempt is due.
+/// minimum wait (raised by `Retry-After`, up to time-to-live) nor before the endpoint's wait ends;
+/// then a small positive jitter is added. Time-to-live is checked by [`is_expired`], when the next
+/// attempt is due.
 pub fn decide(rules: Rules<'_>, failure: Failure, dice: f64) -> Decision {
     let Answer { outcome, status, retry_after } = failure.answer;
     let min_s = match rules.policy.rule(rules.profile, rules.kind, status, outcome) {
@@ -198,12 +192,12 @@ pub fn jitter(wait: Duration, dice: f64) -> Duration {
     wait.mul_f64(JITTER_SHARE * dice.clamp(0.0, 1.0)).min(JITTER_MAX)
 }
 
-/// When the time-to-live of something published then ends.
+/// When the time-to-live of something published at that time ends.
 pub fn expires_at(policy: &RetryPolicy, publish_time: Timestamp) -> Timestamp {
     publish_time + Duration::from_secs(u64::from(policy.time_to_live_minutes) * 60)
 }
 
-/// Whether an attempt that is due now comes too late.
+/// Whether an attempt now would come too late.
 pub fn is_expired(policy: &RetryPolicy, publish_time: Timestamp, now: Timestamp) -> bool {
     now >= expires_at(policy, publish_time)
 }

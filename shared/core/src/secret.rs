@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A string that does not print. It is written out only where it is stored (tables encrypt at rest)
-/// or where [`Secret::expose`] is called, which is easy to search for.
+/// A string that does not print. It is revealed only where it is stored (tables encrypt at rest)
+/// and where [`Secret::expose`] is called, which is easy to search for.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);

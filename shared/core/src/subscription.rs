@@ -27,12 +27,10 @@ pub use filter::Filter;
 pub use signing::Signing;
 pub use validation::Validation;
 
-/// What names an event subscription in a deployment.
+/// The unique name of an event subscription in a deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SubscriptionKey {
-    /// The topic's name.
     pub topic: String,
-    /// The event subscription's name.
     pub name: String,
 }
 
@@ -46,17 +44,15 @@ impl fmt::Display for SubscriptionKey {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum Endpoint {
-    /// An HTTP endpoint.
     WebHook {
         /// The whole URL. Its query may carry a key, so it never prints.
         url: Secret,
     },
-    /// An AWS resource.
     Resource(Resource),
 }
 
 impl Endpoint {
-    /// Which column of the status table holds for it.
+    /// The column of the status table for it.
     pub fn kind(&self) -> EndpointKind {
         match self {
             Self::WebHook { .. } => EndpointKind::Webhook,
@@ -85,7 +81,7 @@ impl Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Batching {
-    /// At most so many events in one request: 1 to 5,000, never exceeded.
+    /// The most events in one request: 1 to 5,000, never exceeded.
     pub max_events: u32,
     /// A target for the request's size in kilobytes (1,024 bytes): 1 to 1,024. One event larger
     /// than it still goes, alone.
@@ -102,7 +98,6 @@ impl Batching {
     /// Largest target size a subscription may ask for, in kilobytes.
     pub const PREFERRED_KILOBYTES_LIMIT: u32 = 1_024;
 
-    /// The target in bytes.
     pub fn preferred_bytes(self) -> usize {
         self.preferred_kilobytes as usize * 1_024
     }
@@ -112,7 +107,6 @@ impl Batching {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterDestination {
-    /// The bucket's name.
     pub bucket: String,
     /// What every object's key begins with; may be empty.
     pub prefix: String,
@@ -123,10 +117,10 @@ pub struct DeadLetterDestination {
 pub enum ProvisioningState {
     /// The endpoint has proven that it wants the events.
     Succeeded,
-    /// It was asked and has not answered for or against: its owner has ten minutes for the
+    /// It was asked and has neither consented nor refused: its owner has ten minutes for the
     /// validation URL.
     AwaitingManualAction,
-    /// Nobody used the validation URL in time. Never stored, but found out by the time.
+    /// The validation URL was not used in time. Never stored: derived from the time.
     Failed,
 }
 
@@ -134,22 +128,18 @@ pub enum ProvisioningState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventSubscription {
-    /// Topic and name.
     pub key: SubscriptionKey,
     /// New with every creation: a delivery made for a deleted subscription never reaches one that
     /// was created later under the same name.
     pub uid: Uuid,
-    /// Where events go.
     pub endpoint: Endpoint,
-    /// New with every change of [`Self::endpoint`]; `None` while it is the one of its creation. Ask
+    /// New with every change of [`Self::endpoint`]; `None` until the first. Use
     /// [`Self::endpoint_uid`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_uid: Option<Uuid>,
     /// Whether batching was asked for; `None` when neither of its settings was given.
     pub batching: Option<Batching>,
-    /// Which events it wants.
     pub filter: Filter,
-    /// How its events are written.
     pub delivery_schema: DeliverySchema,
     /// When to try again, and when to end.
     pub retry_policy: RetryPolicy,
@@ -157,11 +147,10 @@ pub struct EventSubscription {
     pub probation_policy: ProbationPolicy,
     /// Where ended events go; without one they are dropped, counted and logged.
     pub dead_letter: Option<DeadLetterDestination>,
-    /// Free labels of the user.
     pub labels: Vec<String>,
-    /// From then on it matches nothing.
+    /// When it stops matching events.
     pub expires_at: Option<Timestamp>,
-    /// Whether events flow, as it was when it was last written: [`Self::state`] says what holds.
+    /// Whether events flow, as of the last write: [`Self::state`] gives the current state.
     pub provisioning_state: ProvisioningState,
     /// The validation URL that the endpoint was given with the last question.
     #[serde(default)]
@@ -169,21 +158,20 @@ pub struct EventSubscription {
     /// Requests in a minute that the endpoint allows (`WebHook-Allowed-Rate`); `None`: any number.
     #[serde(default)]
     pub allowed_rate: Option<NonZeroU32>,
-    /// When it was created.
     pub created_at: Timestamp,
-    /// New with every change, so that a change can name what it was decided on.
+    /// New with every change, so that a change can name the version it is based on.
     #[serde(default)]
     pub etag: Uuid,
     /// Headers of the user's own, at most [`attributes::ATTRIBUTES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delivery_attributes: Vec<DeliveryAttribute>,
-    /// The secrets with which its requests are signed, where it asks for that.
+    /// The secrets that sign its requests, if signing is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<Signing>,
 }
 
 impl EventSubscription {
-    /// The batching in force. Services that answer for each entry of a call take as many as fit it.
+    /// The batching in force. Services that answer for each entry of a call take as many as fit.
     pub fn batching(&self) -> Batching {
         let own = match &self.endpoint {
             Endpoint::WebHook { .. } => None,
@@ -192,7 +180,7 @@ impl EventSubscription {
         own.or(self.batching).unwrap_or(Batching::OFF)
     }
 
-    /// What the health of its endpoint is kept under: another destination begins with another one.
+    /// The key of its endpoint's health: a new destination starts with a new one.
     pub fn endpoint_uid(&self) -> Uuid {
         self.endpoint_uid.unwrap_or(self.uid)
     }

@@ -56,7 +56,7 @@ impl Timestamp {
         Self(self.0.saturating_sub(self.0.rem_euclid(3_600_000)))
     }
 
-    /// How long `earlier` was before this; zero if it was not.
+    /// The time since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -67,8 +67,8 @@ impl Timestamp {
         self.utc().format(ISO_8601).unwrap_or_else(|_| self.0.to_string())
     }
 
-    /// Reads an RFC 3339 date and time (any offset, any number of fraction digits). An offset can
-    /// move it past [`MIN`](Self::MIN) or [`MAX`](Self::MAX): then it is that one.
+    /// Parses an RFC 3339 date and time (any offset, any number of fraction digits). If the offset
+    /// moves it past [`MIN`](Self::MIN) or [`MAX`](Self::MAX), the result is that bound.
     pub fn parse_rfc_3339(text: &str) -> Option<Self> {
         OffsetDateTime::parse(text, &Rfc3339).ok().map(Self::from_date_time)
     }
@@ -87,8 +87,8 @@ impl Timestamp {
             .unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
 
-    /// Counted without a calendar: the same moment may have no date in UTC that the calendar knows
-    /// (`9999-12-31T23:59:59-01:00`), and asking for that panics.
+    /// Computed without a calendar: in UTC the moment may be beyond the calendar's last date
+    /// (`9999-12-31T23:59:59-01:00`), and converting it would panic.
     fn from_date_time(value: OffsetDateTime) -> Self {
         let millis = value.unix_timestamp_nanos().div_euclid(1_000_000);
         let millis = millis.clamp(i128::from(Self::MIN.0), i128::from(Self::MAX.0));

@@ -15,7 +15,7 @@ use crate::{
 pub use changes::{Change, Changes};
 pub use revision::Revision;
 
-/// Which kind of Event Grid topic this one stands for.
+/// The kind of Event Grid topic that this one corresponds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
@@ -42,32 +42,30 @@ pub enum InputSchema {
 pub struct Topic {
     /// 3 to 50 of `[A-Za-z0-9-]`, unique in the deployment.
     pub name: String,
-    /// Custom or namespace.
     pub kind: Kind,
     /// The one schema in which it takes events.
     pub input_schema: InputSchema,
-    /// What the members of Event Grid's envelope are in the publisher's own schema.
+    /// The sources of Event Grid's envelope members in the publisher's own schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema_mapping: Option<InputSchemaMapping>,
-    /// Whether access keys are refused.
     pub disable_local_auth: bool,
-    /// The table of rules by which its deliveries are retried.
+    /// The profile with the retry rules of its deliveries.
     pub delivery_profile: ProfileName,
-    /// When it was created.
     pub created_at: Timestamp,
-    /// New with every change of the topic itself, so that a change can name what it was decided on.
+    /// New with every change of the topic itself, so that a change can name the version it is based
+    /// on.
     #[serde(default)]
     pub etag: Uuid,
     /// Counts every change of the topic or of one of its event subscriptions: what was read under
-    /// one revision holds as long as the revision stands.
+    /// one revision is valid as long as the revision is unchanged.
     pub revision: u64,
-    /// What the latest of them changed. Stored beside the document.
+    /// The latest changes. Stored in an attribute of their own.
     #[serde(skip)]
     pub changes: Changes,
 }
 
-/// A topic's two access keys, base64, both valid at once so that they can be rotated. They are stored
-/// apart from the topic: only who authenticates publishers may read them.
+/// A topic's two access keys, base64, both valid at once so that they can be rotated. They are
+/// stored apart from the topic: only functions that authenticate publishers may read them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessKeys(pub [Secret; 2]);
 
@@ -77,12 +75,12 @@ impl Topic {
         id_of(&self.name)
     }
 
-    /// Which state of it, and of its event subscriptions, this is.
+    /// The revision of this topic and its event subscriptions.
     pub fn at(&self) -> Revision {
         Revision { created_at: self.created_at, number: self.revision }
     }
 
-    /// The same, one revision later, with what that changed beside it.
+    /// The same topic, one revision later, with its changes.
     #[must_use]
     pub fn next(&self, changes: impl IntoIterator<Item = Change>) -> Self {
         let revision = self.revision + 1;

@@ -1,4 +1,4 @@
-//! Trace context: which trace of the publisher's an event belongs to, passed on as it came.
+//! Trace context: the publisher's trace that an event belongs to, passed on unchanged.
 //!
 //! Source: W3C, "Trace Context", section 3.2; CloudEvents, "Distributed tracing extension".
 
@@ -18,7 +18,7 @@ pub const TRACE_PARENT_CHARS: usize = 55;
 pub struct TraceParent([u8; TRACE_PARENT_CHARS]);
 
 impl TraceParent {
-    /// Reads one; `None` for a text that is none. A receiver must not pass that on.
+    /// Parses a traceparent; `None` if malformed. A receiver must not pass a malformed one on.
     pub fn parse(text: &str) -> Option<Self> {
         const DASHES: [usize; 3] = [2, 35, 52];
         let bytes: [u8; TRACE_PARENT_CHARS] = text.as_bytes().try_into().ok()?;
@@ -34,7 +34,6 @@ impl TraceParent {
         legal.then_some(Self(bytes))
     }
 
-    /// Its text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("made of ASCII")
     }
@@ -61,7 +60,7 @@ impl Serialize for TraceParent {
 impl<'de> Deserialize<'de> for TraceParent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| D::Error::custom("this is no traceparent"))
+        Self::parse(&text).ok_or_else(|| D::Error::custom("this is not a traceparent"))
     }
 }
 

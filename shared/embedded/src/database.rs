@@ -1,7 +1,8 @@
-//! The database: one connection writes, and commits together what waits at the same time; others read.
+//! The database: one connection writes, and commits together what waits at the same time; others
+//! read.
 //!
-//! On disk a thread of its own writes. In memory there is one connection, and every call is made
-//! where it is asked for: nothing waits for a disk there, and a paused clock of tokio stays still.
+//! On disk, a dedicated thread writes. In memory there is one connection, and every call runs on
+//! the caller's thread: nothing waits for a disk there, and tokio's paused clock stays still.
 
 mod folder;
 mod job;
@@ -24,55 +25,54 @@ use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::oneshot;
 
 use crate::{
-    expiry::{self, Looks},
+    expiry::{self, Sweeps},
     options::{OpenError, Options, Sync},
 };
 use folder::Held;
 use job::{Job, Task};
 
-/// The form of the tables, in `user_version`.
+/// The schema version of the tables, in `user_version`.
 const FORM: i64 = 1;
 
 /// The name of the database in its folder.
 const FILE: &str = "gridpost.sqlite";
 
-/// Writes that are committed together, at most.
+/// The most writes of one commit.
 const TOGETHER_MAX: usize = 1_024;
 
 /// Statements that a connection keeps prepared.
 const STATEMENTS: usize = 64;
 
-/// How long another program's lock is waited for: an operator may have the file open.
+/// How long to wait for another program's lock: an operator may have the file open.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// Connections that read and are kept open.
+/// The most idle connections for reading.
 const READERS_KEPT: usize = 4;
 
-/// The note of the time.
 const TIME: &str = "time";
 
-/// By how much the note of the time is behind, at most, while anything is written: milliseconds.
+/// How far the saved time may lag while anything is written, in milliseconds.
 const TIME_LAG_MS: i64 = 1_000;
 
-/// The note of how often the folder was opened.
+/// The name of the counter of openings.
 const OPENED: &str = "opened";
 
-/// A database that is open.
+/// An open database.
 pub(crate) struct Database {
     access: Access,
-    /// When it was last used, as it was found.
+    /// When it was last used before this opening.
     pub(crate) last_seen: Option<Timestamp>,
     /// How often it was opened, this time included.
     pub(crate) opened: i64,
     writer: Arc<Writer>,
 }
 
-/// A database that this process alone has, before anything goes by its clock.
+/// A database that this process has locked, before it has a clock.
 pub(crate) struct Prepared {
     connection: Connection,
     file: Option<PathBuf>,
     held: Option<Held>,
-    /// The latest time that the last process has noted.
+    /// The latest time that the last process saved.
     pub(crate) last_seen: Option<Timestamp>,
     opened: i64,
 }
@@ -87,20 +87,20 @@ enum Access {
     },
 }
 
-/// What the connection that writes knows.
+/// The state of the writing connection.
 struct Writer {
-    /// What is done once after each commit, when all that it wrote has been settled.
+    /// Runs once after each commit, when all of its writes were settled.
     after: OnceLock<Box<dyn Fn() + Send + marker::Sync>>,
     clock: Arc<dyn Clock>,
-    /// The time that was noted last.
+    /// The last saved time.
     noted: AtomicI64,
-    /// When rows that have expired are looked for.
-    looks: Mutex<Looks>,
+    /// When expired rows are removed.
+    sweeps: Mutex<Sweeps>,
     commits: AtomicU64,
 }
 
 impl Prepared {
-    /// Finds the database of those options, or makes it.
+    /// Opens or creates the database.
     pub(crate) fn of(options: &Options) -> Result<Self, OpenError> {
         let (folder, sync) = (options.folder.as_deref(), options.sync);
         let held = folder.map(Held::of).transpose()?;
@@ -119,14 +119,13 @@ impl Prepared {
 }
 
 impl Database {
-    /// Opens it, by that clock.
     pub(crate) fn open(prepared: Prepared, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let Prepared { connection, file, held, last_seen, opened } = prepared;
         let writer = Arc::new(Writer {
             after: OnceLock::new(),
             clock,
             noted: AtomicI64::new(last_seen.map_or(i64::MIN, Timestamp::as_millis)),
-            looks: Mutex::default(),
+            sweeps: Mutex::default(),
             commits: AtomicU64::new(0),
         });
         let access = match (file, held) {
@@ -136,7 +135,7 @@ impl Database {
         Ok(Self { access, last_seen, opened, writer })
     }
 
-    /// Sets what is done once after each commit. Only the first call counts.
+    /// Sets the callback that runs after each commit. Only the first call counts.
     pub(crate) fn after_each_commit(&self, work: impl Fn() + Send + marker::Sync + 'static) {
         let _ = self.writer.after.set(Box::new(work));
     }
@@ -146,7 +145,7 @@ impl Database {
         self.writer.commits.load(Ordering::Relaxed)
     }
 
-    /// Writes; the answer comes when it is committed. Of several statements that belong together, see
+    /// Writes, and returns when it is committed. For several statements that belong together, see
     /// [`whole`].
     pub(crate) async fn write<T: Send + 'static>(
         &self,
@@ -156,8 +155,8 @@ impl Database {
         self.write_then(call, work, |worked| worked).await
     }
 
-    /// The same, with what is to be done once it is committed, before anything that is written later:
-    /// it is done even where the caller has gone.
+    /// The same, and runs `then` once it is committed, before any later write, even if the caller
+    /// has gone.
     pub(crate) async fn write_then<T: Send + 'static, U: Send + 'static>(
         &self,
         call: &'static str,
@@ -180,7 +179,7 @@ impl Database {
         answered.await.unwrap_or_else(|_| Err(closed(call)))
     }
 
-    /// Reads what is committed. It is made at once, where it is asked for: a few rows by their keys.
+    /// Reads committed rows on the caller's thread: a few rows by their keys.
     pub(crate) fn read<T>(
         &self,
         call: &'static str,
@@ -219,7 +218,7 @@ impl Database {
         }
     }
 
-    /// Whether it was closed: an error of that call then.
+    /// Fails if the database is closed.
     pub(crate) fn check(&self, call: &'static str) -> Result<(), PortError> {
         let is_open = match &self.access {
             Access::Memory(connection) => lock(connection).is_some(),
@@ -228,8 +227,7 @@ impl Database {
         is_open.then_some(()).ok_or_else(|| closed(call))
     }
 
-    /// Finishes what waits to be written, and closes; every later call fails. It blocks for as long as
-    /// that takes.
+    /// Finishes pending writes and closes; every later call fails. Blocks until done.
     pub(crate) fn close(&self) {
         match &self.access {
             Access::Memory(connection) => drop(lock(connection).take()),
@@ -256,7 +254,7 @@ impl Writer {
     fn commit(&self, connection: &Connection, mut jobs: Vec<Box<dyn Job>>) {
         let committed = self.commit_all(connection, &mut jobs);
         if committed.is_err() && !connection.is_autocommit() {
-            // It fails where SQLite has done it by itself.
+            // Fails if SQLite has already rolled back by itself.
             let _ = connection.execute_batch("ROLLBACK");
         }
         for job in jobs {
@@ -275,9 +273,10 @@ impl Writer {
         execute("BEGIN IMMEDIATE")?;
         for job in jobs {
             job.run(connection);
-            // A full disk, for one, takes back all that the transaction had written before.
+            // A full disk, for example, rolls back everything that the transaction had written
+            // before.
             if connection.is_autocommit() {
-                return Err("what was written together was taken back".to_owned());
+                return Err("the transaction was rolled back".to_owned());
             }
         }
         self.note_time(connection).map_err(|error| error.to_string())?;
@@ -297,19 +296,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what has expired, now and then. What fails is tried again the next time.
+    /// Removes expired rows from time to time. Failures are tried again the next time.
     fn forget(&self, connection: &Connection) {
         let now = self.clock.now();
-        let mut looks = lock(&self.looks);
-        let Some(look) = looks.commit(now) else { return };
-        let has_more = expiry::forget(connection, now, look).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what has expired could not be removed");
+        let mut sweeps = lock(&self.sweeps);
+        let Some(sweep) = sweeps.commit(now) else { return };
+        let has_more = expiry::forget(connection, now, sweep).unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to remove expired rows");
             false
         });
-        looks.looked(now, has_more);
+        sweeps.swept(now, has_more);
     }
 
-    /// Works until no more jobs can come.
+    /// Runs until no more jobs can come.
     fn work(&self, connection: &Connection, jobs: &mpsc::Receiver<Box<dyn Job>>) {
         while let Ok(first) = jobs.recv() {
             let others = jobs.try_iter().take(TOGETHER_MAX - 1);
@@ -318,7 +317,7 @@ impl Writer {
     }
 }
 
-/// Starts the thread that writes. The folder is let go when it has ended.
+/// Starts the writing thread. The folder's lock is released when it has ended.
 fn begin(
     connection: Connection,
     file: PathBuf,
@@ -329,7 +328,7 @@ fn begin(
     let folder = file.clone();
     let work = move || {
         writer.work(&connection, &received);
-        // What is in the log goes into the database file; what is left there is read at the next start.
+        // Moves the log into the database file; what stays in the log is read at the next start.
         if let Err(error) = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
             tracing::debug!(%error, "the log is left as it is");
         }
@@ -349,9 +348,9 @@ fn begin(
 fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Without a log (in memory) it answers so, which is no error.
+    // In memory there is no log, and the answer says so; that is not an error.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    // In a log's mode NORMAL loses the latest commits with the power, never with the process.
+    // With a log, NORMAL loses the latest commits only on power loss, never with the process.
     // Source: SQLite, "PRAGMA synchronous".
     let synchronous = match sync {
         Sync::Normal => "NORMAL",
@@ -390,19 +389,18 @@ fn reader(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A number that is noted.
 pub(crate) fn note_of(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
     let mut select = connection.prepare_cached("SELECT value FROM notes WHERE name = ?1")?;
     select.query_row([name], |row| row.get(0)).optional()
 }
 
-/// Notes a number.
 pub(crate) fn set_note(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
     let insert = "INSERT OR REPLACE INTO notes (name, value) VALUES (?1, ?2)";
     connection.prepare_cached(insert)?.execute((name, value)).map(drop)
 }
 
-/// All of several statements, or none: what is written together with them stays.
+/// Runs several statements as one unit, with a savepoint: other writes of the transaction are not
+/// affected.
 pub(crate) fn whole<T>(
     connection: &Connection,
     work: impl FnOnce() -> rusqlite::Result<T>,

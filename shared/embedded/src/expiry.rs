@@ -1,75 +1,73 @@
-//! Rows that say nothing any more are removed: DynamoDB and S3 do that by themselves.
+//! Removes expired rows, which DynamoDB and S3 do by themselves.
 
 use std::time::Duration;
 
 use gridpost_core::time::Timestamp;
 use rusqlite::Connection;
 
-/// How often is looked for them, while anything is written.
+/// How often rows are removed, while anything is written.
 const EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// Most rows of a table that one look removes: writes wait for it meanwhile.
+/// Most rows of a table that one sweep removes: writes wait for it.
 const AT_ONCE_MAX: usize = 1_000;
 
-/// When is looked again where a table had as many: that keeps up with 1,000 rows a second.
+/// When the next sweep follows if a table had that many: this keeps up with 1,000 rows a second.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// A payload is removed when it was written so long ago: nothing can ask for it any more. Source: the
-/// lifecycle rule of the payload bucket on AWS.
+/// How long payloads are kept: nothing can refer to older ones. Source: the lifecycle rule of the
+/// payload bucket on AWS.
 const PAYLOADS_KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// But a process that was not running, or a machine that slept, may have been away for longer than
-/// that: what waited has its payload until there was a day for its end. No delivery is attempted
-/// for more than a day, and a dead letter has four hours.
+/// A process that was not running, or a machine that slept, may have been away for longer. So
+/// payloads are only removed after a day at work: by then every waiting delivery could end. No
+/// delivery is attempted for more than a day, and a dead letter has four hours.
 const AT_WORK_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A longer time without a commit is such a pause: wake notes how far it has come each minute.
+/// A longer time without a commit is such a pause: wake saves its cursor each minute.
 const PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// A minute's count of requests is asked for in that minute alone; a day more is for clocks that are
-/// wrong.
+/// A minute's count of requests is only read in that minute; one more day allows for wrong clocks.
 const RATES_KEPT_MINUTES: i64 = 24 * 60;
 
-/// When is looked for what has expired.
+/// The schedule of sweeps.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
-    /// When was looked last, and when is looked again.
+pub(crate) struct Sweeps {
+    /// The times of the last and the next sweep.
     last: Option<(Timestamp, Timestamp)>,
-    /// Since when there was no pause, and the latest commit.
+    /// When the last pause ended, and the latest commit.
     at_work: Option<(Timestamp, Timestamp)>,
 }
 
-/// What one look is for.
+/// What one sweep removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct Sweep {
     payloads_too: bool,
 }
 
-impl Looks {
-    /// Notes a commit; answers what is to be looked for with it, if it is time.
-    pub(crate) fn commit(&mut self, now: Timestamp) -> Option<Look> {
+impl Sweeps {
+    /// Records a commit. Returns the sweep that is due with it, if any.
+    pub(crate) fn commit(&mut self, now: Timestamp) -> Option<Sweep> {
         let since = match self.at_work {
             Some((since, latest)) if now.since(latest) <= PAUSE => since,
             _ => now,
         };
         self.at_work = Some((since, now));
-        // The clock may have been put back.
+        // The clock may have been set back.
         let is_due = self.last.is_none_or(|(looked, next)| now < looked || now >= next);
-        is_due.then(|| Look { payloads_too: now.since(since) >= AT_WORK_FOR })
+        is_due.then(|| Sweep { payloads_too: now.since(since) >= AT_WORK_FOR })
     }
 
-    /// Notes that was looked, and whether a table may have more.
-    pub(crate) fn looked(&mut self, now: Timestamp, has_more: bool) {
+    /// Records a sweep, and whether a table may have more.
+    pub(crate) fn swept(&mut self, now: Timestamp, has_more: bool) {
         self.last = Some((now, now + if has_more { AGAIN_AFTER } else { EVERY }));
     }
 }
 
-/// Removes what has expired: some of it, where there is a lot. Answers whether a table may have
-/// more.
+/// Removes expired rows, some of them if there are many. Returns whether a table may have more.
 pub(crate) fn forget(
     connection: &Connection,
     now: Timestamp,
-    look: Look,
+    sweep: Sweep,
 ) -> rusqlite::Result<bool> {
     let millis = |kept: Duration| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
     let mut tables = vec![
@@ -77,7 +75,7 @@ pub(crate) fn forget(
         ("healths", "expires_at", now.as_millis()),
         ("redrives", "expires_at", now.as_millis()),
     ];
-    if look.payloads_too {
+    if sweep.payloads_too {
         tables.push(("payloads", "written_at", now.as_millis() - millis(PAYLOADS_KEPT_FOR)));
     }
     let mut has_more = false;
@@ -105,7 +103,7 @@ mod tests {
 
     #[test]
     fn it_is_looked_again_soon_where_there_is_more() {
-        let mut looks = Looks::default();
+        let mut sweeps = Sweeps::default();
         // (seconds, whether is looked then, whether there is more)
         let table = [
             (0, true, true),
@@ -117,24 +115,24 @@ mod tests {
             (2 + 10 * MINUTE_S, true, false),
         ];
         for (seconds, want, has_more) in table {
-            let look = looks.commit(at(seconds));
-            assert_eq!(look.is_some(), want, "{seconds}");
-            if look.is_some() {
-                looks.looked(at(seconds), has_more);
+            let sweep = sweeps.commit(at(seconds));
+            assert_eq!(sweep.is_some(), want, "{seconds}");
+            if sweep.is_some() {
+                sweeps.swept(at(seconds), has_more);
             }
         }
         // The clock was put back.
-        assert!(looks.commit(at(5)).is_some());
+        assert!(sweeps.commit(at(5)).is_some());
     }
 
     #[test]
     fn payloads_are_kept_until_a_day_after_a_pause() {
-        let mut looks = Looks::default();
+        let mut sweeps = Sweeps::default();
         let mut payloads_too = |minute: u64| {
             let now = at(minute * MINUTE_S);
-            let look = looks.commit(now);
-            looks.looked(now, false);
-            look.is_some_and(|look| look.payloads_too)
+            let sweep = sweeps.commit(now);
+            sweeps.swept(now, false);
+            sweep.is_some_and(|sweep| sweep.payloads_too)
         };
         let day = 24 * 60;
         let first = (0..=day).step_by(60).find(|minute| payloads_too(*minute));

@@ -21,23 +21,22 @@ use crate::{
 use files::{Files, path_of};
 use shelf::Shelf;
 
-/// The folder of all buckets.
 const FOLDER: &str = "dead-letters";
 
 /// Objects of one list, at most.
 const LISTED_MAX: usize = 1_000;
 
 /// The dead-letter buckets: each is a folder in `dead-letters` of the deployment's folder, and each
-/// object a JSON file in it that anybody can open, copy and delete. A file's time is by the stores'
-/// clock. Whose events an object has is noted in the database.
+/// object is a JSON file in it that users may open, copy and delete. A file's time is by the
+/// stores' clock. The labels of an object are in the database.
 pub struct Letters {
     database: Arc<Database>,
     clock: Arc<dyn Clock>,
-    place: Place,
+    storage: Storage,
     makes_buckets: bool,
 }
 
-enum Place {
+enum Storage {
     Memory(Mutex<Shelf>),
     Disk(Files),
 }
@@ -49,35 +48,35 @@ const DELETING: &str = "dead letters: deleting";
 
 impl Letters {
     pub(crate) fn new(database: Arc<Database>, clock: Arc<dyn Clock>, options: &Options) -> Self {
-        let place = match &options.folder {
-            None => Place::Memory(Mutex::default()),
+        let storage = match &options.folder {
+            None => Storage::Memory(Mutex::default()),
             Some(folder) => {
                 let root = folder.join(FOLDER);
-                Place::Disk(Files { root, is_synced: options.sync == Sync::Full })
+                Storage::Disk(Files { root, is_synced: options.sync == Sync::Full })
             }
         };
-        Self { database, clock, place, makes_buckets: options.makes_buckets }
+        Self { database, clock, storage, makes_buckets: options.makes_buckets }
     }
 
-    /// The folder of all buckets, where it is on disk.
+    /// The folder of all buckets, if on disk.
     pub fn folder(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Memory(_) => None,
-            Place::Disk(files) => Some(&files.root),
+        match &self.storage {
+            Storage::Memory(_) => None,
+            Storage::Disk(files) => Some(&files.root),
         }
     }
 
-    /// Makes a bucket, unless it is there.
+    /// Creates a bucket if necessary.
     ///
     /// # Errors
     ///
-    /// The folder can't be made, or the stores are closed.
+    /// The folder can't be created, or the stores are closed.
     pub async fn create(&self, bucket: &str) -> Result<(), PortError> {
         const CALL: &str = "dead letters: making a bucket";
         self.database.check(CALL)?;
-        match &self.place {
-            Place::Memory(shelf) => lock(shelf).create(bucket),
-            Place::Disk(files) => {
+        match &self.storage {
+            Storage::Memory(shelf) => lock(shelf).create(bucket),
+            Storage::Disk(files) => {
                 let bucket = path_of(bucket);
                 let files = files.clone();
                 at_once(CALL, move || files.create(&bucket)).await?;
@@ -86,12 +85,12 @@ impl Letters {
         Ok(())
     }
 
-    /// Fails where the bucket is missing, unless it is to be made.
+    /// Fails if the bucket is missing, unless it is created automatically.
     async fn find(&self, call: &'static str, bucket: &str) -> Result<(), BucketError> {
         self.database.check(call)?;
-        let is_there = match &self.place {
-            Place::Memory(shelf) => lock(shelf).has(bucket),
-            Place::Disk(files) => files.has(&path_of(bucket)),
+        let is_there = match &self.storage {
+            Storage::Memory(shelf) => lock(shelf).has(bucket),
+            Storage::Disk(files) => files.has(&path_of(bucket)),
         };
         if !is_there && !self.makes_buckets {
             return Err(BucketError::NotFound);
@@ -102,7 +101,7 @@ impl Letters {
         Ok(())
     }
 
-    /// Notes what S3 keeps beside an object.
+    /// Saves an object's labels.
     async fn label(&self, bucket: &str, name: &str, labels: &Labels) -> Result<(), PortError> {
         let document =
             serde_json::to_string(labels).map_err(|error| PortError::new(WRITING, error))?;
@@ -114,7 +113,7 @@ impl Letters {
         self.database.write(WRITING, write).await
     }
 
-    /// What the labels of an object say, if it has some.
+    /// Reads an object's labels, if it has any.
     fn origin(&self, bucket: &str, name: &str) -> Result<Option<Origin>, PortError> {
         let document: Option<String> = self.database.read(READING, |connection| {
             let select = "SELECT document FROM labels WHERE bucket = ?1 AND name = ?2";
@@ -140,14 +139,14 @@ impl Bucket for Letters {
     ) -> Result<(), BucketError> {
         self.find(WRITING, bucket).await?;
         let now = self.clock.now();
-        match &self.place {
-            Place::Memory(shelf) => {
+        match &self.storage {
+            Storage::Memory(shelf) => {
                 self.label(bucket, key, labels).await?;
                 lock(shelf).put(bucket, key, body, now);
             }
-            Place::Disk(files) => {
+            Storage::Disk(files) => {
                 let (folder, name) = (path_of(bucket), path_of(key));
-                // First: there is never a file of ours that does not say whose events it has.
+                // Labels come first: there is never a file of ours without them.
                 self.label(bucket, key, labels).await?;
                 let files = files.clone();
                 at_once(WRITING, move || files.put(&folder, &name, &body, now)).await?;
@@ -166,9 +165,9 @@ impl DeadLetters for Letters {
         after: Option<&str>,
     ) -> Result<Vec<Listed>, BucketError> {
         self.find(LISTING, bucket).await?;
-        match &self.place {
-            Place::Memory(shelf) => Ok(lock(shelf).list(bucket, prefix, after, LISTED_MAX)),
-            Place::Disk(files) => {
+        match &self.storage {
+            Storage::Memory(shelf) => Ok(lock(shelf).list(bucket, prefix, after, LISTED_MAX)),
+            Storage::Disk(files) => {
                 let (files, bucket) = (files.clone(), path_of(bucket));
                 let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
                 let list = move || files.list(&bucket, &prefix, after.as_deref(), LISTED_MAX);
@@ -183,9 +182,9 @@ impl DeadLetters for Letters {
         name: &str,
     ) -> Result<Option<(Vec<u8>, Option<Origin>)>, BucketError> {
         self.find(READING, bucket).await?;
-        let body = match &self.place {
-            Place::Memory(shelf) => lock(shelf).get(bucket, name),
-            Place::Disk(files) => {
+        let body = match &self.storage {
+            Storage::Memory(shelf) => lock(shelf).get(bucket, name),
+            Storage::Disk(files) => {
                 let files = files.clone();
                 let (folder, name) = (path_of(bucket), path_of(name));
                 at_once(READING, move || files.get(&folder, &name)).await?
@@ -197,9 +196,9 @@ impl DeadLetters for Letters {
 
     async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError> {
         self.find(DELETING, bucket).await?;
-        match &self.place {
-            Place::Memory(shelf) => lock(shelf).delete(bucket, name),
-            Place::Disk(files) => {
+        match &self.storage {
+            Storage::Memory(shelf) => lock(shelf).delete(bucket, name),
+            Storage::Disk(files) => {
                 let files = files.clone();
                 let (folder, name) = (path_of(bucket), path_of(name));
                 at_once(DELETING, move || files.delete(&folder, &name)).await?;
@@ -214,7 +213,7 @@ impl DeadLetters for Letters {
     }
 }
 
-/// Waits for a disk without holding others up.
+/// Runs disk work without blocking others.
 async fn at_once<T: Send + 'static>(
     call: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

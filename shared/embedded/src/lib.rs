@@ -1,7 +1,7 @@
 //! The ports on SQLite and plain files: a whole deployment in one process on one machine.
 //!
-//! [`Embedded`] has one view for each kind of store, ready for the handlers' contexts. Its rules are
-//! those of SQS, DynamoDB and S3 as far as the handlers rely on them; what differs:
+//! [`Embedded`] has one view for each kind of store, ready for the handlers' contexts. It follows
+//! the rules of SQS, DynamoDB and S3 as far as the handlers rely on them; the differences:
 //!
 //! - An answered write is in the database: it survives the end of the process at any instant, and
 //!   with [`Sync::Full`] the loss of power. Writes that wait at the same time are committed together.
@@ -42,16 +42,14 @@ pub struct Embedded {
     database: Arc<Database>,
 }
 
-/// Stores that this process alone has, and that wait for their clock: it may go on from what they
-/// have noted.
+/// Locked stores that wait for their clock, which may continue from the time they have saved.
 pub struct Waiting {
     options: Options,
     prepared: Prepared,
 }
 
 impl Waiting {
-    /// The latest time that the last process has noted, at most a second before what it stored
-    /// last.
+    /// The latest time that the last process saved, at most a second before its last write.
     pub fn last_seen(&self) -> Option<Timestamp> {
         self.prepared.last_seen
     }
@@ -60,7 +58,7 @@ impl Waiting {
     ///
     /// # Errors
     ///
-    /// They can't be read or written.
+    /// The database can't be read or written.
     pub fn open(self, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
         let Self { options, prepared } = self;
         let database = Arc::new(Database::open(prepared, Arc::clone(&clock))?);
@@ -75,7 +73,7 @@ impl Waiting {
 }
 
 impl Embedded {
-    /// Takes the folder, or makes it, before there is a clock for it.
+    /// Locks the folder, creating it if necessary, before there is a clock for it.
     ///
     /// # Errors
     ///
@@ -85,7 +83,8 @@ impl Embedded {
         Ok(Waiting { options, prepared })
     }
 
-    /// Opens the folder, or makes it; without one, all is kept in memory and gone at the end.
+    /// Opens the folder, creating it if necessary; without one, everything is kept in memory and
+    /// lost at the end.
     ///
     /// # Errors
     ///
@@ -94,7 +93,7 @@ impl Embedded {
         Self::prepare(options)?.open(clock)
     }
 
-    /// The latest time that the folder's last process has noted, to the second.
+    /// The latest time that the folder's last process saved, to the second.
     pub fn last_seen(&self) -> Option<Timestamp> {
         self.database.last_seen
     }
@@ -126,8 +125,8 @@ impl Embedded {
         Arc::clone(&self.payloads)
     }
 
-    /// Receives up to `most` visible messages, those first that have waited longest. Each is hidden
-    /// for its queue's visibility timeout; one that was received too often goes to the poison queue
+    /// Receives up to `most` visible messages, the longest-waiting first. Each is hidden for its
+    /// queue's visibility timeout; one that was received too often goes to the poison queue
     /// instead.
     ///
     /// # Errors
@@ -156,8 +155,8 @@ impl Embedded {
         self.queues.next_visible(queue)
     }
 
-    /// Resolves when a message was sent to the queue, or a hidden one's time was changed, since this
-    /// was last awaited. Each such moment wakes one waiter.
+    /// Resolves when a message was sent to the queue, or a hidden one's time was changed, since the
+    /// last await. Each such event wakes one waiter.
     pub async fn arrived(&self, queue: Queue) {
         self.queues.arrived(queue).await;
     }
@@ -165,9 +164,9 @@ impl Embedded {
     /// Finishes the writes that wait, and closes the database. Every later call fails.
     pub async fn close(&self) {
         let database = Arc::clone(&self.database);
-        // The thread that writes is waited for.
+        // Wait for the writing thread.
         if tokio::task::spawn_blocking(move || database.close()).await.is_err() {
-            tracing::error!("closing the database has panicked");
+            tracing::error!("closing the database panicked");
         }
     }
 }

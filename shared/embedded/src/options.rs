@@ -7,20 +7,19 @@ use gridpost_core::delivery::queue::Queue;
 /// How the stores are opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where everything lies; `None`: in memory.
+    /// The folder of everything; `None` for memory.
     pub folder: Option<PathBuf>,
-    /// What an answered write survives.
     pub sync: Sync,
     /// How many retry queues there are, at least 1.
     pub retry_queues: usize,
     /// For how long a received message is hidden.
     pub visibility: Visibility,
-    /// A message that was received so often goes to the poison queue. As deployed: 1,000.
+    /// The number of receives after which a message goes to the poison queue. As deployed: 1,000.
     pub max_receives: u32,
     /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
     pub message_bytes_max: usize,
-    /// Whether a dead-letter bucket that does not exist is made with its first object; otherwise it
-    /// is missing, as in S3, until [`Letters::create`](crate::Letters::create).
+    /// Whether a missing dead-letter bucket is created with its first object; otherwise it is
+    /// missing, as in S3, until [`Letters::create`](crate::Letters::create).
     pub makes_buckets: bool,
 }
 
@@ -54,11 +53,8 @@ pub enum Sync {
 pub struct Visibility {
     /// The dispatch queue and the retry queues.
     pub delivery: Duration,
-    /// The dead-letter queue.
     pub dead_letter: Duration,
-    /// The fan-out queue.
     pub fan_out: Duration,
-    /// The redrive queue.
     pub redrive: Duration,
 }
 
@@ -75,7 +71,6 @@ impl Default for Visibility {
 }
 
 impl Visibility {
-    /// That of a queue.
     pub fn of(&self, queue: Queue) -> Duration {
         match queue {
             Queue::Dispatch | Queue::Retry(_) | Queue::Poison => self.delivery,
@@ -95,9 +90,8 @@ pub enum OpenError {
     /// Its database has another form.
     #[error("{} was written by another version of Gridpost (form {form})", .folder.display())]
     OtherVersion {
-        /// The folder.
         folder: PathBuf,
-        /// The number of the form it has.
+        /// Its schema version.
         form: i64,
     },
     /// The folder can't be used.

@@ -1,8 +1,8 @@
-//! Queues: every message is a row, and what is in which order to be received is in memory.
+//! Queues: every message is a row; the order of receipt is in memory.
 //!
-//! A message that is sent is written once, and deleted once: a receive writes nothing. It can be
-//! received as soon as it is committed. A body stays in memory until it is received, where there is
-//! room; whatever is received again is read from its row.
+//! A message is written once and deleted once; a receive writes nothing. It can be received as soon
+//! as it is committed. Its body stays in memory until it is received, if there is room; a message
+//! received again is read from its row.
 
 mod contents;
 mod ports;
@@ -29,23 +29,20 @@ use crate::{
 use contents::{Contents, Message, Taken};
 use rows::Ids;
 
-/// Bodies that are kept in memory until they are received, in bytes.
+/// The memory for bodies of messages not received yet, in bytes.
 const BODY_BYTES_MAX: usize = 32 * 1_048_576;
 
 /// A message as it was received.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Its id, which no other message of the deployment ever has.
+    /// Its id, unique in the deployment for ever.
     pub message_id: String,
     /// What hides or deletes it, until it is received again.
     pub receipt: String,
     /// How often it was received, this time included.
     pub receives: u32,
-    /// When it was sent.
     pub sent_at: Timestamp,
-    /// Its fair-queue group.
     pub group: String,
-    /// Its body.
     pub body: String,
 }
 
@@ -76,7 +73,7 @@ pub struct Queues {
     message_bytes_max: usize,
 }
 
-/// One queue.
+/// The state of one queue.
 #[derive(Default)]
 struct Line {
     contents: Mutex<Contents>,
@@ -84,7 +81,7 @@ struct Line {
     changed: Notify,
 }
 
-/// The bytes of bodies that are in memory.
+/// Counts the bytes of bodies in memory.
 #[derive(Default)]
 struct Room(AtomicUsize);
 
@@ -93,13 +90,13 @@ impl Line {
         self.contents.lock().expect("no panic while held")
     }
 
-    /// Notes that a waiter is to be woken.
+    /// Marks that a waiter must be woken.
     fn change(&self) {
         self.has_changed.store(true, Ordering::Release);
     }
 
-    /// Wakes a waiter, where that was noted. After a commit, and not after each message of it: then all
-    /// of them are there for one batch.
+    /// Wakes a waiter if one was marked: after a commit rather than after each of its messages, so
+    /// that all of them are there for one batch.
     fn wake(&self) {
         if self.has_changed.swap(false, Ordering::AcqRel) {
             self.changed.notify_one();
@@ -108,7 +105,7 @@ impl Line {
 }
 
 impl Room {
-    /// Keeps a body, where there is room.
+    /// Keeps a body, if there is room.
     fn keep(&self, body: String) -> Option<String> {
         let bytes = body.len();
         if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODY_BYTES_MAX {
@@ -118,7 +115,7 @@ impl Room {
         None
     }
 
-    fn let_go(&self, body: Option<&String>) {
+    fn release(&self, body: Option<&String>) {
         self.0.fetch_sub(body.map_or(0, String::len), Ordering::Relaxed);
     }
 }
@@ -165,7 +162,7 @@ impl Queues {
         Ok(received.into_iter().map(|(received, _)| received).collect())
     }
 
-    /// Receives, with where a message of the poison queue was before.
+    /// Receives messages, those of the poison queue with their previous queue.
     async fn take(
         &self,
         queue: Queue,
@@ -198,12 +195,12 @@ impl Queues {
         for message in taken {
             let body = match message.body {
                 Some(body) => {
-                    self.room.let_go(Some(&body));
+                    self.room.release(Some(&body));
                     Some(body)
                 }
                 None => self.database.read(call, |database| rows::body(database, message.id))?,
             };
-            // Its deletion was committed in this moment.
+            // It was deleted at this very moment.
             let Some(body) = body else {
                 self.line(call, queue)?.contents().remove(message.id);
                 continue;
@@ -225,7 +222,7 @@ impl Queues {
     async fn poison(&self, from: Queue, ids: Vec<i64>) -> Result<(), PortError> {
         const CALL: &str = "queue: moving to the poison queue";
         let now = self.clock.now();
-        // The name that it would have in SQS.
+        // The name that the queue would have in SQS.
         let moved_from = format!("gridpost-{from}");
         let (all, noted) = (Arc::clone(&self.all), moved_from.clone());
         let moved = ids.clone();

@@ -1,4 +1,4 @@
-//! The tables: what is known of deliveries and endpoints, what is parked, and the configuration.
+//! The tables: states of deliveries, endpoints' health, parked deliveries, and the configuration.
 
 mod configuration;
 mod healths;
@@ -20,7 +20,8 @@ use crate::database::Database;
 /// The tables of the deployment.
 pub struct Tables {
     database: Arc<Database>,
-    /// Who listens for late responses. They end with the process, so no row is needed.
+    /// The invocations that listen for late responses. They end with the process, so no row is
+    /// needed.
     listeners: Mutex<BTreeMap<Queue, Listeners>>,
 }
 
@@ -30,22 +31,22 @@ impl Tables {
     }
 }
 
-/// A document as its row has it.
+/// Encodes a document for its row.
 fn json<T: Serialize>(call: &'static str, value: &T) -> Result<String, PortError> {
     serde_json::to_string(value).map_err(|error| PortError::new(call, error))
 }
 
-/// A document out of its row.
+/// Decodes a document from its row.
 fn read<T: DeserializeOwned>(call: &'static str, document: &str) -> Result<T, PortError> {
     serde_json::from_str(document).map_err(|error| PortError::new(call, error))
 }
 
-/// What became of a conditional write that changed so many rows.
+/// The result of a conditional write, by the number of changed rows.
 fn saved(rows: usize) -> Saved {
     if rows == 0 { Saved::Conflict } else { Saved::Written }
 }
 
-/// A revision in its row, and back.
+/// Converts a count for its row.
 fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
-//! What was answered survives the end of the process at any instant.
+//! Answered writes survive the end of the process at any instant.
 //!
-//! This program starts itself as a child that writes in a loop and says what was answered, and ends it
-//! with SIGKILL; then it looks into the child's folder. It has no harness, so that the child is not a
-//! test of its own.
+//! This program starts itself as a child that writes in a loop and prints what was answered, kills
+//! it with SIGKILL, and then checks the child's folder. It has no test harness, so that the child
+//! is not a test of its own.
 
 use std::{
     collections::BTreeSet,
@@ -25,16 +25,14 @@ use gridpost_ports::{
 use gridpost_testkit::contract;
 use uuid::Uuid;
 
-/// What makes this program a child: the folder.
+/// The variable that makes this program a child: its folder.
 const CHILD: &str = "GRIDPOST_CRASH_FOLDER";
 
-/// Which child it is.
 const ROUND: &str = "GRIDPOST_CRASH_ROUND";
 
 /// How often a child is killed.
 const ROUNDS: usize = 6;
 
-/// Writers of one child.
 const WRITERS: usize = 6;
 
 const RETRY: Queue = Queue::Retry(0);
@@ -62,14 +60,12 @@ fn main() {
     }
 }
 
-/// Says a line, whole.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes()).expect("the parent listens");
     out.flush().expect("the parent listens");
 }
 
-/// Writes until it is killed.
 async fn child(folder: &Path) {
     let round: usize = env::var(ROUND).expect("a round").parse().expect("a number");
     let stores = open(folder, round);
@@ -117,7 +113,7 @@ async fn write(stores: Embedded, round: usize, writer: usize) {
     }
 }
 
-/// What children have said, all together.
+/// Everything that children have reported.
 #[derive(Default)]
 struct Said {
     sent: BTreeSet<String>,
@@ -144,7 +140,7 @@ impl Said {
     }
 }
 
-/// Lets a child write until it has said so many lines, kills it, and notes all that it said.
+/// Runs a child until it has reported `lines` lines, kills it, and records all that it reported.
 fn run_and_kill(folder: &Path, round: usize, lines: usize, said: &mut Said) {
     let program = env::current_exe().expect("this program");
     let mut child = Command::new(program)

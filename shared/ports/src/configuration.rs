@@ -1,6 +1,6 @@
-//! Topics and event subscriptions, kept in memory for a short while.
+//! Caches topics and event subscriptions in memory.
 
-mod kept;
+mod memory;
 mod source;
 
 use std::{
@@ -22,24 +22,23 @@ use gridpost_core::{
     time::Timestamp,
     topic::{AccessKeys, Revision, Topic},
 };
-use kept::{Flight, Kept, Memory};
+use memory::{CachedTopic, Flight, Memory};
 use source::Source;
 
-/// A topic with its event subscriptions: as they were at the topic's revision, or newer.
+/// A topic with its event subscriptions, as of the topic's revision or later.
 #[derive(Debug)]
 pub struct TopicSnapshot {
-    /// The topic.
     pub topic: Topic,
-    /// Its access keys, where they were asked for: see [`ConfigurationCache::with_keys`].
+    /// Its access keys, if requested: see [`ConfigurationCache::with_keys`].
     pub keys: Option<AccessKeys>,
     /// Its event subscriptions, in the order of their names.
     pub subscriptions: Vec<Arc<EventSubscription>>,
-    /// Made at the first publish: dispatch never needs it.
+    /// Created at the first publish: dispatch never needs it.
     matcher: OnceLock<Matcher>,
 }
 
 impl TopicSnapshot {
-    /// What finds out who wants an event: compiled once for the life of the snapshot.
+    /// The compiled filters: compiled once per snapshot.
     pub fn matcher(&self) -> &Matcher {
         self.matcher.get_or_init(|| Matcher::new(self.topic.input_schema, &self.subscriptions))
     }
@@ -50,21 +49,21 @@ impl TopicSnapshot {
     }
 }
 
-/// For how long and how much configuration is kept.
+/// The limits of the cache, in time and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// What was read so long ago is read again before it is used. A little earlier as a rule, so that
-    /// copies of a function that began together do not stay together.
+    /// Configuration older than this is read again before it is used. The actual age is usually a
+    /// little less, so that copies of a function that began together do not stay in step.
     pub fresh_for: Duration,
-    /// Where it can't be read again, it is used until it was read so long ago.
+    /// If it can't be read again, it may be used up to this age.
     pub stale_for: Duration,
-    /// Most memory that topics and event subscriptions take, reckoned roughly, in bytes; the least
-    /// recently used go first.
+    /// The approximate memory for topics and event subscriptions, in bytes; the least recently used
+    /// are removed first.
     pub bytes_max: usize,
 }
 
 impl Default for Limits {
-    /// What a function of 512 MB has unless it is set otherwise.
+    /// For a function of 512 MB.
     fn default() -> Self {
         Self {
             fresh_for: Duration::from_secs(2),
@@ -74,10 +73,9 @@ impl Default for Limits {
     }
 }
 
-/// The event subscription of a delivery, as dispatch asks for it.
+/// A request for the event subscription of a delivery.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'w> {
-    /// Topic and name.
+pub struct SubscriptionLookup<'w> {
     pub key: &'w SubscriptionKey,
     /// Which creation of it.
     pub uid: Uuid,
@@ -87,7 +85,7 @@ pub struct Wanted<'w> {
     pub received_at: Timestamp,
 }
 
-impl Wanted<'_> {
+impl SubscriptionLookup<'_> {
     fn find(&self, snapshot: Option<Arc<TopicSnapshot>>) -> Option<Found> {
         let snapshot = snapshot?;
         let subscription = snapshot.subscription(&self.key.name)?;
@@ -99,14 +97,14 @@ impl Wanted<'_> {
 /// An event subscription with its topic.
 pub type Found = (Arc<TopicSnapshot>, Arc<EventSubscription>);
 
-/// Keeps topics with their event subscriptions in memory.
+/// Caches topics with their event subscriptions in memory.
 ///
-/// A refresh reads the topic alone, and what its latest changes name where its revision has moved. All
-/// who ask for a topic at once share one read.
+/// A refresh reads the topic's item and, if its revision has moved, what its latest changes name.
+/// Concurrent requests for a topic share one read.
 ///
-/// The resource API answers a change no sooner than ingest's [`Limits::fresh_for`] after writing it, so
-/// every publish that begins after the answer is matched under the new configuration, as long as it can
-/// be read.
+/// The resource API answers a change no sooner than ingest's [`Limits::fresh_for`] after writing
+/// it. So every publish that begins after the answer is matched under the new configuration, as
+/// long as it can be read.
 pub struct ConfigurationCache {
     source: Source,
     clock: Arc<dyn Clock>,
@@ -115,14 +113,14 @@ pub struct ConfigurationCache {
     memory: Arc<Mutex<Memory>>,
 }
 
-/// A read under way that all who need it wait for.
-type Reading = Shared<BoxFuture<'static, Result<Kept, PortError>>>;
+/// A read under way, shared by all that wait for it.
+type Reading = Shared<BoxFuture<'static, Result<CachedTopic, PortError>>>;
 
-/// By how much of their time topics are read again earlier, at most.
+/// The largest share by which the time until a refresh is shortened.
 const JITTER: f64 = 0.2;
 
 impl ConfigurationCache {
-    /// A cache that keeps what it reads from `source`.
+    /// A cache in front of `configuration`.
     pub fn new(
         source: Arc<dyn Configuration>,
         clock: Arc<dyn Clock>,
@@ -150,8 +148,8 @@ impl ConfigurationCache {
         self.topic_at_least(name, Revision::default()).await
     }
 
-    /// The same, at that revision or newer. An older one is answered where the topic has no newer
-    /// one, or where it can't be read.
+    /// The same, at that revision or newer. Returns an older one if there is no newer one, or if it
+    /// can't be read.
     ///
     /// # Errors
     ///
@@ -162,7 +160,7 @@ impl ConfigurationCache {
         revision: Revision,
     ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
         let now = self.clock.now();
-        let suits = |kept: &Kept| {
+        let suits = |kept: &CachedTopic| {
             let known = kept.snapshot.as_ref().map(|snapshot| snapshot.topic.at());
             now.since(kept.read_at) < kept.fresh_for && known.is_none_or(|known| known >= revision)
         };
@@ -172,8 +170,8 @@ impl ConfigurationCache {
         }
     }
 
-    /// The same, as found by a read that began at that time or later: what it does not show is not
-    /// there. What is in memory is no evidence of that.
+    /// The same, as of a read that began at or after that time: what it lacks does not exist.
+    /// Memory would be no evidence of that.
     ///
     /// # Errors
     ///
@@ -187,13 +185,16 @@ impl ConfigurationCache {
         Ok(kept.snapshot)
     }
 
-    /// The event subscription of a delivery; `None` if a read that began after its message arrived did
-    /// not find it: then it was deleted, or its topic was.
+    /// The event subscription of a delivery. `None` if a read that began after its message arrived
+    /// did not find it: then it was deleted, or its topic was.
     ///
     /// # Errors
     ///
-    /// The table could not be read, and nothing in memory says enough.
-    pub async fn subscription(&self, wanted: Wanted<'_>) -> Result<Option<Found>, PortError> {
+    /// The table could not be read, and memory does not suffice.
+    pub async fn subscription(
+        &self,
+        wanted: SubscriptionLookup<'_>,
+    ) -> Result<Option<Found>, PortError> {
         let topic = &wanted.key.topic;
         let known = self.topic_at_least(topic, wanted.revision).await?;
         if let Some(found) = wanted.find(known) {
@@ -202,14 +203,14 @@ impl ConfigurationCache {
         Ok(wanted.find(self.topic_read_after(topic, wanted.received_at).await?))
     }
 
-    /// What is in memory, if it suits; otherwise what the next read finds that suits or began at
-    /// `not_before` or later.
+    /// The cached topic, if it suits; otherwise the result of the next read that suits or began at
+    /// or after `not_before`.
     async fn read_unless(
         &self,
         name: &str,
-        suits: impl Fn(&Kept) -> bool,
+        suits: impl Fn(&CachedTopic) -> bool,
         not_before: Timestamp,
-    ) -> Result<Kept, PortError> {
+    ) -> Result<CachedTopic, PortError> {
         loop {
             let (began_at, reading) = {
                 let mut memory = self.memory();
@@ -219,7 +220,7 @@ impl ConfigurationCache {
                 }
                 match memory.flight(name) {
                     Some(flight) => flight,
-                    // It begins now, so it serves all who ask now, whatever the clock says.
+                    // It begins now, so it serves all requests made now, whatever the clock says.
                     None => (Timestamp::MAX, self.begin(&mut memory, name)),
                 }
             };
@@ -230,7 +231,7 @@ impl ConfigurationCache {
         }
     }
 
-    /// Begins a read that keeps what it finds.
+    /// Begins a read that caches its result.
     fn begin(&self, memory: &mut Memory, name: &str) -> Reading {
         let began_at = self.clock.now();
         let fresh_for = self.limits.fresh_for.mul_f64(1.0 - JITTER * self.dice.roll());
@@ -242,7 +243,7 @@ impl ConfigurationCache {
             let mut memory = memory_of_all.lock().expect("no panic while held");
             memory.land(&topic);
             // The age counts from before the read: what was written during it may be missing.
-            let kept = Kept { read_at: began_at, fresh_for, snapshot: read? };
+            let kept = CachedTopic { read_at: began_at, fresh_for, snapshot: read? };
             memory.keep(topic, kept.clone(), bytes_max);
             Ok(kept)
         };
@@ -251,7 +252,7 @@ impl ConfigurationCache {
         reading
     }
 
-    /// What was read before the table stopped answering, as long as it may be used.
+    /// The topic read before the table stopped answering, while it may be used.
     fn stale(
         &self,
         name: &str,
@@ -268,7 +269,7 @@ impl ConfigurationCache {
     }
 }
 
-/// About what a topic takes in memory by itself.
+/// The approximate memory of a topic without its event subscriptions.
 const TOPIC_BYTES: usize = 2_048;
 
 /// Counts bytes that are written.
@@ -286,8 +287,8 @@ impl io::Write for Count {
 }
 
 impl TopicSnapshot {
-    /// About how many bytes it takes in memory: the topic, and three times the documents of its event
-    /// subscriptions, since what is compiled from their filters is beside them.
+    /// Its approximate size in memory: the topic, and three times the documents of its event
+    /// subscriptions, to include the compiled filters.
     pub fn bytes(&self) -> usize {
         let mut count = Count(0);
         for subscription in &self.subscriptions {

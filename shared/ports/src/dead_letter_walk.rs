@@ -1,7 +1,7 @@
-//! Goes through the dead letters of an event subscription, in the order of their objects' names.
+//! Walks through the dead letters of an event subscription, in the order of their objects' names.
 //!
-//! Names carry the hour, so other hours are passed over without a look; all else takes reading. What
-//! is read at once is bounded in objects and bytes.
+//! Names contain the hour, so other hours are skipped unread; everything else takes reading.
+//! Concurrent reads are bounded in objects and bytes.
 
 use std::collections::VecDeque;
 
@@ -20,32 +20,29 @@ use gridpost_core::{
     subscription::SubscriptionKey,
 };
 
-/// Objects that are read at the same time.
+/// The most objects read at the same time.
 const OBJECTS_AT_ONCE: usize = 8;
 
-/// Most bytes of objects that are read at the same time, but for one that is larger.
+/// The most bytes read at the same time, unless a single object is larger.
 const BYTES_AT_ONCE: u64 = 16 * 1_048_576;
 
-/// An object that is larger is not read: dead-letter has not written it.
+/// A larger object is not read: dead-letter has not written it.
 const OBJECT_BYTES_MAX: u64 = 96 * 1_048_576;
 
-/// Whose dead letters, and where.
+/// Selects the dead letters of one event subscription.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The event subscription.
     pub subscription: SubscriptionKey,
-    /// The bucket.
     pub bucket: String,
-    /// What the names of its objects begin with, without a slash at its end.
+    /// The common prefix of its objects' names, without a trailing slash.
     pub folder: String,
-    /// How events of objects were delivered that do not say so themselves.
+    /// The delivery schema of objects that do not name theirs.
     pub schema: DeliverySchema,
 }
 
-/// A dead letter, or what lies in its place.
+/// A dead letter, or what is found at its position.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Where it lies.
     pub position: Position,
     /// The letter, or why it can't be read.
     pub found: Result<Found, String>,
@@ -54,29 +51,28 @@ pub struct Item {
 }
 
 impl Item {
-    /// Where the next one begins: behind the last one of an object, at one that is not there.
+    /// The next position; after the last letter of an object, one that does not exist.
     pub fn next(&self) -> Position {
         self.position.at(self.position.index + 1)
     }
 }
 
-/// A walk through dead letters that were written at the times that are meant.
+/// A walk through the dead letters of the filter's time range.
 pub struct Walk<'w> {
     letters: &'w dyn DeadLetters,
     source: &'w Source,
     wanted: &'w RedriveFilter,
-    /// The first letter of interest in the object where it begins.
+    /// The first position to return in the first object.
     from: Option<Position>,
-    /// Behind which name to list.
     after: Option<String>,
-    /// The last object that was listed, meant or passed over.
+    /// The last listed object, whether selected or skipped.
     listed_to: Option<Position>,
     listed: VecDeque<(Position, Listed)>,
     items: VecDeque<Item>,
 }
 
 impl<'w> Walk<'w> {
-    /// From the first dead letter on, or from that place.
+    /// Begins at that position, or at the first dead letter.
     pub fn from(
         letters: &'w dyn DeadLetters,
         source: &'w Source,
@@ -88,12 +84,12 @@ impl<'w> Walk<'w> {
         Self { letters, source, wanted, from, after, listed_to: None, listed, items }
     }
 
-    /// The next letter; none when all have been given.
+    /// The next letter; `None` after the last.
     ///
     /// # Errors
     ///
-    /// A list, or an object of it, could not be read. The walk is over then; another one can begin at
-    /// the same place.
+    /// A list or an object could not be read. The walk is over then; another one can begin at the
+    /// same position.
     pub async fn next(&mut self) -> Result<Option<Item>, BucketError> {
         while self.items.is_empty() {
             if !self.look().await? {
@@ -103,7 +99,8 @@ impl<'w> Walk<'w> {
         Ok(self.items.pop_front())
     }
 
-    /// Looks for further letters, which may find none; answers whether there is more to look at.
+    /// Looks for more letters, of which there may be none. Returns whether there is more to look
+    /// at.
     ///
     /// # Errors
     ///
@@ -116,24 +113,24 @@ impl<'w> Walk<'w> {
         Ok(true)
     }
 
-    /// The next letter to look at, where the walk knows of one: a place to go on from.
+    /// The position of the next letter, if the walk knows it: a place to resume from.
     pub fn position(&self) -> Option<Position> {
         let read = self.items.front().map(|item| item.position);
         read.or_else(|| self.listed.front().map(|(position, _)| *position))
     }
 
-    /// Up to where nothing is left to look at, as far as the walk has come. Unlike [`Self::place`] it is
-    /// known where everything that was listed was passed over.
+    /// The position before which nothing is left to look at. Unlike [`Self::position`], it is also
+    /// known if everything that was listed was skipped.
     pub fn reached(&self) -> Option<Position> {
         self.position().or(self.listed_to)
     }
 
-    /// What has been read and not been given: no further look is needed for it.
+    /// The next letter that was already read, if any.
     pub fn at_hand(&mut self) -> Option<Item> {
         self.items.pop_front()
     }
 
-    /// Lists one page; answers whether there was one.
+    /// Lists one page. Returns whether there was one.
     async fn list(&mut self) -> Result<bool, BucketError> {
         let Source { bucket, folder, .. } = self.source;
         let hours = self.wanted.hours();
@@ -189,7 +186,7 @@ impl<'w> Walk<'w> {
             return Ok(unreadable(format!("its object has {} bytes", object.bytes)));
         }
         let got = self.letters.get(&self.source.bucket, &object.name).await?;
-        // Somebody has removed it since it was listed.
+        // It was deleted after it was listed.
         let Some((body, origin)) = got else { return Ok(Vec::new()) };
         if origin.as_ref().is_some_and(|origin| origin.subscription != self.source.subscription) {
             return Ok(Vec::new());
@@ -210,7 +207,7 @@ impl<'w> Walk<'w> {
         Ok(all.filter(|item| self.is_behind_start(&item.position)).collect())
     }
 
-    /// Whether the walk has begun at that place or before.
+    /// Whether the walk began at or before that position.
     fn is_behind_start(&self, position: &Position) -> bool {
         self.from.is_none_or(|from| !position.is_before(&from))
     }

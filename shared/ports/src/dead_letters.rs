@@ -1,4 +1,4 @@
-//! What looking through dead letters, and sending them again, needs of the world.
+//! The ports for listing and redriving dead letters.
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -10,22 +10,20 @@ use gridpost_core::{
     time::Timestamp,
 };
 
-/// An object of a bucket, as a list shows it.
+/// An object in a bucket's listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
     pub name: String,
-    /// Its size in bytes.
     pub bytes: u64,
     /// When it was written, in whole seconds.
     pub written_at: Timestamp,
 }
 
-/// Stored dead letters, for an operator who looks through them.
+/// Stored dead letters, for operators.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
-    /// The first objects, a thousand at most, whose names begin with `prefix`, by name; of all, or
-    /// of those behind `after`. None means that there are no more.
+    /// Up to a thousand objects whose names begin with `prefix`, in the order of their names, from
+    /// the start or after `after`. An empty list means that there are no more.
     async fn list(
         &self,
         bucket: &str,
@@ -33,7 +31,7 @@ pub trait DeadLetters: Send + Sync {
         after: Option<&str>,
     ) -> Result<Vec<Listed>, BucketError>;
 
-    /// An object and what its labels say, if it is there. It may have no labels of ours.
+    /// An object and its labels, if it exists. It may have none of our labels.
     async fn get(
         &self,
         bucket: &str,
@@ -44,7 +42,7 @@ pub trait DeadLetters: Send + Sync {
     async fn delete(&self, bucket: &str, name: &str) -> Result<(), BucketError>;
 }
 
-/// Jobs that send dead letters again, by event subscription.
+/// Redrive jobs, by event subscription.
 #[async_trait]
 pub trait Redrives: Send + Sync {
     /// All jobs of the event subscription. Strongly consistent.

@@ -14,7 +14,7 @@ pub struct HandshakeRequest {
     pub url: gridpost_core::secret::Secret,
     /// Headers in the order they are sent.
     pub headers: Vec<(&'static str, String)>,
-    /// Headers of the user's own, which come after them.
+    /// The user's delivery attributes, sent after them.
     pub attributes: Vec<(String, gridpost_core::secret::Secret)>,
     /// The body; empty for `OPTIONS`.
     pub body: Vec<u8>,
@@ -33,12 +33,10 @@ impl fmt::Debug for HandshakeRequest {
     }
 }
 
-/// What the endpoint said.
+/// The endpoint's response.
 #[derive(Clone, Debug)]
 pub struct HandshakeResponse {
-    /// The HTTP status.
     pub status: u16,
-    /// The headers.
     pub headers: http::HeaderMap,
     /// The body, up to [`HANDSHAKE_BODY_BYTES_MAX`]; what exceeds it is not read.
     pub body: Vec<u8>,
@@ -53,7 +51,7 @@ pub enum HandshakeError {
     /// Not within the request's wait.
     #[error("no response within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The connection failed; the text says at what, secrets left out.
+    /// The connection failed; the text says how, without secrets.
     #[error("{0}")]
     Unreachable(String),
 }

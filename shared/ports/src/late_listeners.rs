@@ -1,4 +1,4 @@
-//! Who listens for late responses.
+//! The port for invocations that listen for late responses.
 
 use async_trait::async_trait;
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
@@ -11,16 +11,16 @@ use crate::PortError;
 pub struct Listener {
     /// The queue whose slot it holds.
     pub queue: Queue,
-    /// Its own id.
     pub id: Uuid,
     /// How long it listens at most.
     pub until: Timestamp,
 }
 
-/// The invocations that listen for late responses, all copies of dispatch together.
+/// The invocations that listen for late responses, across all copies of dispatch.
 #[async_trait]
 pub trait LateListeners: Send + Sync {
-    /// Lets one more listen; `false` if `most` do at `now`, or where others join at the same moment.
+    /// Lets one more listen; `false` if `most` already do at `now`, or others join at the same
+    /// moment.
     async fn join(
         &self,
         listener: Listener,
@@ -28,6 +28,6 @@ pub trait LateListeners: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, PortError>;
 
-    /// Notes that it listens no more. One that is not noted ends by its time.
+    /// Records that it has stopped listening. Otherwise it expires by its time.
     async fn leave(&self, listener: Listener) -> Result<(), PortError>;
 }

@@ -1,9 +1,9 @@
-//! What the pipeline needs of the world, as small traits.
+//! The ports of the pipeline: what it needs of the world, as small traits.
 //!
-//! The crates `gridpost-aws`, `gridpost-embedded`, `gridpost-webhook` and `gridpost-runtime` implement
-//! them for real, `gridpost-testkit` in virtual time. No SDK type appears here. Two things that functions share are
-//! built on one port each: [`configuration`] keeps in memory what it reads, [`dead_letter_walk`] goes
-//! through what a bucket holds.
+//! The crates `gridpost-aws`, `gridpost-embedded`, `gridpost-webhook` and `gridpost-runtime`
+//! implement them for real, `gridpost-testkit` in virtual time. No SDK type appears here. Two tools
+//! that functions share use only one port each: [`configuration`] caches what it reads,
+//! [`dead_letter_walk`] walks through a bucket.
 
 pub mod configuration;
 pub mod dead_letter_walk;
@@ -40,7 +40,6 @@ pub use resources::{ResourceChecker, ResourceClient};
 
 /// The time.
 pub trait Clock: Send + Sync {
-    /// Now.
     fn now(&self) -> Timestamp;
 }
 
@@ -49,25 +48,24 @@ pub trait Dice: Send + Sync {
     /// A draw from 0.0 up to, not including, 1.0.
     fn roll(&self) -> f64;
 
-    /// An id that nobody else has.
+    /// A unique id.
     fn id(&self) -> Uuid;
 
-    /// A new access key: 32 bytes that nobody can guess. The real dice ask the operating system.
+    /// A new access key: 32 unguessable bytes. The real dice use the operating system's.
     fn key(&self) -> [u8; 32];
 }
 
-/// A call to the world that did not succeed. It may have taken effect all the same.
+/// A failed call. It may have taken effect all the same.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{call} failed: {reason}")]
 pub struct PortError {
-    /// Which call, e.g. `sqs:SendMessage`.
+    /// The call, e.g. `sqs:SendMessage`.
     pub call: &'static str,
-    /// What the service or the connection said, secrets left out.
+    /// The error of the service or the connection, without secrets.
     pub reason: String,
 }
 
 impl PortError {
-    /// An error of that call.
     pub fn new(call: &'static str, reason: impl fmt::Display) -> Self {
         Self { call, reason: reason.to_string() }
     }
@@ -76,27 +74,27 @@ impl PortError {
 /// A message to send.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// The body: text that SQS takes.
+    /// The body: text that SQS accepts.
     pub body: String,
     /// The fair-queue group, one for each event subscription.
     pub group: String,
-    /// Not to be received sooner than after so many seconds: 0 to 900.
+    /// How many seconds it must not be received: 0 to 900.
     pub delay_s: u32,
 }
 
 /// Puts messages into queues.
 #[async_trait]
 pub trait QueueSender: Send + Sync {
-    /// Sends all messages, in as few calls as possible; the answers are in their order. A message
-    /// whose answer is an error may have been sent all the same.
+    /// Sends all messages in as few calls as possible; results are in their order. A message whose
+    /// result is an error may have been sent all the same.
     async fn send(&self, queue: Queue, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>>;
 }
 
 /// Settles messages that were received.
 #[async_trait]
 pub trait QueueReceiver: Send + Sync {
-    /// Hides a received message for so many seconds from now (0 to 43,200, counted by SQS from when
-    /// it was received).
+    /// Hides a received message for `seconds` from now (0 to 43,200, counted by SQS from when it
+    /// was received).
     async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError>;
 
     /// Deletes received messages. One that is gone already counts as deleted.
@@ -113,30 +111,29 @@ pub trait QueueReceiver: Send + Sync {
     async fn visible(&self, queue: Queue) -> Result<u64, PortError>;
 }
 
-/// The poison queue, for an operator who looks into it.
+/// The poison queue, for operators.
 #[async_trait]
 pub trait PoisonQueue: Send + Sync {
-    /// Receives up to ten messages, which nobody else gets for `hidden_s` seconds. None means that
-    /// there are none that are not hidden: all servers of the queue were asked.
+    /// Receives up to ten messages and hides them from others for `hidden_s` seconds. An empty list
+    /// means that there are no visible ones: all servers of the queue were asked.
     async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError>;
 
     /// About how many messages there are, hidden ones included.
     async fn count(&self) -> Result<u64, PortError>;
 }
 
-/// How a conditional write ended.
+/// The result of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// It was written.
     Written,
-    /// Somebody else has written since it was read; nothing was changed.
+    /// Another write came since it was read; nothing was changed.
     Conflict,
 }
 
-/// What is known of failing deliveries.
+/// The states of failing deliveries.
 #[async_trait]
 pub trait DeliveryStates: Send + Sync {
-    /// The state of a delivery, if an attempt of it has failed. Strongly consistent.
+    /// The state of a delivery, if an attempt has failed. Strongly consistent.
     async fn load(&self, id: Uuid) -> Result<Option<DeliveryState>, PortError>;
 
     /// Writes a state as revision `state.revision + 1`, if the stored one still is
@@ -147,9 +144,9 @@ pub trait DeliveryStates: Send + Sync {
 /// Finds failing deliveries.
 #[async_trait]
 pub trait WaitingDeliveries: Send + Sync {
-    /// The first `most` deliveries of the event subscription with that uid that have failed and not
-    /// ended, by their [place](DeliveryState::place); of all, or of those behind `after`. What was
-    /// written in the last second may not be there yet.
+    /// The first `most` deliveries of this event subscription that have failed and not ended, by
+    /// their [place](DeliveryState::place), from the start or after `after`. What was written in
+    /// the last second may be missing.
     async fn waiting(
         &self,
         uid: Uuid,
@@ -157,11 +154,11 @@ pub trait WaitingDeliveries: Send + Sync {
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError>;
 
-    /// How many deliveries of it have failed and not ended, as far as to `most`, and a few more.
+    /// How many deliveries of it have failed and not ended, counted up to about `most`.
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError>;
 }
 
-/// What is known of endpoints' health.
+/// The health of endpoints.
 #[async_trait]
 pub trait EndpointHealths: Send + Sync {
     /// The health of a subscription's endpoint; healthy if nothing is stored.
@@ -177,43 +174,50 @@ pub trait EndpointHealths: Send + Sync {
     ) -> Result<Saved, PortError>;
 }
 
-/// How many requests were made to endpoints that allow so many in a minute.
+/// Counts requests to endpoints that limit them per minute.
 #[async_trait]
 pub trait RequestRates: Send + Sync {
-    /// Counts so many more requests of the event subscription with that uid in that minute (since the
-    /// Unix epoch); answers how many they are, these included. No two calls get the same numbers.
-    /// One that fails may have counted: then that minute has so many requests less.
+    /// Counts `requests` more for this event subscription in that minute (since the Unix epoch).
+    /// Returns the total, these included. No two calls get the same numbers. A failed call may have
+    /// counted: then fewer requests can be made in that minute.
     async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError>;
 }
 
-/// Deliveries whose long wait a table holds instead of a queue.
+/// Parks deliveries: a table holds their long wait instead of a queue.
 #[async_trait]
 pub trait ParkingLot: Send + Sync {
     /// Stores a delivery under its due minute. Storing it twice is the same as once.
     async fn park(&self, parked: &Parked) -> Result<(), PortError>;
 
-    /// Removes one; none to remove is no error.
+    /// Removes one, if it exists.
     async fn remove(&self, parked: &Parked) -> Result<(), PortError>;
 }
 
-/// The parked deliveries of one minute lie in so many partitions, each of which is read by itself.
+/// The number of partitions of the parked deliveries of one minute, each of which is read by
+/// itself.
 pub const PARKED_PARTITIONS: u32 = 8;
+
+/// The partition of its minute for a parked delivery. Spreading them keeps a minute within what one
+/// partition takes: 1,000 writes per second. Source: Amazon DynamoDB developer guide, partition
+/// limits.
+pub fn parked_partition(id: Uuid) -> u32 {
+    u32::try_from(id.as_u128() % u128::from(PARKED_PARTITIONS)).expect("below the divisor")
+}
 
 /// Some of the parked deliveries that are due in a minute.
 #[derive(Clone, Debug, Default)]
 pub struct DuePage {
-    /// Those that can be sent; perhaps none.
+    /// Those that can be sent; may be empty.
     pub due: Vec<Parked>,
-    /// Behind which one the next page begins; none when this is the last one.
+    /// The last one of this page, after which the next begins; `None` on the last page.
     pub next: Option<String>,
 }
 
-/// Takes parked deliveries out when they are due, a page at a time: there may be more than memory
-/// holds.
+/// Reads and removes due deliveries, a page at a time: there may be more than memory holds.
 #[async_trait]
 pub trait DueDeliveries: Send + Sync {
-    /// Those due in that minute (since the Unix epoch) that lie in that partition of
-    /// [`PARKED_PARTITIONS`], behind `after`: as many as fit 1 MB, and at most 500. Strongly consistent.
+    /// Those due in that minute (since the Unix epoch) in that one of [`PARKED_PARTITIONS`], after
+    /// `after`: as many as fit 1 MB, and at most 500. Strongly consistent.
     async fn due_in(
         &self,
         minute: i64,
@@ -221,35 +225,33 @@ pub trait DueDeliveries: Send + Sync {
         after: Option<String>,
     ) -> Result<DuePage, PortError>;
 
-    /// Removes some; one that is gone already is no error. After an error some may be there still.
+    /// Removes some; missing ones are ignored. After an error, some may still exist.
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError>;
 }
 
-/// A place in the table of parked deliveries. It means something to that table alone.
+/// A position in the table of parked deliveries, meaningful only to that table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParkedCursor {
-    /// The partition key.
     pub partition: String,
-    /// The sort key.
     pub sort: String,
 }
 
-/// What one look at parked deliveries found.
+/// A page of all parked deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct ParkedPage {
-    /// Parked deliveries, each with its place; perhaps none.
+    /// Parked deliveries, each with its position; may be empty.
     pub found: Vec<(ParkedCursor, Parked)>,
-    /// Behind which place the next look begins; none when all have been looked at.
+    /// The position after which the next page begins; `None` on the last page.
     pub next: Option<ParkedCursor>,
 }
 
-/// Parked deliveries, for an operator who looks through all of them.
+/// Parked deliveries, for operators.
 #[async_trait]
 pub trait ParkedDeliveries: Send + Sync {
-    /// Some of those behind a place, in no order that means anything.
+    /// A page of those after a position, in arbitrary order.
     async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError>;
 
-    /// The one of that delivery that is due in that minute (since the Unix epoch), if there is one.
+    /// The parked delivery with that id and due minute (since the Unix epoch), if it exists.
     /// Strongly consistent.
     async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError>;
 }
@@ -260,7 +262,6 @@ pub trait WakeCursor: Send + Sync {
     /// The first minute (since the Unix epoch) whose parked deliveries may not all have been sent.
     async fn load(&self) -> Result<Option<i64>, PortError>;
 
-    /// Notes that minute.
     async fn save(&self, minute: i64) -> Result<(), PortError>;
 }
 
@@ -275,9 +276,9 @@ pub trait Configuration: Send + Sync {
         Ok(self.written(topic, None).await?.into_iter().map(|(one, _)| one).collect())
     }
 
-    /// Those of a topic's event subscriptions that are named, or all, each with the number of the
-    /// topic's revision at which it was written. Each is strongly consistent by itself: a change that
-    /// is being written may be seen in some and not yet in others.
+    /// The named event subscriptions of a topic, or all, each with the number of the topic's
+    /// revision at which it was written. Each is strongly consistent by itself: a change that is
+    /// being written may be visible in some and not yet in others.
     async fn written(
         &self,
         topic: &str,
@@ -285,7 +286,7 @@ pub trait Configuration: Send + Sync {
     ) -> Result<Vec<(EventSubscription, u64)>, PortError>;
 }
 
-/// The access keys of topics, for those who authenticate publishers. Nothing else may read them.
+/// The access keys of topics, only for authenticating publishers.
 #[async_trait]
 pub trait TopicKeys: Send + Sync {
     /// A topic's access keys, with the number of the topic's revision at which they were written.
@@ -295,22 +296,20 @@ pub trait TopicKeys: Send + Sync {
 
 /// The stored topics, as the resource API writes them.
 ///
-/// A topic's revision moves with every change of the topic or of one of its event subscriptions,
-/// and every write names the revision it was decided on: what was decided on something that has
-/// changed since is not written.
+/// A topic's revision moves with every change of the topic or of one of its event subscriptions.
+/// Every write names the revision that it is based on, and fails if that has changed since.
 #[async_trait]
 pub trait TopicStore: Send + Sync {
-    /// The first `most` topics by name, of all or of those behind the name `after`. Strongly
+    /// The first `most` topics by name, from the start or after the name `after`. Strongly
     /// consistent.
     async fn topics(&self, after: Option<&str>, most: usize) -> Result<Vec<Topic>, PortError>;
 
-    /// Writes a topic as revision `topic.revision + 1`, if the stored one still is
-    /// `topic.revision` (0: there is none), and access keys with it where there are some: a new topic
-    /// has some.
+    /// Writes a topic as revision `topic.revision + 1`, if the stored one still is `topic.revision`
+    /// (0: there is none), together with access keys if given; a new topic needs some.
     async fn save(&self, topic: &Topic, keys: Option<&AccessKeys>) -> Result<Saved, PortError>;
 
-    /// Deletes a topic with its access keys, if the stored one still is `topic.revision`. Its event subscriptions must
-    /// have been deleted before.
+    /// Deletes a topic with its access keys, if the stored one still is `topic.revision`. Its event
+    /// subscriptions must have been deleted before.
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError>;
 }
 
@@ -324,20 +323,20 @@ pub trait SubscriptionStore: Send + Sync {
         key: &SubscriptionKey,
     ) -> Result<Option<EventSubscription>, PortError>;
 
-    /// Writes an event subscription, new or in the place of the one of that name.
+    /// Creates or replaces an event subscription.
     async fn save(
         &self,
         topic: &Topic,
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError>;
 
-    /// Deletes event subscriptions of the topic by name, at most [`DELETED_AT_ONCE_MAX`]. One that
-    /// is gone already counts as deleted.
+    /// Deletes event subscriptions of the topic by name, at most [`DELETED_AT_ONCE_MAX`]. Missing
+    /// ones count as deleted.
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError>;
 }
 
-/// Most event subscriptions that one call deletes: a DynamoDB transaction takes 100 items, and one
-/// of them is the topic.
+/// Most event subscriptions that one call deletes: a DynamoDB transaction has at most 100 items,
+/// one of which is the topic.
 pub const DELETED_AT_ONCE_MAX: usize = 99;
 
 #[async_trait]
@@ -361,7 +360,7 @@ pub enum BucketError {
     /// There is no such bucket.
     #[error("the bucket does not exist")]
     NotFound,
-    /// Anything else; worth another try.
+    /// Any other failure; a retry may succeed.
     #[error(transparent)]
     Unavailable(#[from] PortError),
 }
@@ -383,28 +382,23 @@ pub trait Bucket: Send + Sync {
 /// large fan-outs, one object for each publish.
 #[async_trait]
 pub trait Payloads: Send + Sync {
-    /// Stores an object, in the place of the one of that name.
+    /// Stores an object, replacing any of that name.
     async fn put(&self, key: &str, object: Vec<u8>) -> Result<(), PortError>;
 
-    /// The object of that name, if there is one. Strongly consistent.
+    /// The object of that name, if it exists. Strongly consistent.
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError>;
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 pub enum Attempted {
-    /// It is over.
     Answered {
-        /// What came of it.
         answer: Answer,
-        /// How a failed response began, escaped, where that is kept.
+        /// The beginning of a failed response, escaped, if it is kept.
         said: Option<String>,
     },
     /// No response head within [`RESPONSE_WAIT`]. The connection is kept: the future resolves to
-    /// what came late, or to `None` when nothing did within [`LATE_RESPONSE_WAIT`] of sending.
-    TimedOut {
-        /// Resolves to the late answer.
-        late: BoxFuture<'static, Option<Answer>>,
-    },
+    /// the late answer, or to `None` if none came within [`LATE_RESPONSE_WAIT`] of sending.
+    TimedOut { late: BoxFuture<'static, Option<Answer>> },
 }
 
 impl From<Answer> for Attempted {
@@ -416,20 +410,19 @@ impl From<Answer> for Attempted {
 /// Sends requests to endpoints.
 #[async_trait]
 pub trait EndpointClient: Send + Sync {
-    /// Makes one attempt. It never fails: whatever goes wrong is the answer's outcome.
+    /// Makes one attempt. It never fails: any error is the answer's outcome.
     async fn attempt(&self, request: Request) -> Attempted;
 }
 
-/// Counts what happens. Names are Event Grid's.
+/// Writes metrics, under Event Grid's names.
 pub trait Meter: Send + Sync {
     /// Adds `by` to a counter.
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64);
 
-    /// Notes how long something took.
     fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration);
 
-    /// Adds `by` events to a counter of the [ledger](gridpost_core::ledger): it is kept apart for the hour in
-    /// which they were published.
+    /// Adds `by` events to a counter of the [ledger](gridpost_core::ledger), which is kept per hour
+    /// of publish.
     fn count_events(
         &self,
         metric: &'static str,
@@ -438,7 +431,7 @@ pub trait Meter: Send + Sync {
         by: u64,
     );
 
-    /// Adds `by` events that were delivered so long after their publish to
+    /// Adds `by` events, delivered this long after their publish, to
     /// [`DELIVERY_SUCCESS_COUNT`](gridpost_core::metric::DELIVERY_SUCCESS_COUNT), in the same way.
     fn count_delivered(
         &self,
@@ -448,7 +441,7 @@ pub trait Meter: Send + Sync {
         by: u64,
     );
 
-    /// Writes out what was counted since the last time. What a function has not written when it dies
-    /// was not counted, so it writes before it lets records go.
+    /// Writes out everything counted since the last flush. Unflushed counts are lost when the
+    /// function dies, so it flushes before it deletes records.
     fn flush(&self, now: Timestamp);
 }

@@ -12,20 +12,18 @@ use gridpost_core::{
 /// Sends events to AWS resources.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
-    /// Makes one call; the answers are those of its entries, in their order. It never fails: whatever
-    /// goes wrong is the answer of every entry that it went wrong for.
+    /// Makes one call; answers are in the order of its entries. It never fails: an error is the
+    /// answer of every entry that it affects.
     async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer>;
 
-    /// Asks the service for the resource, and changes nothing. It never fails: whatever goes wrong is
-    /// what was found.
+    /// Checks the resource without changing anything. It never fails: an error is the finding.
     async fn check(&self, resource: &Resource) -> Finding;
 }
 
-/// Asks the function that will deliver to check a resource: with its role, its clients, and from where
-/// it runs.
+/// Asks the function that will deliver to check a resource, with its own role, clients and network.
 #[async_trait]
 pub trait ResourceChecker: Send + Sync {
-    /// What it has found.
+    /// The function's finding.
     ///
     /// # Errors
     ///

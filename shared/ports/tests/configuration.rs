@@ -1,4 +1,4 @@
-//! What is kept of the configuration in memory, and when it is read again.
+//! The configuration cache: what is kept in memory, and when it is read again.
 
 #[path = "configuration/reads.rs"]
 mod reads;
@@ -22,7 +22,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Clock, Configuration, PortError, TopicKeys,
-    configuration::{ConfigurationCache, Limits, Wanted},
+    configuration::{ConfigurationCache, Limits, SubscriptionLookup},
 };
 use gridpost_testkit::{
     clock::{BEGINNING, VirtualClock},
@@ -153,7 +153,8 @@ impl World {
     ) -> Result<bool, PortError> {
         let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
         let revision = Revision { created_at: fixtures::topic().created_at, number };
-        let wanted = Wanted { key: &key, uid: Uuid::from_u128(uid), revision, received_at };
+        let wanted =
+            SubscriptionLookup { key: &key, uid: Uuid::from_u128(uid), revision, received_at };
         Ok(self.cache.subscription(wanted).await?.is_some())
     }
 
@@ -219,7 +220,7 @@ async fn a_topic_that_was_created_again_is_not_taken_for_the_old_one() {
         let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
         let revision = Revision { created_at: again, number };
         let (uid, received_at) = (Uuid::from_u128(2), world.clock.now());
-        let wanted = Wanted { key: &key, uid, revision, received_at };
+        let wanted = SubscriptionLookup { key: &key, uid, revision, received_at };
         let (topic, found) = world.cache.subscription(wanted).await.expect("read").expect("found");
         assert_eq!((topic.topic.revision, found.uid), (number, uid));
         assert_eq!(topic.subscriptions.len(), 1, "what the old one had is gone");
@@ -256,7 +257,7 @@ async fn evidence_is_read_once_for_all_that_arrived_before() {
     let found = join_all(all).await;
     assert!(found.into_iter().all(|found| !found.expect("readable")));
     assert_eq!(world.stored.reads(), (2, 1));
-    // And once more for those that arrive later.
+    // And again for those that arrive later.
     sleep(Duration::from_millis(1)).await;
     assert!(!world.find(9, 1).await.expect("readable"));
     assert_eq!(world.stored.reads(), (3, 1));
@@ -287,7 +288,7 @@ async fn a_read_goes_on_when_the_first_who_asked_has_gone() {
     };
     let ((), number) = futures::join!(first, second);
     assert_eq!((number, world.stored.reads()), (Some(1), (1, 1)));
-    // One that no caller waits for any more is begun anew.
+    // A read that no caller waits for any more is started again.
     sleep(Duration::from_secs(3)).await;
     let gone = tokio::time::timeout(Duration::from_millis(2), world.cache.topic("t")).await;
     assert!(gone.is_err());

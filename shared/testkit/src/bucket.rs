@@ -1,4 +1,4 @@
-//! S3: buckets that may be missing, or refuse for hours. Their objects are kept where that is asked for.
+//! S3: buckets that may be missing, or refuse for hours. Objects are kept only if requested.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,6 @@ use crate::{
 /// The call that stores an object.
 pub const PUT: &str = "s3:PutObject";
 
-/// The call that lists objects.
 pub const LIST: &str = "s3:ListObjectsV2";
 
 /// The call that reads an object.
@@ -40,7 +39,6 @@ pub const DELETE: &str = "s3:DeleteObject";
 pub struct BucketSettings {
     /// Names of buckets that do not exist.
     pub missing: BTreeSet<String>,
-    /// When every bucket refuses.
     pub refuses: Vec<Range<Timestamp>>,
     /// Names of objects that can't be read.
     pub unreadable: BTreeSet<String>,
@@ -53,7 +51,7 @@ pub struct BucketSettings {
 }
 
 impl BucketSettings {
-    /// S3 behaves as well as it can, and everything is kept.
+    /// S3 without faults, with everything kept.
     pub const CALM: Self = Self {
         missing: BTreeSet::new(),
         refuses: Vec::new(),
@@ -64,21 +62,18 @@ impl BucketSettings {
     };
 }
 
-/// An object as it is kept.
+/// A kept object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What is in it.
     pub body: Vec<u8>,
-    /// What its labels say, if they are ours.
+    /// The origin in its labels, if they are ours.
     pub origin: Option<Origin>,
-    /// When it was written.
     pub written_at: Timestamp,
 }
 
-/// What was kept, and what was asked for.
+/// The kept objects and the calls.
 #[derive(Debug, Default)]
 struct Contents {
-    /// By bucket and name.
     objects: BTreeMap<(String, String), Object>,
     /// Calls, each with the object's name or the list's prefix.
     calls: Vec<(&'static str, String)>,
@@ -93,7 +88,6 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Empty buckets.
     pub fn new(
         settings: BucketSettings,
         clock: VirtualClock,
@@ -107,7 +101,7 @@ impl Buckets {
         self.settings.lock().expect("no panic while held")
     }
 
-    /// Puts an object there, as if it had been written at its time.
+    /// Inserts an object, as if it had been written at its time.
     pub fn insert(&self, bucket: &str, name: &str, object: Object) {
         self.contents().objects.insert((bucket.to_owned(), name.to_owned()), object);
     }
@@ -119,8 +113,8 @@ impl Buckets {
         of_it.map(|((_, name), object)| (name.clone(), object.clone())).collect()
     }
 
-    /// What calls of that kind were about, whether or not they succeeded, in order: an object's name,
-    /// or a list's prefix.
+    /// The subjects of calls of that kind, successful or not, in order: an object's name, or a
+    /// list's prefix.
     pub fn calls(&self, of: &str) -> Vec<String> {
         let contents = self.contents();
         let of_it = contents.calls.iter().filter(|(call, _)| *call == of);
@@ -131,7 +125,7 @@ impl Buckets {
         self.contents.lock().expect("no panic while held")
     }
 
-    /// Notes a call; fails where the bucket is missing or refuses.
+    /// Records a call. Fails if the bucket is missing or refuses.
     fn call(&self, call: &'static str, bucket: &str, about: &str) -> Result<(), BucketError> {
         let settings = self.settings();
         if settings.keeps_objects {
@@ -147,7 +141,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Notes the records that an object has.
+    /// Records the contents of an object in the history.
     fn note(
         &self,
         in_hand: &[Uuid],
@@ -178,7 +172,7 @@ impl Buckets {
             history.trace(at, || format!("dead letter {delivery} in {key}"));
             *history.stored.entry(delivery).or_default() += 1;
             let found = DeadLetter { delivery, at, record, writes: 0 };
-            // Written once more under the same name it is the same.
+            // Written again under the same name, it is the same.
             let kept = history.dead_letters.entry((key.to_owned(), id, delivery)).or_insert(found);
             kept.writes += 1;
         }
@@ -226,7 +220,7 @@ impl Buckets {
         if self.settings().keeps_objects {
             let label = |wanted: &str| labels.iter().find(|(name, _)| *name == wanted);
             let origin = Origin::of(|wanted| label(wanted).map(|(_, value)| value.clone()));
-            // S3 tells whole seconds.
+            // S3 reports whole seconds.
             let written_at = Timestamp::from_millis(self.clock.now().as_seconds() * 1_000);
             self.insert(bucket, key, Object { body, origin, written_at });
         }

@@ -32,7 +32,6 @@ impl VirtualClock {
         Self { beginning, ..self }
     }
 
-    /// Sleeps until that time.
     pub async fn sleep_until(&self, at: Timestamp) {
         tokio::time::sleep_until(self.start + at.since(self.beginning)).await;
     }

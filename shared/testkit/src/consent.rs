@@ -1,5 +1,5 @@
 //! Receivers that are asked before any event is sent to them: endpoints for their consent, AWS
-//! resources whether they are there.
+//! resources for their existence.
 
 use std::{
     sync::{Mutex, MutexGuard},
@@ -20,10 +20,9 @@ use serde_json::{Value, json};
 
 use crate::clock::VirtualClock;
 
-/// How an endpoint answers the question whether it wants events.
+/// How an endpoint answers a consent request.
 #[derive(Clone, Debug, Default)]
 pub enum Manner {
-    /// It wants them.
     #[default]
     Consents,
     /// 404.
@@ -34,47 +33,42 @@ pub enum Manner {
     Replies(Vec<Reply>),
 }
 
-/// One answer to the question.
+/// One answer to a consent request.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// How long it takes. Whoever waits no longer than that hears nothing.
+    /// How long it takes. A caller with a shorter wait gets no answer.
     pub after: Duration,
-    /// The answer.
     pub answer: Result<HandshakeResponse, HandshakeError>,
 }
 
 impl Reply {
-    /// This answer at once.
     pub fn now(answer: Result<HandshakeResponse, HandshakeError>) -> Self {
         Self { after: Duration::ZERO, answer }
     }
 
-    /// None, however long one waits.
+    /// Never answers.
     pub fn never() -> Self {
         Self { after: Duration::MAX, answer: Err(HandshakeError::TimedOut(Duration::MAX)) }
     }
 
-    /// The same, after a while.
     #[must_use]
     pub fn after(self, after: Duration) -> Self {
         Self { after, ..self }
     }
 }
 
-/// A question as it arrived.
+/// A consent request as it arrived.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    /// When.
+pub struct ConsentRequest {
     pub at: Timestamp,
-    /// The question.
     pub request: HandshakeRequest,
 }
 
-/// All receivers of one world, as they are asked.
+/// The receivers of one world.
 pub struct Consents {
     clock: VirtualClock,
     manner: Mutex<Manner>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ConsentRequest>>,
     found: Mutex<Vec<(String, Finding)>>,
     checked: Mutex<Vec<String>>,
 }
@@ -84,7 +78,7 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Consents {
-    /// Endpoints that consent, and resources that are there.
+    /// Endpoints that consent, and resources that exist.
     pub fn new(clock: VirtualClock) -> Self {
         Self {
             clock,
@@ -95,18 +89,18 @@ impl Consents {
         }
     }
 
-    /// Lets endpoints answer so from now on.
+    /// Sets how endpoints answer from now on.
     pub fn answer(&self, manner: Manner) {
         *open(&self.manner) = manner;
     }
 
-    /// Lets this be found of resources whose names end so.
+    /// Sets the finding for resources whose names end with `name`.
     pub fn find(&self, name: &str, finding: Finding) {
         open(&self.found).push((name.to_owned(), finding));
     }
 
-    /// The questions, in the order they arrived.
-    pub fn asked(&self) -> Vec<Asked> {
+    /// The consent requests, in the order they arrived.
+    pub fn asked(&self) -> Vec<ConsentRequest> {
         open(&self.asked).clone()
     }
 
@@ -131,7 +125,7 @@ impl Consents {
 ///
 /// # Panics
 ///
-/// What is no header.
+/// A header is invalid.
 pub fn response(status: u16, headers: &[(&'static str, &str)], body: &str) -> HandshakeResponse {
     let headers = headers.iter().map(|(name, value)| {
         let value = HeaderValue::from_str(value).expect("a header's value");
@@ -141,7 +135,7 @@ pub fn response(status: u16, headers: &[(&'static str, &str)], body: &str) -> Ha
     HandshakeResponse { status, headers, body: body.as_bytes().to_vec() }
 }
 
-/// What an endpoint that wants the events answers.
+/// The response of an endpoint that consents.
 fn consent(request: &HandshakeRequest) -> HandshakeResponse {
     if request.method == Method::OPTIONS {
         return response(200, &[("webhook-allowed-origin", "*")], "");
@@ -159,7 +153,7 @@ impl HandshakeClient for Consents {
     ) -> Result<HandshakeResponse, HandshakeError> {
         let Reply { after, answer } = self.reply(&request);
         let wait = request.wait;
-        open(&self.asked).push(Asked { at: self.clock.now(), request });
+        open(&self.asked).push(ConsentRequest { at: self.clock.now(), request });
         if !after.is_zero() {
             tokio::time::sleep(after.min(wait)).await;
         }

@@ -1,9 +1,9 @@
-//! What any implementation of the ports must do, as functions that a test calls with one: the fakes, the
-//! stores of one machine, and the adapters of AWS with recorded responses and on an emulation.
+//! The contract of the ports, as functions that tests call with an implementation: the fakes, the
+//! stores of one machine, and the AWS adapters with recorded responses and on an emulator.
 //!
-//! Each says which world it needs: an empty table, a queue that refuses certain entries. How that world
-//! is made is the test's own affair. Where an implementation does otherwise than AWS, that is a
-//! [`Difference`], and it is asserted, too.
+//! Each function says which world it needs: an empty table, a queue that refuses certain entries.
+//! Each test prepares its own. Where an implementation differs from AWS, that is a [`Difference`],
+//! which is asserted too.
 
 pub mod configuration;
 pub mod objects;
@@ -29,35 +29,36 @@ use uuid::Uuid;
 /// The dead-letter bucket of these tests.
 pub const BUCKET: &str = "letters";
 
-/// What an implementation does otherwise than AWS. No handler may rely on AWS's way, or its test does not
-/// show that it works.
+/// A difference between an implementation and AWS. No handler may rely on AWS's behaviour there, or
+/// tests with that implementation prove nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// One message that is too large makes its whole call fail. SQS answers for each entry.
     FailsWholeCall,
-    /// A message whose time is over is hidden all the same. SQS: `MessageNotInflight`.
+    /// A visible message can be hidden. SQS: `MessageNotInflight`.
     HidesWhatIsVisible,
     /// A message may be hidden for 12 hours from now, however long ago it was received. SQS counts
     /// from the receive, and refuses.
     HidesForLonger,
-    /// A queue keeps its messages until they are deleted. SQS forgets them after its retention period.
+    /// A queue keeps its messages until they are deleted. SQS drops them after its retention
+    /// period.
     KeepsMessages,
-    /// A message of the poison queue does not say which queue it was in. SQS names that.
+    /// A message of the poison queue does not name the queue it came from. SQS does.
     ForgetsWhereItWas,
-    /// A message that is moved to the poison queue becomes a new one. SQS leaves it its id, when it was
-    /// sent, how often it was received, and its group.
+    /// A message moved to the poison queue becomes a new one. SQS keeps its id, its send time, its
+    /// receive count and its group.
     MovesAsNew,
-    /// An item is there for ever. DynamoDB deletes it some time within two days after it expired.
+    /// Items are kept for ever. DynamoDB deletes them within two days after they expire.
     KeepsItems,
 }
 
-/// Where the fakes differ from AWS.
+/// The differences of the fakes.
 pub const OF_FAKES: &[Difference] = &[Difference::MovesAsNew];
 
-/// Where the stores of one machine do.
+/// The differences of the stores of one machine.
 pub const OF_EMBEDDED: &[Difference] = &[Difference::HidesForLonger, Difference::KeepsMessages];
 
-/// Where moto, a second emulation of AWS, does.
+/// The differences of moto, a second AWS emulator.
 pub const OF_MOTO: &[Difference] = &[
     Difference::FailsWholeCall,
     Difference::HidesWhatIsVisible,
@@ -66,8 +67,8 @@ pub const OF_MOTO: &[Difference] = &[
 ];
 
 impl Difference {
-    /// Asserts that something is as with AWS, or otherwise where that is listed: a list that is out of
-    /// date fails.
+    /// Asserts that something is as on AWS unless it is listed as a difference: an outdated list
+    /// fails.
     fn holds(self, listed: &[Self], is_as_with_aws: bool) {
         let is_listed = listed.contains(&self);
         assert_eq!(!is_as_with_aws, is_listed, "{self:?}: is it a difference, and is it listed?");
@@ -94,7 +95,7 @@ pub fn state(number: u128) -> DeliveryState {
     }
 }
 
-/// The event subscription that everything here is of.
+/// The event subscription of everything here.
 pub fn key() -> SubscriptionKey {
     SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() }
 }

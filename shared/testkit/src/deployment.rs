@@ -1,4 +1,4 @@
-//! Everything that functions need of the world, for a unit test.
+//! All fakes that a unit test of a function needs.
 
 use std::{
     collections::BTreeMap,
@@ -22,32 +22,27 @@ use crate::{
     table::Tables,
 };
 
-/// One of each fake. Nothing goes wrong until the injector's plan says so, and no call takes time. What is
-/// logged from then on is looked through for what must not be in it, see [`logs`].
+/// One of each fake. There are no faults until the injector's plan has some, and no call takes
+/// time. Everything logged from then on is checked for secrets, see [`logs`].
 pub struct Deployment {
     /// The time. Needs a tokio runtime whose time is paused.
     pub clock: Arc<VirtualClock>,
     /// Ids that count from 0; every roll is 0.
     pub dice: Arc<CountingDice>,
-    /// What was counted.
     pub meter: Arc<RecordingMeter>,
-    /// SQS.
     pub queues: Arc<Queues>,
-    /// DynamoDB.
     pub tables: Arc<Tables>,
     /// S3, where dead letters are.
     pub buckets: Arc<Buckets>,
     /// S3, where large events are.
     pub payloads: Arc<PayloadBucket>,
-    /// Receivers.
     pub endpoints: Arc<Endpoints>,
-    /// The same when they are asked whether they want events.
+    /// The receivers of consent requests.
     pub consents: Arc<Consents>,
-    /// What goes wrong with calls that are made through [`Self::of`].
+    /// The faults of calls that are made through [`Self::of`].
     pub injector: Arc<Injector>,
-    /// The copy of the function that is tested.
+    /// The tested copy of the function.
     pub instance: Arc<Instance>,
-    /// What happened.
     pub history: Arc<Mutex<History>>,
 }
 
@@ -57,7 +52,7 @@ impl Deployment {
         Self::with_queues(now, QueueSettings::CALM)
     }
 
-    /// The same, with queues that are set otherwise.
+    /// The same, with other settings for queues.
     pub fn with_queues(now: Timestamp, settings: QueueSettings) -> Self {
         logs::watch();
         let clock = VirtualClock::starting_at(now);
@@ -80,13 +75,13 @@ impl Deployment {
         }
     }
 
-    /// A port whose calls are numbered, and go wrong as the injector's plan says.
+    /// A port whose calls are numbered, with faults by the injector's plan.
     pub fn of<T: ?Sized>(&self, port: &Arc<T>) -> Arc<Faulty<T>> {
         let (injector, instance) = (Arc::clone(&self.injector), Arc::clone(&self.instance));
         Arc::new(Faulty { injector, instance, inner: Arc::clone(port) })
     }
 
-    /// A port whose calls are numbered apart from all others, and go wrong by a plan of their own.
+    /// A port whose calls are numbered separately, with faults by a plan of its own.
     pub fn apart<T: ?Sized>(&self, port: &Arc<T>, plan: Plan) -> Arc<Faulty<T>> {
         let (dice, history) = (SeededDice::new(1), Arc::clone(&self.history));
         let injector = Arc::new(Injector::new(plan, dice, *self.clock, history));

@@ -12,28 +12,26 @@ use std::{
 use gridpost_ports::Dice;
 use uuid::Uuid;
 
-/// Dice that fall the same way for the same seed.
+/// Dice that roll the same for the same seed.
 #[derive(Debug)]
 pub struct SeededDice(Mutex<fastrand::Rng>);
 
 impl SeededDice {
-    /// Dice of that seed.
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(fastrand::Rng::with_seed(seed)))
     }
 
-    /// Further dice, made by a throw of these.
+    /// New dice, seeded by a roll of these.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self::new(self.with(|rng| rng.u64(..)))
     }
 
-    /// A throw of another kind.
     pub fn with<T>(&self, throw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
         throw(&mut self.0.lock().expect("no panic while held"))
     }
 
-    /// True so often: 0.0 never, 1.0 always.
+    /// True at this rate: 0.0 never, 1.0 always.
     pub fn chance(&self, rate: f64) -> bool {
         rate > 0.0 && self.with(fastrand::Rng::f64) < rate
     }
@@ -48,7 +46,6 @@ impl SeededDice {
         Duration::from_millis(self.number(range))
     }
 
-    /// One of them.
     pub fn choose<T: Copy>(&self, of: &[T]) -> T {
         of[self.with(|rng| rng.usize(..of.len()))]
     }
@@ -94,7 +91,7 @@ pub struct CountingDice {
 }
 
 impl CountingDice {
-    /// Dice of which every roll is this one.
+    /// Dice whose every roll is this one.
     pub fn rolling(roll: f64) -> Self {
         Self { roll, ..Self::default() }
     }

@@ -1,4 +1,5 @@
-//! Receivers: they answer by script, slowly, late, or not at all. Those of AWS are in [`resource`].
+//! Receivers: they answer by script, slowly, late, or not at all. AWS resources are in
+//! [`resource`].
 
 mod resource;
 
@@ -32,31 +33,27 @@ use crate::{
 /// One answer of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Reaction {
-    /// How long it takes.
     pub after: Duration,
     /// The answer; `None`: never.
     pub answer: Option<Answer>,
 }
 
 impl Reaction {
-    /// That status, at once.
     pub fn status(status: u16) -> Self {
         Self { after: Duration::ZERO, answer: Some(Answer::of_status(status, None)) }
     }
 
-    /// The same, after a while.
     #[must_use]
     pub fn after(self, after: Duration) -> Self {
         Self { after, ..self }
     }
 
-    /// The same, later by that.
     #[must_use]
     pub fn delayed(self, by: Duration) -> Self {
         Self { after: self.after + by, ..self }
     }
 
-    /// The same, asking to come back after so many seconds.
+    /// The same, with `Retry-After`.
     #[must_use]
     pub fn with_retry_after(self, seconds: u64) -> Self {
         let asked = Some(Duration::from_secs(seconds));
@@ -64,7 +61,6 @@ impl Reaction {
         Self { answer, ..self }
     }
 
-    /// The connection fails.
     pub fn failing(outcome: Outcome) -> Self {
         let after = Duration::from_millis(20);
         Self { after, answer: Some(Answer::without_status(outcome)) }
@@ -79,57 +75,34 @@ impl Reaction {
 pub enum Script {
     /// One answer after the other, by request; the last repeats.
     Answers(Vec<Reaction>),
-    /// Every other request, the first among them, meets that; the others succeed.
+    /// Every other request, the first included, gets this; the others succeed.
     EveryOther(Reaction),
-    /// One answer in those times, success otherwise.
+    /// One answer in those windows, success otherwise.
     Outage {
         /// From and until when, in seconds since the beginning.
         windows: Vec<(u64, u64)>,
-        /// What it answers then.
         reaction: Reaction,
     },
-    /// Success, but so often one of those.
-    Flaky {
-        /// How often.
-        rate: f64,
-        /// One of them.
-        reactions: Vec<Reaction>,
-    },
-    /// At most so many requests in a second; to the others it answers 429.
+    /// Success, but one of those at this rate.
+    Flaky { rate: f64, reactions: Vec<Reaction> },
+    /// At most this many requests in a second; the others get 429.
     Limited {
-        /// How many.
         per_second: usize,
         /// What `Retry-After` asks for.
         retry_after: Option<Duration>,
     },
-    /// Some events are refused for ever with that status, by their ids.
-    Picky {
-        /// One in so many.
-        one_in: u64,
-        /// With what.
-        status: u16,
-    },
-    /// A resource refuses so often an event, with one of those, and takes the others.
-    Partly {
-        /// How often.
-        rate: f64,
-        /// One of them.
-        answers: Vec<Answer>,
-    },
-    /// Answers after 0 to so many seconds, with that status.
-    Slow {
-        /// The longest.
-        seconds_max: u64,
-        /// What it answers.
-        status: u16,
-    },
+    /// Some events are always refused with that status, chosen by their ids.
+    Picky { one_in: u64, status: u16 },
+    /// A resource refuses events at this rate, with one of those, and takes the others.
+    Partly { rate: f64, answers: Vec<Answer> },
+    /// Answers after a random time up to `seconds_max`, with that status.
+    Slow { seconds_max: u64, status: u16 },
 }
 
 /// All endpoints of one world, behind the client's port.
 pub struct Endpoints {
     scripts: Mutex<BTreeMap<SubscriptionKey, Script>>,
-    /// What each has had.
-    had: Mutex<BTreeMap<SubscriptionKey, Had>>,
+    had: Mutex<BTreeMap<SubscriptionKey, ReceivedRequests>>,
     clock: VirtualClock,
     dice: SeededDice,
     /// How long it takes at most to connect, and what chooses that.
@@ -139,7 +112,7 @@ pub struct Endpoints {
 
 /// The requests that an endpoint has had.
 #[derive(Default)]
-struct Had {
+struct ReceivedRequests {
     count: usize,
     /// When those of the last second came.
     recent: VecDeque<Timestamp>,
@@ -151,7 +124,7 @@ struct Event {
     id: String,
     #[serde(default)]
     subject: Option<String>,
-    /// The topic, where the event says so: as `topic`, or a CloudEvent as `source`.
+    /// The topic, if the event names it: as `topic`, or as `source` of a CloudEvent.
     #[serde(default, alias = "source")]
     topic: Option<String>,
     #[serde(skip)]
@@ -159,8 +132,8 @@ struct Event {
 }
 
 impl Event {
-    /// Where it was published. Simulated ones have that as their subject; those that tell of dead letters
-    /// have the subject of what they tell of.
+    /// The event subscription that it was published for: simulated events have it as their subject;
+    /// dead-letter events have the subject of the events in them.
     fn published_to(&self) -> Option<SubscriptionKey> {
         let subject = self.subject.as_deref()?;
         if !subject.starts_with('/') {
@@ -202,7 +175,7 @@ impl Endpoints {
         Self { scripts: Mutex::new(scripts), had: Mutex::default(), clock, dice, dials, history }
     }
 
-    /// It takes at most so long to connect to them.
+    /// With a limit on the time to connect to them.
     #[must_use]
     pub fn with_dials_of(self, most: Duration, dice: SeededDice) -> Self {
         Self { dials: (most, dice), ..self }
@@ -215,7 +188,7 @@ impl Endpoints {
         }
     }
 
-    /// From now on the endpoint of that subscription behaves so.
+    /// Sets the script of a subscription's endpoint from now on.
     pub fn behave(&self, subscription: SubscriptionKey, script: Script) {
         self.scripts().insert(subscription, script);
     }
@@ -224,7 +197,7 @@ impl Endpoints {
         self.scripts.lock().expect("no panic while held")
     }
 
-    /// Notes a request that has arrived; answers its index and what the endpoint will do.
+    /// Records a request that has arrived. Returns its index and the endpoint's reaction.
     fn arrive(&self, in_hand: &[Uuid], sent: &Sent) -> Result<(usize, Reaction), String> {
         let events = events(&sent.body).map_err(|error| error.to_string())?;
         let published_to = events.first().and_then(Event::published_to).ok_or("a strange event")?;
@@ -274,11 +247,11 @@ impl Endpoints {
         Ok((history.requests.len() - 1, reaction))
     }
 
-    /// Notes a request; answers how many came before, ever and within a second.
+    /// Records a request. Returns how many came before, ever and within a second.
     fn note(&self, subscription: &SubscriptionKey, now: Timestamp) -> (usize, usize) {
         let mut all = self.had.lock().expect("no panic while held");
         if !all.contains_key(subscription) {
-            all.insert(subscription.clone(), Had::default());
+            all.insert(subscription.clone(), ReceivedRequests::default());
         }
         let had = all.get_mut(subscription).expect("it is there now");
         let is_old = |at: &Timestamp| now.since(*at) >= Duration::from_secs(1);

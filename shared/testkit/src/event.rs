@@ -1,12 +1,11 @@
-//! Events as simulated publishers make them: what tells one from all others, and whether it arrived
-//! as it was sent.
+//! Events of simulated publishers: what identifies each, and whether it arrived as it was sent.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-/// What is read of an event.
+/// The members read from an event.
 #[derive(Deserialize)]
 struct Named<'e> {
     id: String,
@@ -20,12 +19,12 @@ struct Marked {
     mark: String,
 }
 
-/// What tells an event from all others: the mark in its data, where it has one, and else its id.
-/// Ids may be equal: a publisher who publishes once more sends the same.
+/// What identifies an event: the mark in its data if it has one, otherwise its id. Ids may be
+/// equal: a publisher that repeats a publish sends the same.
 ///
 /// # Errors
 ///
-/// It is no event.
+/// The text is not an event.
 pub fn name(text: &str) -> serde_json::Result<String> {
     let Named { id, data } = serde_json::from_str(text)?;
     let data = data.map(RawValue::get).filter(|data| data.starts_with('{'));
@@ -33,13 +32,13 @@ pub fn name(text: &str) -> serde_json::Result<String> {
     Ok(marked.map_or(id, |marked| marked.mark))
 }
 
-/// The same of one that was read already.
+/// The same for a parsed event.
 pub fn name_of(event: &Value) -> String {
     let mark = event["data"]["mark"].as_str();
     mark.or(event["id"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// A member of a published event that is not the same text where it was sent; `None` where all are.
+/// A member of a published event whose text differs where it was sent; `None` if there is none.
 /// Members may have been added.
 pub fn changed(published: &str, sent: &str) -> Option<String> {
     let members = |text| serde_json::from_str::<BTreeMap<String, &RawValue>>(text).ok();

@@ -1,4 +1,5 @@
-//! Wraps any port: a call fails before it takes effect, or after it, or its caller dies there.
+//! Wraps any port to inject faults: a call fails before or after it takes effect, or its caller
+//! dies there.
 
 mod dead_letters;
 mod listeners;
@@ -36,10 +37,10 @@ use crate::{
     history::{History, Operated},
 };
 
-/// The longest that a call of SQS or DynamoDB takes with all its tries: then the client gives it up.
+/// The longest that a call to SQS or DynamoDB takes with all its tries.
 const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// So long after a call whose answer was lost the SDK makes it again.
+/// How long after a lost answer the SDK repeats a call.
 const REPEATED_AFTER: Duration = Duration::from_millis(200);
 
 /// A running copy of a function. When it dies, all of its calls stop where they are.
@@ -47,20 +48,18 @@ const REPEATED_AFTER: Duration = Duration::from_millis(200);
 pub struct Instance {
     dead: AtomicBool,
     died: Notify,
-    /// The deliveries in hand.
     in_hand: Mutex<Vec<Uuid>>,
-    /// Their subscriptions' uids.
     endpoints_in_hand: Mutex<Vec<Uuid>>,
     /// Bytes of the bodies and objects in hand.
     bytes_in_hand: AtomicUsize,
-    /// Whether it does what operators ask for.
+    /// Whether it serves operators.
     serves_operators: bool,
     /// How far its machine's clock is ahead, in milliseconds; behind if negative.
     skew_ms: i64,
 }
 
 impl Instance {
-    /// A copy that does what operators ask for.
+    /// A copy that serves operators.
     pub fn of_operators() -> Self {
         Self { serves_operators: true, ..Self::default() }
     }
@@ -80,14 +79,13 @@ impl Instance {
         self.in_hand.lock().expect("no panic while held").clone()
     }
 
-    /// Takes deliveries in hand.
     pub fn take(&self, deliveries: Vec<Uuid>, endpoints: Vec<Uuid>) {
         *self.in_hand.lock().expect("no panic while held") = deliveries;
         *self.endpoints_in_hand.lock().expect("no panic while held") = endpoints;
         self.bytes_in_hand.store(0, Ordering::Relaxed);
     }
 
-    /// Takes so many bytes more in hand, until it takes other deliveries.
+    /// Adds bytes in hand, until it takes other deliveries.
     pub fn hold(&self, bytes: usize) {
         self.bytes_in_hand.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -97,7 +95,6 @@ impl Instance {
         self.bytes_in_hand.load(Ordering::Relaxed)
     }
 
-    /// Resolves when it dies.
     pub async fn died(&self) {
         while !self.dead.load(Ordering::Relaxed) {
             self.died.notified().await;
@@ -105,7 +102,7 @@ impl Instance {
     }
 }
 
-/// What another caller does just before a call.
+/// What another caller does immediately before a call.
 pub type Interference = Box<dyn FnOnce() + Send>;
 
 /// Makes calls fail by plan.
@@ -114,23 +111,22 @@ pub struct Injector {
     dice: SeededDice,
     clock: VirtualClock,
     history: Arc<Mutex<History>>,
-    /// How many calls were made.
     made: AtomicU64,
     interferences: Mutex<BTreeMap<u64, Interference>>,
     partitions: Mutex<Partitions>,
 }
 
-/// What a call is about.
+/// The subject of a call.
 enum About {
     Deliveries(Vec<Uuid>),
     Health(Uuid),
-    /// Everything that its caller has in hand.
+    /// Everything in its caller's hand.
     InHand,
     Other,
 }
 
 impl Injector {
-    /// Faults by that plan, noted in `history`.
+    /// Injects faults by that plan, and records them in `history`.
     pub fn new(
         plan: Plan,
         dice: SeededDice,
@@ -142,17 +138,15 @@ impl Injector {
         Self { plan: Mutex::new(plan), dice, clock, history, made, interferences, partitions }
     }
 
-    /// What is planned now.
     pub fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().expect("no panic while held")
     }
 
-    /// How many calls were made.
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Lets another caller act just before the call of that number, counted from 1.
+    /// Lets another caller act immediately before the call with that number, counted from 1.
     pub fn interfere(&self, number: u64, interference: impl FnOnce() + Send + 'static) {
         let mut all = self.interferences.lock().expect("no panic while held");
         all.insert(number, Box::new(interference));
@@ -206,7 +200,7 @@ impl Injector {
         }
     }
 
-    /// Resolves when an invocation is killed that begins now; mostly never.
+    /// Resolves when an invocation that begins now is killed; usually never.
     pub async fn moment_of_death(&self) {
         let rate = self.plan().killed;
         if !self.dice.chance(rate) {
@@ -217,7 +211,7 @@ impl Injector {
         tokio::time::sleep(self.dice.millis(0..longest_ms)).await;
     }
 
-    /// Whether Lambda fails to delete one message of those that it may; then it comes back.
+    /// Whether Lambda fails to delete one of the messages that it should; then it comes back.
     pub fn is_undeleted(&self, delivery: Option<Uuid>) -> bool {
         let rate = self.plan().undeleted;
         if !self.dice.chance(rate) {
@@ -238,7 +232,7 @@ impl Injector {
         self.dice.chance(share)
     }
 
-    /// Why DynamoDB refuses such a call now, if it does.
+    /// Why DynamoDB throttles such a call now, if it does.
     fn throttles(&self, units: &[(String, Units)]) -> Option<&'static str> {
         let (now, plan) = (self.clock.now(), self.plan());
         if plan.throttled.iter().any(|window| window.contains(&now)) {
@@ -248,14 +242,14 @@ impl Injector {
         full.then_some("a partition was full")
     }
 
-    /// What was used of each partition.
+    /// The units used of each partition.
     pub fn partitions(&self) -> MutexGuard<'_, Partitions> {
         self.partitions.lock().expect("no panic while held")
     }
 
-    /// Notes a fault. One before the effect of a call repeats nothing by itself, but a caller that
-    /// then gives a record back may repeat the attempt that it could not note. Whatever the call
-    /// was about: everything that its caller has in hand may have to wait for it.
+    /// Records a fault. A fault before the effect of a call repeats nothing by itself, but a caller
+    /// that then returns a record may repeat an attempt that it could not record. Whatever the call
+    /// was about, everything in its caller's hand may have to wait for it.
     fn note(&self, instance: &Instance, about: &About, what: &'static str) {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
@@ -276,12 +270,12 @@ impl Injector {
         history.trace(now, || format!("fault: {what}"));
     }
 
-    /// The end of an instance: what it had in hand may be repeated.
+    /// Ends an instance: everything in its hand may be repeated.
     pub fn kill(&self, instance: &Instance) {
         self.kill_at(instance, &About::Other);
     }
 
-    /// The same, at a call about that.
+    /// The same, during a call with that subject.
     fn kill_at(&self, instance: &Instance, about: &About) {
         const WHAT: &str = "a function died";
         let now = self.clock.now();
@@ -310,17 +304,14 @@ impl Injector {
 
 /// A port whose calls may fail.
 pub struct Faulty<T: ?Sized> {
-    /// Decides which.
     pub injector: Arc<Injector>,
-    /// Who calls.
     pub instance: Arc<Instance>,
-    /// The port.
     pub inner: Arc<T>,
 }
 
 impl<T: Served + ?Sized> Faulty<T> {
-    /// Makes a call, unless its plan says otherwise. Its effect may be had twice: SDKs repeat a
-    /// call of which they have not heard.
+    /// Makes a call, with the fault that its plan has for it. The effect may happen twice, because
+    /// SDKs repeat a call without an answer.
     async fn call<R, F>(&self, about: About, effect: impl Fn() -> F) -> Result<R, PortError>
     where
         F: Future<Output = Result<R, PortError>>,
@@ -393,7 +384,7 @@ impl<T: Served + ?Sized> Faulty<T> {
 }
 
 impl<T: ?Sized> Faulty<T> {
-    /// Notes what an operator has changed, where the caller is one.
+    /// Records what an operator has changed, if the caller is one.
     fn note_operated(&self, note: impl FnOnce(&mut Operated, Timestamp)) {
         if self.instance.serves_operators {
             let now = self.injector.clock.now();

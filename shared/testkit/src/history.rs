@@ -1,5 +1,4 @@
-//! What happened in a simulated world: facts alone, in the order they happened. Fakes write it, the
-//! checker reads it.
+//! The history of a simulated world: only facts, in order. Fakes write it, the checker reads it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +24,7 @@ mod operated;
 pub use self::operated::Operated;
 use crate::event;
 
-/// What disturbs a delivery in calm worlds too: a schedule may invoke wake twice.
+/// A disturbance that also happens in calm worlds: a schedule may invoke wake twice.
 pub const TWO_WAKES: &str = "two runs of wake have sent it back";
 
 /// All facts of one world.
@@ -33,58 +32,53 @@ pub const TWO_WAKES: &str = "two runs of wake have sent it back";
 pub struct History {
     /// Deliveries that were accepted, by id.
     pub accepted: BTreeMap<Uuid, Accepted>,
-    /// Deliveries that were in one hand with another of the same event: requests do not tell them
-    /// apart.
+    /// Deliveries that were in one hand with another delivery of the same event: requests do not
+    /// tell them apart.
     pub twins: BTreeMap<Uuid, BTreeSet<Uuid>>,
     /// Which delivery carries an event, by its id, to a subscription.
     pub carriers: BTreeMap<SubscriptionKey, BTreeMap<String, Uuid>>,
     /// Deliveries that carried an event before it was redriven.
     pub carried_before: BTreeMap<(SubscriptionKey, String), Vec<Uuid>>,
-    /// What operators did.
     pub operated: Operated,
     /// Events that were accepted for a subscription before a delivery carried them.
     pub promised: BTreeSet<(SubscriptionKey, String)>,
     /// Requests made to endpoints, in the order they began.
     pub requests: Vec<Request>,
-    /// Records that stand in dead-letter objects, by object, event and delivery.
+    /// Records in dead-letter objects, by object, event and delivery.
     pub dead_letters: BTreeMap<(String, String, Uuid), DeadLetter>,
     /// Objects of the payload bucket, by delivery; empty once their delivery has ended.
     pub payloads: BTreeMap<Uuid, Vec<u8>>,
     /// How often an object of the payload bucket was asked for.
     pub payload_reads: u64,
-    /// Stored publishes.
     pub publishes: BTreeMap<Uuid, Vec<u8>>,
-    /// Drops that were logged.
     pub drops: Vec<Drop>,
-    /// Events counted as dropped.
     pub dropped_counted: u64,
-    /// What the functions have written of their counts.
+    /// The counts that the functions have written.
     pub ledger: Ledger,
     /// Events of publishes that were answered 200, by topic.
     pub confirmed: BTreeMap<String, u64>,
-    /// The ids of those events.
     pub confirmed_events: BTreeSet<String>,
-    /// Events stored as dead letters, by delivery; once more with each time.
+    /// Events stored as dead letters, by delivery, counted at each write.
     pub stored: BTreeMap<Uuid, u64>,
-    /// What went wrong in the way of deliveries that may repeat an attempt or an end, in order.
+    /// Faults that may make a delivery repeat an attempt or an end, in order.
     pub disturbed: BTreeMap<Uuid, Vec<Disturbance>>,
-    /// When a call failed, about whatever it was, while a delivery was in its caller's hand.
+    /// When any call failed while a delivery was in its caller's hand.
     pub hindered: BTreeMap<Uuid, Vec<Timestamp>>,
-    /// What the stored health of an endpoint said, by its uid, each time that changed.
-    pub healths: BTreeMap<Uuid, Vec<HealthSaid>>,
-    /// Times in which a queue's messages waited for the platform: all invocations that may run were
-    /// running, or SQS gave nothing.
+    /// The stored health of endpoints, by uid, at each change.
+    pub healths: BTreeMap<Uuid, Vec<HealthWrite>>,
+    /// Times in which a queue's messages waited for the platform: all allowed invocations were
+    /// running, or SQS returned nothing.
     pub platform_waits: BTreeMap<Queue, Vec<Range<Timestamp>>>,
-    /// Times in which the world kept a delivery back: SQS showed it late, or it lay in the poison
+    /// Times in which the world held a delivery back: SQS showed it late, or it was in the poison
     /// queue.
     pub held_back: BTreeMap<Uuid, Vec<Range<Timestamp>>>,
-    /// How often deliveries were parked, each time.
-    pub parks: BTreeMap<Uuid, Vec<Park>>,
+    /// Each time that a delivery was parked.
+    pub parks: BTreeMap<Uuid, Vec<Parking>>,
     /// Times in which no run of wake began, though one was due.
     pub wake_waits: Vec<Range<Timestamp>>,
     /// Deliveries that were sent to the dispatch queue more than once.
     pub resent: BTreeSet<Uuid>,
-    /// What kinds of faults there were.
+    /// The kinds of faults that happened.
     pub fault_kinds: BTreeSet<&'static str>,
     /// Calls about a subscription's health that failed, or whose caller died.
     pub health_faults: BTreeMap<Uuid, Vec<Timestamp>>,
@@ -92,8 +86,8 @@ pub struct History {
     pub health_writes: u64,
     /// Requests counted by the functions, by their subscription's uid and the minute.
     pub counts: BTreeMap<(Uuid, i64), u64>,
-    /// Event subscriptions by uid, each creation by itself.
-    pub lives: BTreeMap<Uuid, Life>,
+    /// Event subscriptions by uid, one entry per creation.
+    pub lives: BTreeMap<Uuid, SubscriptionLife>,
     /// Publishes to topics that change while events flow, which were answered 200.
     pub confirmed_publishes: Vec<Confirmed>,
     /// Events of topics whose event subscriptions have filters, by name: what was published, and
@@ -101,15 +95,13 @@ pub struct History {
     pub published: BTreeMap<String, Published>,
     /// Subscriptions that were deleted, and when.
     pub deleted: BTreeMap<SubscriptionKey, Timestamp>,
-    /// Deliveries whose state was written.
     pub noted: BTreeSet<Uuid>,
-    /// What must never happen, seen at the moment it happened.
+    /// Things that must never happen, recorded as they happened.
     pub violations: Vec<String>,
     /// The longest that a publish took to be accepted.
     pub slowest_publish: Duration,
     /// How many calls were made to fail.
     pub faults: u64,
-    /// How many invocations ran.
     pub invocations: u64,
     /// How often the most received message was received.
     pub receives_max: u32,
@@ -124,7 +116,6 @@ pub struct History {
 /// An event that was published.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// The topic.
     pub topic: String,
     /// Its JSON, as it was published.
     pub text: String,
@@ -132,51 +123,38 @@ pub struct Published {
 
 /// One creation of an event subscription.
 #[derive(Clone, Debug)]
-pub struct Life {
-    /// Topic and name.
+pub struct SubscriptionLife {
     pub subscription: SubscriptionKey,
-    /// When it was created.
     pub from: Timestamp,
-    /// When it was deleted.
     pub until: Option<Timestamp>,
     /// Its webhook's URLs, and from when on each.
     pub urls: Vec<(Timestamp, String)>,
-    /// By which uids the health of its endpoints is known.
+    /// The uids of its endpoints' health.
     pub endpoints: Vec<Uuid>,
 }
 
 /// A publish that was answered 200.
 #[derive(Clone, Debug)]
 pub struct Confirmed {
-    /// Whom its events are for.
     pub to: SubscriptionKey,
-    /// When it began.
     pub began_at: Timestamp,
-    /// When it was answered.
     pub answered_at: Timestamp,
-    /// The ids of its events.
     pub events: Vec<String>,
 }
 
-/// Something that went wrong in the way of a delivery.
+/// A fault that affected a delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Disturbance {
-    /// When.
     pub at: Timestamp,
-    /// What.
     pub what: &'static str,
 }
 
-/// What a stored health says of attempts to its endpoint.
+/// A write of an endpoint's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HealthSaid {
-    /// When it was written.
+pub struct HealthWrite {
     pub at: Timestamp,
-    /// Its probation.
     pub probation: Option<Probation>,
-    /// Its delayed delivery.
     pub delayed: Option<Delayed>,
-    /// Who probes.
     pub probe: Option<Probe>,
     /// The success that ended its last wait.
     pub recovered: Option<Recovery>,
@@ -186,10 +164,8 @@ pub struct HealthSaid {
 
 /// A delivery that was parked.
 #[derive(Clone, Copy, Debug)]
-pub struct Park {
-    /// When.
+pub struct Parking {
     pub at: Timestamp,
-    /// Until when.
     pub due: Timestamp,
     /// How often it could not be sent before.
     pub postponed: u32,
@@ -200,74 +176,64 @@ pub struct Park {
 /// A delivery that was accepted.
 #[derive(Clone, Debug)]
 pub struct Accepted {
-    /// The event subscription.
     pub subscription: SubscriptionKey,
     /// Which creation of it.
     pub uid: Uuid,
-    /// When the publish was accepted.
     pub publish_time: Timestamp,
-    /// From when its time-to-live counts, by each message of it: more than one where a redrive, or what
-    /// tells of dead letters, has sent it again.
+    /// When its time-to-live starts, for each message of it: several if a redrive or a dead-letter
+    /// event has sent it again.
     pub lives_from: Vec<Timestamp>,
     /// How often it was sent by a redrive.
     pub redriven: u64,
     /// When the delivery was last put into the dispatch queue, and when SQS showed it there.
     pub queued_at: Timestamp,
-    /// The ids of its events.
     pub events: Vec<String>,
 }
 
 /// A request as the endpoint saw it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The event subscription.
     pub subscription: SubscriptionKey,
-    /// Where it went; empty for an AWS resource.
+    /// Its URL; empty for an AWS resource.
     pub url: String,
     /// The deliveries in it, in order; one may be in it twice.
     pub deliveries: Vec<Uuid>,
-    /// How many events it carries.
     pub events: usize,
-    /// Their bytes.
     pub events_bytes: usize,
     /// A hash of its body; of all bodies, where the endpoint is an AWS resource.
     pub body_hash: u64,
     /// The attempt's number by its header, from 1.
     pub number: u32,
-    /// When it arrived.
     pub began_at: Timestamp,
-    /// When and how the endpoint answered; `None` where it never did.
+    /// When and how the endpoint answered; `None` if never.
     pub answered: Option<(Timestamp, Answer)>,
-    /// When and what the sender learned: the answer, or that none came in 30 s. `None` where the
+    /// When and what the sender learned: the answer, or that none came in 30 s. `None` if the
     /// sender died first.
     pub heard: Option<(Timestamp, Answer)>,
     /// When a late success reached the sender.
     pub heard_late: Option<Timestamp>,
-    /// What each event met, where the endpoint is an AWS resource; empty otherwise. `heard` says whether the
-    /// sender learned it.
-    pub met: Vec<Met>,
+    /// The answer for each event, if the endpoint is an AWS resource; otherwise empty. `heard` says
+    /// whether the sender learned it.
+    pub met: Vec<EventOutcome>,
 }
 
-/// What one event of a call met.
+/// The answer for one event of a call.
 #[derive(Clone, Debug)]
-pub struct Met {
-    /// The delivery.
+pub struct EventOutcome {
     pub delivery: Uuid,
-    /// The event's id.
     pub event: String,
-    /// What was answered for it.
     pub answer: Answer,
 }
 
 impl Request {
-    /// What an event met, as far as the sender learned it; `None` if it was not in it.
-    pub fn met_by(&self, delivery: Uuid, event: &str) -> Option<&Met> {
+    /// The answer for an event; `None` if it was not in the request.
+    pub fn met_by(&self, delivery: Uuid, event: &str) -> Option<&EventOutcome> {
         self.met.iter().find(|met| met.delivery == delivery && met.event == event)
     }
 }
 
 impl Request {
-    /// Whether two copies of a delivery are in it, of which each event was answered for itself.
+    /// Whether two copies of a delivery are in it, with separate answers for each event.
     pub fn has_twice(&self, delivery: Uuid) -> bool {
         let mut seen = BTreeSet::new();
         let mut own = self.met.iter().filter(|met| met.delivery == delivery);
@@ -278,11 +244,9 @@ impl Request {
 /// A record in a dead-letter object.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
-    /// The delivery.
     pub delivery: Uuid,
     /// When the object was stored first.
     pub at: Timestamp,
-    /// The record.
     pub record: Value,
     /// How often the object was stored.
     pub writes: usize,
@@ -291,17 +255,14 @@ pub struct DeadLetter {
 /// A drop as it was logged.
 #[derive(Clone, Debug)]
 pub struct Drop {
-    /// The delivery.
     pub delivery: Uuid,
-    /// Why, as logged.
     pub reason: String,
-    /// How many events, where the log says so and not which.
+    /// The number of events, if the log has only that.
     pub counted: Option<u64>,
-    /// Why the delivery had ended before, where it was dropped instead of dead-lettered.
+    /// Why the delivery had ended, if it was dropped instead of dead-lettered.
     pub ended_by: Option<String>,
     /// The ids of its events, as logged.
     pub events: Vec<String>,
-    /// When.
     pub at: Timestamp,
 }
 
@@ -320,8 +281,8 @@ impl History {
         self.carriers.get(of)?.get(event).copied()
     }
 
-    /// The same where a caller that has these deliveries in hand says something of an event: an earlier
-    /// carrier, if that is the one that it has. `said` tells how much was said of each.
+    /// The same, for a caller with these deliveries in hand: an earlier carrier, if that is the one
+    /// in hand. `said` returns how much was said about each.
     pub fn carrier_in(
         &self,
         of: &SubscriptionKey,
@@ -333,12 +294,12 @@ impl History {
         let before = self.carried_before.get(&(of.clone(), event.to_owned()));
         let Some(before) = before else { return Some(latest) };
         let all = before.iter().rev().chain([&latest]).filter(|one| in_hand.contains(one));
-        // Of several in one hand it is the one of which least was said.
+        // Of several in one hand, it is the one about which least was said.
         Some(all.min_by_key(|one| said(one)).copied().unwrap_or(latest))
     }
 
-    /// The deliveries in one hand that carry an event, where they are several: what is said of the
-    /// event does not tell which of them it is of.
+    /// The deliveries in one hand that carry an event, if there are several: what is said about the
+    /// event does not tell which of them is meant.
     pub fn twins_in(&self, of: &SubscriptionKey, event: &str, in_hand: &[Uuid]) -> BTreeSet<Uuid> {
         let before = self.carried_before.get(&(of.clone(), event.to_owned()));
         let Some(before) = before else { return BTreeSet::new() };
@@ -355,13 +316,13 @@ impl History {
         Some(format!("an event whose {member} is not what was published"))
     }
 
-    /// Notes that something went wrong in the way of a delivery.
+    /// Records a fault that affected a delivery.
     pub fn disturb(&mut self, at: Timestamp, delivery: Uuid, what: &'static str) {
         self.disturbed.entry(delivery).or_default().push(Disturbance { at, what });
         self.hinder(at, delivery);
     }
 
-    /// Notes that a delivery may have to wait for what failed now.
+    /// Records that a delivery may have to wait because of a failure now.
     pub fn hinder(&mut self, at: Timestamp, delivery: Uuid) {
         let all = self.hindered.entry(delivery).or_default();
         if all.last() != Some(&at) {
@@ -369,49 +330,48 @@ impl History {
         }
     }
 
-    /// How often something went wrong in the way of a delivery.
+    /// The number of faults that affected a delivery.
     pub fn disturbances(&self, delivery: Uuid) -> usize {
         self.disturbed.get(&delivery).map_or(0, Vec::len)
     }
 
-    /// Notes what the health of an endpoint says.
+    /// Records a write of an endpoint's health.
     pub fn note_health(&mut self, at: Timestamp, uid: Uuid, health: &Health) {
         let Health { probation, delayed, probe, recovered, .. } = *health;
         let slow_until =
             health.slow.marked_until.max(health.slow.leases.iter().map(|lease| lease.until).max());
-        let said = HealthSaid { at, probation, delayed, probe, recovered, slow_until };
+        let said = HealthWrite { at, probation, delayed, probe, recovered, slow_until };
         let all = self.healths.entry(uid).or_default();
-        if all.last().is_none_or(|last| HealthSaid { at, ..*last } != said) {
+        if all.last().is_none_or(|last| HealthWrite { at, ..*last } != said) {
             all.push(said);
         }
     }
 
-    /// Notes that the world kept a delivery back.
+    /// Records that the world held a delivery back.
     pub fn hold_back(&mut self, delivery: Uuid, during: Range<Timestamp>) {
         self.held_back.entry(delivery).or_default().push(during);
     }
 
-    /// Notes that the platform let a queue's messages wait.
+    /// Records that the platform let a queue's messages wait.
     pub fn platform_waited(&mut self, queue: Queue, during: Range<Timestamp>) {
         self.platform_waits.entry(queue).or_default().push(during);
     }
 
-    /// Notes what must never happen.
     pub fn violation(&mut self, at: Timestamp, what: impl Into<String>) {
-        // A world gone wrong repeats itself: the first few say enough.
+        // A broken world repeats itself: the first few violations say enough.
         if self.violations.len() < 20 {
             self.violations.push(format!("{at}: {}", what.into()));
         }
     }
 
-    /// Adds a line to the trace, where one is kept.
+    /// Adds a line to the trace, if one is kept.
     pub fn trace(&mut self, at: Timestamp, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{at} {}", line()));
         }
     }
 
-    /// Notes a message of a queue that no delivery should ever reach.
+    /// Records a message in the poison queue, which no delivery should ever reach.
     pub fn poisoned(&mut self, at: Timestamp, queue: Queue) {
         self.violation(at, format!("a message of {queue:?} went to the poison queue"));
     }

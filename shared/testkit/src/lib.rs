@@ -1,5 +1,5 @@
-//! Fakes of what the pipeline needs of the world, and the faults they can have: once, for the unit
-//! tests of the functions and for the simulation.
+//! Fakes of the pipeline's ports and their faults, written once for the functions' unit tests and
+//! the simulation.
 //!
 //! A fake behaves like the service: queues hide, delay and repeat, tables keep their conditions,
 //! receivers answer by script. [`faults`] wraps any of them and lets calls fail or kills their caller.

@@ -1,7 +1,7 @@
-//! What tests log, and that no secret is in it: every line is looked through when it is written.
+//! Checks every line that tests log for secrets.
 //!
-//! Subscriptions, publishers and events of tests have the words of [`SECRETS`] wherever the real ones have
-//! something that must not be logged.
+//! Subscriptions, publishers and events of tests use the words of [`SECRETS`] wherever real ones
+//! have something that must not be logged.
 
 use std::{
     cell::RefCell,
@@ -18,8 +18,8 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// What no line may have in it: keys in URLs, values of secret delivery attributes, signing secrets as they
-/// are and as base64, access keys, and what is in events.
+/// Texts that no line may contain: keys in URLs, values of secret delivery attributes, signing
+/// secrets as they are and as base64, access keys, and what is in events.
 pub const SECRETS: [&str; 7] =
     ["hush", "aHVzaA", "a2V5MQ==", "a2V5Mg==", "Zmlyc3Q", "c2Vjb25k", "confidential"];
 
@@ -45,10 +45,10 @@ impl Write for OwnThread {
     }
 }
 
-/// Looks through every line that is logged from now on: all of Gridpost's own, whatever their level.
+/// Checks every line of Gridpost's own that is logged from now on, at any level.
 ///
-/// One subscriber for all tests: of those that a test sets for its thread alone, tracing may remember what
-/// another thread without one had said.
+/// One subscriber serves all tests: with a subscriber per thread, tracing may cache what another
+/// thread without one had said.
 pub fn watch() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -60,12 +60,11 @@ pub fn watch() {
     });
 }
 
-/// The lines of this thread since they were last taken, as they would be in the log: without those for
-/// debugging.
+/// The lines of this thread since the last call, as in the log: without debug lines.
 ///
 /// # Panics
 ///
-/// A line is no JSON.
+/// A line is not JSON.
 pub fn take() -> Vec<Value> {
     let text = String::from_utf8(LOGGED.take()).expect("UTF-8");
     let lines = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON"));

@@ -1,4 +1,4 @@
-//! A meter that remembers what was counted.
+//! A meter that records all counts.
 
 use std::{
     fmt,
@@ -12,15 +12,13 @@ use gridpost_ports::Meter;
 /// One call of a meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The metric.
     pub metric: &'static str,
     /// Names and values, in the order given.
     pub dimensions: Vec<(&'static str, String)>,
-    /// When the events were published, where it counts events of the ledger.
+    /// When the events were published, if it counts events of the ledger.
     pub published_at: Option<Timestamp>,
     /// By how much; of a duration, its milliseconds.
     pub by: u64,
-    /// Whether it is a duration.
     pub is_duration: bool,
 }
 
@@ -54,7 +52,7 @@ impl RecordingMeter {
         self.all().clone()
     }
 
-    /// How much of that was not written out: it would be lost if its function died now.
+    /// How many of them were not flushed: they would be lost if the function died now.
     pub fn unwritten(&self) -> usize {
         self.all().len() - *self.written.lock().expect("no panic while held")
     }

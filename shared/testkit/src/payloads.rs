@@ -1,4 +1,4 @@
-//! The payload bucket of S3: what is stored is there for everybody at once.
+//! The payload bucket of S3: what is stored is visible at once.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,11 +9,9 @@ use uuid::Uuid;
 
 use crate::{clock::VirtualClock, history::History};
 
-/// The payload bucket of one world. Its objects stand in the history, where the checker reads them.
+/// The payload bucket of one world. Its objects are in the history, where the checker reads them.
 pub struct PayloadBucket {
-    /// The time.
     pub clock: VirtualClock,
-    /// Where objects are kept.
     pub history: Arc<Mutex<History>>,
 }
 

@@ -1,4 +1,5 @@
-//! SQS standard queues: they hide, delay, repeat, reorder, forget, and stop at a wall.
+//! SQS standard queues: they hide, delay, repeat, reorder and drop messages, and return none at the
+//! in-flight limit.
 
 mod carried;
 mod contents;
@@ -48,19 +49,19 @@ use crate::{
     history::{Accepted, History},
 };
 
-/// Messages are forgotten after so long.
+/// The retention period.
 const RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// No message is hidden longer than this after it was received.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// At the wall a queue is asked again after so long.
+/// The pause before the next receive at the in-flight limit.
 const WALL_WAIT: Duration = Duration::from_secs(60);
 
 /// A message received more often goes to the poison queue, as deployed.
 const RECEIVES_MAX: u32 = 1_000;
 
-/// How a deployment's queues are set, and how badly SQS behaves.
+/// The settings of a deployment's queues, and of SQS's faults.
 #[derive(Clone, Debug)]
 pub struct QueueSettings {
     /// How many retry queues there are.
@@ -73,7 +74,7 @@ pub struct QueueSettings {
     pub fan_out_visibility: Duration,
     /// The same of the redrive queue.
     pub redrive_visibility: Duration,
-    /// How often a message is handed over once more, be it hidden or deleted.
+    /// How often a message is delivered twice, even if hidden or deleted.
     pub duplicates: f64,
     /// How often a sent message becomes visible late.
     pub late: f64,
@@ -83,7 +84,7 @@ pub struct QueueSettings {
     pub receives_max: u32,
     /// Whether counts of messages are samples up to a minute old, a tenth too high or too low.
     pub counts_lag: bool,
-    /// Most messages in flight; above it nothing is handed over. SQS: 120,000.
+    /// The most messages in flight; at this limit, none is delivered. SQS: 120,000.
     pub in_flight_max: usize,
     /// The largest message, in bytes. SQS: a setting of the queue, up to 1,048,576.
     pub message_bytes_max: usize,
@@ -93,7 +94,7 @@ pub struct QueueSettings {
 }
 
 impl QueueSettings {
-    /// As deployed, with a retry queue; SQS behaves as well as it can, and calls are kept.
+    /// As deployed, with one retry queue, without faults, and with calls logged.
     pub const CALM: Self = Self {
         retry_shards: 1,
         visibility: Duration::from_secs(240),
@@ -114,17 +115,12 @@ impl QueueSettings {
 /// A message as it is handed over.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// SQS's id.
     pub message_id: String,
-    /// What hides or deletes it.
     pub receipt: String,
-    /// Its body.
     pub body: String,
     /// How often it was received, this time included.
     pub count: u32,
-    /// When it was received.
     pub at: Timestamp,
-    /// What it carries.
     pub carried: Carried,
 }
 
@@ -156,7 +152,6 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Empty queues.
     pub fn new(
         settings: QueueSettings,
         clock: VirtualClock,
@@ -196,7 +191,6 @@ impl Queues {
         self.next(queue).is_some_and(|at| at <= now)
     }
 
-    /// The bodies in a queue.
     pub fn bodies(&self, queue: Queue) -> Vec<String> {
         if let Some(real) = &self.real {
             return real.bodies(queue);
@@ -261,7 +255,7 @@ impl Queues {
         let now = self.clock.now();
         let mut poisoned = Vec::new();
         let receives_max = match queue {
-            // A redrive replaces its message long before SQS gives that up.
+            // A redrive replaces its message long before SQS gives it up.
             Queue::Redrive => RECEIVES_MAX,
             _ => self.settings.receives_max,
         };
@@ -319,7 +313,7 @@ impl Queues {
         taken
     }
 
-    /// A second hand-over: of a message that may be hidden, or may be gone.
+    /// A duplicate delivery of a message that may be hidden or deleted.
     fn take_ghost(
         &self,
         queue: Queue,
@@ -351,7 +345,7 @@ impl Queues {
         }
     }
 
-    /// Puts a message into a queue; answers its id.
+    /// Adds a message to a queue. Returns its id.
     fn put(&self, queue: Queue, body: String, group: &str, visible_at: Timestamp) -> u64 {
         let now = self.clock.now();
         if let Some(real) = &self.real {
@@ -382,7 +376,7 @@ impl Queues {
         id
     }
 
-    /// Notes a delivery that is in the queue now: from here on it must end.
+    /// Records a delivery that is now in the queue: from here on it must end.
     fn accept(&self, body: &str, visible_at: Timestamp) {
         let now = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
@@ -392,7 +386,7 @@ impl Queues {
         let stored = match delivery.is_claimed() {
             true => match history.payloads.get(&delivery.id).map(|object| claim::decode(object)) {
                 Some(Ok(Payload::Events(events))) => Cow::Owned(events),
-                // A sender that heard of a failure sends again what was received, and is over.
+                // A sender that was told of a failure sends again what was received and has ended.
                 Some(Ok(Payload::Ended)) => return,
                 _ => return history.violation(now, "a message was sent before its payload"),
             },
@@ -413,7 +407,7 @@ impl Queues {
         let known = history.accepted.get(&id);
         let mut lives_from = known.map_or_else(Vec::new, |known| known.lives_from.clone());
         lives_from.push(delivery.ttl_starts_at());
-        // What is sent once more may say another time: its first one stays.
+        // A repeated message may carry another time: the first one counts.
         let publish_time = known.map_or(publish_time, |known| known.publish_time);
         let redriven = known.map_or(0, |known| known.redriven);
         let redriven = redriven + u64::from(delivery.redriven.is_some());

@@ -1,6 +1,6 @@
-//! Stores of a real implementation in the place of the fakes' own: what happens is noted as ever, and
-//! what is asked for comes from there. They must answer at once, and behave: what a service may do
-//! besides, such as handing a message over twice, is left out.
+//! Replaces the fakes' own stores with a real implementation's: the history is recorded as before.
+//! The implementation must answer at once; faults of services, such as delivering a message twice,
+//! are left out.
 
 use std::{
     pin::pin,
@@ -14,7 +14,7 @@ use gridpost_ports::{
     QueueReceiver, QueueSender, RequestRates, WakeCursor,
 };
 
-/// What the data plane writes to the state table.
+/// The ports by which the data plane writes to the state table.
 pub trait StateStores:
     DeliveryStates
     + EndpointHealths
@@ -37,14 +37,11 @@ impl<T> StateStores for T where
 {
 }
 
-/// A message as such a queue hands it over.
+/// A message received from such a queue.
 #[derive(Clone, Debug)]
 pub struct Handed {
-    /// Its id.
     pub message_id: String,
-    /// What hides or deletes it.
     pub receipt: String,
-    /// Its body.
     pub body: String,
     /// How often it was received, this time included.
     pub count: u32,
@@ -53,14 +50,14 @@ pub struct Handed {
 /// Queues.
 #[async_trait]
 pub trait MessageStores: QueueSender + QueueReceiver {
-    /// Takes up to `most` visible messages.
+    /// Receives up to `most` visible messages.
     async fn receive(&self, queue: Queue, most: usize) -> Result<Vec<Handed>, PortError>;
 
     /// When the next message is visible, or since when the first one is.
     async fn next_visible(&self, queue: Queue) -> Result<Option<Timestamp>, PortError>;
 }
 
-/// What a future answers that waits for nothing.
+/// The result of a future that waits for nothing.
 pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
     match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,

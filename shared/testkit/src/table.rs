@@ -51,7 +51,7 @@ struct Items {
     topics: BTreeMap<String, Topic>,
     /// With the numbers of the revisions at which they were written.
     subscriptions: BTreeMap<SubscriptionKey, (EventSubscription, u64)>,
-    /// The same of access keys, by topic. Topics that are put here by themselves have
+    /// The same for access keys, by topic. Topics added without keys have
     /// [`crate::fixtures::access_keys`].
     keys: BTreeMap<String, (AccessKeys, u64)>,
     redrives: BTreeMap<Uuid, Job>,
@@ -68,13 +68,13 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Empty tables.
     pub fn new(clock: VirtualClock, history: Arc<Mutex<History>>) -> Self {
         let page_items_max = parked::PAGE_ITEMS_MAX;
         Self { items: Mutex::default(), page_items_max, real: None, clock, history }
     }
 
-    /// The same, with all that the data plane writes in those stores too: what they say counts.
+    /// The same, with everything that the data plane writes also in those stores, whose answers
+    /// count.
     #[must_use]
     pub fn on(self, real: Arc<dyn StateStores>) -> Self {
         Self { real: Some(real), ..self }
@@ -92,11 +92,11 @@ impl Tables {
         !self.items().parked.is_empty()
     }
 
-    /// What a run of wake does that finds nothing parked: it notes how far it has come.
+    /// What a run of wake does if nothing is parked: it moves the cursor.
     pub fn pass(&self) {
         let next = self.clock.now().as_minutes() + 1;
         if let Some(real) = &self.real {
-            // A run that finds nothing parked notes the minute after this one, too.
+            // A run that finds nothing parked also records the minute after this one.
             at_once(WakeCursor::save(&**real, next)).expect("it is writable");
             return;
         }
@@ -107,12 +107,10 @@ impl Tables {
         }
     }
 
-    /// The deliveries that are parked.
     pub fn parked_ids(&self) -> Vec<Uuid> {
         self.items().parked.keys().map(|(_, id)| *id).collect()
     }
 
-    /// The stored states.
     pub fn states(&self) -> Vec<DeliveryState> {
         self.items().states.values().cloned().collect()
     }
@@ -134,7 +132,7 @@ fn is_gone(id: Uuid, expires_at: Timestamp, now: Timestamp) -> bool {
     now >= expires_at + EXPIRES_LATE_MAX * share / 1_000
 }
 
-/// What no writer may do to a state, whatever went wrong before.
+/// The rule that a write of a state breaks, if any, whatever went wrong before.
 fn broken_law(before: &DeliveryState, after: &DeliveryState) -> Option<&'static str> {
     use DeliveryStatus::{Delivered, Ended, Ending, Waiting};
     match (before.standing, after.standing) {

@@ -1,9 +1,9 @@
-//! Messages and items as they lie in queues, tables and buckets while a new version is rolled out:
+//! Messages and items as they are in queues, tables and buckets while a new version is rolled out:
 //! `golden/1` has those of the first version, `golden/2` those of the second, and so on.
 //!
-//! Every version reads all of them, and writes the last ones to the byte. A test that fails here says
-//! that a format has changed. While there are deployments, what is there stays as it is, and what is
-//! written now gets a folder of its own; the versions before must be able to read that, too, for
+//! Every version reads all of them, and writes the last ones to the byte. A failing test here means
+//! that a format has changed. While there are deployments, existing files stay as they are, and the
+//! new format gets a folder of its own; the versions before must be able to read that too, for
 //! rolling back.
 
 use std::{collections::BTreeMap, error::Error, fs, path::Path};
@@ -90,7 +90,8 @@ fn what_was_stored_is_read_and_what_is_written_stays_as_it_is() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// All kinds, each with every member that it may have: one that is nowhere would be free to change.
+/// All kinds, each with every member that it may have: a member that is missing here could change
+/// unnoticed.
 #[test]
 fn every_kind_is_stored() {
     let kinds = [

@@ -1,5 +1,5 @@
-//! Connections to endpoints: resolved, checked, dialled and encrypted within a bounded time. Only
-//! checked addresses are dialled, so a name that resolves differently the next time gains nothing.
+//! Connects to endpoints: resolves, checks, dials and encrypts within a bounded time. Only checked
+//! addresses are dialled, so a name that resolves differently the next time gains nothing.
 
 use std::{
     io,
@@ -37,11 +37,12 @@ use gridpost_core::endpoint::AllowedNetworks;
 /// How long a name may take to resolve. The system's resolver asks each server for 5 s.
 const LOOK_UP_WAIT: Duration = Duration::from_secs(6);
 
-/// How long all of it may take: name, connection and TLS. A lost SYN is repeated after 1, 3 and 7 s.
-/// The time for the response begins after it.
+/// How long name resolution, connection and TLS may take together. A lost SYN is repeated after 1,
+/// 3 and 7 s. The time for the response begins afterwards.
 pub(super) const CONNECT_WAIT: Duration = Duration::from_secs(12);
+const _: () = assert!(LOOK_UP_WAIT.as_secs() < CONNECT_WAIT.as_secs());
 
-/// How long one address is tried alone before the next one is tried beside it. Source: RFC 8305,
+/// How long one address is tried before the next one is tried in parallel. Source: RFC 8305,
 /// section 5.
 const STAGGER: Duration = Duration::from_millis(250);
 
@@ -62,7 +63,7 @@ pub(super) struct ConnectTimedOut;
 pub(super) struct Connector(HttpsConnector<Dialler>);
 
 impl Connector {
-    /// For `https` to public addresses and named networks.
+    /// A connector for `https`, to public addresses and named networks.
     pub(super) fn https(
         network: Arc<dyn Network>,
         allowed: AllowedNetworks,
@@ -73,7 +74,7 @@ impl Connector {
         Self(builder.enable_all_versions().wrap_connector(dialler))
     }
 
-    /// For plain `http`, to named networks alone.
+    /// A connector for plain `http`, to named networks only.
     pub(super) fn http(
         network: Arc<dyn Network>,
         allowed: AllowedNetworks,
@@ -108,7 +109,6 @@ impl Service<Uri> for Connector {
 #[derive(Clone)]
 struct Dialler {
     network: Arc<dyn Network>,
-    /// Networks that a setting names.
     allowed: AllowedNetworks,
     /// Whether public addresses are allowed too.
     public: bool,
@@ -139,7 +139,7 @@ impl Dialler {
     }
 }
 
-/// Connects to the first address that lets itself be connected to.
+/// Connects to the first address that accepts.
 async fn dial_one_of(
     network: &dyn Network,
     addresses: Vec<CheckedAddress>,
@@ -178,7 +178,7 @@ impl Service<Uri> for Dialler {
     }
 }
 
-/// A dialled connection, in the pool's terms.
+/// A dialled connection, adapted for the pool.
 pub(super) struct Socket(Box<dyn Io>);
 
 impl Connection for Socket {

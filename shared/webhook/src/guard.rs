@@ -1,7 +1,7 @@
-//! Which addresses may be connected to.
+//! Decides which addresses may be connected to.
 //!
-//! Host names are checked by the addresses they resolve to, and the connection goes to just those
-//! addresses: only this module makes a [`CheckedAddress`], and nothing else can be dialled.
+//! Host names are checked by the addresses they resolve to, and the connection goes to exactly
+//! those: only this module creates a [`CheckedAddress`], and nothing else can be dialled.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,22 +12,21 @@ use gridpost_core::endpoint::{AllowedNetworks, Refusal};
 pub struct CheckedAddress(SocketAddr);
 
 impl CheckedAddress {
-    /// The address and port.
     pub fn get(self) -> SocketAddr {
         self.0
     }
 }
 
-/// Most addresses of one host name that are tried. Names have few; the rest costs only time.
+/// The most addresses of one host name that are tried. Names have few; more would only cost time.
 pub(crate) const ADDRESSES_MAX: usize = 8;
 
-/// Those of a host's addresses that may be connected to, in their order, at most
-/// [`ADDRESSES_MAX`]. What a name resolves to besides is left out. `public` says whether public
-/// addresses are: plain `http` goes to named networks alone.
+/// The addresses of a host that may be connected to, in order, at most [`ADDRESSES_MAX`]. Others
+/// are left out. `public` says whether public addresses are allowed: plain `http` goes to named
+/// networks only.
 ///
 /// # Errors
 ///
-/// [`Refusal::Address`] when there are addresses, and none may be.
+/// [`Refusal::Address`] if there are addresses, but none is allowed.
 pub fn check_addresses(
     addresses: &[IpAddr],
     port: u16,

@@ -1,4 +1,4 @@
-//! The endpoint proves that it wants our events, before any are sent to it.
+//! Asks an endpoint to prove that it wants our events, before any are sent to it.
 //!
 //! Two ways, by the schema of delivery:
 //!
@@ -7,8 +7,8 @@
 //! | `EventGridSchema` | `POST` of one `SubscriptionValidationEvent` with a code | 200 and `{"validationResponse": "<the code>"}` |
 //! | `CloudEventSchemaV1_0` | `OPTIONS` with `WebHook-Request-Origin` | 2xx and `WebHook-Allowed-Origin`: that origin, or `*` |
 //!
-//! Both carry a validation URL, but for namespace topics. An endpoint that answers well without
-//! consenting has ten minutes to consent by a request to that URL.
+//! Both carry a validation URL, except for namespace topics. An endpoint that answers successfully
+//! without consenting has ten minutes to consent by a request to that URL.
 //!
 //! Source: Event Grid, "Endpoint validation with Event Grid event schema" and "with CloudEvents
 //! schema"; CloudEvents, "HTTP 1.1 Web Hooks", section 4.
@@ -31,7 +31,7 @@ use gridpost_ports::{HandshakeClient, HandshakeError, HandshakeRequest, Handshak
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// An endpoint that has not answered after this part of the time is asked once more, and whichever
-/// answer comes first counts: one that starts slowly answers the second question before the first.
+/// answer comes first counts: an endpoint that starts slowly may answer the second question first.
 const ASK_AGAIN_AFTER: f64 = 0.6;
 
 /// One handshake with one endpoint.
@@ -39,11 +39,9 @@ const ASK_AGAIN_AFTER: f64 = 0.6;
 pub struct Handshake {
     /// The event subscription that is made or changed.
     pub key: SubscriptionKey,
-    /// The endpoint's URL.
     pub url: Secret,
-    /// Headers of the user's own: an endpoint may let nobody in without them.
+    /// The user's delivery attributes: an endpoint may refuse requests without them.
     pub attributes: Vec<(String, Secret)>,
-    /// How its question is put.
     pub question: Question,
     /// How long the whole answer may take, at most [`WAIT_MAX`].
     pub wait: Duration,
@@ -52,26 +50,23 @@ pub struct Handshake {
 /// What the endpoint is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// To give this code back.
     EventGrid {
         /// The code, which is the event's id too.
         code: Uuid,
-        /// When the event was made.
         asked_at: Timestamp,
-        /// Where it may consent later; none for namespace topics.
+        /// The URL for a later consent; `None` for namespace topics.
         validation_url: Option<Secret>,
     },
-    /// To allow this origin.
     CloudEvents {
         /// The deployment's name as a sender.
         origin: String,
-        /// Where it may consent later; none for namespace topics.
+        /// The URL for a later consent; `None` for namespace topics.
         validation_url: Option<Secret>,
     },
 }
 
 impl Question {
-    /// The question that belongs to a schema of delivery.
+    /// The question for a delivery schema.
     pub fn for_schema(
         schema: DeliverySchema,
         code: Uuid,
@@ -98,37 +93,26 @@ impl Question {
     }
 }
 
-/// An answer that is no refusal.
+/// An answer other than a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// The endpoint wants the events.
     Given {
         /// Requests in a minute that it allows; `None`: any number.
         allowed_rate: Option<NonZeroU32>,
     },
-    /// It may say so later, by the validation URL.
+    /// It may consent later, by the validation URL.
     Later,
 }
 
-/// Why the endpoint gets no events. It names what was received and what is expected, no secrets.
+/// Why the endpoint gets no events: what was received and what is expected, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// No response.
     #[error("it gave no answer ({failure}); expected {expected}")]
-    NoResponse {
-        /// What happened instead.
-        failure: HandshakeError,
-        /// What would have been consent.
-        expected: String,
-    },
-    /// A response that is no consent.
+    NoResponse { failure: HandshakeError, expected: String },
+    /// A response without consent.
     #[error("it answered {received}; expected {expected}")]
-    NoConsent {
-        /// What is wrong with it.
-        received: String,
-        /// What would have been consent.
-        expected: String,
-    },
+    NoConsent { received: String, expected: String },
 }
 
 /// Asks the endpoint, a second time if it takes long to answer.
@@ -159,7 +143,7 @@ pub async fn ask(client: &dyn HandshakeClient, handshake: &Handshake) -> Result<
     }
 }
 
-/// The request that puts the question.
+/// Builds the request.
 fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
     let (url, attributes) = (handshake.url.clone(), handshake.attributes.clone());
     match &handshake.question {
@@ -188,7 +172,6 @@ fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
     }
 }
 
-/// One validation event.
 fn validation_events(
     key: &SubscriptionKey,
     code: Uuid,
@@ -217,7 +200,7 @@ fn code_text(code: Uuid) -> String {
     code.to_string().to_uppercase()
 }
 
-/// What consent looks like, for the message.
+/// Describes the expected consent, for the message.
 fn expected(question: &Question) -> String {
     match question {
         Question::EventGrid { .. } => {
@@ -230,7 +213,7 @@ fn expected(question: &Question) -> String {
     }
 }
 
-/// What a response says.
+/// The meaning of a response.
 enum Judgement {
     Consent,
     /// Neither yes nor no; the text says what was received.
@@ -239,7 +222,7 @@ enum Judgement {
     Refusal(String),
 }
 
-/// Says whether a response is consent.
+/// Judges a response.
 fn judge(question: &Question, response: &HandshakeResponse) -> Result<Consent, Refused> {
     let (judgement, allowed_rate) = match question {
         Question::EventGrid { code, .. } => (judge_code(response, &code_text(*code)), None),
@@ -272,7 +255,6 @@ fn judge_code(response: &HandshakeResponse, code: &str) -> Judgement {
     }
 }
 
-/// Looks for the origin.
 fn judge_origin(response: &HandshakeResponse, origin: &str) -> Judgement {
     const HEADER: &str = "WebHook-Allowed-Origin";
     let status = response.status;
@@ -290,8 +272,8 @@ fn judge_origin(response: &HandshakeResponse, origin: &str) -> Judgement {
     }
 }
 
-/// Requests in a minute that `WebHook-Allowed-Rate` allows. `*`, and what is no number from 1, is no
-/// limit.
+/// The requests per minute that `WebHook-Allowed-Rate` allows. `*`, and anything but a positive
+/// number, means no limit.
 ///
 /// Source: CloudEvents, "HTTP 1.1 Web Hooks", section 4.2.2.
 pub fn allowed_rate(headers: &HeaderMap) -> Option<NonZeroU32> {

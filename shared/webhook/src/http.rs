@@ -1,7 +1,7 @@
 //! The HTTP client for endpoints: guarded addresses, no redirects, no proxy, bounded answers.
 //!
-//! It is built on hyper's pooled client: Event Grid's requests carry no `Accept` header, and more
-//! convenient clients do not let it be left out.
+//! It is built on hyper's pooled client: Event Grid's requests have no `Accept` header, and more
+//! convenient clients can't omit it.
 //!
 //! | what an endpoint may cost | at most | then |
 //! |---|---|---|
@@ -45,10 +45,10 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::body::{first_bytes, read, read_aside};
+use self::body::{BODY_BYTES_MAX, first_bytes, read, read_aside};
 use super::{
     connect::{CONNECT_WAIT, Connector, ResolutionError},
-    metered_stream::{Exchange, ReadBudget},
+    metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
 };
 use gridpost_core::{
@@ -66,14 +66,14 @@ use gridpost_ports::{
     HandshakeRequest, HandshakeResponse,
 };
 
-/// A reused connection that the receiver had closed shows that within a round trip. What dies later may
-/// have died of the request, which is not sent once more then.
+/// A reused connection that the receiver had closed fails within a round trip. A later failure may
+/// be caused by the request, which is not sent again then.
 const STALE_FOR: Duration = Duration::from_secs(2);
 
-/// Slack for the connector's own limit.
+/// Must exceed the connector's own limit.
 const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
 
-/// Idle connections live shorter than the usual 60 s of servers and load balancers.
+/// Idle connections are dropped before the usual 60 s of servers and load balancers.
 const IDLE_FOR: Duration = Duration::from_secs(50);
 
 /// Idle connections kept for one endpoint: as many as an invocation has attempts at once.
@@ -81,28 +81,27 @@ const IDLE_PER_HOST_MAX: usize = 16;
 
 /// Most bytes of a response head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+const _: () = assert!(2 * (HEAD_BYTES_MAX + BODY_BYTES_MAX) <= EXCHANGE_BYTES_MAX);
 
 /// Most headers of an HTTP/1 response.
 const HEADERS_MAX: usize = 256;
 
-/// What an HTTP/2 endpoint may send of one body before it is read, and of all together.
+/// How much of one body, and of all bodies together, an HTTP/2 endpoint may send before it is read.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// What is kept of one request's body while an HTTP/2 endpoint does not take it.
+/// How much of one request's body is buffered while an HTTP/2 endpoint does not accept it.
 const SEND_BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// Streams of an HTTP/2 connection that were reset, by us for a protocol error, and remembered.
+/// Remembered streams of an HTTP/2 connection that we reset for a protocol error.
 const RESET_STREAMS_MAX: usize = 64;
 
 type Pool = Client<Connector, Full<Bytes>>;
 
-/// Clients of one scheme.
+/// The clients of one scheme.
 #[derive(Clone)]
 struct Pools {
-    /// Keeps connections for later requests.
     kept: Pool,
-    /// Dials for each request.
     fresh: Pool,
 }
 
@@ -116,22 +115,22 @@ impl Pools {
 /// Why no response head came.
 struct Failed {
     error: Error,
-    /// Whether the request may be sent once more, and where.
+    /// Whether the request may be sent again, and how.
     again: Option<Again>,
 }
 
-/// Where a request is sent once more of which nothing was processed.
+/// How a request is sent again of which nothing was processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     Anywhere,
-    /// The connections that are kept may be as dead as this one.
+    /// On a new connection: other pooled ones may be as dead as this one.
     OnFreshConnection,
 }
 
 type Built = http::Request<Full<Bytes>>;
 
-/// A client whose connections only go to addresses that the guard allows, and what it keeps of failed
-/// responses.
+/// A client that connects only to addresses that the guard allows, and how much of failed responses
+/// it keeps.
 #[derive(Clone)]
 pub struct HttpClient(Arc<Inner>, ResponseBytes);
 
@@ -143,11 +142,11 @@ struct Inner {
     clock: Arc<dyn Clock>,
 }
 
-/// What an exchange came to, and the body of a failed response of which the beginning is kept.
+/// The result of an exchange, and the body of a failed response if its beginning is kept.
 type Exchanged = (Answer, Option<Incoming>);
 
 impl HttpClient {
-    /// A client that may call what is allowed.
+    /// A client for the allowed endpoints.
     ///
     /// # Errors
     ///
@@ -183,7 +182,7 @@ impl HttpClient {
         Self(Arc::new(inner), ResponseBytes::default())
     }
 
-    /// The same client, which also answers how failed responses began.
+    /// The same client, which also returns the beginning of failed responses.
     #[must_use]
     pub fn keeping(self, kept: ResponseBytes) -> Self {
         Self(self.0, kept)
@@ -205,8 +204,8 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// Sends a request: once more if nothing can have been processed of it. `sending` is set when a
-    /// connection is there, and the request begins to be sent.
+    /// Sends a request, and again if none of it can have been processed. `sending` is set once
+    /// there is a connection and the request begins to be sent.
     async fn send(
         &self,
         request: Built,
@@ -264,7 +263,7 @@ async fn send_once(
         }
         std::future::pending().await
     };
-    // In this order, the exchange has begun before its answer can be read.
+    // Polled in this order, the exchange begins before its answer can be read.
     let sent = tokio::select! {
         biased;
         sent = pool.request(request) => sent,
@@ -283,15 +282,15 @@ async fn send_once(
     })
 }
 
-/// TLS 1.2 and 1.3, with one implementation of cryptography in the whole program.
+/// TLS 1.2 and 1.3, with the program's only cryptography implementation.
 fn tls_versions() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
     ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&TLS13, &TLS12])
         .map_err(io::Error::other)
 }
 
-/// A pool whose connections are bounded. There are no HTTP/2 pings: an endpoint that answers late
-/// may be too busy to answer them, and the kernel notices the ones that are gone.
+/// A pool with bounded connections. There are no HTTP/2 pings: an endpoint that answers late may be
+/// too busy to answer them, and the kernel notices dead connections.
 fn pool(connector: Connector, idle_per_host_max: usize) -> Pool {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -316,7 +315,7 @@ fn meter(connected: &Connected) -> Option<Arc<ReadBudget>> {
     extras.remove()
 }
 
-/// Headers that can't be written are left out: the endpoint still gets its events.
+/// Invalid headers are left out: the endpoint still gets its events.
 fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)]) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(pairs.len() + attributes.len());
     let pairs = pairs.iter().map(|(name, value)| (*name, value.as_str()));
@@ -338,24 +337,24 @@ impl EndpointClient for HttpClient {
         let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
             Err(refused) => {
-                // Refused now if not at creation: like a host that can't be reached.
+                // Refused now, though not at creation: treated like an unreachable host.
                 tracing::warn!(error = %chain(&refused), "an endpoint's URL is refused");
                 return Answer::without_status(Outcome::SocketError).into();
             }
         };
-        // On a task of its own, the exchange goes on after the wait for its response is over.
-        // It is bounded by itself: nobody may be left to listen.
+        // In a task of its own, the exchange outlives the wait for its response. It is bounded by
+        // itself, because nothing may be left to listen.
         let began = Instant::now();
         let sending = Arc::new(OnceLock::new());
         let mut exchange = tokio::spawn(bounded(self.clone(), request, Arc::clone(&sending)));
         let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
         if answer.is_err() {
-            // What is not sent by then has ended; its wait begins when it was.
+            // A request that is not sent by then has failed; the wait begins when it was sent.
             let until = sending.get().unwrap_or(&began).checked_add(RESPONSE_WAIT);
             answer = timeout_at(until.unwrap_or(began), &mut exchange).await;
         }
         match answer {
-            // The head was there in time. Its outcome stands, however long its body takes.
+            // The head came in time. Its outcome stands, however long the body takes.
             Ok(Ok(Some((answer, body)))) => {
                 Attempted::Answered { answer, said: first_bytes(body, self.1).await }
             }
@@ -365,8 +364,8 @@ impl EndpointClient for HttpClient {
     }
 }
 
-/// Makes a request whose connection takes no longer than it may, and its response no longer than
-/// three minutes after that.
+/// Makes a request with a bounded connection time, and at most three minutes for its response after
+/// that.
 async fn bounded(
     client: HttpClient,
     request: Built,
@@ -384,14 +383,14 @@ async fn bounded(
 
 const _: () = assert!(CONNECTED_WITHIN.as_secs() < RESPONSE_WAIT.as_secs());
 
-/// Waits for the rest of the three minutes, or until it is dropped: a request that is listened to no
-/// more must not hold its connection and its body.
+/// Waits for the rest of the three minutes, or until it is dropped: a request without a listener
+/// must not hold its connection and its body.
 fn late(exchange: JoinHandle<Option<Exchanged>>) -> BoxFuture<'static, Option<Answer>> {
     let mut exchange = Abandoned(exchange);
     Box::pin(async move { (&mut exchange.0).await.ok()?.map(|(answer, _)| answer) })
 }
 
-/// An exchange that ends when it is dropped.
+/// Aborts an exchange on drop.
 struct Abandoned(JoinHandle<Option<Exchanged>>);
 
 impl Drop for Abandoned {
@@ -410,7 +409,7 @@ impl HandshakeClient for HttpClient {
         let request = self
             .build(method, &url, &headers, &attributes, body)
             .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;
-        // OPTIONS is answered by headers: nobody waits for what may follow them.
+        // OPTIONS is answered by headers: what follows them is not awaited.
         let is_answered_by_head = *request.method() == Method::OPTIONS;
         let exchange = async {
             let sending = OnceLock::new();
@@ -428,15 +427,15 @@ impl HandshakeClient for HttpClient {
     }
 }
 
-/// Says at what a connection failed. The URL is no part of it: its query may be a secret.
+/// Describes how a connection failed. The URL is left out: its query may be a secret.
 fn unreachable(error: &Error) -> HandshakeError {
     HandshakeError::Unreachable(chain(error))
 }
 
-/// What an error means of which no response head came.
+/// The answer for an error without a response head.
 fn answer_without_head(error: &Error) -> Answer {
     tracing::debug!(error = %chain(error), "no response from an endpoint");
-    // The status is known, only what follows it is more than we take.
+    // The status is known; only what follows it exceeds the limit.
     let is_too_large = found::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
     let status = error.connect_info().and_then(meter).and_then(|meter| meter.status());
     match status.filter(|_| is_too_large) {
@@ -448,8 +447,8 @@ fn answer_without_head(error: &Error) -> Answer {
     }
 }
 
-/// Whether the endpoint says that it has not begun with the request: it refused the stream, or named
-/// an older one as its last. Requests that were never written are sent again by the pool itself.
+/// Whether the endpoint says that it has not begun with the request: it refused the stream, or
+/// named an older one as its last. The pool itself resends requests that were never written.
 /// Source: RFC 9113, section 8.7.
 fn is_untouched(error: &Error) -> bool {
     found::<h2::Error>(error).is_some_and(|error| {
@@ -458,7 +457,7 @@ fn is_untouched(error: &Error) -> bool {
     })
 }
 
-/// An error of this type in the chain.
+/// Finds an error of this type in the chain.
 fn found<E: std::error::Error + 'static>(error: &Error) -> Option<&E> {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {

@@ -1,8 +1,8 @@
-//! What may be read from one connection, and what its answer began with.
+//! Limits what is read from one connection, and records the beginning of its answer.
 //!
-//! The HTTP client bounds heads and bodies, but not what may come before a head: an endpoint could
-//! send interim responses (1xx) or HTTP/2 pings for as long as it is listened to. So each exchange
-//! brings a budget of bytes to its connection; one that has used it up is cut.
+//! The HTTP client bounds heads and bodies, but not what may precede a head: an endpoint could send
+//! interim responses (1xx) or HTTP/2 pings for as long as the client listens. So each exchange adds
+//! a budget of bytes to its connection; a connection that exceeds its budget is cut.
 
 use std::{
     io,
@@ -23,13 +23,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connect::Socket;
 
-/// What one exchange may read: a head and a body at their limits take half of it.
+/// How much one exchange may read: a head and a body at their limits take half of it.
 pub(super) const EXCHANGE_BYTES_MAX: usize = 256 * 1024;
 
-/// What a connection may bring before its first exchange: on HTTP/2, the endpoint's settings.
+/// How much a connection may send before its first exchange: on HTTP/2, the endpoint's settings.
 const UNASKED_BYTES_MAX: usize = 32 * 1024;
 
-/// What exchanges may leave unused to those after them, which on HTTP/2 are many at once.
+/// How much unused budget exchanges may leave to later ones, which on HTTP/2 may be many at once.
 const SAVED_BYTES_MAX: usize = 16 * EXCHANGE_BYTES_MAX;
 
 /// `HTTP/1.1 200`, of which the status is read.
@@ -56,8 +56,8 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Whether it is the first of its connection, or something has been read since it began: of its
-    /// answer, or on HTTP/2 of another one's.
+    /// Whether it is the first on its connection, or something was read since it began: of its
+    /// answer or, on HTTP/2, of another one's.
     pub(super) fn is_fresh_or_answered(&self) -> bool {
         !self.is_reused || self.budget.read_bytes.load(Ordering::Relaxed) != self.read_before
     }
@@ -75,7 +75,6 @@ impl Default for ReadBudget {
 }
 
 impl ReadBudget {
-    /// Begins an exchange.
     pub(super) fn begin(self: Arc<Self>) -> Exchange {
         let is_reused = self.exchanges.fetch_add(1, Ordering::Relaxed) > 0;
         let read_before = self.read_bytes.load(Ordering::Relaxed);
@@ -106,7 +105,7 @@ impl MeteredStream {
         Self { inner, meter: Arc::default(), start, exchange: 0 }
     }
 
-    /// Notes what was read; the status as soon as the line has shown it.
+    /// Records what was read, and the status once the status line shows it.
     fn note(&mut self, read: &[u8]) -> io::Result<()> {
         let left = self.meter.left_bytes.load(Ordering::Relaxed);
         let Some(left) = left.checked_sub(read.len()) else {

@@ -1,4 +1,4 @@
-//! What the client needs of the network, so that a test can be the network.
+//! The client's view of the network, so that a test can replace it.
 
 use std::{
     fmt, io,
@@ -48,15 +48,15 @@ impl Network for SystemNetwork {
 }
 
 /// Lets the kernel end a connection whose peer no longer acknowledges what was sent. Without it, a
-/// connection that a router has forgotten would stay in the pool and cost every attempt that uses
-/// it its whole wait. A peer that is only slow acknowledges: it is not touched.
+/// connection that a router has dropped would stay in the pool and cost every attempt on it its
+/// whole wait. A slow peer still acknowledges and is not affected.
 #[cfg(target_os = "linux")]
 fn give_up_on_silence(stream: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(stream)
         .set_tcp_user_timeout(Some(gridpost_core::retry::outcome::RESPONSE_WAIT))
 }
 
-/// Other systems are only developed on, and have no such option.
+/// Other systems are only used for development, and lack this option.
 #[cfg(not(target_os = "linux"))]
 fn give_up_on_silence(_stream: &TcpStream) -> io::Result<()> {
     Ok(())

@@ -1,4 +1,4 @@
-//! What must hold in every world, whatever its scenario.
+//! Checks what must hold in every world, whatever its scenario.
 //!
 //! A delivery is *disturbed* when SQS handed one of its messages over twice, a call about it
 //! failed, or a function died with it in hand. Then attempts and ends may repeat, because nothing
@@ -36,18 +36,19 @@ use uuid::Uuid;
 use super::world::Remains;
 use gridpost_testkit::history::{Drop, Request, TWO_WAKES};
 
-/// Clocks are read to the millisecond; what rounds may be off by so much.
+/// Clocks are read to the millisecond; rounded times may be off by this much.
 const ROUNDING: Duration = Duration::from_millis(5);
 
-/// So long after a change of an event subscription requests may still follow what was before: configuration is
-/// kept for 10 s, and what was found due before it was looked at again waits up to 2 s for its second
-/// and for the records beside it.
+/// How long after a change of an event subscription requests may still follow the old one:
+/// configuration is cached for 10 s, and a delivery that was planned before the refresh waits up to
+/// 2 s for its second and for the other records of its batch.
 const CHANGE_NOTICED: Duration = Duration::from_secs(12);
 
-/// What has loaded its state before a late success was noted is attempted within this.
+/// A delivery whose state was loaded before a late success was recorded is attempted within this
+/// time.
 const IN_HAND: Duration = Duration::from_secs(10);
 
-/// A check of one world.
+/// The check of one world.
 struct Check<'a> {
     remains: &'a Remains,
     owners: BTreeMap<SubscriptionKey, (&'a Topic, &'a EventSubscription)>,
@@ -55,12 +56,12 @@ struct Check<'a> {
     /// Events in dead letters, by delivery.
     records: BTreeMap<Uuid, Vec<&'a str>>,
     drops: BTreeMap<Uuid, Vec<&'a Drop>>,
-    /// What may lie between a decision and the request that follows it.
+    /// The longest time between a decision and the request that follows it.
     slack: Duration,
     failures: Vec<String>,
 }
 
-/// Everything that is wrong with a world.
+/// Returns everything that is wrong with a world.
 pub fn check(remains: &Remains) -> Vec<String> {
     let mut check = Check {
         remains,
@@ -127,9 +128,9 @@ impl<'a> Check<'a> {
         self.disturbances(delivery) > 0
     }
 
-    /// How often something went wrong in the way of a delivery. What can't tell of a dead letter
-    /// writes it again, so there every failed call counts; and so does an attempt that an operator
-    /// asked for while another one was under way.
+    /// How many faults affected a delivery. Failed calls about its dead-letter event count too,
+    /// because they make it be written again; so does an attempt that an operator requested while
+    /// another one was under way.
     fn disturbances(&self, delivery: Uuid) -> usize {
         let history = &self.remains.history;
         let hindered = history.hindered.get(&delivery).filter(|_| self.remains.told.is_some());
@@ -138,14 +139,14 @@ impl<'a> Check<'a> {
             + operated::resent_under_way(self, delivery)
     }
 
-    /// How often something went wrong in the way of a delivery until then.
+    /// How many faults affected a delivery until then.
     fn disturbed_until(&self, delivery: Uuid, until: Timestamp) -> usize {
         let all = self.remains.history.disturbed.get(&delivery);
         all.map_or(0, |all| all.iter().filter(|found| found.at <= until).count())
     }
 
-    /// When its time-to-live ends, at the earliest: what a redrive has sent twice may live by the
-    /// first message of it or by the last one.
+    /// When its time-to-live ends, at the earliest: if a redrive has sent it twice, either message
+    /// may count.
     fn expires_at(&self, delivery: Uuid) -> Timestamp {
         self.expires(delivery).0
     }
@@ -160,18 +161,18 @@ impl<'a> Check<'a> {
         (at(from().min()), at(from().max()))
     }
 
-    /// How much sooner than it should something may seem to be.
+    /// How much earlier than allowed something may seem to happen.
     fn rounding(&self) -> Duration {
         ROUNDING + self.remains.pace.tolerance()
     }
 
-    /// That time by the clock that is furthest behind, on a machine that stands still.
+    /// The earliest time at which it may seem to happen, by the slowest clock on a stalled machine.
     fn sooner(&self, at: Timestamp) -> Timestamp {
         let by = i64::try_from(self.remains.pace.lateness().as_millis()).unwrap_or(0);
         Timestamp::from_millis(at.as_millis() - by)
     }
 
-    /// Whether a time that a copy noted may be one of the world's.
+    /// Whether a time that a copy recorded may match one of the world's.
     fn is_about(&self, noted: Timestamp, at: Timestamp) -> bool {
         let apart = noted.since(at).max(at.since(noted));
         apart <= self.remains.pace.lateness()
@@ -259,7 +260,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// However many functions run, crash and repeat, no minute has more requests than are allowed.
+    /// However many functions run, crash and repeat, no minute has more requests than the rate
+    /// allows.
     fn requests_in_rate(&mut self, subscription: &EventSubscription) {
         let Some(rate) = subscription.allowed_rate else { return };
         let mut minutes: BTreeMap<i64, u32> = BTreeMap::new();
@@ -279,12 +281,12 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// How long what is known is used because the table can't be read.
+    /// How long stale configuration is used because the table can't be read.
     fn unreadable(&self) -> Duration {
         Duration::from_secs(if self.remains.calm { 0 } else { 60 })
     }
 
-    /// After so long no request follows what was before a change.
+    /// The time after which no request may follow the state before a change.
     fn noticed_within(&self) -> Duration {
         CHANGE_NOTICED + self.slack + self.unreadable()
     }
@@ -315,7 +317,8 @@ impl<'a> Check<'a> {
             *times += 1;
             let disturbed = self.disturbed_until(delivery, request.began_at);
             let beside = operated::resent_under_way(self, delivery);
-            // Of two copies of a message each may lose its answer: a disturbance may double them all.
+            // Each of two copies of a message may lose its answer: a disturbance may double them
+            // all.
             if *times > (1 << disturbed.min(16)) + beside {
                 let number = request.number;
                 self.fail(format!(
@@ -326,7 +329,7 @@ impl<'a> Check<'a> {
         self.ends(delivery, &requests);
     }
 
-    /// Deliveries that requests do not tell apart: together they have an end for each.
+    /// Deliveries that requests do not tell apart: together they have as many ends as deliveries.
     fn twins(&mut self, delivery: Uuid, twins: &BTreeSet<Uuid>) {
         let is_delivered = |made: &&Request| {
             let heard = made.heard.map(|(_, answer)| answer.outcome);
@@ -370,7 +373,7 @@ impl<'a> Check<'a> {
         let dues = earlier.iter().filter(|made| made.number == number - 1).filter_map(|before| {
             let (ended_at, answer) = self.heard(before, delivery)?;
             if before.has_twice(delivery) {
-                // Each of two copies in one call goes by what it met itself.
+                // Each of two copies in one call follows its own answer.
                 return Some(ended_at);
             }
             let due = |first: &&&Request| {
@@ -399,7 +402,6 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// It ends, and only once.
     fn ends(&mut self, delivery: Uuid, requests: &[&Request]) {
         let history = &self.remains.history;
         let accepted = &history.accepted[&delivery];
@@ -444,7 +446,7 @@ impl<'a> Check<'a> {
             let late = made.heard_late.map(|at| at + self.slack + IN_HAND);
             ended.map(|(at, _)| at).into_iter().chain(late).min()
         };
-        // An end that could not be noted is forgotten: what follows is as if it had not been.
+        // An end that could not be recorded is unknown: what follows is as if it had not happened.
         let Some(last) = requests.iter().map(|made| made.began_at).max() else { return };
         let forgotten = requests.iter().filter_map(over).filter(|ended_at| *ended_at < last);
         let forgotten = forgotten.count();

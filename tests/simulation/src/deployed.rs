@@ -1,4 +1,4 @@
-//! How a deployment is set where its operator sets nothing: the defaults of `infra/variables.tf`.
+//! The settings of a deployment by default, from `infra/variables.tf`.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ pub const RETRY_WINDOW: Duration = Duration::from_secs(1);
 /// How many retry queues there are (`retry_queue_count`).
 pub const RETRY_QUEUES: usize = 4;
 
-/// From so many hidden messages of a retry queue on, long waits are parked (`retry_in_flight_limit`).
+/// The number of hidden messages of a retry queue from which long waits are parked
+/// (`retry_in_flight_limit`).
 pub const RETRY_IN_FLIGHT_LIMIT: u64 = 60_000;
 
 /// Most deliveries that one invocation of dead-letter gathers (`dead_letter_batch_size`).

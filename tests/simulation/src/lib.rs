@@ -1,4 +1,4 @@
-//! Gridpost in a box: the real handlers over fakes that behave, in virtual time.
+//! Simulates Gridpost: the real handlers on realistic fakes, in virtual time.
 //!
 //! A [`world::World`] runs a [`scenario::Scenario`]: deliveries are put into the queues
 //! of [`gridpost_testkit`], [`lambda`] hands them to the handlers, which use its tables, buckets and receivers. Every call

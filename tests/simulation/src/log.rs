@@ -1,4 +1,4 @@
-//! Reads the handlers' log: a drop is counted and logged, and nowhere else to be seen.
+//! Reads the handlers' log: a drop is counted and logged, and visible nowhere else.
 
 use std::{
     fmt::{Debug, Write as _},
@@ -21,9 +21,7 @@ use gridpost_testkit::{
 
 /// Takes warnings and errors of one world.
 pub struct LogReader {
-    /// The time.
     pub clock: VirtualClock,
-    /// Where drops are noted.
     pub history: Arc<Mutex<History>>,
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// Most characters of a dimension's value. Source: as above.
 const VALUE_CHARS_MAX: usize = 1_024;
 
-/// Checks a line that may be one of metrics: names, units, dimensions and their values are as the
-/// table has them. Answers the metric's name, `None` for a line of another kind.
+/// Checks a line that may be a metric: names, units, dimensions and their values must match the
+/// table. Returns the metric's name, or `None` for another kind of line.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Healthy endpoints beside bad ones, under load: what do the healthy ones feel, and what becomes of the
-//! bad ones' events?
+//! Simulates healthy endpoints beside bad ones, under load: how the bad ones affect the healthy
+//! ones, and what happens to the bad ones' events.
 //!
-//! The command is `neighbours`; its figures plan capacity and stand in the docs.
+//! The command is `neighbours`; its figures serve to plan capacity and are in the docs.
 
 mod arguments;
 mod report;
@@ -26,20 +26,17 @@ use crate::{
     world::{self, Remains},
 };
 
-/// For so long after the last event of a bad endpoint healthy ones still get theirs.
+/// How long after the last event of a bad endpoint healthy ones still get theirs.
 const HEALTHY_AFTER: Duration = Duration::from_secs(300);
 
-/// Bytes of an event's data.
 const DATA_BYTES: usize = 100;
 
 /// A world to look at.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The bad endpoints.
     pub bad: Vec<Spec>,
     /// Events a second to each of them.
     pub rate: f64,
-    /// For how many seconds.
     pub seconds: u64,
     /// How many healthy endpoints there are.
     pub healthy: usize,
@@ -55,14 +52,12 @@ pub struct Plan {
     pub ramp: Option<Ramp>,
     /// Whether queues prefer the messages of quiet groups.
     pub fair: bool,
-    /// What else goes wrong.
     pub faults: faults::Plan,
     /// How often SQS hands a message over twice.
     pub duplicates: f64,
-    /// How long an event of a healthy endpoint may wait for its first attempt; `None`: the figures say
-    /// it.
+    /// How long an event of a healthy endpoint may wait for its first attempt; `None` if only the
+    /// figures matter.
     pub first_attempt_within: Option<Duration>,
-    /// What the dice begin with.
     pub seed: u64,
 }
 
@@ -87,13 +82,12 @@ impl Default for Plan {
     }
 }
 
-/// Lives it.
 pub fn live(plan: &Plan) -> Report {
     let remains = world::run(&scenario(plan), plan.seed, false);
     report(plan, &remains)
 }
 
-/// What is to be told of a world of that plan.
+/// The figures of a finished world.
 pub fn report(plan: &Plan, remains: &Remains) -> Report {
     report::of(plan, remains, checker::check(remains))
 }
@@ -106,7 +100,6 @@ fn healthy(number: usize) -> String {
     format!("healthy-{number}")
 }
 
-/// The world of a plan.
 pub fn scenario(plan: &Plan) -> Scenario {
     let mut readings = deployed::readings();
     readings.dispatch.concurrency = plan.concurrency;

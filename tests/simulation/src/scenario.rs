@@ -1,4 +1,4 @@
-//! What is to happen in a world. [`mixed`] makes one from a seed.
+//! The plan of a world. [`mixed`] makes one from a seed.
 
 mod additions;
 mod changes;
@@ -41,36 +41,28 @@ use gridpost_testkit::{
     queue::QueueSettings,
 };
 
-/// A world to be.
+/// The plan of a world.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Topics with their event subscriptions.
     pub topics: Vec<(Topic, Vec<EventSubscription>)>,
     /// How their endpoints behave; those not named always succeed.
     pub scripts: BTreeMap<SubscriptionKey, Script>,
     /// Topics whose event subscriptions have filters, and what is published to them.
     pub filtered: BTreeMap<String, Filtered>,
-    /// What is published.
     pub publishes: Vec<Publish>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
     /// What else is changed while events flow.
     pub changes: Vec<Change>,
-    /// Endpoints that must consent anew.
     pub consents: Vec<Consent>,
-    /// What operators do.
     pub operations: Vec<Operation>,
-    /// The topic that is told of dead letters, if one is.
+    /// The topic for dead-letter events, if any.
     pub told: Option<String>,
-    /// Buckets that do not exist.
     pub missing_buckets: BTreeSet<String>,
-    /// When buckets refuse.
     pub bucket_refuses: Vec<Range<Timestamp>>,
-    /// What goes wrong.
     pub plan: Plan,
-    /// The queues.
     pub queues: QueueSettings,
-    /// Above so many in flight, long waits are parked.
+    /// The number in flight above which long waits are parked.
     pub retry_in_flight_limit: u64,
     /// Publishes with more deliveries are stored and expanded from the fan-out queue.
     pub inline_fan_out: usize,
@@ -82,18 +74,17 @@ pub struct Scenario {
     pub wakes: Option<Wakes>,
     /// Most parked deliveries of one page that wake reads.
     pub parked_page_max: usize,
-    /// From when on there are so many retry queues for what is sent from then on; the others are
+    /// Times from which new messages use another number of retry queues; the other queues are
     /// emptied.
     pub retry_shards_from: Vec<(Timestamp, usize)>,
-    /// From when on copies that are started have other settings; the queues take what they took.
+    /// Times from which new copies have other settings; the queues' limits stay.
     pub settings_from: Vec<(Timestamp, Settings)>,
     /// How often a fresh copy of a function is started though an idle one exists.
     pub cold_starts: f64,
-    /// Whether of the copies that wait Lambda takes the one that was used last; any otherwise.
+    /// Whether Lambda takes the idle copy that was used last, or any.
     pub last_used_first: bool,
-    /// How clocks differ, and what takes time that no port knows of.
+    /// The differences of clocks, and delays outside of ports.
     pub pace: Pace,
-    /// Whether waits have jitter.
     pub jitter: bool,
     /// How long an event of a healthy endpoint may wait for its first attempt; `None`: it is not promised.
     pub first_attempt_within: Option<Duration>,
@@ -102,32 +93,31 @@ pub struct Scenario {
 /// Settings of a deployment that its operator may change at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Above so many in flight, long waits are parked.
+    /// The number in flight above which long waits are parked.
     pub retry_in_flight_limit: u64,
     /// The largest message that functions send, in bytes.
     pub message_bytes_max: usize,
 }
 
-/// Machines whose clocks differ, connections that take time, machines that stand still.
+/// Machines whose clocks differ or that stall, and connections that take time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
-    /// A copy's clock is ahead or behind by at most so much.
+    /// The most that a copy's clock is ahead or behind.
     pub skew_max: Duration,
-    /// It takes at most so long to connect to an endpoint.
+    /// The longest time to connect to an endpoint.
     pub dial_max: Duration,
-    /// How often an invocation stands still once, between two of its steps.
+    /// How often an invocation stalls once, between two of its steps.
     pub stalls: f64,
-    /// For at most so long.
     pub stall_max: Duration,
 }
 
 impl Pace {
-    /// By how much what a copy notes of a time may differ from the world's.
+    /// How much a time that a copy records may differ from the world's.
     pub fn tolerance(&self) -> Duration {
         self.skew_max * 2 + self.dial_max
     }
 
-    /// By how much more what is prompt may be late.
+    /// How much later prompt events may be.
     pub fn lateness(&self) -> Duration {
         let stall = if self.stalls > 0.0 { self.stall_max } else { Duration::ZERO };
         self.tolerance() + stall * 2
@@ -137,9 +127,7 @@ impl Pace {
 /// The events of one publish.
 #[derive(Clone, Debug)]
 pub struct Publish {
-    /// When.
     pub at: Timestamp,
-    /// To whom.
     pub to: SubscriptionKey,
     /// The bytes of each event's data.
     pub events: Vec<usize>,
@@ -148,9 +136,7 @@ pub struct Publish {
 /// A change of an event subscription to which its endpoint does not consent at once.
 #[derive(Clone, Debug)]
 pub struct Consent {
-    /// Whose.
     pub of: SubscriptionKey,
-    /// When it is asked.
     pub asked_at: Timestamp,
     /// When it consents, in time; `None`: never.
     pub given_at: Option<Timestamp>,

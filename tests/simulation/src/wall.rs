@@ -1,5 +1,5 @@
-//! A great many deliveries wait behind dead endpoints, more than SQS would let a queue hide, while
-//! other endpoints are well: theirs must not notice.
+//! A great many deliveries wait for dead endpoints, more than SQS lets a queue hide; healthy
+//! endpoints must not notice.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -12,10 +12,8 @@ use super::{
 };
 use gridpost_testkit::endpoint::{Reaction, Script};
 
-/// Endpoints that are dead.
 const DEAD: usize = 10;
 
-/// Endpoints that are well.
 const HEALTHY: usize = 5;
 
 /// Events of one publish to a dead endpoint; each is a delivery of its own.
@@ -27,10 +25,10 @@ const PUBLISHED_WITHIN: Duration = Duration::from_secs(60 * 60);
 /// Half of the dead endpoints come back then.
 const BACK_AT_S: u64 = 6 * 60 * 60;
 
-/// What those wait for at most that never come back.
+/// The time-to-live of events for those that never come back.
 const TIME_TO_LIVE_MINUTES: u32 = 10 * 60;
 
-/// A healthy endpoint gets an event so often, until everything else has ended.
+/// How often a healthy endpoint gets an event, until everything else has ended.
 const HEALTHY_EVERY: Duration = Duration::from_secs(30);
 
 /// What the first attempt of an event to a healthy endpoint may take from its publish: polling, the
@@ -40,22 +38,19 @@ const FIRST_ATTEMPT_MAX: Duration = Duration::from_secs(3);
 /// A world with a wall.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Deliveries to dead endpoints.
     pub deliveries: usize,
     /// Most messages of a queue in flight, as SQS has it: 120,000.
     pub in_flight_max: usize,
-    /// From where on long waits are parked: 60,000 as deployed.
+    /// The number in flight above which long waits are parked: 60,000 as deployed.
     pub retry_in_flight_limit: u64,
 }
 
-/// What came of it.
+/// The result of such a world.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Deliveries that were accepted, healthy endpoints' included.
     pub accepted: usize,
-    /// Requests that endpoints got.
     pub requests: usize,
-    /// Dead letters.
     pub dead_letters: usize,
     /// How often a delivery was parked.
     pub parked: u64,
@@ -65,7 +60,6 @@ pub struct Found {
     pub healthy_max: Duration,
     /// Virtual time from the beginning to the end.
     pub lasted: Duration,
-    /// What is wrong.
     pub failures: Vec<String>,
 }
 
@@ -84,7 +78,6 @@ impl fmt::Display for Found {
     }
 }
 
-/// Lives it.
 pub fn live(plan: Plan, seed: u64) -> Found {
     judge(plan, &world::run(&scenario(plan), seed, false))
 }

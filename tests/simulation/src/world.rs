@@ -55,10 +55,10 @@ use gridpost_testkit::{
 use self::embedded::EmbeddedQueues;
 pub use self::embedded::Stores;
 
-/// Worlds that last longer than this hold something that waits for ever.
+/// In a world that lasts longer than this, something waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// More invocations for each delivery than any wait can explain.
+/// The number of invocations per delivery beyond what any wait can explain.
 const INVOCATIONS_MAX: u64 = 1_000;
 
 /// How often an operator looks into the poison queue.
@@ -69,25 +69,18 @@ const CONFIGURATION_KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// A world that runs.
 pub struct World {
-    /// The time.
     pub clock: VirtualClock,
-    /// What happens.
     pub history: Arc<Mutex<History>>,
-    /// The queues.
     pub queues: Arc<Queues>,
-    /// The tables.
     pub tables: Arc<Tables>,
     /// Copies of functions that wait for work.
     pub pools: Pools,
-    /// The world's own dice.
     pub dice: SeededDice,
-    /// What goes wrong.
     pub injector: Arc<Injector>,
     /// How often a fresh copy is started.
     pub cold_starts: f64,
     /// Whether of the copies that wait the one that was used last is taken.
     pub last_used_first: bool,
-    /// How wake's schedule keeps time.
     pub wakes: Option<Wakes>,
     usage: RefCell<Usage>,
     buckets: Arc<Buckets>,
@@ -95,7 +88,7 @@ pub struct World {
     endpoints: Arc<Endpoints>,
     consents: Arc<Consents>,
     handlers_dice: Arc<dyn Dice>,
-    /// What chooses the pace of copies: dice of their own, so that all else falls as without it.
+    /// The dice for the pace of copies, separate so that everything else stays the same without it.
     pace_dice: SeededDice,
     scenario: Scenario,
     ingests: RefCell<Vec<(Arc<Instance>, Rc<gridpost_ingest_handler::Context>)>>,
@@ -103,32 +96,28 @@ pub struct World {
     idle: Notify,
 }
 
-/// What is left of a world at its end.
+/// A finished world.
 pub struct Remains {
-    /// What happened.
     pub history: History,
     /// Bodies that were still in a queue.
     pub in_queues: Vec<(Queue, String)>,
-    /// Deliveries that were still parked.
     pub parked: Vec<Uuid>,
-    /// The stored states.
     pub states: Vec<DeliveryState>,
     /// The topics and event subscriptions that there were.
     pub topics: Vec<(Topic, Vec<EventSubscription>)>,
-    /// The endpoints that had to consent anew.
+    /// The endpoints that had to consent again.
     pub consents: Vec<Consent>,
-    /// The topic that was told of dead letters.
+    /// The topic for dead-letter events, if any.
     pub told: Option<String>,
     /// Whether nothing went wrong by plan.
     pub calm: bool,
     /// The key of a table that was written most in one second, and how often.
     pub busiest_key: Option<(String, u32)>,
-    /// Calls that were refused because a key had all that DynamoDB gives it in a second; none where the
-    /// scenario gave keys less.
+    /// Calls that were throttled because a key had used up DynamoDB's limits for a second; 0 if the
+    /// scenario has lower limits.
     pub hot_key_refusals: u64,
     /// The longest that one call took.
     pub latency_max: Duration,
-    /// How long it lasted.
     pub lasted: Duration,
     /// How much the functions were used.
     pub usage: Usage,
@@ -140,11 +129,10 @@ pub struct Remains {
     pub bucket_refuses: Vec<Range<Timestamp>>,
     /// The buckets that do not exist.
     pub missing_buckets: BTreeSet<String>,
-    /// How its machines kept time.
     pub pace: Pace,
 }
 
-/// What somebody does.
+/// An action at a time.
 enum Act<'a> {
     Publish(&'a Publish),
     Delete(&'a SubscriptionKey),
@@ -159,7 +147,6 @@ pub fn run(scenario: &Scenario, seed: u64, traced: bool) -> Remains {
     run_on(Stores::Fakes, scenario, seed, traced)
 }
 
-/// The same with those stores.
 pub fn run_on(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> Remains {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -241,7 +228,6 @@ impl World {
         self.busy.set(self.busy.get() + 1);
     }
 
-    /// Notes that it is over.
     pub fn end(&self) {
         self.busy.set(self.busy.get() - 1);
         self.idle.notify_one();
@@ -269,7 +255,6 @@ impl World {
         self.history.lock().expect("no panic while held").wake_waits.push(due..due + late);
     }
 
-    /// Notes what must never happen.
     pub fn violation(&self, what: &str) {
         self.history.lock().expect("no panic while held").violation(self.clock.now(), what);
     }
@@ -317,8 +302,8 @@ impl World {
         }
     }
 
-    /// Whether something happened that must never happen. What turns in circles counts: it would
-    /// take years of virtual time to end by itself.
+    /// Whether something happened that must never happen, including loops: they would take years of
+    /// virtual time to end by themselves.
     fn is_broken(&self) -> bool {
         let mut history = self.history.lock().expect("no panic while held");
         let most = INVOCATIONS_MAX * (20 + history.accepted.len() as u64);
@@ -336,12 +321,12 @@ impl World {
             || self.operates() && !self.queues.is_empty(Queue::Poison)
     }
 
-    /// Whether messages go to the poison queue that are well, so that an operator sends them back.
+    /// Whether sound messages go to the poison queue, so that an operator sends them back.
     fn operates(&self) -> bool {
         self.scenario.queues.receives_max < QueueSettings::CALM.receives_max
     }
 
-    /// Sends back now and then what lies in the poison queue.
+    /// Sends back the messages of the poison queue from time to time.
     async fn operate(self: Rc<Self>) {
         loop {
             tokio::time::sleep(OPERATES_EVERY).await;

@@ -18,8 +18,8 @@ use gridpost_simulation::{
 };
 use gridpost_testkit::endpoint::{Reaction, Script};
 
-/// What events of healthy endpoints may take from publish to first attempt: 99 of 100, and all, in
-/// milliseconds.
+/// The longest time from publish to first attempt for healthy endpoints' events: 99 of 100, and
+/// all, in milliseconds.
 const WARM: (u64, u64) = (1_000, 3_000);
 
 /// The same where Lambda begins with five batches.
@@ -164,7 +164,7 @@ fn retries_late(scenario: &Scenario, remains: &world::Remains) -> Vec<Duration> 
     late
 }
 
-/// An outage of three hours: what waited arrives, and the others never felt it.
+/// An outage of three hours: waiting events arrive, and other endpoints never notice.
 #[test]
 fn an_outage_of_three_hours_is_made_up_for() {
     const OUTAGE_S: u64 = 3 * 3_600;

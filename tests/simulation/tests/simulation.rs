@@ -15,7 +15,7 @@ use std::{
 
 use gridpost_core::{retry::outcome::Outcome, subscription::EventSubscription, time::Timestamp};
 use gridpost_simulation::{scenario, world};
-use gridpost_testkit::history::{DeadLetter, Met, Request};
+use gridpost_testkit::history::{DeadLetter, EventOutcome, Request};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -203,7 +203,6 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
     }
 }
 
-/// Notes what operators did.
 fn note_operated(remains: &world::Remains, note: &mut impl FnMut(String)) {
     let history = &remains.history;
     for (name, _) in history.operated.answers.iter().filter(|(_, status)| *status < 300) {
@@ -247,7 +246,7 @@ fn has_equal_ids(remains: &world::Remains) -> bool {
 }
 
 fn is_late(request: &Request) -> bool {
-    let timed_out = |met: &Met| met.answer.outcome == Outcome::TimedOut;
+    let timed_out = |met: &EventOutcome| met.answer.outcome == Outcome::TimedOut;
     request.heard.is_some() && request.met.iter().any(timed_out)
 }
 

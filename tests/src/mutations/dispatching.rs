@@ -89,7 +89,7 @@ pub(super) const ALL: &[Mutation] = &[
         file: SETTLE,
         old: r#"        DeliveryStatus::Ending { reason, at } => end::carry_out(context, hand, reason, at).await,
 "#,
-        new: r#"        DeliveryStatus::Ending { .. } => Ok(Fate::Delete),
+        new: r#"        DeliveryStatus::Ending { .. } => Ok(Disposition::Delete),
 "#,
     },
     Mutation {
@@ -102,9 +102,9 @@ pub(super) const ALL: &[Mutation] = &[
         name: "parked, not deleted",
         file: HOLD,
         old: r#"    context.meter.count(metric::PARKED_COUNT, &[], 1);
-    Ok(Fate::Delete)"#,
+    Ok(Disposition::Delete)"#,
         new: r#"    context.meter.count(metric::PARKED_COUNT, &[], 1);
-    Ok(Fate::Keep)"#,
+    Ok(Disposition::Keep)"#,
     },
     Mutation {
         name: "deleted, though parking failed",
@@ -129,7 +129,7 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "health never written",
         file: "functions/dispatch/handler/src/health.rs",
-        old: "            if self.save(page, subscription, now, &next).await? {",
+        old: "            if self.save(entry, subscription, now, &next).await? {",
         new: "            if true {",
     },
     Mutation {

@@ -38,7 +38,7 @@ pub(super) const CORE: &[Mutation] = &[
         name: "each filter walks an event by itself",
         file: CORE_SUBSCRIPTION_FILTER_COMPILED,
         old: "            if self.filters[*position].wants(&asked) {",
-        new: "            if self.filters[*position].wants(&Asked::new(&self.keys, event)) {",
+        new: "            if self.filters[*position].wants(&Evaluation::new(&self.keys, event)) {",
     },
     Mutation {
         name: "filters walk events that they ask nothing of",

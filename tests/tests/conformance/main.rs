@@ -20,7 +20,7 @@ use std::{
 use gridpost_core::{
     delivery::request::Request,
     endpoint::{Allowed, check_url},
-    publish::authenticate::{Asked, Credentials, authenticate},
+    publish::authenticate::{AccessRequest, Credentials, authenticate},
     retry::{
         Rules,
         health::{DELAYED_WAITS_S, Durations, ProbationPolicy, UNHEALTHY_AFTER},
@@ -394,7 +394,7 @@ fn every_token_of_the_table_opens_until_it_expires() {
         let open = |token: &str, keys: [&str; 2], path: &str, now| {
             let mut headers = HeaderMap::new();
             headers.insert("aeg-sas-token", token.parse().expect("a value"));
-            let asked = Asked { headers: &headers, query: "", path, resource: path };
+            let asked = AccessRequest { headers: &headers, query: "", path, resource: path };
             let keys = AccessKeys(keys.map(Secret::new));
             let opened = Credentials::of(&asked)
                 .and_then(|shown| authenticate(&topic(), &keys, &shown, &asked, now));

@@ -1,10 +1,10 @@
-//! Between plan and attempt: what an attempt needs besides permission. Its events, where they are too
-//! large for a message; a slot, where its endpoint allows only so many requests in a minute; the
-//! probe, which one delivery alone may be. The probe is claimed last, when all else is in hand: a
-//! claim keeps all others waiting.
+//! Between plan and attempt: acquires what an attempt needs besides permission. That is its events,
+//! if they are too large for a message; a slot, if its endpoint limits requests per minute; and the
+//! probe, which only one delivery may be. The probe is claimed last, because a claim makes every
+//! other delivery wait.
 
 use gridpost_core::{
-    delivery::{plan::Plan, rate::Turn, state::DeliveryStatus},
+    delivery::{plan::Plan, rate::RateDecision, state::DeliveryStatus},
     retry::{EndReason, health::Health},
     time::Timestamp,
 };
@@ -16,26 +16,23 @@ use crate::{
     payload::{self, Found},
     planned::plan_one,
     rate,
-    record::Fate,
+    record::Disposition,
     settle::{self, Hold},
 };
 
-/// What came of asking for something.
+/// The result of asking for something that an attempt needs.
 pub enum Acquired<T> {
-    /// It is in hand.
     InHand(T),
-    /// The delivery is settled.
-    Settled(Fate),
-    /// It waits.
+    Settled(Disposition),
     Hold(Box<DeliveryInHand>, Hold),
 }
 
-/// Takes the events of a delivery in hand. One whose events lie in the payload bucket takes its slot
-/// of the rate first: it is fetched when it may go, not each time it asks.
+/// Loads the events of a delivery. If they are in the payload bucket, the delivery takes its rate
+/// slot first, so that the bucket is read once and not each time the delivery asks.
 ///
 /// # Errors
 ///
-/// A call of ours failed. Nothing was attempted.
+/// A call to AWS failed. Nothing was attempted.
 pub async fn events(
     context: &Context,
     mut hand: DeliveryInHand,
@@ -48,7 +45,7 @@ pub async fn events(
     }
     Ok(match payload::take(context, &mut hand.delivery).await? {
         Found::InHand => Acquired::InHand(hand),
-        Found::Ended => Acquired::Settled(Fate::Delete),
+        Found::Ended => Acquired::Settled(Disposition::Delete),
         Found::Missing => {
             let state = (hand.revision > 0).then(|| hand.state(DeliveryStatus::Ended));
             let reason = EndReason::PayloadMissing;
@@ -58,7 +55,8 @@ pub async fn events(
     })
 }
 
-/// Takes one slot for the request of these deliveries; answers until when they wait without one.
+/// Takes one rate slot for the request of these deliveries. Without a free slot, returns when to
+/// ask again.
 ///
 /// # Errors
 ///
@@ -70,16 +68,17 @@ pub async fn slot(
     let slot_at = hands.iter().filter_map(|hand| hand.slot_at).max();
     let Some(first) = hands.first() else { return Ok(None) };
     Ok(match rate::turn(context, first.subscription(), slot_at).await? {
-        Turn::Go => {
+        RateDecision::Go => {
             let now = first.subscription().allowed_rate.map(|_| context.clock.now());
             hands.iter_mut().for_each(|hand| hand.slot_at = now);
             None
         }
-        Turn::Wait { until } => Some(until),
+        RateDecision::Wait { until } => Some(until),
     })
 }
 
-/// What the plan says once a claim is written, or was lost to another copy of dispatch.
+/// Claims the probe. Returns the plan that follows: an attempt if the claim was written, or a new
+/// plan if another copy of dispatch claimed it first.
 ///
 /// # Errors
 ///

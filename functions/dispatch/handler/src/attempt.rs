@@ -1,4 +1,4 @@
-//! The fourth step: makes one request and says what came of it. It settles nothing.
+//! The fourth step: makes one request and returns its result. It settles nothing.
 
 use futures::future::BoxFuture;
 use gridpost_core::{
@@ -12,17 +12,17 @@ use gridpost_ports::Attempted;
 
 use crate::{Context, in_hand::DeliveryInHand, resources};
 
-/// What the events of one delivery met.
+/// The answers for the events of one delivery.
 #[derive(Clone, Debug)]
-pub enum Met {
-    /// All of them the same: one response decides for every event in a request.
+pub enum AttemptResult {
+    /// One answer for all events: a webhook's response covers its whole request.
     Whole(Answer),
-    /// Each its own, by its position: services of AWS answer for each event.
+    /// One answer per event, by its position: AWS services answer for each event.
     Each(Vec<(usize, Answer)>),
 }
 
-impl Met {
-    /// What its events met, with repetitions.
+impl AttemptResult {
+    /// All answers, duplicates included.
     pub fn answers(&self) -> impl Iterator<Item = Answer> + Clone + '_ {
         let (whole, each) = match self {
             Self::Whole(answer) => (Some(*answer), [].as_slice()),
@@ -32,17 +32,17 @@ impl Met {
     }
 }
 
-/// What one request came to.
+/// The result of one request.
 pub struct Response {
-    /// When it began, and when it was over.
+    /// When the request began and ended.
     pub times: (Timestamp, Timestamp),
-    /// What each of its deliveries met, in their order.
-    pub met: Vec<Met>,
-    /// How it began where it failed, escaped, where that is kept.
+    /// One result per delivery, in the order of the request.
+    pub results: Vec<AttemptResult>,
+    /// The beginning of a failed response, escaped, if the deployment keeps it.
     pub said: Option<String>,
 }
 
-/// Resolves to an answer that comes after 30 s.
+/// Resolves to the answer if it arrives after 30 s.
 pub type LateAnswer = BoxFuture<'static, Option<Answer>>;
 
 /// Makes the request for deliveries of one event subscription that have had equally many attempts.
@@ -51,14 +51,14 @@ pub async fn attempt(
     hands: &[DeliveryInHand],
 ) -> (Response, Option<LateAnswer>) {
     let began_at = context.clock.now();
-    let (met, said, late) = match hands.first().map(|hand| &hand.subscription().endpoint) {
+    let (results, said, late) = match hands.first().map(|hand| &hand.subscription().endpoint) {
         Some(Endpoint::WebHook { url }) => post(context, hands, url, began_at).await,
         Some(Endpoint::Resource(resource)) => {
             (resources::attempt(context, hands, resource, began_at).await, None, None)
         }
         None => (Vec::new(), None, None),
     };
-    (Response { times: (began_at, context.clock.now()), met, said }, late)
+    (Response { times: (began_at, context.clock.now()), results, said }, late)
 }
 
 async fn post(
@@ -66,7 +66,7 @@ async fn post(
     hands: &[DeliveryInHand],
     url: &Secret,
     began_at: Timestamp,
-) -> (Vec<Met>, Option<String>, Option<LateAnswer>) {
+) -> (Vec<AttemptResult>, Option<String>, Option<LateAnswer>) {
     let deliveries: Vec<_> = hands.iter().map(|hand| &hand.delivery).collect();
     let (subscription, made_before) = (hands[0].subscription(), deliveries[0].attempts.made);
     let origin = &context.settings.origin;
@@ -77,5 +77,5 @@ async fn post(
             (Answer::without_status(Outcome::TimedOut), None, Some(late))
         }
     };
-    (vec![Met::Whole(answer); hands.len()], said, late)
+    (vec![AttemptResult::Whole(answer); hands.len()], said, late)
 }

@@ -1,23 +1,22 @@
-//! One log line for each attempt, which reads alone: whose delivery, which attempt, what it met, what
-//! follows and when. Neither the events nor the endpoint's URL are in it, unless a response repeats them
-//! that the deployment keeps the beginning of.
+//! Writes one self-contained log line per attempt: the delivery, the attempt's number, its outcome,
+//! and what follows when. Events and the endpoint's URL are left out, unless the response repeats
+//! them and the deployment keeps the beginning of responses.
 
-use crate::{decide::Then, in_hand::DeliveryInHand};
+use crate::{decide::NextStep, in_hand::DeliveryInHand};
 use gridpost_core::{retry::outcome::Answer, time::Timestamp};
 
-/// Logs a failed attempt, which the delivery's attempts count already, with how its response began where
-/// that is kept.
+/// Logs a failed attempt, which the delivery's attempts already include.
 pub fn failed(
     hand: &DeliveryInHand,
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
-    then: Then,
+    then: NextStep,
     said: Option<&str>,
 ) {
     let (what, due, because, reason) = match then {
-        Then::Retry { due, because } => ("Retry", Some(due), Some(because), None),
-        Then::End(reason) => ("End", None, None, Some(reason)),
-        Then::Delivered => ("Delivered", None, None, None),
+        NextStep::Retry { due, because } => ("Retry", Some(due), Some(because), None),
+        NextStep::End(reason) => ("End", None, None, Some(reason)),
+        NextStep::Delivered => ("Delivered", None, None, None),
     };
     let delivery = &hand.delivery;
     tracing::info!(
@@ -41,7 +40,7 @@ pub fn failed(
     );
 }
 
-/// Logs a successful attempt, which the delivery's attempts do not count.
+/// Logs a successful attempt, which the delivery's attempts do not include.
 pub fn succeeded(
     hand: &DeliveryInHand,
     answer: Answer,

@@ -1,4 +1,4 @@
-//! What dispatch counts and measures.
+//! The metrics that dispatch writes.
 
 use gridpost_core::{
     metric::{self, DROP_REASON, of},
@@ -12,18 +12,18 @@ use gridpost_core::{
 
 use crate::{
     Context,
-    attempt::{Met, Response},
+    attempt::{AttemptResult, Response},
     in_hand::DeliveryInHand,
 };
 
-/// Counts events that were delivered, just now.
 pub fn delivered(context: &Context, key: &SubscriptionKey, published_at: Timestamp, events: u64) {
     let took = context.clock.now().since(published_at);
     context.meter.count_delivered(&of(key), published_at, took, events);
 }
 
-/// Counts events that were delivered before the others of their delivery. Counted before it is noted:
-/// a crash between them delivers, and counts, once more; the other way round they would be missing.
+/// Counts events that were delivered before the rest of their delivery. They are counted before the
+/// state is written: a crash in between delivers and counts them twice, and the reverse order would
+/// lose the count.
 pub fn delivered_part(context: &Context, hand: &DeliveryInHand, events: usize) {
     let delivery = &hand.delivery;
     delivered(context, &delivery.subscription, delivery.publish_time, events as u64);
@@ -44,12 +44,11 @@ pub fn dropped(
     context.meter.count_events(metric::DROPPED_EVENT_COUNT, &dimensions, published_at, events);
 }
 
-/// Counts a failed attempt.
 pub fn failure(context: &Context, key: &SubscriptionKey, answer: Answer) {
     error(context, metric::DELIVERY_ATTEMPT_FAIL_COUNT, key, answer);
 }
 
-/// Counts a wait of the endpoint that has begun.
+/// Counts the beginning of a probation or of delayed delivery.
 pub fn probation(context: &Context, key: &SubscriptionKey, answer: Answer) {
     error(context, metric::PROBATION_COUNT, key, answer);
 }
@@ -61,15 +60,18 @@ fn error(context: &Context, metric: &'static str, key: &SubscriptionKey, answer:
     context.meter.count(metric, &dimensions, 1);
 }
 
-/// Notes how long a request took and, where it delivered, how long ago its events were published.
+/// Measures how long the request took and, for delivered events, the time since their publish.
 pub fn latency(context: &Context, hands: &[DeliveryInHand], response: &Response) {
     let Some(first) = hands.first() else { return };
     let whose = of(&first.subscription().key);
     let (began_at, ended_at) = response.times;
     let took = ended_at.since(began_at);
     context.meter.measure(metric::DESTINATION_PROCESSING_DURATION_IN_MS, &whose, took);
-    let is_delivered = |met: &Met| met.answers().all(|answer| answer.outcome == Outcome::Delivered);
-    for (hand, _) in hands.iter().zip(&response.met).filter(|(_, met)| is_delivered(met)) {
+    let is_delivered = |result: &AttemptResult| {
+        result.answers().all(|answer| answer.outcome == Outcome::Delivered)
+    };
+    for (hand, _) in hands.iter().zip(&response.results).filter(|(_, result)| is_delivered(result))
+    {
         let since_publish = ended_at.since(hand.delivery.publish_time);
         context.meter.measure(metric::DELIVERY_LATENCY_IN_MS, &whose, since_publish);
     }

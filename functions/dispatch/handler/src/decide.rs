@@ -1,4 +1,4 @@
-//! The fifth step: what follows for a delivery from what its events met. Pure.
+//! The fifth step: decides what follows from the answers to an attempt. Pure.
 
 use gridpost_core::{
     delivery::{event_set::EventSet, partial, resource_outcome::status_of},
@@ -9,57 +9,47 @@ use gridpost_core::{
     time::Timestamp,
 };
 
-use crate::{attempt::Met, in_hand::DeliveryInHand};
+use crate::{attempt::AttemptResult, in_hand::DeliveryInHand};
 
-/// What follows for one delivery.
+/// The decision about one delivery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Events that are delivered while others are not.
+    /// Events that were delivered while others failed.
     pub delivered: EventSet,
-    /// Events that end without the others, by what they met.
+    /// Events that end before the rest, by the answer that ended them.
     pub ends: Vec<(Answer, EventSet)>,
-    /// What the others met.
     pub answer: Answer,
-    /// What follows for them.
-    pub then: Then,
+    pub then: NextStep,
 }
 
-/// What follows an attempt.
+/// What follows an attempt for the rest of the delivery.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Then {
-    /// The delivery is delivered.
+pub enum NextStep {
     Delivered,
-    /// It is attempted again.
-    Retry {
-        /// Not before.
-        due: Timestamp,
-        /// What asks for that wait.
-        because: DelayReason,
-    },
-    /// It ends undelivered.
+    Retry { due: Timestamp, because: DelayReason },
     End(EndReason),
 }
 
-/// Decides what follows for a delivery whose attempts do not count this one yet. `not_before` is the
-/// end of its endpoint's wait.
+/// Decides what follows for a delivery. Its attempts do not include this one yet. `not_before` is
+/// the end of the endpoint's probation or delayed delivery.
 pub fn decide(
     hand: &DeliveryInHand,
-    met: &Met,
+    result: &AttemptResult,
     times: (Timestamp, Timestamp),
     not_before: Option<Timestamp>,
     dice: f64,
 ) -> Verdict {
-    let (delivered, ends, answer) = match met {
-        Met::Whole(answer) => (EventSet::default(), Vec::new(), *answer),
-        Met::Each(each) => {
-            let parted = partial::part(hand.rules(), each);
-            match parted.rest {
-                Some((answer, _)) => (parted.delivered, parted.ends, answer),
+    let (delivered, ends, answer) = match result {
+        AttemptResult::Whole(answer) => (EventSet::default(), Vec::new(), *answer),
+        AttemptResult::Each(each) => {
+            let split = partial::split(hand.rules(), each);
+            match split.rest {
+                Some((answer, _)) => (split.delivered, split.ends, answer),
                 None => (EventSet::default(), Vec::new(), all_delivered()),
             }
         }
     };
-    Verdict { delivered, ends, answer, then: then(hand, answer, times, not_before, dice) }
+    Verdict { delivered, ends, answer, then: next_step(hand, answer, times, not_before, dice) }
 }
 
 /// The answer of a service that took every event.
@@ -68,15 +58,15 @@ fn all_delivered() -> Answer {
     Answer { status, ..Answer::without_status(Outcome::Delivered) }
 }
 
-fn then(
+fn next_step(
     hand: &DeliveryInHand,
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
     not_before: Option<Timestamp>,
     dice: f64,
-) -> Then {
+) -> NextStep {
     if answer.outcome == Outcome::Delivered {
-        return Then::Delivered;
+        return NextStep::Delivered;
     }
     let attempts = &hand.delivery.attempts;
     let failure = Failure {
@@ -88,7 +78,7 @@ fn then(
         expires_at: hand.expires_at(),
     };
     match retry::decide(hand.rules(), failure, dice) {
-        Decision::Retry { due, because } => Then::Retry { due, because },
-        Decision::End(reason) => Then::End(reason),
+        Decision::Retry { due, because } => NextStep::Retry { due, because },
+        Decision::End(reason) => NextStep::End(reason),
     }
 }

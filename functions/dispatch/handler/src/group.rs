@@ -1,8 +1,8 @@
-//! The deliveries of one event subscription on their way through the six steps: load, plan, attempt,
-//! decide, settle, each told in its own module.
+//! Takes the deliveries of one event subscription through the six steps: load, plan, attempt,
+//! decide, settle. Each step has a module of its own.
 //!
-//! Nearly all deliveries succeed at their first attempt, so what only others need is kept out of their
-//! way: it lies behind a box, because a future is as large as its largest branch and is copied whole.
+//! Nearly all deliveries succeed at their first attempt. What only the others need is boxed,
+//! because a future is as large as its largest branch and is copied whole.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ use crate::{
     settle,
 };
 
-/// Handles the deliveries of one event subscription; each is reported when it is settled. Answers the
-/// requests whose response may still come.
+/// Handles the deliveries of one event subscription and reports each when it is settled. Returns
+/// the requests whose response may still come.
 pub async fn work(context: &Context, group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {
     let records = without_bodies(group.iter().map(|received| &received.record));
     let Loaded { owner, received, failed } = match load(context, group).await {
@@ -47,7 +47,7 @@ pub async fn work(context: &Context, group: Vec<Received>, report: &Report<'_>) 
     Vec::new()
 }
 
-/// Settles a delivery whose event subscription is gone.
+/// Settles a delivery whose event subscription was deleted.
 async fn orphan(context: &Context, received: Received) -> Settled {
     let Received { record, mut delivery, state } = received;
     let status = state.as_ref().map(|state| state.standing);
@@ -68,7 +68,7 @@ async fn orphan(context: &Context, received: Received) -> Settled {
     Ok(settle::drop_delivery(context, &delivery, state, reason).await)
 }
 
-/// Plans for deliveries and carries the plans out. Those that are due within a second wait for it
+/// Plans for deliveries and carries the plans out. Deliveries that are due within a second wait
 /// here; the others do not wait for them.
 fn wave<'a>(
     context: &'a Context,

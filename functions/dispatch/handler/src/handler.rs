@@ -23,18 +23,18 @@ use crate::{
     report::Report,
 };
 
-/// What ends an invocation needs at most so much time after it has stopped listening.
+/// The time kept free for the end of an invocation after it has stopped listening.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// Where others of the batch take longer than this, what is settled is deleted: the function may die
-/// meanwhile, and SQS would hand it out again.
+/// If other records of the batch take longer than this, settled records are deleted right away:
+/// should the function die meanwhile, SQS would deliver them again.
 const DELETE_AFTER: Duration = Duration::from_secs(1);
 
-/// Settles every record and answers which of them SQS keeps, by message id.
+/// Settles every record. Returns the ids of the messages that SQS keeps.
 ///
-/// Lambda deletes each record that the reply does not name. So a record is left out only when its
-/// delivery has ended or its successor is in another place; a retry that was hidden until it is due
-/// is named. Whatever goes wrong with one record leaves the others alone.
+/// Lambda deletes each record that the reply does not name. So a record is left out only if its
+/// delivery has ended or its successor is stored elsewhere; a retry that was hidden until it is due
+/// is named. A failure of one record does not affect the others.
 pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
     let queue = records.first().map(|record| record.queue);
     let all: Vec<_> = records.iter().map(|record| Arc::clone(&record.message_id)).collect();
@@ -50,7 +50,7 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
     let (late, mut gone) = join(work, collect(context, settled)).await;
     if let Some(queue) = queue.filter(|_| !late.is_empty()) {
         gone.delete(context).await;
-        // What was only counted as failed is written as well: listening takes long.
+        // Flush the counts of failures too: listening takes long.
         context.meter.flush(context.clock.now());
         let now = context.clock.now();
         let deadline = now + deadline.since(now).saturating_sub(END_WAIT);
@@ -71,14 +71,14 @@ async fn one_group(context: &Context, group: Vec<Received>, report: &Report<'_>)
     }
 }
 
-/// Records that may go.
+/// Settled records that SQS may delete.
 #[derive(Default)]
 struct Gone {
     ids: HashSet<Arc<str>>,
     not_deleted: Vec<Record>,
 }
 
-/// Gathers what is settled until all is, and deletes it where that takes long.
+/// Collects settled records until all are settled. Deletes them early if that takes long.
 async fn collect(context: &Context, mut settled: UnboundedReceiver<Record>) -> Gone {
     let mut gone = Gone::default();
     loop {
@@ -94,7 +94,8 @@ async fn collect(context: &Context, mut settled: UnboundedReceiver<Record>) -> G
 }
 
 impl Gone {
-    /// Deletes what may go now. What is counted of it is written first: it comes back no more.
+    /// Deletes what was collected. Its metrics are flushed first, because deleted records never
+    /// come back to be counted.
     async fn delete(&mut self, context: &Context) {
         if self.not_deleted.is_empty() {
             return;
@@ -106,8 +107,8 @@ impl Gone {
         }
         for (queue, receipts) in receipts {
             if let Err(error) = context.receiver.delete(queue, receipts).await {
-                // Lambda deletes them when the reply is there.
-                tracing::warn!(error = %chain(&error), "settled records were not deleted early");
+                // Lambda deletes them once it has the reply.
+                tracing::warn!(error = %chain(&error), "failed to delete settled records early; Lambda deletes them later");
             }
         }
     }

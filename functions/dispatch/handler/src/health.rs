@@ -1,4 +1,4 @@
-//! What this copy of dispatch knows of endpoints' health: a short memory over the table.
+//! A short-lived cache of endpoints' health in front of the table.
 
 use std::{
     collections::HashMap,
@@ -12,9 +12,10 @@ use gridpost_core::{
     error::chain,
     retry::{
         health::{
-            Durations, Failed, Health, Seen, Succeeded, after_failures, after_success, evidence,
+            Durations, FailedAttempt, Health, SeenAttempts, SuccessfulAttempt, after_failures,
+            after_success, evidence,
         },
-        lane::{self, Answered, LaneSettings, Slow},
+        lane::{self, LaneReport, LaneSettings, Slowness},
     },
     subscription::EventSubscription,
     time::Timestamp,
@@ -24,35 +25,36 @@ use uuid::Uuid;
 
 use crate::Context;
 
-/// How long a health is believed without another look, at most.
+/// How long a cached health is used before it is read again, at most.
 const KEPT_FOR: Duration = Duration::from_millis(1_250);
 
-/// Copies that began to look together do not go on so: each look is believed for up to a fifth less.
+/// Copies that read at the same moment must not stay in step: each cache time is shortened by up to
+/// a fifth.
 const KEPT_LESS: f64 = 0.2;
 
-/// How often a conditional write is tried against other copies that write too.
+/// How often a conditional write is tried when other copies write too.
 const WRITES_MAX: u32 = 8;
 
-/// How long a write that met another waits at most before it is tried again; twice as long each time.
+/// How long a write that lost a race waits at most before the next try; it doubles each time.
 const BACK_OFF: Duration = Duration::from_millis(10);
 
-/// Healths kept in memory, at most; beyond it those that are believed no more are forgotten.
+/// Cached healths at most; beyond it, expired ones are removed.
 const KEPT_MAX: usize = 10_000;
 
-/// Healths of endpoints, read at most once in about a second for each, written only on change.
+/// Endpoints' health: read about once a second per endpoint at most, written only on change.
 pub struct HealthCache {
     table: Arc<dyn EndpointHealths>,
     dice: Arc<dyn Dice>,
-    pages: Mutex<HashMap<Uuid, Arc<Page>>>,
+    entries: Mutex<HashMap<Uuid, Arc<Entry>>>,
 }
 
-/// One endpoint.
+/// The cache entry of one endpoint.
 #[derive(Default)]
-struct Page {
+struct Entry {
     known: Mutex<Known>,
-    /// Failures that the next one to write takes along.
-    failures: Mutex<Vec<Failed>>,
-    /// Whose turn it is to read or write: tasks of one copy do not work against each other.
+    /// Failures that the next writer includes in its write.
+    failures: Mutex<Vec<FailedAttempt>>,
+    /// Held while reading or writing, so that tasks of one copy do not compete with each other.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -60,16 +62,16 @@ struct Page {
 struct Known {
     believed_until: Option<Timestamp>,
     health: Health,
-    seen: Seen,
+    seen: SeenAttempts,
     admitted: (i64, u64),
 }
 
-impl Page {
+impl Entry {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().expect("no panic while held")
     }
 
-    fn failures(&self) -> MutexGuard<'_, Vec<Failed>> {
+    fn failures(&self) -> MutexGuard<'_, Vec<FailedAttempt>> {
         self.failures.lock().expect("no panic while held")
     }
 
@@ -80,13 +82,12 @@ impl Page {
 }
 
 impl HealthCache {
-    /// A memory over that table.
     pub fn new(table: Arc<dyn EndpointHealths>, dice: Arc<dyn Dice>) -> Self {
-        Self { table, dice, pages: Mutex::default() }
+        Self { table, dice, entries: Mutex::default() }
     }
 
-    /// The health of a subscription's endpoint, about a second old at most. Each look at the table
-    /// also tells what this copy has seen itself, where that says more.
+    /// The health of a subscription's endpoint, about a second old at most. Each read of the table
+    /// also writes what this copy has seen itself, if that is newer.
     ///
     /// # Errors
     ///
@@ -96,28 +97,28 @@ impl HealthCache {
         subscription: &EventSubscription,
         now: Timestamp,
     ) -> Result<Health, PortError> {
-        let page = self.page(subscription);
-        if let Some(health) = page.believed(now) {
+        let entry = self.entry(subscription);
+        if let Some(health) = entry.believed(now) {
             return Ok(health);
         }
-        let _turn = page.turn.lock().await;
-        match page.believed(now) {
+        let _turn = entry.turn.lock().await;
+        match entry.believed(now) {
             Some(health) => Ok(health),
-            None => self.read_and_tell(&page, subscription, now).await,
+            None => self.read_and_tell(&entry, subscription, now).await,
         }
     }
 
-    /// What was last known of the health, however old.
+    /// The last known health, however old.
     pub fn known(&self, subscription: &EventSubscription) -> Health {
-        self.page(subscription).known().health.clone()
+        self.entry(subscription).known().health.clone()
     }
 
-    /// Whether it waits, as far as was last known, however long ago.
+    /// Whether the endpoint was waiting when its health was last known, however long ago.
     fn is_waiting(&self, subscription: &EventSubscription) -> bool {
-        self.page(subscription).known().health.is_waiting()
+        self.entry(subscription).known().health.is_waiting()
     }
 
-    /// Writes a health that was made from one just looked at; `false` if another copy was faster.
+    /// Writes a health that was derived from one just read; `false` if another copy was faster.
     ///
     /// # Errors
     ///
@@ -128,11 +129,11 @@ impl HealthCache {
         now: Timestamp,
         health: &Health,
     ) -> Result<bool, PortError> {
-        self.save(&self.page(subscription), subscription, now, health).await
+        self.save(&self.entry(subscription), subscription, now, health).await
     }
 
-    /// Notes a success. Nothing is read while the last look is believed, and nothing written unless
-    /// the health has something in it that a success ends. `spread` is [`spread`]'s.
+    /// Records a success. Nothing is read while the cached health is valid, and nothing is written
+    /// unless the success ends something in it. `spread` comes from [`spread`].
     ///
     /// # Errors
     ///
@@ -140,13 +141,13 @@ impl HealthCache {
     pub async fn note_success(
         &self,
         subscription: &EventSubscription,
-        success: Succeeded,
+        success: SuccessfulAttempt,
         spread: Duration,
     ) -> Result<(), PortError> {
-        let (page, now) = (self.page(subscription), success.ended_at);
+        let (entry, now) = (self.entry(subscription), success.ended_at);
         let change = |health: &Health| after_success(health, success, spread);
         let is_news = {
-            let mut known = page.known();
+            let mut known = entry.known();
             known.seen.last_success_at = known.seen.last_success_at.max(Some(now));
             let is_believed = known.believed_until.is_some_and(|until| now < until);
             !is_believed || change(&known.health).is_some()
@@ -157,8 +158,8 @@ impl HealthCache {
         Ok(())
     }
 
-    /// Notes a failed attempt; answers the health in force. Failures of this copy that wait for the
-    /// same endpoint's turn are noted together, in one write.
+    /// Records a failed attempt and returns the health in force. Failures of this copy that wait
+    /// for the same endpoint are recorded together, in one write.
     ///
     /// # Errors
     ///
@@ -167,31 +168,31 @@ impl HealthCache {
         &self,
         subscription: &EventSubscription,
         durations: &Durations,
-        failed: Failed,
+        failed: FailedAttempt,
     ) -> Result<Health, PortError> {
-        let page = self.page(subscription);
+        let entry = self.entry(subscription);
         let now = failed.ended_at;
         let last_success_at = {
-            let mut known = page.known();
+            let mut known = entry.known();
             known.seen.last_failure_at = known.seen.last_failure_at.max(Some(now));
             known.seen.last_success_at
         };
-        page.failures().push(Failed { last_success_at, ..failed });
-        let _turn = page.turn.lock().await;
-        let together = std::mem::take(&mut *page.failures());
+        entry.failures().push(FailedAttempt { last_success_at, ..failed });
+        let _turn = entry.turn.lock().await;
+        let together = std::mem::take(&mut *entry.failures());
         let change = |health: &Health| after_failures(health, durations, &together);
-        let changed = self.change_in_turn(&page, subscription, now, change).await;
+        let changed = self.change_in_turn(&entry, subscription, now, change).await;
         if changed.is_err() {
-            // This one has failed; each of the others still tries itself.
-            let request = |it: &Failed| (it.delivery, it.began_at);
+            // This write failed; each of the other failures still tries for itself.
+            let request = |it: &FailedAttempt| (it.delivery, it.began_at);
             let others = together.iter().filter(|other| request(other) != request(&failed));
-            page.failures().extend(others.copied());
+            entry.failures().extend(others.copied());
         }
         changed
     }
 
-    /// Tells that so many first attempts to it have just become slow; answers whether it is marked.
-    /// Stops when another copy has marked it.
+    /// Votes that this many first attempts have just become slow. Returns whether the endpoint is
+    /// marked, and stops once another copy has marked it.
     ///
     /// # Errors
     ///
@@ -210,7 +211,7 @@ impl HealthCache {
         Ok(self.change(subscription, now, vote).await?.slow.is_slow(now))
     }
 
-    /// Takes a lease for up to `wanted` requests to a slow endpoint; answers for how many.
+    /// Takes a lease for up to `wanted` requests to a slow endpoint. Returns the number granted.
     ///
     /// # Errors
     ///
@@ -223,96 +224,96 @@ impl HealthCache {
         now: Timestamp,
         settings: &LaneSettings,
     ) -> Result<u32, PortError> {
-        let take = |slow: &Slow| lane::take(slow, holder, wanted, now, settings).0;
+        let take = |slow: &Slowness| lane::take(slow, holder, wanted, now, settings).0;
         let health = self.change(subscription, now, |health| with_lane(health, take)).await?;
         Ok(health.slow.held_by(holder, now))
     }
 
-    /// Gives a lease back, or a part of it, with what was learned. Where that can't be written the
-    /// lease ends by itself.
+    /// Returns a lease, or a part of it, with what was learned. If that can't be written, the lease
+    /// expires by itself.
     pub async fn give_back(
         &self,
         subscription: &EventSubscription,
         holder: Uuid,
-        answered: Answered,
+        answered: LaneReport,
         now: Timestamp,
         settings: &LaneSettings,
     ) {
-        let give_back = |slow: &Slow| lane::give_back(slow, holder, answered, now, settings);
+        let give_back = |slow: &Slowness| lane::give_back(slow, holder, answered, now, settings);
         let given = self.change(subscription, now, |health| with_lane(health, give_back)).await;
         if let Err(error) = given {
             let subscription = &subscription.key;
-            tracing::warn!(%subscription, error = %chain(&error), "a lease was not given back");
+            tracing::warn!(%subscription, error = %chain(&error), "failed to return a lease; it expires by itself");
         }
     }
 
-    /// How many deliveries this copy has let through in this second.
+    /// How many deliveries this copy has admitted in this second.
     pub fn admitted(&self, subscription: &EventSubscription, now: Timestamp) -> u64 {
-        let (second, count) = self.page(subscription).known().admitted;
+        let (second, count) = self.entry(subscription).known().admitted;
         if second == now.as_seconds() { count } else { 0 }
     }
 
-    /// Notes that one more was let through.
+    /// Records one more admitted delivery.
     pub fn note_admitted(&self, subscription: &EventSubscription, now: Timestamp) {
-        let page = self.page(subscription);
-        let mut known = page.known();
+        let entry = self.entry(subscription);
+        let mut known = entry.known();
         let (second, count) = known.admitted;
         let count = if second == now.as_seconds() { count } else { 0 };
         known.admitted = (now.as_seconds(), count + 1);
     }
 
-    /// Changes a health by `change`, which is asked again when another copy has written meanwhile; it
-    /// says `None` when there is nothing to write. Answers the health in force.
+    /// Changes a health by `change`, which is called again if another copy has written meanwhile.
+    /// It returns `None` if there is nothing to write. Returns the health in force.
     async fn change(
         &self,
         subscription: &EventSubscription,
         now: Timestamp,
         change: impl Fn(&Health) -> Option<Health>,
     ) -> Result<Health, PortError> {
-        let page = self.page(subscription);
-        let _turn = page.turn.lock().await;
-        self.change_in_turn(&page, subscription, now, change).await
+        let entry = self.entry(subscription);
+        let _turn = entry.turn.lock().await;
+        self.change_in_turn(&entry, subscription, now, change).await
     }
 
     async fn change_in_turn(
         &self,
-        page: &Page,
+        entry: &Entry,
         subscription: &EventSubscription,
         now: Timestamp,
         change: impl Fn(&Health) -> Option<Health>,
     ) -> Result<Health, PortError> {
-        let mut health = match page.believed(now) {
+        let mut health = match entry.believed(now) {
             Some(health) => health,
-            None => self.read_and_tell(page, subscription, now).await?,
+            None => self.read_and_tell(entry, subscription, now).await?,
         };
         for tries in 0..WRITES_MAX {
             let Some(next) = change(&health) else { return Ok(health) };
-            if self.save(page, subscription, now, &next).await? {
+            if self.save(entry, subscription, now, &next).await? {
                 return Ok(Health { revision: next.revision + 1, ..next });
             }
             tokio::time::sleep((BACK_OFF * 2_u32.pow(tries)).mul_f64(self.dice.roll())).await;
-            health = self.read(page, subscription, now).await?;
+            health = self.read(entry, subscription, now).await?;
         }
         Err(PortError::new("writing an endpoint's health", "others wrote at the same time"))
     }
 
-    /// Reads a health and adds what this copy knows better. Where that can't be written, it is told
-    /// at another look.
+    /// Reads a health and adds what this copy knows better. If that can't be written, the next read
+    /// tries again.
     async fn read_and_tell(
         &self,
-        page: &Page,
+        entry: &Entry,
         subscription: &EventSubscription,
         now: Timestamp,
     ) -> Result<Health, PortError> {
-        let health = self.read(page, subscription, now).await?;
-        let seen = page.known().seen;
+        let health = self.read(entry, subscription, now).await?;
+        let seen = entry.known().seen;
         let Some(next) = evidence(&health, seen, now) else { return Ok(health) };
-        match self.save(page, subscription, now, &next).await {
+        match self.save(entry, subscription, now, &next).await {
             Ok(true) => Ok(Health { revision: next.revision + 1, ..next }),
-            Ok(false) => self.read(page, subscription, now).await,
+            Ok(false) => self.read(entry, subscription, now).await,
             Err(error) => {
                 let subscription = &subscription.key;
-                tracing::warn!(%subscription, error = %chain(&error), "a success was not told");
+                tracing::warn!(%subscription, error = %chain(&error), "failed to share a success with other copies");
                 Ok(health)
             }
         }
@@ -320,18 +321,18 @@ impl HealthCache {
 
     async fn read(
         &self,
-        page: &Page,
+        entry: &Entry,
         subscription: &EventSubscription,
         now: Timestamp,
     ) -> Result<Health, PortError> {
         let health = self.table.load(&subscription.key, subscription.endpoint_uid()).await?;
-        self.keep(page, now, health.clone());
+        self.keep(entry, now, health.clone());
         Ok(health)
     }
 
     async fn save(
         &self,
-        page: &Page,
+        entry: &Entry,
         subscription: &EventSubscription,
         now: Timestamp,
         health: &Health,
@@ -341,49 +342,50 @@ impl HealthCache {
         match saved {
             Ok(Saved::Written) => {
                 let health = Health { revision: health.revision + 1, ..health.clone() };
-                self.keep(page, now, health);
+                self.keep(entry, now, health);
             }
-            _ => page.known().believed_until = None,
+            _ => entry.known().believed_until = None,
         }
         Ok(saved? == Saved::Written)
     }
 
-    fn keep(&self, page: &Page, now: Timestamp, health: Health) {
+    fn keep(&self, entry: &Entry, now: Timestamp, health: Health) {
         let kept_for = KEPT_FOR.mul_f64(1.0 - KEPT_LESS * self.dice.roll());
-        let mut known = page.known();
+        let mut known = entry.known();
         (known.believed_until, known.health) = (Some(now + kept_for), health);
     }
 
-    fn page(&self, subscription: &EventSubscription) -> Arc<Page> {
-        let mut pages = self.pages.lock().expect("no panic while held");
+    fn entry(&self, subscription: &EventSubscription) -> Arc<Entry> {
+        let mut entries = self.entries.lock().expect("no panic while held");
         let uid = subscription.endpoint_uid();
-        if let Some(page) = pages.get(&uid) {
-            return Arc::clone(page);
+        if let Some(entry) = entries.get(&uid) {
+            return Arc::clone(entry);
         }
-        if pages.len() >= KEPT_MAX {
-            forget(&mut pages);
+        if entries.len() >= KEPT_MAX {
+            forget(&mut entries);
         }
-        Arc::clone(pages.entry(uid).or_default())
+        Arc::clone(entries.entry(uid).or_default())
     }
 }
 
-/// Makes room: the endpoints go that were looked at first, half of them. What is in use stays.
-fn forget(pages: &mut HashMap<Uuid, Arc<Page>>) {
-    let mut ages: Vec<_> = pages.values().map(|page| page.known().believed_until).collect();
+/// Makes room by removing the half of the entries that were read longest ago. Entries in use stay.
+fn forget(entries: &mut HashMap<Uuid, Arc<Entry>>) {
+    let mut ages: Vec<_> = entries.values().map(|entry| entry.known().believed_until).collect();
     let middle = ages.len() / 2;
     let (_, oldest_kept, _) = ages.select_nth_unstable(middle);
     let oldest_kept = *oldest_kept;
-    pages
-        .retain(|_, page| Arc::strong_count(page) > 1 || page.known().believed_until > oldest_kept);
+    entries.retain(|_, entry| {
+        Arc::strong_count(entry) > 1 || entry.known().believed_until > oldest_kept
+    });
 }
 
-fn with_lane(health: &Health, change: impl Fn(&Slow) -> Slow) -> Option<Health> {
+fn with_lane(health: &Health, change: impl Fn(&Slowness) -> Slowness) -> Option<Health> {
     let slow = change(&health.slow);
     (slow != health.slow).then(|| Health { slow, ..health.clone() })
 }
 
-/// Over how long the end of a wait of this endpoint is spread, by the backlog of its retry queue;
-/// zero, without asking, while it is not known to wait.
+/// How long the end of this endpoint's wait is spread, by the backlog of its retry queue; zero,
+/// without a call, if it is not known to wait.
 pub async fn spread(
     context: &Context,
     subscription: &EventSubscription,

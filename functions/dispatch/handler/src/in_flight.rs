@@ -1,5 +1,5 @@
-//! How many messages of the retry queues are in flight, and how many there are: samples, taken at most
-//! every few seconds.
+//! Samples how many messages the retry queues have, and how many are in flight, at most every few
+//! seconds.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -7,11 +7,11 @@ use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
 use gridpost_ports::QueueReceiver;
 use tokio::sync::Mutex;
 
-/// How long a sample is believed. SQS's own count lags by as much, and one copy of the function hides
-/// a few thousand messages in that time at most.
+/// How long a sample is used. SQS's own count lags by as much, and one copy of the function hides a
+/// few thousand messages in that time at most.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
-/// Samples, one of each kind for each retry queue.
+/// The latest sample of each kind for each retry queue.
 pub struct InFlight {
     receiver: Arc<dyn QueueReceiver>,
     samples: Mutex<HashMap<(Counted, Queue), (Timestamp, u64)>>,
@@ -25,25 +25,24 @@ enum Counted {
 }
 
 impl InFlight {
-    /// Samples of what the receiver knows.
     pub fn new(receiver: Arc<dyn QueueReceiver>) -> Self {
         Self { receiver, samples: Mutex::default() }
     }
 
-    /// About how many messages of a queue are in flight. Where SQS does not say, as many as last time: a
-    /// queue that is near its wall is not taken for an empty one.
+    /// About how many messages of a queue are in flight. If SQS does not say, the last sample: a
+    /// queue that is near its limit must not be taken for an empty one.
     pub async fn of(&self, queue: Queue, now: Timestamp) -> u64 {
         self.sample(Counted::InFlight, queue, now).await
     }
 
-    /// About how many messages there are in a queue. Those that come from the dispatch queue wait as
+    /// About how many messages a queue has. Messages that came from the dispatch queue wait as
     /// delayed messages, which are not in flight.
     pub async fn backlog(&self, queue: Queue, now: Timestamp) -> u64 {
         self.sample(Counted::Backlog, queue, now).await
     }
 
     async fn sample(&self, counted: Counted, queue: Queue, now: Timestamp) -> u64 {
-        // Held over the call: the other records of the batch wait for its answer.
+        // Held across the call: the other records of the batch wait for its answer.
         let mut samples = self.samples.lock().await;
         let last = samples.get(&(counted, queue)).copied();
         if let Some((at, count)) = last
@@ -56,7 +55,7 @@ impl InFlight {
             Counted::Backlog => self.receiver.backlog(queue).await,
         };
         let count = answer.unwrap_or_else(|error| {
-            tracing::warn!(error = %chain(&error), "a queue's count of messages is unknown");
+            tracing::warn!(error = %chain(&error), "failed to count a queue's messages");
             last.map_or(0, |(_, count)| count)
         });
         samples.insert((counted, queue), (now, count));

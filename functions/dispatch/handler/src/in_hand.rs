@@ -1,4 +1,4 @@
-//! A received delivery with all that decisions about it need: data alone.
+//! A received delivery with everything that decisions about it need. Data only.
 
 use std::sync::Arc;
 
@@ -15,44 +15,38 @@ use gridpost_core::{
 };
 use gridpost_ports::{Record, configuration::TopicSnapshot};
 
-/// A delivery that was received, and its state where it has one.
+/// A received delivery, and its state if it has one.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// The record that carries it.
     pub record: Record,
     /// The delivery as its message has it.
     pub delivery: Delivery,
-    /// What is stored of it.
     pub state: Option<DeliveryState>,
 }
 
 /// A topic and one of its event subscriptions.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// The topic.
     pub topic: Arc<TopicSnapshot>,
-    /// The event subscription.
     pub subscription: Arc<EventSubscription>,
 }
 
-/// A delivery in hand.
+/// A delivery with its topic, event subscription and state.
 #[derive(Clone, Debug)]
 pub struct DeliveryInHand {
-    /// The record that carries it.
     pub record: Record,
-    /// The delivery. Its attempts are the newest known.
+    /// The delivery, with the newest known attempts.
     pub delivery: Delivery,
-    /// Whose it is.
     pub owner: Owner,
-    /// Its stored status; none while it has no state.
+    /// Its stored status, if it has a state.
     pub status: Option<DeliveryStatus>,
-    /// The revision of its stored state; 0 while it has none.
+    /// The revision of its stored state; 0 without one.
     pub revision: u64,
-    /// Its attempts one by one, as far as its state remembers them.
+    /// The attempts that its state remembers.
     pub past: Vec<AttemptRecord>,
     /// Whether an operator asked for an attempt now, whatever its endpoint's health.
     pub resend_requested: bool,
-    /// When it took a slot of its endpoint's rate, where it has one already.
+    /// When it took a slot of its endpoint's rate, if it has one.
     pub slot_at: Option<Timestamp>,
 }
 
@@ -88,7 +82,6 @@ pub fn lane_of(record: &Record) -> Lane {
 }
 
 impl DeliveryInHand {
-    /// Its event subscription.
     pub fn subscription(&self) -> &Arc<EventSubscription> {
         &self.owner.subscription
     }
@@ -98,17 +91,15 @@ impl DeliveryInHand {
         lane_of(&self.record)
     }
 
-    /// The rules it is under.
     pub fn rules(&self) -> Rules<'_> {
         rules(&self.owner)
     }
 
-    /// When its time-to-live ends.
     pub fn expires_at(&self) -> Timestamp {
         retry::expires_at(&self.subscription().retry_policy, self.delivery.ttl_starts_at())
     }
 
-    /// What the plan asks for, where its endpoint's health says that.
+    /// What the plan needs to know.
     pub fn facts(&self, admission: Admission, is_slow: bool, now: Timestamp) -> Facts {
         Facts {
             lane: self.lane(),
@@ -124,7 +115,6 @@ impl DeliveryInHand {
         }
     }
 
-    /// The state to write next.
     pub fn state(&self, status: DeliveryStatus) -> DeliveryState {
         DeliveryState {
             id: self.delivery.id,
@@ -143,16 +133,16 @@ impl DeliveryInHand {
         }
     }
 
-    /// What reaches its message while it is hidden. What comes from the dispatch queue waits as
-    /// another message, which was not received yet.
+    /// The receipt that reaches its message while it is hidden. A delivery from the dispatch queue
+    /// waits as another message, which was not received yet.
     fn receipt(&self, status: DeliveryStatus) -> Option<String> {
         let is_hidden =
             matches!(status, DeliveryStatus::Waiting { .. }) && self.lane() == Lane::Retry;
         is_hidden.then(|| self.record.receipt.to_string())
     }
 
-    /// Takes over what a stored state knows. Where the last state could not be written the message
-    /// knows of more attempts, and of the next one's time: then the state's wait is over.
+    /// Merges a stored state. If the last state could not be written, the message knows of more
+    /// attempts and of the next one's time: then the state's wait is over.
     pub fn merge_state(&mut self, state: &DeliveryState) {
         let is_behind = state.attempts.made < self.delivery.attempts.made
             && matches!(state.standing, DeliveryStatus::Waiting { .. });
@@ -163,7 +153,6 @@ impl DeliveryInHand {
         catch_up(&mut self.delivery, state);
     }
 
-    /// Where its dead letter goes.
     pub fn destination(&self) -> Option<&DeadLetterDestination> {
         self.subscription().dead_letter.as_ref()
     }
@@ -178,7 +167,7 @@ pub fn rules(owner: &Owner) -> Rules<'_> {
     }
 }
 
-/// Brings a delivery up to date with its state: its message is older.
+/// Brings a delivery up to date with its state, which is newer than its message.
 pub fn catch_up(delivery: &mut Delivery, state: &DeliveryState) {
     delivery.done.add_all(&state.done);
     if state.attempts.made >= delivery.attempts.made {

@@ -1,4 +1,4 @@
-//! Slow endpoints: told while a request is under way, and counted in their own lane.
+//! Slow endpoints: reported while a request is under way, and counted in their own lane.
 
 use std::{
     pin::Pin,
@@ -13,7 +13,7 @@ use futures::{
 use gridpost_core::{
     error::chain,
     retry::{
-        lane::{self, Answered},
+        lane::{self, LaneReport},
         outcome::Outcome,
     },
     subscription::EventSubscription,
@@ -24,17 +24,18 @@ use uuid::Uuid;
 
 use crate::{
     Context,
-    attempt::{Met, Response},
+    attempt::{AttemptResult, Response},
     in_hand::DeliveryInHand,
     settle::Hold,
 };
 
-/// How often an invocation gives back what it does not need any more of a lease.
+/// How often an invocation returns the part of a lease that it no longer needs.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// Makes a request that holds no lease. Should it stay unanswered for
-/// [`slow_after`](gridpost_core::retry::lane::LaneSettings::slow_after), its endpoint gets a vote for
-/// being slow while the request goes on: its end, up to 30 s later, would be too late for the others.
+/// Makes a request that holds no lease. If it is unanswered after
+/// [`slow_after`](gridpost_core::retry::lane::LaneSettings::slow_after), its endpoint gets a vote
+/// for being slow while the request goes on: its end, up to 30 s later, would be too late for the
+/// others.
 pub async fn watched<T>(
     context: &Context,
     subscription: &EventSubscription,
@@ -61,24 +62,24 @@ async fn vote(context: &Context, subscription: &EventSubscription) {
     let settings = &context.settings.lanes;
     if let Err(error) = context.healths.vote(subscription, 1, now, settings).await {
         let (key, error) = (&subscription.key, chain(&error));
-        tracing::warn!(subscription = %key, %error, "failed to tell that an endpoint is slow");
+        tracing::warn!(subscription = %key, %error, "failed to mark an endpoint as slow");
     }
 }
 
-/// So many requests of one invocation may be under way to a slow endpoint.
+/// The requests that one invocation may have under way to a slow endpoint.
 pub struct Lease<'c> {
     context: &'c Context,
     subscription: Arc<EventSubscription>,
     holder: Uuid,
-    learned: Mutex<Answered>,
+    learned: Mutex<LaneReport>,
 }
 
 impl<'c> Lease<'c> {
-    /// Takes a lease for up to `wanted` requests; answers for how many it is.
+    /// Takes a lease for up to `wanted` requests. Returns it with the number granted.
     ///
     /// # Errors
     ///
-    /// It could not be written: no request may begin.
+    /// The lease could not be written: no request may begin.
     pub async fn take(
         context: &'c Context,
         subscription: &Arc<EventSubscription>,
@@ -88,18 +89,18 @@ impl<'c> Lease<'c> {
         let settings = &context.settings.lanes;
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let granted = context.healths.take(subscription, holder, wanted, now, settings).await?;
-        let learned = Mutex::new(Answered { under_way: granted, ..Answered::default() });
+        let learned = Mutex::new(LaneReport { under_way: granted, ..LaneReport::default() });
         let lease = Self { context, subscription: Arc::clone(subscription), holder, learned };
         Ok((lease, granted as usize))
     }
 
-    /// Notes what a request came to.
+    /// Records the result of a request.
     pub fn note(&self, response: &Response) {
         let (began_at, ended_at) = response.times;
         let took = ended_at.since(began_at);
         let mut learned = self.learned.lock().expect("no panic while held");
         learned.took += took;
-        if response.met.iter().any(is_silent) {
+        if response.results.iter().any(is_silent) {
             learned.silent += 1;
         } else if took < self.context.settings.lanes.slow_after {
             learned.fast += 1;
@@ -108,13 +109,13 @@ impl<'c> Lease<'c> {
         }
     }
 
-    /// Notes that a request is over, or was not made.
+    /// Records that a request is over, or was not made.
     pub fn end_one(&self) {
         let mut learned = self.learned.lock().expect("no panic while held");
         learned.under_way = learned.under_way.saturating_sub(1);
     }
 
-    /// Makes the requests, and gives back meanwhile what is not needed any more: others wait for it.
+    /// Makes the requests, and meanwhile returns what is no longer needed: others wait for it.
     pub async fn kept_up<T>(&self, requests: impl Future<Output = T>) -> T {
         let over = Notify::new();
         let requests = async {
@@ -122,7 +123,7 @@ impl<'c> Lease<'c> {
             over.notify_one();
             made
         };
-        // Never dropped in the middle of a write: what it tells would be lost.
+        // Never dropped during a write: what it reports would be lost.
         let telling = async {
             while tokio::time::timeout(TOLD_EVERY, over.notified()).await.is_err() {
                 if self.has_news() {
@@ -135,12 +136,12 @@ impl<'c> Lease<'c> {
         made
     }
 
-    /// Gives back what is not needed any more, with what was learned since the last time.
+    /// Returns what is no longer needed, with what was learned since the last time.
     async fn tell(&self) {
         let learned = {
             let mut learned = self.learned.lock().expect("no panic while held");
             let under_way = learned.under_way;
-            std::mem::replace(&mut *learned, Answered { under_way, ..Answered::default() })
+            std::mem::replace(&mut *learned, LaneReport { under_way, ..LaneReport::default() })
         };
         let (settings, now) = (&self.context.settings.lanes, self.context.clock.now());
         let healths = &self.context.healths;
@@ -153,8 +154,8 @@ impl<'c> Lease<'c> {
     }
 }
 
-/// How a first attempt waits whose endpoint is slow: it goes to the slow lane, and not before it may begin
-/// there.
+/// How long a first attempt to a slow endpoint waits: it moves to the slow lane, and comes back no
+/// earlier than it may begin there.
 pub async fn to_slow_lane(context: &Context, hand: &DeliveryInHand) -> Hold {
     let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
     if slow.free(now, &context.settings.lanes) > 0 {
@@ -163,7 +164,7 @@ pub async fn to_slow_lane(context: &Context, hand: &DeliveryInHand) -> Hold {
     look_again(context, hand).await
 }
 
-/// How a delivery waits for which its slow endpoint has no room.
+/// How long a delivery waits if its slow endpoint has no room for it.
 pub async fn look_again(context: &Context, hand: &DeliveryInHand) -> Hold {
     let (slow, now) = (context.healths.known(hand.subscription()).slow, context.clock.now());
     let queue = hand.delivery.retry_queue(context.settings.retry_shards);
@@ -172,7 +173,7 @@ pub async fn look_again(context: &Context, hand: &DeliveryInHand) -> Hold {
     Hold::About(lane::look_again(&slow, backlog, dice, now, settings))
 }
 
-/// Whether no response came in 30 s. A response of status 408 is one.
-fn is_silent(met: &Met) -> bool {
-    met.answers().any(|answer| answer.outcome == Outcome::TimedOut && answer.status.is_none())
+/// Whether no response came within 30 s. A response with status 408 is a response.
+fn is_silent(result: &AttemptResult) -> bool {
+    result.answers().any(|answer| answer.outcome == Outcome::TimedOut && answer.status.is_none())
 }

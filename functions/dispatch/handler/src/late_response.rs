@@ -1,4 +1,4 @@
-//! Responses that come after 30 s: the delivery is queued for retry by then, and a late success
+//! Responses that come after 30 s. The delivery is queued for retry by then, and a late success
 //! takes it out again, as far as that is possible.
 
 use std::{sync::Arc, time::Duration};
@@ -10,7 +10,7 @@ use futures::{
 use gridpost_core::{
     delivery::{listeners::QUIET_VISIBLE_MAX, queue::Queue, state::DeliveryStatus},
     error::chain,
-    retry::{health::Succeeded, outcome::Outcome},
+    retry::{health::SuccessfulAttempt, outcome::Outcome},
     subscription::EventSubscription,
     time::Timestamp,
 };
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::{Context, attempt::LateAnswer, attempt_log::duration_ms, guard::guarded, settle};
 
-/// How often a listener looks whether its lane is still quiet.
+/// How often a listener checks that its lane is still quiet.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A request whose response is still listened for.
@@ -31,12 +31,12 @@ pub struct Late {
     ids: Vec<Uuid>,
     subscription: Arc<EventSubscription>,
     began_at: Timestamp,
-    /// When the next attempt of the last of them is due: the answer comes too late then.
+    /// When the next attempt of the last of them is due: a later answer is too late.
     until: Timestamp,
 }
 
 impl Late {
-    /// A request that began and was given up then.
+    /// A request that timed out.
     pub fn new(
         answer: LateAnswer,
         subscription: Arc<EventSubscription>,
@@ -45,7 +45,8 @@ impl Late {
         Self { answer, ids: Vec::new(), subscription, began_at, until: ended_at }
     }
 
-    /// One of its deliveries is attempted again then. For those that end nothing is listened for.
+    /// Adds a delivery that will be attempted again then. For deliveries that end, nothing is
+    /// listened for.
     pub fn of(&mut self, delivery: Uuid, due: Timestamp) {
         self.ids.push(delivery);
         self.until = self.until.max(due);
@@ -57,9 +58,9 @@ impl Late {
     }
 }
 
-/// Listens for late responses, where this invocation may: an invocation that listens holds a slot of its
-/// lane. So it may only while the lane is quiet, and within the lane's cap; from the dispatch queue not for
-/// endpoints that are marked as slow, which have held what they may. It stops when the lane fills.
+/// Listens for late responses if this invocation may. An invocation that listens holds a slot of
+/// its lane, so it may only while the lane is quiet, within the lane's limit, and, on the dispatch
+/// queue, not for endpoints that are marked as slow. It stops when the lane fills.
 pub async fn listen_all(context: &Context, queue: Queue, late: Vec<Late>, deadline: Timestamp) {
     let now = context.clock.now();
     let may = |late: &Late| {
@@ -79,12 +80,13 @@ pub async fn listen_all(context: &Context, queue: Queue, late: Vec<Late>, deadli
     let over = fills(context, listener);
     pin_mut!(all, over);
     if let Either::Right(((), all)) = select(all, over).await {
-        // What has come is noted to its end: a half-noted success would be counted twice.
+        // What has arrived is recorded to the end: a success recorded by half would be counted
+        // twice.
         let _ = stop.send(true);
         all.await;
     }
     if let Err(error) = context.listeners.leave(listener).await {
-        tracing::warn!(error = %chain(&error), "a listener's place is free only when its time is over");
+        tracing::warn!(error = %chain(&error), "failed to release a listener's place; it is free again when its time is over");
     }
 }
 
@@ -98,18 +100,18 @@ async fn joins(context: &Context, listener: Listener, now: Timestamp) -> bool {
     }
     let joined = context.listeners.join(listener, most, now).await;
     joined.unwrap_or_else(|error| {
-        tracing::warn!(error = %chain(&error), "late responses are not listened for");
+        tracing::warn!(error = %chain(&error), "failed to listen for late responses");
         false
     })
 }
 
-/// Whether a lane has slots to spare. Where SQS does not say, it has none.
+/// Whether a lane has slots to spare. If SQS does not say, it has none.
 async fn is_quiet(context: &Context, queue: Queue) -> bool {
     let visible = context.receiver.visible(queue).await;
     visible.is_ok_and(|visible| visible <= QUIET_VISIBLE_MAX)
 }
 
-/// Resolves when the listener's time is over, or its lane has no slots to spare any more.
+/// Resolves when the listener's time is over or its lane has no more slots to spare.
 async fn fills(context: &Context, listener: Listener) {
     loop {
         let left = listener.until.since(context.clock.now());
@@ -153,12 +155,12 @@ async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool
         }
     }
     let (began_at, ended_at) = (late.began_at, context.clock.now());
-    let success = Succeeded { began_at, ended_at, asked_for: false };
+    let success = SuccessfulAttempt { began_at, ended_at, asked_for: false };
     settle::note_success(context, &late.subscription, success).await;
 }
 
-/// Counts and marks a waiting delivery as delivered, and answers whether it waited. One that has ended
-/// meanwhile stays ended.
+/// Counts a waiting delivery and marks it as delivered. Returns whether it was waiting; one that
+/// has ended meanwhile stays ended.
 async fn acknowledge(context: &Context, id: Uuid) -> Result<bool, PortError> {
     let Some(state) = context.states.load(id).await? else { return Ok(false) };
     if !matches!(state.standing, DeliveryStatus::Waiting { .. }) {

@@ -1,10 +1,10 @@
-//! The second step, and the only reads: the event subscription of a group, and the states of its
-//! deliveries. The endpoint's health is looked at when there is something to plan, in the memory of
-//! [`health`](crate::health).
+//! The second step, and the only reads: a group's event subscription and the states of its
+//! deliveries. The endpoint's health comes from the cache in [`health`](crate::health), when there
+//! is something to plan.
 
 use futures::future::{join, join_all};
 use gridpost_core::delivery::{queue::Queue, state::DeliveryState};
-use gridpost_ports::{PortError, Record, configuration::Wanted};
+use gridpost_ports::{PortError, Record, configuration::SubscriptionLookup};
 
 use crate::{
     Context,
@@ -12,17 +12,17 @@ use crate::{
     record::Settled,
 };
 
-/// What was found of a group.
+/// A group with everything that was read for it.
 pub struct Loaded {
-    /// Its topic and event subscription; none if they are gone.
+    /// Its topic and event subscription; `None` if they were deleted.
     pub owner: Option<Owner>,
     /// Its deliveries, each with its state.
     pub received: Vec<Received>,
-    /// Those whose state could not be read.
+    /// Deliveries whose state could not be read.
     pub failed: Vec<(Record, Settled)>,
 }
 
-/// Loads what is known of the deliveries of one event subscription, at least one.
+/// Loads what is known of at least one delivery of one event subscription.
 ///
 /// # Errors
 ///
@@ -43,8 +43,8 @@ pub async fn load(context: &Context, group: Vec<Received>) -> Result<Loaded, Por
     Ok(loaded)
 }
 
-/// The state of a delivery, where it may have one: a first receive from the dispatch queue has none,
-/// since nothing was attempted before it.
+/// The state of a delivery, if it may have one: at its first receipt from the dispatch queue it has
+/// none, because nothing was attempted before.
 async fn state(context: &Context, received: &Received) -> Result<Option<DeliveryState>, PortError> {
     let Received { record, delivery, .. } = received;
     if record.queue == Queue::Dispatch && record.receive_count <= 1 {
@@ -53,7 +53,7 @@ async fn state(context: &Context, received: &Received) -> Result<Option<Delivery
     context.states.load(delivery.id).await
 }
 
-/// The event subscription of a group, by an answer that is as new as the newest of its deliveries.
+/// The event subscription of a group, read no earlier than its newest delivery was received.
 async fn owner(context: &Context, group: &[Received]) -> Result<Option<Owner>, PortError> {
     let newest = group.iter().map(|received| received.delivery.revision).max();
     let received_at = group.iter().map(|received| received.record.received_at).max();
@@ -61,7 +61,7 @@ async fn owner(context: &Context, group: &[Received]) -> Result<Option<Owner>, P
         return Ok(None);
     };
     let (key, uid) = (&first.delivery.subscription, first.delivery.subscription_uid);
-    let wanted = Wanted { key, uid, revision, received_at };
+    let wanted = SubscriptionLookup { key, uid, revision, received_at };
     let found = context.configuration.subscription(wanted).await?;
     Ok(found.map(|(topic, subscription)| Owner { topic, subscription }))
 }

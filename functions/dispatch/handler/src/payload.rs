@@ -1,5 +1,5 @@
-//! Events that are too large for a message: taken out of the payload bucket before an attempt, and
-//! let go when their delivery has ended.
+//! Events that are too large for a message: fetched from the payload bucket before an attempt, and
+//! released when their delivery has ended.
 
 use gridpost_core::{
     delivery::{
@@ -12,18 +12,17 @@ use gridpost_ports::PortError;
 
 use crate::Context;
 
-/// What was found of a delivery's events.
+/// What the payload bucket has of a delivery's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// They are in hand.
     InHand,
     /// The delivery has ended; this is a late copy of its message.
     Ended,
-    /// They are gone, and nobody of ours has ended the delivery.
+    /// The events are missing, although the delivery has not ended.
     Missing,
 }
 
-/// Takes a delivery's events in hand.
+/// Fetches a delivery's events.
 ///
 /// # Errors
 ///
@@ -44,7 +43,7 @@ pub async fn take(context: &Context, delivery: &mut Delivery) -> Result<Found, P
     }
 }
 
-/// Keeps the events of a delivery in the payload bucket from now on, and no longer in its message.
+/// Moves the events of a delivery from its message to the payload bucket.
 ///
 /// # Errors
 ///
@@ -57,9 +56,9 @@ pub async fn set_apart(context: &Context, delivery: Delivery) -> Result<Delivery
     Ok(delivery.into_claimed())
 }
 
-/// Lets the events of an ended delivery go. Best effort: what stays is removed by the bucket's age
-/// limit, and a late copy of the message makes a duplicate. The end is counted first: nobody counts what
-/// is let go already.
+/// Releases the events of an ended delivery. Best effort: the bucket's age limit removes what
+/// stays, and a late copy of the message makes a duplicate. The end is counted first, because
+/// nothing counts events that are already released.
 pub async fn release(context: &Context, delivery: &Delivery) {
     if !delivery.is_claimed() {
         return;
@@ -67,6 +66,6 @@ pub async fn release(context: &Context, delivery: &Delivery) {
     context.meter.flush(context.clock.now());
     let released = context.payloads.put(&claim::key(delivery.id), claim::ENDED.to_vec()).await;
     if let Err(error) = released {
-        tracing::warn!(delivery.id = %delivery.id, error = %chain(&error), "a payload was not released");
+        tracing::warn!(delivery.id = %delivery.id, error = %chain(&error), "failed to release a payload");
     }
 }

@@ -1,4 +1,4 @@
-//! The third step: what is to be done with each delivery, and doing it where that is no attempt.
+//! The third step: plans for each delivery, and carries out every plan but an attempt.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use gridpost_core::{
     delivery::plan::{Plan, plan},
     retry::{
         EndReason,
-        health::{Asking, Health, admit},
+        health::{AdmissionRequest, Health, admit},
         outcome::Outcome,
     },
 };
@@ -52,7 +52,7 @@ pub async fn plan_all(
 fn plan_for(context: &Context, hand: &DeliveryInHand, health: &Health, spread: Duration) -> Plan {
     let now = context.clock.now();
     let subscription = hand.subscription();
-    let asking = Asking {
+    let asking = AdmissionRequest {
         delivery: hand.delivery.id,
         now,
         admitted: context.healths.admitted(subscription, now),

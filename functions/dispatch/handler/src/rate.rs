@@ -1,4 +1,4 @@
-//! May a request begin in this minute, where its endpoint allows only so many?
+//! Decides whether a request may begin in this minute if its endpoint limits them.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use gridpost_core::{
-    delivery::rate::{self, Turn},
+    delivery::rate::{self, RateDecision},
     subscription::EventSubscription,
     time::Timestamp,
 };
@@ -19,30 +19,30 @@ use uuid::Uuid;
 
 use crate::Context;
 
-/// Above so many event subscriptions, those that no request is waiting for are forgotten.
-const PAGES_MAX: usize = 1_000;
+/// Beyond this many event subscriptions, those without waiting requests are removed.
+const ENTRIES_MAX: usize = 1_000;
 
-/// Numbers requests to endpoints with a rate, for all copies of dispatch together.
+/// Numbers requests to endpoints with a rate, across all copies of dispatch.
 ///
-/// A minute's number is one item of a table, which takes about 1,000 writes a second. So requests of
-/// this copy that ask at the same time are counted by one write, and once its minute is full a copy
-/// writes no more: those that wait would be the most.
+/// A minute's counter is one item of a table, which takes about 1,000 writes a second. So requests
+/// of this copy that ask at the same time share one write, and once its minute is full a copy
+/// writes nothing more for those that must wait.
 ///
 /// Source of the limit: DynamoDB developer guide, "Partition throughput limits".
 pub struct Rates {
     table: Arc<dyn RequestRates>,
-    pages: Mutex<HashMap<Uuid, Arc<Page>>>,
+    entries: Mutex<HashMap<Uuid, Arc<Entry>>>,
 }
 
 /// The numbers of one event subscription.
 #[derive(Default)]
-struct Page {
-    /// Requests of this copy that have asked and are not counted.
+struct Entry {
+    /// Requests of this copy that have asked and are not numbered yet.
     asking: AtomicU64,
     taken: tokio::sync::Mutex<Taken>,
 }
 
-/// Numbers of a minute that this copy has taken: those after `given`, up to `last`.
+/// The numbers of a minute that this copy has reserved: those after `given`, up to `last`.
 #[derive(Default)]
 struct Taken {
     minute: i64,
@@ -51,23 +51,22 @@ struct Taken {
 }
 
 impl Rates {
-    /// Counts in that table.
     pub fn new(table: Arc<dyn RequestRates>) -> Self {
-        Self { table, pages: Mutex::default() }
+        Self { table, entries: Mutex::default() }
     }
 
-    /// The number of one more request in that minute. Once the minute is full it is about that: the
-    /// others of this copy are counted in it, and not those of other copies.
+    /// The number of one more request in that minute. Once the minute is full it is approximate: it
+    /// includes this copy's other requests, and not those of other copies.
     async fn number(&self, uid: Uuid, minute: i64, rate: NonZeroU32) -> Result<u64, PortError> {
-        let page = self.page(uid);
-        page.asking.fetch_add(1, Ordering::Relaxed);
-        let mut taken = page.taken.lock().await;
+        let entry = self.entry(uid);
+        entry.asking.fetch_add(1, Ordering::Relaxed);
+        let mut taken = entry.taken.lock().await;
         if taken.minute == minute && taken.given < taken.last {
             taken.given += 1;
             return Ok(taken.given);
         }
-        // All that ask now are numbered here, and take theirs when it is their turn.
-        let asking = page.asking.swap(0, Ordering::Relaxed).max(1);
+        // Reserves numbers for all that ask now; each takes its own when it gets the lock.
+        let asking = entry.asking.swap(0, Ordering::Relaxed).max(1);
         if taken.minute == minute && taken.last >= u64::from(rate.get()) {
             taken.last += asking;
         } else {
@@ -78,18 +77,18 @@ impl Rates {
         Ok(taken.given)
     }
 
-    fn page(&self, uid: Uuid) -> Arc<Page> {
-        let mut pages = self.pages.lock().expect("no panic while held");
-        if pages.len() >= PAGES_MAX {
-            pages.retain(|_, page| Arc::strong_count(page) > 1);
+    fn entry(&self, uid: Uuid) -> Arc<Entry> {
+        let mut entries = self.entries.lock().expect("no panic while held");
+        if entries.len() >= ENTRIES_MAX {
+            entries.retain(|_, entry| Arc::strong_count(entry) > 1);
         }
-        Arc::clone(pages.entry(uid).or_default())
+        Arc::clone(entries.entry(uid).or_default())
     }
 }
 
-/// Takes a slot of this minute for one request, unless one of this minute was taken at `slot_at`.
-/// Endpoints that set no rate are asked nothing. A slot whose request is never made is wasted: the
-/// endpoint gets a request less, never one more.
+/// Takes a slot of this minute for one request, unless `slot_at` is in this minute. An endpoint
+/// without a rate needs none. A slot whose request is never made is wasted: the endpoint gets one
+/// request less, never one more.
 ///
 /// # Errors
 ///
@@ -98,11 +97,11 @@ pub async fn turn(
     context: &Context,
     subscription: &EventSubscription,
     slot_at: Option<Timestamp>,
-) -> Result<Turn, PortError> {
-    let Some(rate) = subscription.allowed_rate else { return Ok(Turn::Go) };
+) -> Result<RateDecision, PortError> {
+    let Some(rate) = subscription.allowed_rate else { return Ok(RateDecision::Go) };
     let mut now = context.clock.now();
     if slot_at.is_some_and(|at| at.as_minutes() == now.as_minutes()) {
-        return Ok(Turn::Go);
+        return Ok(RateDecision::Go);
     }
     loop {
         let minute = now.as_minutes();

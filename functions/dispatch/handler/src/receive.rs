@@ -1,4 +1,4 @@
-//! The first step: a batch becomes groups of deliveries, one for each event subscription.
+//! The first step: splits a batch into groups of deliveries, one per event subscription.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,13 @@ use crate::{Context, in_hand::Received, record::Settled, settle};
 /// A batch, decoded.
 #[derive(Default)]
 pub struct Batch {
-    /// Deliveries of one event subscription each, in the order they came: they share what is
-    /// loaded, and may share a request. Groups know nothing of each other.
+    /// One group per event subscription, deliveries in the order they came. A group shares what is
+    /// loaded, and may share a request. Groups are independent of each other.
     pub groups: Vec<Vec<Received>>,
-    /// What could not be decoded. It is settled: it went to the poison queue.
+    /// Records that could not be decoded. They are settled: they went to the poison queue.
     pub poisoned: Vec<(Record, Settled)>,
 }
 
-/// Decodes a batch.
 pub async fn receive(context: &Context, records: Vec<Record>) -> Batch {
     let mut groups: BTreeMap<(SubscriptionKey, Uuid), Vec<Received>> = BTreeMap::new();
     let mut poisoned = Vec::new();

@@ -1,20 +1,20 @@
-//! What becomes of a queue's record.
+//! The disposition of a queue record.
 
 use gridpost_ports::{PortError, Record};
 
-/// What settling these takes, without their bodies.
+/// Copies without the bodies, enough to settle them.
 pub fn without_bodies<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<Record> {
     records.map(Record::without_body).collect()
 }
 
-/// What becomes of a record.
+/// What SQS does with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Its delivery has ended, or its successor is in another place: SQS may delete it.
+pub enum Disposition {
+    /// SQS may delete it: its delivery has ended, or its successor is stored elsewhere.
     Delete,
     /// SQS keeps it: it was hidden until it is due, or it comes back by itself.
     Keep,
 }
 
-/// A record that could not be settled, because a call of ours failed. It comes back by itself.
-pub type Settled = Result<Fate, PortError>;
+/// A disposition, or the error of a failed call: then the record comes back by itself.
+pub type Settled = Result<Disposition, PortError>;

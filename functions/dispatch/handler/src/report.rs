@@ -1,5 +1,5 @@
-//! Who of a batch is settled already, told as it happens: what may go is deleted early where others
-//! take long.
+//! Reports records as they are settled, so that they can be deleted early if the rest of the batch
+//! takes long.
 
 use futures::future::join_all;
 use gridpost_core::{error::chain, time::Timestamp};
@@ -8,48 +8,45 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     Context,
-    record::{Fate, Settled},
+    record::{Disposition, Settled},
     settle,
 };
 
-/// Where the steps tell what became of records.
+/// Takes the steps' reports about records.
 pub struct Report<'c> {
-    /// The function's context.
     pub context: &'c Context,
-    /// Takes those records that may go.
+    /// Receives the records that SQS may delete.
     pub gone: UnboundedSender<Record>,
-    /// When Lambda stops the invocation.
     pub deadline: Timestamp,
 }
 
 impl Report<'_> {
-    /// Tells what became of a record. SQS keeps what is not told to be gone.
+    /// Reports one record. SQS keeps every record that is not reported as deletable.
     pub async fn one(&self, record: Record, settled: Settled) {
         self.all(vec![(record, settled)]).await;
     }
 
-    /// Tells what became of several.
     pub async fn all(&self, settled: Vec<(Record, Settled)>) {
         let mut failed = Vec::new();
         for (record, settled) in settled {
             match settled {
                 // The receiver lives as long as the batch.
-                Ok(Fate::Delete) => drop(self.gone.send(record)),
-                Ok(Fate::Keep) => {}
+                Ok(Disposition::Delete) => drop(self.gone.send(record)),
+                Ok(Disposition::Keep) => {}
                 Err(error) => failed.push((record, error)),
             }
         }
         join_all(failed.iter().map(|(record, error)| self.failed(record, error))).await;
     }
 
-    /// Tells that none of them was settled.
+    /// Reports that none of these records was settled.
     pub async fn all_failed(&self, records: Vec<Record>, error: &PortError) {
         join_all(records.iter().map(|record| self.failed(record, error))).await;
     }
 
     async fn failed(&self, record: &Record, error: &PortError) {
         let (id, error) = (&record.message_id, chain(error));
-        tracing::warn!(message.id = %id, %error, "a record was not settled and comes back");
+        tracing::warn!(message.id = %id, %error, "failed to settle a record; it comes back");
         settle::retry_soon(self.context, record).await;
     }
 }

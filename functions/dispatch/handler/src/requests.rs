@@ -1,5 +1,5 @@
-//! Requests: which deliveries share one, what lets it begin, and settling what it came to. Its parts
-//! are told in their own modules: acquire, attempt, decide, settle.
+//! Groups deliveries into requests, gets what lets each begin, and settles its result. The parts
+//! have their own modules: acquire, attempt, decide, settle.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     acquire::{self, Acquired},
     attempt::{Response, attempt},
     count,
-    decide::{Then, Verdict, decide},
+    decide::{NextStep, Verdict, decide},
     guard::guarded,
     in_hand::DeliveryInHand,
     lane::{self, Lease, watched},
@@ -31,25 +31,24 @@ use crate::{
     settle::{self, Hold},
 };
 
-/// What connecting and settling take at most besides the wait for a response: nothing is started that
-/// could not be finished.
+/// How long connecting and settling take at most, besides the wait for a response: no request is
+/// started that could not be finished.
 const BESIDES_RESPONSE: Duration = Duration::from_secs(12);
 
 /// Deliveries that may be attempted.
 #[derive(Default)]
 pub struct Admitted {
-    /// Those that need no more than their request.
+    /// Deliveries that need nothing but their request.
     pub plain: Vec<DeliveryInHand>,
-    /// Those whose requests are counted.
     pub leased: Vec<DeliveryInHand>,
     /// Probes, each with its claim.
     pub probes: Vec<(DeliveryInHand, Box<Health>)>,
 }
 
-/// Makes the attempts, as many at the same time as there are requests.
+/// Makes the attempts, all requests concurrently.
 pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>) -> Vec<Late> {
     let Admitted { plain, leased, probes } = admitted;
-    // What has its events in its message does not wait for those that are fetched.
+    // Deliveries with their events in the message do not wait for those that are fetched.
     let (fetched, ready): (Vec<_>, _) =
         plain.into_iter().partition(|hand| hand.delivery.is_claimed());
     let rare = async {
@@ -62,7 +61,7 @@ pub async fn attempts(context: &Context, admitted: Admitted, report: &Report<'_>
     ready.into_iter().chain(rare).flatten().collect()
 }
 
-/// Makes requests to an endpoint that is well, as far as is known. Their events are in hand.
+/// Makes requests to an endpoint that is healthy, as far as is known. The events are loaded.
 async fn free_requests(
     context: &Context,
     hands: Vec<DeliveryInHand>,
@@ -72,7 +71,7 @@ async fn free_requests(
     join_all(requests.map(|hands| request(context, hands, Permit::Free, report))).await
 }
 
-/// Those of [`attempts`] that need more than their request.
+/// The attempts that need more than a request.
 async fn rare_attempts(
     context: &Context,
     fetched: Vec<DeliveryInHand>,
@@ -93,14 +92,13 @@ async fn rare_attempts(
     probed.into_iter().chain(made).chain(leased).collect()
 }
 
-/// Makes those requests to a slow endpoint that may be under way; the others come back.
+/// Makes the requests to a slow endpoint that may be under way; the others come back later.
 async fn leased_requests(
     context: &Context,
     hands: Vec<DeliveryInHand>,
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
-    // The lease first: what is not granted fetches nothing and takes no slot of a rate.
-    // What is fetched goes alone: how much it is shows only then.
+    // The lease comes first: what is not granted fetches nothing and takes no rate slot.
     let (fetched, ready): (Vec<_>, _) =
         hands.into_iter().partition(|hand| hand.delivery.is_claimed());
     let mut granted = requests(ready);
@@ -136,15 +134,15 @@ async fn leased_requests(
 
 /// What lets a request begin.
 enum Permit<'l> {
-    /// Its endpoint is well, as far as is known.
+    /// The endpoint is healthy, as far as is known.
     Free,
-    /// It is one of those that may be under way to a slow endpoint.
+    /// One of the requests that may be under way to a slow endpoint.
     Lease(&'l Lease<'l>),
-    /// It is the probe, once that is written.
+    /// The probe, once its claim is written.
     Claim(Box<Health>),
 }
 
-/// The deliveries whose events are in hand; the others are settled.
+/// Loads the events of deliveries. Deliveries without events in the end are settled.
 async fn with_events(
     context: &Context,
     hands: Vec<DeliveryInHand>,
@@ -167,8 +165,7 @@ async fn with_events(
     ready
 }
 
-/// Puts deliveries together that may share a request: those of one form that have had equally many
-/// attempts.
+/// Groups deliveries that may share a request: those of one form with equally many attempts.
 fn requests(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
     let mut groups: BTreeMap<(u32, Form), Vec<DeliveryInHand>> = BTreeMap::new();
     for hand in hands {
@@ -191,7 +188,7 @@ fn join(hands: Vec<DeliveryInHand>) -> Vec<Vec<DeliveryInHand>> {
     joined.into_iter().map(|positions| hands.by_ref().take(positions.len()).collect()).collect()
 }
 
-/// Makes one request and settles its deliveries. A panic on the way fails them alone.
+/// Makes one request and settles its deliveries. A panic fails only these.
 async fn request(
     context: &Context,
     hands: Vec<DeliveryInHand>,
@@ -262,9 +259,9 @@ async fn make(
     let not_before = settle::note_response(context, &hands, &response).await;
     let mut late = late.map(|answer| Late::new(answer, subscription, response.times));
     let (mut settled, mut others) = (Vec::with_capacity(hands.len()), Vec::new());
-    for (hand, met) in hands.into_iter().zip(&response.met) {
-        let verdict = decide(&hand, met, response.times, not_before, context.dice.roll());
-        if let (Some(late), Then::Retry { due, .. }) = (&mut late, verdict.then) {
+    for (hand, result) in hands.into_iter().zip(&response.results) {
+        let verdict = decide(&hand, result, response.times, not_before, context.dice.roll());
+        if let (Some(late), NextStep::Retry { due, .. }) = (&mut late, verdict.then) {
             late.of(hand.delivery.id, due);
         }
         match settle::at_once(context, &hand, &verdict, response.times) {
@@ -278,7 +275,7 @@ async fn make(
     Ok((settled, late.filter(Late::is_awaited)))
 }
 
-/// Deliveries that have no slot come back about when they may have one.
+/// Holds deliveries without a slot until about when they may have one.
 async fn held(
     context: &Context,
     hands: Vec<DeliveryInHand>,

@@ -1,8 +1,8 @@
 //! Attempts at AWS resources, which answer for each event.
 //!
-//! What was delivered is done with, and so is what ended for a reason of its own; the rest goes on. The
-//! order of effects can only repeat: ends are sent and deliveries counted first, then the state says what
-//! is done with, and last comes the successor.
+//! Delivered events are done, and so are events that ended for their own reason; the rest go on.
+//! The order of effects allows repetition but no loss: dead letters are sent and deliveries counted
+//! first, then the state records what is done, and the successor comes last.
 
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -18,16 +18,16 @@ use gridpost_core::{
 };
 use gridpost_ports::ResourceClient;
 
-use crate::{Context, attempt::Met, in_hand::DeliveryInHand};
+use crate::{Context, attempt::AttemptResult, in_hand::DeliveryInHand};
 
-/// What stands for the AWS resources in a deployment that has none.
+/// Refuses every AWS resource, for a deployment that may deliver to none.
 #[derive(Clone, Copy, Debug)]
 pub struct NoResources;
 
 #[async_trait]
 impl ResourceClient for NoResources {
-    /// An event subscription outlives the setting that allowed it: its events wait for the setting to
-    /// come back, as for any disabled resource.
+    /// An event subscription outlives the setting that allowed it: its events wait for the setting
+    /// to return, as for any disabled resource.
     async fn send(&self, resource: &Resource, entries: Vec<Entry>) -> Vec<Answer> {
         tracing::warn!(
             resource = %resource.arn,
@@ -48,27 +48,28 @@ pub(crate) async fn attempt(
     hands: &[DeliveryInHand],
     resource: &Resource,
     began_at: Timestamp,
-) -> Vec<Met> {
+) -> Vec<AttemptResult> {
     let Some(first) = hands.first() else { return Vec::new() };
     let deliveries: Vec<_> = hands.iter().map(|hand| &hand.delivery).collect();
     let (subscription, made_before) = (first.subscription(), first.delivery.attempts.made);
     let plan = resource_request::plan(subscription, resource, &deliveries, made_before, began_at);
-    let mut met: Vec<Vec<(usize, Answer)>> = vec![Vec::new(); hands.len()];
-    let mut note = |at: EventIndex, answer| met[at.delivery].push((at.event, answer));
+    let mut results: Vec<Vec<(usize, Answer)>> = vec![Vec::new(); hands.len()];
+    let mut note = |at: EventIndex, answer| results[at.delivery].push((at.event, answer));
     plan.refused.into_iter().for_each(|(at, answer)| note(at, answer));
     let calls = plan.calls.into_iter().map(|call| send(context, resource, call));
     join_all(calls).await.into_iter().flatten().for_each(|(at, answer)| note(at, answer));
-    met.iter_mut().for_each(|met| met.sort_unstable_by_key(|(event, _)| *event));
-    met.into_iter().map(Met::Each).collect()
+    results.iter_mut().for_each(|result| result.sort_unstable_by_key(|(event, _)| *event));
+    results.into_iter().map(AttemptResult::Each).collect()
 }
 
-/// Makes one call. An answer that does not come in time is none: these services have no late ones.
+/// Makes one call. An answer that does not come in time counts as no answer: these services have no
+/// late ones.
 async fn send(context: &Context, resource: &Resource, call: Call) -> Vec<(EventIndex, Answer)> {
     let entries = call.entries.len();
     let sent = tokio::time::timeout(RESPONSE_WAIT, context.resources.send(resource, call.entries));
     let mut answers =
         sent.await.unwrap_or_else(|_| vec![Answer::without_status(Outcome::TimedOut); entries]);
-    // An entry of which nothing was said may have been refused.
+    // The service may have refused an entry that its answer does not mention.
     let unknown = Answer {
         status: status_of(Outcome::ServerError),
         ..Answer::without_status(Outcome::ServerError)

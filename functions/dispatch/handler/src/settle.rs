@@ -1,8 +1,8 @@
-//! The last step, and the only writer: carries out what was decided, in the order that can leave a
-//! duplicate but never a loss: the state first, then the successor (a message, a hidden message, a
-//! parked delivery, a dead letter), and last of all the record itself is let go.
+//! The last step, and the only writer: carries out the decision in an order that can make a
+//! duplicate but never a loss. The state comes first, then the successor (a message, a hidden
+//! message, a parked delivery, a dead letter), and the record itself is deleted last.
 //!
-//! Where the state can't be written the message itself carries what is known, or the end is carried
+//! If the state can't be written, the message itself carries what is known, or the end is carried
 //! out at once: a failed write never causes an attempt before the next one is due.
 
 mod end;
@@ -26,39 +26,43 @@ use crate::{
     Context,
     attempt::Response,
     attempt_log, count,
-    decide::{Then, Verdict},
+    decide::{NextStep, Verdict},
     in_hand::DeliveryInHand,
     payload,
-    record::{Fate, Settled},
+    record::{Disposition, Settled},
 };
 
 pub use end::drop_delivery;
 pub use endpoint::{note_response, note_success};
 pub use hold::{Hold, hold_all};
 
-/// Most messages that carry on a delivery whose state can't be written: Lambda stops what sends
-/// itself round 16 times (Lambda developer guide, "Recursive loop detection").
+/// How many messages may carry on a delivery whose state can't be written.
 const RESENT_MAX: u8 = 8;
 
-/// How often a state is written that others have written meanwhile.
+/// The number of sends after which Lambda stops a recursive loop. Source: Lambda developer guide,
+/// "Recursive loop detection".
+const LAMBDA_LOOP_SENDS: u8 = 16;
+const _: () = assert!(RESENT_MAX < LAMBDA_LOOP_SENDS);
+
+/// How often a write is tried if others have written the state meanwhile.
 const WRITES_MAX: u32 = 3;
 
-/// Settles a delivery whose first attempt has delivered it: that writes nothing, and waits for nothing.
-/// `None` where it is not so simple; then nothing has happened.
+/// Settles a delivery whose first attempt delivered it: this writes nothing and waits for nothing.
+/// Returns `None`, with no effect, for every other delivery.
 pub fn at_once(
     context: &Context,
     hand: &DeliveryInHand,
     verdict: &Verdict,
     times: (Timestamp, Timestamp),
-) -> Option<Fate> {
+) -> Option<Disposition> {
     let Verdict { delivered, ends, answer, then } = verdict;
-    let is_whole = *then == Then::Delivered && delivered.is_empty() && ends.is_empty();
+    let is_whole = *then == NextStep::Delivered && delivered.is_empty() && ends.is_empty();
     if !is_whole || hand.revision > 0 || hand.delivery.is_claimed() {
         return None;
     }
     log_success(context, hand, *answer, times);
     count_success(context, &hand.delivery);
-    Some(Fate::Delete)
+    Some(Disposition::Delete)
 }
 
 fn log_success(
@@ -77,7 +81,7 @@ fn count_success(context: &Context, delivery: &Delivery) {
     count::delivered(context, &delivery.subscription, delivery.publish_time, events);
 }
 
-/// Carries out what was decided about a delivery after an attempt.
+/// Carries out the decision about a delivery after an attempt.
 pub async fn settle(
     context: &Context,
     mut hand: DeliveryInHand,
@@ -94,7 +98,7 @@ pub async fn settle(
         count::delivered_part(context, &hand, delivered.len());
         hand.delivery.done.add_all(&delivered);
     }
-    if then == Then::Delivered {
+    if then == NextStep::Delivered {
         log_success(context, &hand, answer, times);
         if hand.revision > 0 {
             AttemptRecord::of(answer, times, None).add_to(&mut hand.past);
@@ -106,41 +110,41 @@ pub async fn settle(
     attempt_log::failed(&hand, answer, times, then, said.as_deref());
     count::failure(context, &hand.subscription().key, answer);
     let because = match then {
-        Then::Retry { because, .. } => Some(because),
-        Then::Delivered | Then::End(_) => None,
+        NextStep::Retry { because, .. } => Some(because),
+        NextStep::Delivered | NextStep::End(_) => None,
     };
     AttemptRecord::of(answer, times, because).saying(said.clone()).add_to(&mut hand.past);
     match then {
-        Then::Retry { due, .. } => retry(context, hand, due).await,
-        Then::End(reason) => end(context, hand, reason).await,
-        Then::Delivered => Ok(Fate::Delete),
+        NextStep::Retry { due, .. } => retry(context, hand, due).await,
+        NextStep::End(reason) => end(context, hand, reason).await,
+        NextStep::Delivered => Ok(Disposition::Delete),
     }
 }
 
-/// Settles a delivered delivery. Where nothing had failed before, nothing is written.
+/// Settles a delivered delivery. If nothing had failed before, nothing is written.
 async fn delivered(context: &Context, hand: DeliveryInHand) -> Settled {
     let delivery = &hand.delivery;
     if hand.revision == 0 {
         count_success(context, delivery);
     } else if let Err(error) = mark_delivered(context, &hand.state(DeliveryStatus::Delivered)).await
     {
-        // Only late copies of the message would ask for the mark: worth one try, not a failure.
+        // Only late copies of the message would read the mark: worth one try, not a failure.
         let id = delivery.id;
         tracing::warn!(delivery.id = %id, error = %chain(&error), "failed to record a success");
     }
     payload::release(context, delivery).await;
-    Ok(Fate::Delete)
+    Ok(Disposition::Delete)
 }
 
 /// Marks a delivery that has failed before as delivered, and counts it. One that has ended meanwhile
 /// stays as it is: a late success may meet an attempt in hand, and one of them counts.
 ///
-/// It is counted first. A crash before the mark leaves it to be delivered once more, and counted once
-/// more; the other way round it would never be counted.
+/// It is counted first. A crash before the mark means that it is delivered and counted again; in
+/// the reverse order it would never be counted.
 ///
 /// # Errors
 ///
-/// It could not be marked. It is delivered and counted all the same.
+/// The mark could not be written. The delivery is delivered and counted all the same.
 pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<(), PortError> {
     let mut counted = false;
     for _ in 0..3 {
@@ -157,7 +161,7 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
             counted = true;
         }
         let Some(stored) = stored? else { return Ok(()) };
-        // It knows of the attempt that succeeded, unless others have written meanwhile.
+        // `known` includes the attempt that succeeded, unless others have written meanwhile.
         let state = if stored.revision == known.revision { known.clone() } else { stored };
         let state = DeliveryState { standing: DeliveryStatus::Delivered, ..state };
         if context.states.save(&state).await? == Saved::Written {
@@ -197,12 +201,12 @@ pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason)
     }
 }
 
-/// Writes what follows a failed attempt; answers where the delivery stands then, `None` where another copy has
-/// written what follows.
+/// Writes what follows a failed attempt. Returns the status then in force, or `None` if another
+/// copy has written first.
 ///
-/// An operator may have asked for an attempt while this one was under way. That knows nothing of it, so
-/// it is written all the same, or the endpoint would get one more than it may; what was asked for is
-/// done next.
+/// An operator may have asked for an attempt while this one was under way. The write includes this
+/// attempt all the same, or the endpoint would get one more than it may; the requested attempt
+/// comes next.
 async fn write(
     context: &Context,
     hand: &mut DeliveryInHand,
@@ -232,26 +236,26 @@ fn not_written(hand: &DeliveryInHand, error: &PortError, instead: &str) {
     tracing::warn!(delivery.id = %id, %error, instead, "failed to write a delivery's state");
 }
 
-/// Another copy of the message has written the state: what it says holds.
+/// Follows the state that another copy of the message has written.
 async fn follow_stored(context: &Context, mut hand: DeliveryInHand) -> Settled {
     let stored = context.states.load(hand.delivery.id).await?;
     let Some(state) = stored else {
         return Err(PortError::new(
-            "reading a delivery's state",
-            "it vanished while it was written",
+            "failed to read a delivery's state",
+            "it was deleted while it was being written",
         ));
     };
     hand.merge_state(&state);
     let waits = matches!(state.standing, DeliveryStatus::Waiting { .. });
     if waits && hand.delivery.event_count() == 0 {
-        // The other copy has delivered what this one has not: together nothing is left.
+        // The other copy has delivered what this one has not: together, nothing is left.
         return delivered(context, hand).await;
     }
     follow(context, hand, state.standing).await
 }
 
-/// Carries out what a stored state says. A state proves what was decided, not that it was done: it
-/// is done once more.
+/// Carries out what a stored state says. A state proves what was decided, not that it was done, so
+/// it is done again.
 pub async fn follow(context: &Context, hand: DeliveryInHand, status: DeliveryStatus) -> Settled {
     match status {
         DeliveryStatus::Delivered | DeliveryStatus::Ended => {
@@ -262,16 +266,16 @@ pub async fn follow(context: &Context, hand: DeliveryInHand, status: DeliverySta
     }
 }
 
-/// Lets a late copy of a delivery go that is delivered, or has ended.
+/// Settles a late copy of a delivery that was delivered or has ended.
 pub async fn forget(context: &Context, delivery: &Delivery, status: DeliveryStatus) -> Settled {
     if status == DeliveryStatus::Delivered {
-        // A late success had no message in hand.
+        // The late success that ended it had no message, and could not release the payload.
         payload::release(context, delivery).await;
     }
-    Ok(Fate::Delete)
+    Ok(Disposition::Delete)
 }
 
-/// Hides a record that could not be settled for a little while, longer each time.
+/// Hides a record that could not be settled for a short time, longer each time.
 pub async fn retry_soon(context: &Context, record: &Record) {
     let seconds = (5 * record.receive_count).clamp(5, 120);
     if let Err(error) = context.receiver.hide(record.queue, &record.receipt, seconds).await {
@@ -292,10 +296,10 @@ pub async fn poison(context: &Context, record: &Record, error: &DecodeError) -> 
     send_one(context, Queue::Poison, message).await?;
     let queue = format!("{:?}", record.queue);
     context.meter.count(metric::POISON_COUNT, &[("Queue", &queue)], 1);
-    Ok(Fate::Delete)
+    Ok(Disposition::Delete)
 }
 
-/// Sends one message; a failure is tried once more, which may send it twice.
+/// Sends one message. A failure is tried once more, which may send it twice.
 async fn send_one(context: &Context, queue: Queue, message: Outgoing) -> Result<(), PortError> {
     let mut answers = context.sender.send(queue, vec![message.clone()]).await;
     if !matches!(answers.pop(), Some(Ok(()))) {

@@ -39,27 +39,27 @@ use crate::{
 /// 15 s into minute 100.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(100 * 60_000 + 15_000);
 
-/// A deployment whose endpoint answers at once: 200, unless told otherwise. Calls that count requests
-/// are numbered, and go wrong as the injector's plan says.
+/// A deployment whose endpoint answers at once, by default with 200. Calls that count requests are
+/// numbered, and fail as the injector's plan says.
 pub(crate) struct World {
     pub(crate) deployment: Deployment,
     pub(crate) subscription: EventSubscription,
     pub(crate) status: u16,
     /// How long it takes to answer.
     pub(crate) answers_after: Duration,
-    /// How its responses begin, as the client answers it.
+    /// The beginning of its responses, as the client returns it.
     pub(crate) says: Option<String>,
     pub(crate) logs_successful_attempts: bool,
     pub(crate) measures_latency: bool,
-    /// What goes wrong with calls for states, numbered from 1.
+    /// The faults of calls for states, numbered from 1.
     pub(crate) state_faults: Plan,
     /// The same for the payload bucket.
     pub(crate) payload_faults: Plan,
-    /// What goes wrong with calls that hide or delete.
+    /// The faults of calls that hide or delete.
     pub(crate) receiver_faults: Plan,
 }
 
-/// Endpoints whose responses begin so.
+/// Endpoints whose responses begin with that text.
 struct Saying(Arc<dyn EndpointClient>, Option<String>);
 
 #[async_trait]
@@ -74,7 +74,7 @@ impl EndpointClient for Saying {
     }
 }
 
-/// A delivery of one event to that subscription, both of that number.
+/// A delivery of one event, both with that number.
 pub(crate) fn delivery(number: u128) -> Delivery {
     let EventSubscription { key, uid, .. } = subscription(None);
     let event = format!(r#"{{"id":"{number}","subject":"{key}","data":"confidential"}}"#);
@@ -83,7 +83,6 @@ pub(crate) fn delivery(number: u128) -> Delivery {
     Delivery::new(Uuid::from_u128(number), key, uid, NOW, String::new(), events)
 }
 
-/// So many deliveries, numbered from 1.
 pub(crate) fn deliveries(count: u128) -> Vec<Delivery> {
     (1..=count).map(delivery).collect()
 }
@@ -104,7 +103,7 @@ fn subscription(rate: Option<u32>) -> EventSubscription {
 }
 
 impl World {
-    /// Its endpoint allows so many requests in a minute.
+    /// A world whose endpoint allows `rate` requests a minute.
     pub(crate) fn new(rate: Option<u32>) -> Self {
         Self {
             deployment: Deployment::at(NOW),
@@ -125,7 +124,6 @@ impl World {
         self.has(Health { probation: Some(wait), ..Health::default() }).await
     }
 
-    /// Its endpoint has that health.
     pub(crate) async fn has(self, health: Health) -> Self {
         let EventSubscription { key, uid, .. } = &self.subscription;
         let saved = EndpointHealths::save(&*self.deployment.tables, key, *uid, &health).await;
@@ -140,21 +138,21 @@ impl World {
         health.expect("readable").revision
     }
 
-    /// A delivery has that state.
     pub(crate) async fn knows(&self, state: &DeliveryState) {
         let saved = DeliveryStates::save(&*self.deployment.tables, state).await;
         assert_eq!(saved.expect("written"), Saved::Written);
     }
 
-    /// Puts the events of a delivery into the payload bucket; answers the delivery without them.
+    /// Puts the events of a delivery into the payload bucket. Returns the delivery without them.
     pub(crate) async fn claimed(&self, delivery: Delivery) -> Delivery {
         let object = claim::encode(delivery.events());
         self.deployment.payloads.put(&claim::key(delivery.id), object).await.expect("stored");
         delivery.into_claimed()
     }
 
-    /// Lets dispatch receive these deliveries from that queue; answers the numbers of those that it
-    /// keeps there. None that only waits has a state, and none waits long enough to be parked.
+    /// Lets dispatch receive these deliveries from that queue. Returns the numbers of those that
+    /// stay there. A delivery that only waits has no state, and none waits long enough to be
+    /// parked.
     pub(crate) async fn receive(&self, queue: Queue, deliveries: &[Delivery]) -> Vec<u128> {
         let Deployment { queues, tables, endpoints, history, .. } = &self.deployment;
         let topic = Topic {
@@ -189,7 +187,6 @@ impl World {
         kept
     }
 
-    /// How many requests were made.
     pub(crate) fn requests(&self) -> usize {
         self.deployment.history.lock().expect("no panic while held").requests.len()
     }

@@ -8,7 +8,7 @@ use gridpost_core::{
     metric::{self, TOPIC, of},
     publish::{
         self, PublishError,
-        authenticate::{Asked, Credentials, authenticate},
+        authenticate::{AccessRequest, Credentials, authenticate},
         matching::Matched,
         pack::{Acceptance, pack},
     },
@@ -82,7 +82,7 @@ async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
         return Err(PublishError::TopicNotFound);
     }
     let Request { headers, query, path, .. } = request;
-    let asked = Asked { headers, query, path, resource: &route.resource() };
+    let asked = AccessRequest { headers, query, path, resource: &route.resource() };
     // What opens no topic costs no read of one.
     let shown = match context.authorization {
         Authorization::Keys => Some(Credentials::of(&asked)?),

@@ -1,7 +1,7 @@
 //! wake: sends parked deliveries that are due soon back to their retry queue, once a minute.
 //!
-//! It holds a page of them at a time for a few partitions, and stops in time: what is left is the
-//! next run's. What can't be sent is parked anew, so that no minute waits for it for ever.
+//! It holds one page per partition in memory, for a few partitions, and stops in time: the next run
+//! does the rest. What can't be sent is parked again, so that no minute waits for it for ever.
 
 mod page;
 mod strands;
@@ -20,27 +20,22 @@ use self::{
     strands::{Strand, Strands},
 };
 
-/// What wake needs of the world.
+/// The ports of wake.
 pub struct Context {
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Puts messages into the retry queues.
     pub sender: Arc<dyn QueueSender>,
-    /// Where deliveries are parked.
     pub parking: Arc<dyn ParkingLot>,
-    /// Those that are due.
     pub due: Arc<dyn DueDeliveries>,
-    /// How far wake has come.
     pub cursor: Arc<dyn WakeCursor>,
-    /// Where the events of messages go that no longer fit a queue.
+    /// Stores the events of messages that no longer fit a queue.
     pub payloads: Arc<dyn Payloads>,
     /// Counts what could not be sent.
     pub meter: Arc<dyn Meter>,
-    /// What an operator sets.
     pub settings: Settings,
 }
 
-/// What an operator sets.
+/// The deployment's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How many retry queues there are now.
@@ -49,37 +44,36 @@ pub struct Settings {
     pub queue_message_bytes_max: usize,
 }
 
-/// What a run has done.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Woken {
     /// Deliveries that were sent to their retry queues.
     pub sent: usize,
-    /// Deliveries that could not be sent and were parked anew.
+    /// Deliveries that could not be sent and were parked again.
     pub postponed: usize,
 }
 
-/// Where wake begins when it has never run: deliveries parked longer ago than this do not exist
-/// then.
+/// How far back the first run looks: deliveries parked longer ago do not exist then.
 const FIRST_LOOK_BACK_MINUTES: i64 = 60;
 
-/// Pages in hand at the same time, of at most 1 MB each: with the copies that the SDK makes of one,
-/// the function's 256 MB hold three times as many.
+/// Pages in memory at the same time, of at most 1 MB each: with the copies that the SDK makes of
+/// one, the function's 256 MB hold three times as many.
 const PAGES_AT_ONCE: usize = 8;
 
-/// How often a run reads a partition of a minute that can't be read. One that stays unread holds up
-/// how far wake has come, and with many minutes to make up for there is always one.
+/// How often a run tries to read a partition of a minute. A partition that stays unread holds back
+/// the cursor.
 const READS_MAX: u32 = 3;
 
 /// Sends every parked delivery that is due by the end of the next minute back to its retry queue,
-/// with the rest of its wait as delay, and then removes it. A crash between the two sends it again:
-/// a duplicate, never a loss. Minutes that an earlier run did not finish, or that no run has seen,
-/// are made up for, the oldest first, and each gets a page in turn. From `until` on nothing new is
-/// begun; what is under way then takes as long as one page's calls.
+/// with the rest of its wait as delay, and then removes it. A crash in between sends it again: a
+/// duplicate, never a loss. Minutes that an earlier run did not finish, or that no run has seen,
+/// are caught up on, the oldest first, one page each in turn. From `until` on, no new page is
+/// begun; the pages under way take as long as their calls.
 ///
 /// # Errors
 ///
-/// Parked deliveries, or how far wake has come, could not be read or written. What could be read
-/// was sent, and the next run begins where this one failed.
+/// Parked deliveries or the cursor could not be read or written. What could be read was sent, and
+/// the next run begins where this one failed.
 pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortError> {
     let this_minute = context.clock.now().as_minutes();
     let noted = context.cursor.load().await?;
@@ -97,21 +91,24 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
         run.count(&mut strands, page);
         let come = strands.first_unfinished().min(this_minute);
         if come > run.noted {
-            // A run that dies later does not begin here again. In a quiet minute it is not written:
-            // there is one minute to finish, and its end is noted below.
+            // A later run does not begin here again if this one dies. In a quiet minute the write
+            // is left out: there is one minute to finish, and its end is written below.
             context.cursor.save(come).await?;
             run.noted = come;
         }
     }
     let come = strands.first_unfinished().min(this_minute + 1);
     if come <= this_minute {
-        tracing::warn!(minutes = this_minute + 1 - come, "parked deliveries are left; next minute");
+        tracing::warn!(
+            minutes = this_minute + 1 - come,
+            "parked deliveries are left for the next run"
+        );
     }
     context.cursor.save(come).await?;
     run.failed.map_or(Ok(run.woken), Err)
 }
 
-/// What a run knows of itself.
+/// The progress of a run.
 struct Run {
     noted: i64,
     woken: Woken,
@@ -129,7 +126,7 @@ impl Run {
                 minute = page.strand.minute,
                 partition = page.strand.partition,
                 error = %chain(&error),
-                "parked deliveries stay parked; next minute",
+                "failed to send parked deliveries; the next run tries again",
             );
             self.failed.get_or_insert(error);
         } else if let Some(strand) = page.rest {

@@ -1,4 +1,4 @@
-//! One page of parked deliveries: sent, removed, and what can't be sent parked anew.
+//! Sends one page of parked deliveries, removes them, and parks again what can't be sent.
 
 use std::collections::BTreeMap;
 
@@ -17,40 +17,38 @@ use gridpost_ports::{Outgoing, PortError};
 
 use crate::{Context, Woken, strands::Strand};
 
-/// Messages that one call to SQS takes.
+/// The most messages of one SQS call.
 const BATCH: usize = 10;
 
 /// Calls of one page that are under way together.
 const CALLS_AT_ONCE: usize = 4;
 
-/// What became of a page.
+/// The result of a page.
 pub(crate) struct Page {
-    /// The strand it belongs to.
     pub(crate) strand: Strand,
-    /// How many were sent, and parked anew.
+    /// How many were sent, and parked again.
     pub(crate) done: Woken,
     /// Where the strand goes on, if it does.
     pub(crate) rest: Option<Strand>,
     /// Whether nothing of the strand is left, where it does not go on.
     pub(crate) is_whole: bool,
-    /// Why this run lets the strand be.
+    /// Why this run gives the strand up.
     pub(crate) failed: Option<PortError>,
-    /// Whether it failed before anything of it was sent: to read it again makes no duplicates.
+    /// Whether it failed before anything of it was sent: reading it again makes no duplicates.
     pub(crate) is_unread: bool,
 }
 
-/// What became of one delivery.
-enum Fate {
-    /// It is in its queue.
+/// The result of one delivery.
+enum SendResult {
     Sent(Parked),
-    /// It can't be sent, and that will not change by itself.
+    /// It can't be sent, and a later try would fail too.
     Stuck(Parked, String),
     /// It was not sent this time.
     Kept(Parked, Option<String>),
 }
 
-/// Sends the next page of a strand. What is refused stays parked, but not longer than until its
-/// minute `is_past`: then it is parked anew, for the next minutes must not wait for it.
+/// Sends the next page of a strand. What is refused stays parked until its minute `is_past`; then
+/// it is parked again, because the next minutes must not wait for it.
 pub(crate) async fn send(
     context: &Context,
     strand: Strand,
@@ -67,16 +65,16 @@ pub(crate) async fn send(
     let (mut sent, mut postponed, mut is_whole) = (Vec::new(), Vec::new(), strand.is_whole);
     for fate in send_all(context, page.due, until).await {
         match fate {
-            Fate::Sent(parked) => sent.push(parked),
-            Fate::Stuck(parked, reason) => postponed.push((parked, reason)),
-            Fate::Kept(parked, Some(reason)) if is_past => postponed.push((parked, reason)),
-            Fate::Kept(..) => is_whole = false,
+            SendResult::Sent(parked) => sent.push(parked),
+            SendResult::Stuck(parked, reason) => postponed.push((parked, reason)),
+            SendResult::Kept(parked, Some(reason)) if is_past => postponed.push((parked, reason)),
+            SendResult::Kept(..) => is_whole = false,
         }
     }
     let mut done = Woken { sent: sent.len(), postponed: 0 };
     let removed = if sent.is_empty() { Ok(()) } else { context.due.remove_all(&sent).await };
     if let Err(error) = removed {
-        // They are sent once more by the next run. More of them would be, if this one went on.
+        // The next run sends them again. Going on here would only add more of them.
         return Page::failed(strand, done, error);
     }
     for (parked, reason) in postponed {
@@ -96,7 +94,7 @@ impl Page {
     }
 }
 
-async fn send_all(context: &Context, due: Vec<Parked>, until: Timestamp) -> Vec<Fate> {
+async fn send_all(context: &Context, due: Vec<Parked>, until: Timestamp) -> Vec<SendResult> {
     let mut fates = Vec::with_capacity(due.len());
     let mut queues: BTreeMap<usize, Vec<Parked>> = BTreeMap::new();
     for parked in due {
@@ -122,35 +120,35 @@ async fn send_all(context: &Context, due: Vec<Parked>, until: Timestamp) -> Vec<
     fates
 }
 
-/// The delivery as its queue takes it now: there may be fewer queues, and shorter messages, than when
-/// it was parked.
+/// The delivery in the form that its queue takes now: there may be fewer queues, and shorter
+/// messages, than when it was parked.
 async fn fitting(
     context: &Context,
     parked: Parked,
     until: Timestamp,
-) -> Result<(usize, Parked), Fate> {
+) -> Result<(usize, Parked), SendResult> {
     let most = context.settings.queue_message_bytes_max;
     let Some(Queue::Retry(queue)) = parking::queue_now(parked.shard, context.settings.retry_shards)
     else {
-        return Err(Fate::Stuck(parked, "there is no retry queue".to_owned()));
+        return Err(SendResult::Stuck(parked, "there is no retry queue".to_owned()));
     };
     if parked.body.len() <= most {
         return Ok((queue, parked));
     }
     let too_large = format!("{} bytes, and the queue takes {most}", parked.body.len());
     let Some(delivery) = Delivery::decode(&parked.body).ok().filter(|it| !it.is_claimed()) else {
-        return Err(Fate::Stuck(parked, too_large));
+        return Err(SendResult::Stuck(parked, too_large));
     };
     if context.clock.now() >= until {
-        return Err(Fate::Kept(parked, None));
+        return Err(SendResult::Kept(parked, None));
     }
     let (key, events) = (claim::key(delivery.id), claim::encode(delivery.events()));
     if let Err(error) = context.payloads.put(&key, events).await {
-        return Err(Fate::Kept(parked, Some(chain(&error))));
+        return Err(SendResult::Kept(parked, Some(chain(&error))));
     }
     let body = delivery.into_claimed().encode();
     if body.len() > most {
-        return Err(Fate::Stuck(parked, too_large));
+        return Err(SendResult::Stuck(parked, too_large));
     }
     Ok((queue, Parked { body, ..parked }))
 }
@@ -160,10 +158,10 @@ async fn send_batch(
     queue: Queue,
     batch: Vec<Parked>,
     until: Timestamp,
-) -> Vec<Fate> {
+) -> Vec<SendResult> {
     let now = context.clock.now();
     if now >= until {
-        return batch.into_iter().map(|parked| Fate::Kept(parked, None)).collect();
+        return batch.into_iter().map(|parked| SendResult::Kept(parked, None)).collect();
     }
     let messages = batch.iter().map(|parked| Outgoing {
         body: parked.body.clone(),
@@ -172,14 +170,14 @@ async fn send_batch(
     });
     let mut answers = context.sender.send(queue, messages.collect()).await.into_iter();
     let fate = |parked| match answers.next() {
-        Some(Ok(())) => Fate::Sent(parked),
-        Some(Err(error)) => Fate::Kept(parked, Some(chain(&error))),
-        None => Fate::Kept(parked, Some("no answer came".to_owned())),
+        Some(Ok(())) => SendResult::Sent(parked),
+        Some(Err(error)) => SendResult::Kept(parked, Some(chain(&error))),
+        None => SendResult::Kept(parked, Some("no answer came".to_owned())),
     };
     batch.into_iter().map(fate).collect()
 }
 
-/// Parks one anew that can't be sent. A crash in between leaves it twice: a duplicate.
+/// Parks a delivery again that can't be sent. A crash in between leaves it twice: a duplicate.
 async fn postpone(context: &Context, parked: Parked, reason: &str) -> Result<(), PortError> {
     let later = parked.clone().postponed(context.clock.now());
     context.parking.park(&later).await?;
@@ -191,7 +189,7 @@ async fn postpone(context: &Context, parked: Parked, reason: &str) -> Result<(),
         times = later.postponed,
         next = %later.due.to_iso_8601(),
         reason,
-        "a parked delivery can't be sent back and is parked anew",
+        "failed to send a parked delivery back; it is parked again",
     );
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Which minute's parked deliveries come next.
+//! Chooses the parked deliveries that come next.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use gridpost_ports::PARKED_PARTITIONS;
 
-/// Minutes that are open at the same time: after an outage of wake there may be thousands.
+/// The most minutes open at the same time: after an outage of wake there may be thousands.
 const OPEN_MINUTES_MAX: usize = 60;
 
 /// One partition of a minute's parked deliveries, as far as it has been read.
@@ -12,13 +12,12 @@ const OPEN_MINUTES_MAX: usize = 60;
 pub(crate) struct Strand {
     /// The minute, since the Unix epoch.
     pub(crate) minute: i64,
-    /// The partition of it.
     pub(crate) partition: u32,
-    /// Behind which one the next page begins.
+    /// The last one of the previous page.
     pub(crate) after: Option<String>,
-    /// Whether everything up to there has been sent or parked anew.
+    /// Whether everything up to there was sent or parked again.
     pub(crate) is_whole: bool,
-    /// How often this run could not read its next page.
+    /// How often this run failed to read its next page.
     pub(crate) reads: u32,
 }
 

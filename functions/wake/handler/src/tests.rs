@@ -15,7 +15,6 @@ use super::*;
 
 const KIB: usize = 1_024;
 
-/// The minute that it is.
 const NOW: i64 = 103;
 
 const SETTINGS: Settings = Settings { retry_shards: 2, queue_message_bytes_max: 300 * KIB };
@@ -196,7 +195,7 @@ async fn what_can_never_be_sent_is_parked_anew_and_holds_up_no_minute() {
     assert_eq!(counts, ["StuckParkedCount  1"]);
 }
 
-/// Wherever parking one anew stops, it is parked: twice at worst.
+/// Wherever parking a delivery again stops, it is parked: twice at worst.
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_sent_is_never_parked_nowhere() {
     for call in 1..8 {

@@ -1,4 +1,4 @@
-//! What is read of the configuration.
+//! Reads the configuration.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ impl ConfigurationTable {
         items.iter().map(document).collect()
     }
 
-    /// The first `most` topics, of all or of those behind the name `after`.
+    /// The first `most` topics, from the start or after the name `after`.
     pub(super) async fn topics_after(
         &self,
         after: Option<&str>,
@@ -61,7 +61,7 @@ impl ConfigurationTable {
         {
             let page = page.map_err(|error| port_error("dynamodb:Query", error))?;
             let names = page.items().iter().filter_map(|item| item.get("sk")?.as_s().ok());
-            // One may have been deleted since its name was read.
+            // A topic may have been deleted since its name was read.
             let found = try_join_all(names.map(|name| self.topic(name))).await?;
             topics.extend(found.into_iter().flatten());
         }

@@ -1,4 +1,4 @@
-//! The poison queue, looked into by an operator.
+//! The poison queue, for operators.
 
 use async_trait::async_trait;
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName as Attribute, QueueAttributeName};

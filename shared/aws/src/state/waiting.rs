@@ -1,4 +1,4 @@
-//! Failing deliveries that wait, as the index of the state table finds them.
+//! Waiting deliveries, found by the index of the state table.
 
 use std::collections::HashMap;
 
@@ -16,25 +16,25 @@ use gridpost_core::delivery::state::{DeliveryState, DeliveryStatus};
 use gridpost_ports::{PortError, WaitingDeliveries};
 
 /// The index of deliveries that have failed and not ended: by the uid of their event subscription,
-/// spread over [`WAITING_KEYS`], and their [place](DeliveryState::place). What has not failed, or has
-/// ended, is not in it. It holds keys alone, so that a further failure writes nothing to it.
+/// spread over [`WAITING_KEYS`], and their [place](DeliveryState::place). Other deliveries are not
+/// in it. It holds only keys, so that a further failure writes nothing to it.
 const WAITING_INDEX: &str = "waiting";
 const WAITING_FOR: &str = "waitingFor";
 const WAITING_PLACE: &str = "waitingPlace";
 
-/// The waiting deliveries of one event subscription lie under so many keys of the index. Each takes
-/// 1,000 writes in a second, and an index that takes no more throttles its table. Source: Amazon
-/// DynamoDB developer guide, "partition limits" and "back-pressure of global secondary indexes".
+/// The number of index keys for the waiting deliveries of one event subscription. Each key takes
+/// 1,000 writes per second, and an index at its limit throttles its table. Source: Amazon DynamoDB
+/// developer guide, "partition limits" and "back-pressure of global secondary indexes".
 const WAITING_KEYS: u128 = 16;
 
 /// Most items that one call reads. Source: DynamoDB API reference, `BatchGetItem`.
 const READ_AT_ONCE_MAX: usize = 100;
 
-/// How often what DynamoDB has not come to is asked for again.
+/// How often unprocessed keys are requested again.
 const READ_TRIES: u32 = 4;
 
-/// The keys of the index of waiting deliveries. A delivery that has ended has none, and leaves it.
-/// They stay the same while it waits: a further failure moves nothing in the index.
+/// The index keys of a waiting delivery. They stay the same while it waits, so a further failure
+/// moves nothing in the index. A delivery that has ended has none, and leaves the index.
 pub(super) fn keys(state: &DeliveryState) -> Option<Item> {
     let waits =
         matches!(state.standing, DeliveryStatus::Waiting { .. } | DeliveryStatus::Ending { .. });
@@ -49,7 +49,7 @@ fn waiting_key(uid: Uuid, number: u128) -> String {
     format!("{uid}#{number}")
 }
 
-/// A delivery as the index names it.
+/// An entry of the index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Named {
     place: String,
@@ -63,7 +63,8 @@ impl Named {
     }
 }
 
-/// The first `most` of what several keys name, each in its own order, and whether there may be more.
+/// Merges the sorted entries of several keys. Returns the first `most`, and whether there may be
+/// more.
 fn first_of(keys: Vec<Vec<Named>>, most: usize) -> (Vec<Named>, bool) {
     let is_cut = keys.iter().any(|named| named.len() >= most);
     let mut all: Vec<_> = keys.into_iter().flatten().collect();
@@ -74,7 +75,7 @@ fn first_of(keys: Vec<Vec<Named>>, most: usize) -> (Vec<Named>, bool) {
 }
 
 impl StateTable {
-    /// The first `most` under one key of the index, behind a place.
+    /// The first `most` entries under one key of the index, after a place.
     async fn named(&self, key: String, after: &str, most: usize) -> Result<Vec<Named>, PortError> {
         const CALL: &str = "dynamodb:Query";
         let mut items = self
@@ -100,7 +101,8 @@ impl StateTable {
         Ok(found)
     }
 
-    /// The states of at most [`READ_AT_ONCE_MAX`] deliveries, in no order. One that is gone is left out.
+    /// The states of at most [`READ_AT_ONCE_MAX`] deliveries, in no order. Missing ones are left
+    /// out.
     async fn states_of(&self, named: &[Named]) -> Result<Vec<DeliveryState>, PortError> {
         const CALL: &str = "dynamodb:BatchGetItem";
         let key = |named: &Named| {
@@ -159,7 +161,7 @@ impl WaitingDeliveries for StateTable {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<DeliveryState>, PortError> {
-        // Every place is behind this one.
+        // Every place comes after this one.
         let mut after = after.unwrap_or("0").to_owned();
         let mut found = Vec::new();
         loop {
@@ -170,7 +172,8 @@ impl WaitingDeliveries for StateTable {
             let Some(last) = named.last() else { return Ok(found) };
             let mut states = self.states_of(&named).await?;
             after = last.place.clone();
-            // What has ended since is not in the index any more, or will not be in a moment.
+            // A delivery that has ended since is no longer in the index, or will leave it in a
+            // moment.
             states.retain(|state| keys(state).is_some());
             states.sort_by_cached_key(DeliveryState::place);
             found.append(&mut states);
@@ -204,7 +207,7 @@ mod tests {
             (&[&[], &[]], 2, &[], false),
             (&[&["1", "4"], &["2", "3"]], 10, &["1", "2", "3", "4"], false),
             (&[&["1", "4"], &["2", "3"]], 2, &["1", "2"], true),
-            // A key that gave as many as it was asked for may have more, but not before its last one.
+            // A key that returned as many as requested may have more, but only after its last one.
             (&[&["1", "9"], &["2"]], 2, &["1", "2"], true),
             (&[&["8", "9"], &["2"]], 2, &["2", "8"], true),
             (&[&["1"], &["2"], &["3"]], 3, &["1", "2", "3"], false),

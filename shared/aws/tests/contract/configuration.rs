@@ -18,7 +18,6 @@ fn cancelled(reasons: &[&str]) -> Answer {
     refusal(400, json!({"__type": code, "Message": "cancelled", "CancellationReasons": reasons}))
 }
 
-/// Every write that there is.
 async fn writes(table: &ConfigurationTable) -> [Result<Saved, PortError>; 5] {
     let (topic, one) = (fixtures::topic(), fixtures::subscription("s"));
     let new = Topic { revision: 0, ..fixtures::topic() };

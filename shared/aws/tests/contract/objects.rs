@@ -14,8 +14,7 @@ fn refusal(status: u16, code: &str) -> Answer {
     )
 }
 
-/// What S3 says when it refuses: 403 is what it answers for a missing object, too, where listing is not
-/// allowed.
+/// S3's refusals. A missing object is also 403 where listing is not allowed.
 fn refusals() -> [Answer; 5] {
     [
         refusal(403, "AccessDenied"),
@@ -97,7 +96,7 @@ async fn an_object_is_written_whole_under_its_name() {
     assert_eq!((&asked[0].body["a"], &asked[1].body["a"]), (&1.into(), &1.into()));
 }
 
-/// A list ends with an empty answer: what is behind the last name that was given.
+/// A list ends with an empty answer, after the last name that was returned.
 #[tokio::test(start_paused = true)]
 async fn a_list_goes_on_behind_a_name() {
     let page = r#"<?xml version="1.0"?>

@@ -153,7 +153,7 @@ async fn what_waits_is_counted_over_all_pages() {
     assert_eq!((counted.expect("a count"), replay.asked().len()), (22, 18));
 }
 
-/// What is due is read a page at a time by the caller: a page of what can't be read has a next one.
+/// The caller reads due deliveries page by page: a page of unreadable items has a next one.
 #[tokio::test(start_paused = true)]
 async fn a_page_without_anything_sound_is_not_the_last() {
     let unsound = json!({"pk": {"S": "PARKED#1#0"}, "sk": {"S": "a"}, "revision": {"N": "1"}});
@@ -165,7 +165,7 @@ async fn a_page_without_anything_sound_is_not_the_last() {
     let last = parking(&replay).due_in(1, 0, first.next).await.expect("a page");
     assert_eq!((last.due.len(), last.next), (0, None));
     assert_eq!(starts(&replay), [json!(null), json!("a")]);
-    // The same of the scan for an operator.
+    // The same for the operators' scan.
     let replay = Replay::of([page(&[unsound], Some("a")), page(&[], None)]);
     let first = parking(&replay).list_after(None).await.expect("a page");
     assert_eq!((first.found.len(), first.next.is_some()), (0, true));

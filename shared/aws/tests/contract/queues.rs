@@ -16,7 +16,8 @@ fn queues(replay: &Replay) -> SqsQueues {
     SqsQueues::new(replay.clients().sqs(), urls)
 }
 
-/// What `SendMessageBatch` and `DeleteMessageBatch` answer: 200, whatever became of the entries.
+/// The answer of `SendMessageBatch` and `DeleteMessageBatch`: 200, whatever happened to the
+/// entries.
 fn batch(good: &[usize], failed: &[(usize, &str)]) -> Answer {
     let good: Vec<_> = good
         .iter()
@@ -88,7 +89,7 @@ async fn a_message_is_sent_with_its_group_and_its_delay() {
         {"Id": "1", "MessageBody": "b", "MessageGroupId": "t/s", "DelaySeconds": 900},
     ]});
     assert_eq!((asked.operation.as_str(), asked.body), ("SendMessageBatch", want));
-    // A queue that this function was given no URL of is no way to lose a message.
+    // A queue without a URL must not lose messages.
     let sent = queues(&Replay::of([])).send(Queue::Retry(0), vec![message(0)]).await;
     assert!(sent.len() == 1 && sent[0].is_err(), "{sent:?}");
 }
@@ -186,7 +187,7 @@ async fn a_queue_is_counted_by_the_numbers_that_were_asked_for() {
         assert_eq!(counted.expect("a number"), want, "{row}");
         assert_eq!(replay.asked()[0].body["AttributeNames"], json!(asked), "{row}");
     }
-    // What is not answered is not nought.
+    // A missing number is not zero.
     for lacking in [json!({}), json!({"Attributes": {names[0]: "7", names[1]: "20"}})] {
         let counted = queues(&Replay::always(ok(lacking))).backlog(queue).await;
         assert!(counted.is_err(), "{counted:?}");

@@ -1,4 +1,4 @@
-//! A client of HTTP that answers from a script, and remembers what it was asked.
+//! An HTTP client that answers from a script and records the requests.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use aws_smithy_types::body::SdkBody;
 use gridpost_aws::Clients;
 use serde_json::{Value, json};
 
-/// The SDK's standard mode makes so many attempts of a call that may succeed later.
+/// The number of attempts in the SDK's standard mode of a call that may succeed later.
 pub(super) const ATTEMPTS: usize = 3;
 
 /// A recorded response.
@@ -39,7 +39,6 @@ pub(super) fn error(status: u16, code: &str) -> Answer {
     refusal(status, json!({"__type": code, "message": "as recorded"}))
 }
 
-/// The same with more members.
 pub(super) fn refusal(status: u16, body: Value) -> Answer {
     Answer { status, headers: Vec::new(), body: body.to_string() }
 }
@@ -52,17 +51,16 @@ pub(super) fn text(status: u16, body: &str) -> Answer {
 
 #[cfg(feature = "s3")]
 impl Answer {
-    /// The same with a header.
     pub(super) fn with(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.push((name, value));
         self
     }
 }
 
-/// What was asked.
+/// A recorded request.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    /// The method and the URL behind the host.
+pub(super) struct RecordedRequest {
+    /// The method, and the URL after the host.
     pub(super) line: String,
     /// The operation of a JSON protocol.
     pub(super) operation: String,
@@ -73,9 +71,8 @@ pub(super) struct Asked {
 #[derive(Default)]
 struct Script {
     answers: VecDeque<Answer>,
-    /// Every answer from there on.
     always: Option<Answer>,
-    asked: Vec<Asked>,
+    asked: Vec<RecordedRequest>,
 }
 
 /// The services, by script.
@@ -103,7 +100,6 @@ impl Replay {
         Self { script: Arc::new(Mutex::new(script)) }
     }
 
-    /// Clients of the services.
     pub(super) fn clients(&self) -> Clients {
         let credentials = Credentials::new("key", "secret", None, None, "a test");
         let connector = SharedHttpConnector::new(self.clone());
@@ -111,8 +107,8 @@ impl Replay {
         Clients::new(credentials, "us-east-1".to_owned(), None).through(http)
     }
 
-    /// What was asked, in order. Every answer of the script was asked for.
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    /// The recorded requests, in order. Every answer of the script must have been used.
+    pub(super) fn asked(&self) -> Vec<RecordedRequest> {
         let script = self.script.lock().expect("no panic while held");
         assert_eq!(script.answers.len(), 0, "answers that were not asked for: {:?}", script.asked);
         script.asked.clone()
@@ -123,7 +119,7 @@ impl HttpConnector for Replay {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let body = request.body().bytes().unwrap_or_default();
         let operation = request.headers().get("x-amz-target").unwrap_or_default();
-        let asked = Asked {
+        let asked = RecordedRequest {
             line: format!("{} {}", request.method(), request.uri()),
             operation: operation.rsplit('.').next().unwrap_or_default().to_owned(),
             body: serde_json::from_slice(body).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! DynamoDB's items: conditions, refusals, what it has not come to.
+//! DynamoDB's items: conditions, refusals, unprocessed items.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ use super::replay::{Answer, Replay, error, ok};
 
 const CONDITION: &str = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException";
 
-/// What DynamoDB says when it refuses: too much, too much for the account, its own failure, no permission,
-/// no such table.
+/// DynamoDB's refusals: throttled table, throttled account, internal failure, no permission, no
+/// such table.
 fn refusals() -> [Answer; 6] {
     [
         error(400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"),
@@ -114,7 +114,7 @@ async fn what_has_ended_waits_no_more() {
     }
 }
 
-/// An item that can't be read is no reason to go on without it.
+/// An unreadable item is an error, not an absent one.
 #[tokio::test(start_paused = true)]
 async fn an_item_that_can_not_be_read_is_an_error() {
     let items = [
@@ -155,7 +155,7 @@ fn deletions(asked: &Value) -> Vec<String> {
     requests.map(|one| one["DeleteRequest"]["Key"]["sk"]["S"].to_string()).collect()
 }
 
-/// `BatchWriteItem` answers 200 when it has come to only some of its items.
+/// `BatchWriteItem` answers 200 even if it processed only some of its items.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_come_to_is_deleted_again_and_alone() {
     let left = |ids: &[u128]| {
@@ -171,7 +171,7 @@ async fn what_was_not_come_to_is_deleted_again_and_alone() {
     parking(&replay).remove_all(&parked).await.expect("deleted");
     let asked: Vec<_> = replay.asked().iter().map(|one| deletions(&one.body).len()).collect();
     assert_eq!(asked, [3, 2, 1]);
-    // What is never come to is no success.
+    // Items that are never processed are an error.
     let replay = Replay::always(left(&[3]));
     assert!(parking(&replay).remove_all(&parked).await.is_err());
     // A call takes 25.
@@ -187,7 +187,7 @@ async fn what_was_not_come_to_is_deleted_again_and_alone() {
     assert_eq!(all.len(), 60, "each of them");
 }
 
-/// Its place is by the minute that it is due in, and removing it takes the same key.
+/// It is stored under its due minute, and removing it needs the same key.
 #[tokio::test(start_paused = true)]
 async fn what_is_parked_comes_back_from_its_minute() {
     let written = Replay::of([ok(json!({})), ok(json!({}))]);

@@ -1,16 +1,15 @@
-//! Which deliveries go out in one request.
+//! Chooses the deliveries that share a request.
 //!
-//! Batching is optimistic: nothing is held back to fill a request, but what waits together is sent
-//! together. Source: Event Grid, "Message delivery and retry", section "Output batching".
+//! Batching is opportunistic: nothing is held back to fill a request, but deliveries that wait
+//! together are sent together. Source: Event Grid, "Message delivery and retry", section "Output
+//! batching".
 
 use crate::subscription::Batching;
 
 /// The size of one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How many events it carries.
     pub events: usize,
-    /// Their bytes.
     pub bytes: usize,
 }
 

@@ -1,15 +1,15 @@
-//! Claim check: what is too large for a message lies in the payload bucket, and the message only
-//! says so.
+//! Claim check: events that are too large for a message are stored in the payload bucket, and the
+//! message only refers to them.
 //!
 //! One object belongs to one delivery. It is stored before the message that needs it is sent, and
 //! emptied after the delivery's end: an empty object tells late copies of the message that nothing
-//! is left to do, where a missing one would mean that events were lost.
+//! is left to do, while a missing one would mean lost events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// What a message says of the events that lie in the payload bucket.
+/// What a message says about its events in the payload bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
@@ -17,24 +17,23 @@ pub struct Claim {
     pub events: u32,
 }
 
-/// What the payload bucket holds of a delivery.
+/// The content of a delivery's object.
 #[derive(Debug)]
 pub enum Payload {
-    /// Its events.
     Events(Vec<Box<RawValue>>),
-    /// Nothing any more: the delivery has ended.
+    /// Empty: the delivery has ended.
     Ended,
 }
 
-/// The object that says that its delivery has ended.
+/// The object of a delivery that has ended.
 pub const ENDED: &[u8] = b"";
 
-/// The name of a delivery's object.
+/// The name of a delivery's object in the payload bucket.
 pub fn key(delivery: Uuid) -> String {
     format!("deliveries/{delivery}")
 }
 
-/// The object of these events: a JSON array of them, byte for byte.
+/// Encodes these events as a JSON array, byte for byte.
 pub fn encode(events: &[Box<RawValue>]) -> Vec<u8> {
     serde_json::to_vec(events).expect("raw JSON values are JSON")
 }
@@ -43,7 +42,7 @@ pub fn encode(events: &[Box<RawValue>]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// It is neither empty nor a JSON array.
+/// The object is neither empty nor a JSON array.
 pub fn decode(object: &[u8]) -> Result<Payload, serde_json::Error> {
     if object == ENDED {
         return Ok(Payload::Ended);

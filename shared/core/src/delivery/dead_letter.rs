@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{DecodeError, Delivery};
+use super::{DecodeError, Delivery, queue::MESSAGE_BYTES_MAX_LOWEST};
 use crate::{
     event::{DeliverySchema, custom, mapping::InputSchemaMapping},
     retry::{EndReason, attempts::Attempts, profile::ProfileName},
     subscription::{
         DeadLetterDestination, DeliveryAttribute, EventSubscription, SubscriptionKey,
-        attributes::shown_values,
+        attributes::{ATTRIBUTES_MAX, VALUE_BYTES_MAX, shown_values},
     },
     time::Timestamp,
     topic,
@@ -29,33 +29,32 @@ pub use stored::{Labels, Origin};
 pub struct Ended {
     /// The delivery, with its final attempts.
     pub delivery: Delivery,
-    /// Why it ended.
     pub reason: EndReason,
-    /// When it ended.
     pub at: Timestamp,
     /// Where it goes: the subscription's destination at that time.
     pub destination: DeadLetterDestination,
-    /// How its events are written.
     pub schema: DeliverySchema,
-    /// What is what in events of the publisher's own schema, where they are delivered in it.
+    /// The topic's mapping, if the events are delivered in the publisher's own schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<InputSchemaMapping>,
-    /// The topic's delivery profile: the record and the object's name have its edition's form.
+    /// The topic's delivery profile: it sets the form of the record and of the object's name.
     pub profile: ProfileName,
-    /// The delivery attributes that a record shows, see [`shown_attributes`].
+    /// The delivery attributes that the record shows, see [`shown_attributes`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<DeliveryAttribute>,
 }
 
-/// Bytes of delivery attributes for which a queue message always keeps room.
-const ATTRIBUTES_BYTES_ROOMY: usize = 2_048;
+/// The size of delivery attributes that a queue message always has room for.
+pub(crate) const ATTRIBUTES_BYTES_ROOMY: usize = 2_048;
 
-/// A delivery up to here may be sent with all delivery attributes there may be: together they stay
-/// below the smallest limit that a queue message may have (256 KiB).
+/// Up to this size, a delivery fits a queue message together with all delivery attributes there may
+/// be, even if each of their characters is escaped.
 const DELIVERY_BYTES_ROOMY: usize = 128 * 1_024;
+const _: () =
+    assert!(DELIVERY_BYTES_ROOMY + 2 * ATTRIBUTES_MAX * VALUE_BYTES_MAX < MESSAGE_BYTES_MAX_LOWEST);
 
-/// The delivery attributes that records of a delivery show: those of namespace topics alone, without
-/// the secret ones. A delivery so large that they might not fit beside it goes without.
+/// The delivery attributes that a delivery's records show: only for namespace topics, and without
+/// secrets. They are left out of a delivery so large that they might not fit beside it.
 pub fn shown_attributes(
     delivery: &Delivery,
     subscription: &EventSubscription,
@@ -76,13 +75,13 @@ impl Ended {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the text is no ended delivery, or its delivery is none that can be read.
+    /// [`DecodeError`] if the text is not an ended delivery, or its delivery can't be read.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let ended: Self = serde_json::from_str(text).map_err(DecodeError::NotEnded)?;
         Ok(Self { delivery: ended.delivery.checked()?, ..ended })
     }
 
-    /// The records of its events, as JSON texts. What the publisher wrote stays as it was written.
+    /// The records of its events, as JSON texts. The publisher's own bytes are kept.
     pub fn records(&self) -> Vec<String> {
         let events = self.delivery.left();
         events.map(|(index, event)| self.record(index, event.get())).collect()
@@ -106,8 +105,8 @@ impl Ended {
         }
     }
 
-    /// An event of the publisher's own schema in Event Grid's envelope. An id that it does not have
-    /// is made of the delivery's, so that the same dead letter is the same record.
+    /// An event of the publisher's own schema in Event Grid's envelope. A missing id is derived
+    /// from the delivery's id, so that the same dead letter is the same record.
     fn enveloped(&self, index: usize, event: &str) -> String {
         let Delivery { id, publish_time, subscription, .. } = &self.delivery;
         let id = Uuid::from_u128(id.as_u128().wrapping_add(index as u128));
@@ -166,7 +165,7 @@ impl Ended {
         Value::Object(properties)
     }
 
-    /// What all records of one object share.
+    /// The name and labels of the object that holds the records.
     pub fn folder(&self) -> Folder {
         let (key, destination) = (&self.delivery.subscription, &self.destination);
         let origin = Origin { subscription: key.clone(), schema: self.schema };
@@ -178,8 +177,8 @@ impl Ended {
     }
 }
 
-/// What the names of an event subscription's dead letters begin with, without a slash at its end.
-/// Event subscriptions of the same name share it, for it does not say the topic.
+/// The common prefix of an event subscription's dead letters, without a trailing slash. Event
+/// subscriptions of the same name share it, because it does not name the topic.
 pub fn folder_path(
     destination: &DeadLetterDestination,
     subscription: &SubscriptionKey,
@@ -219,14 +218,13 @@ fn sentence(reason: EndReason) -> &'static str {
     }
 }
 
-/// Where the dead letters of one subscription lie.
+/// Where the dead letters of one subscription are stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Folder {
-    /// The bucket.
     pub bucket: String,
-    /// What comes before the date, without a slash at its end.
+    /// The part of the name before the date, without a trailing slash.
     pub path: String,
-    /// What the object says of itself beside its records, see [`Origin`].
+    /// The object's labels, see [`Origin`].
     pub labels: Labels,
 }
 

@@ -1,32 +1,29 @@
-//! Which events of a delivery: those that are delivered already, where a service answers for each.
+//! A set of events of one delivery, such as those already delivered, for services that answer for
+//! each event.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// Positions of events in their delivery. It travels as hexadecimal digits, the lowest bit of the first
-/// byte for the first event: 126 characters for 500 events.
+/// Positions of events in their delivery. As text: hexadecimal digits, the lowest bit of the first
+/// byte for the first event. 500 events take 126 characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventSet(Vec<u8>);
 
 impl EventSet {
-    /// Whether none is in it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many are in it.
     pub fn len(&self) -> usize {
         self.0.iter().map(|byte| byte.count_ones() as usize).sum()
     }
 
-    /// Whether that one is in it.
     pub fn has(&self, position: usize) -> bool {
         self.0.get(position / 8).is_some_and(|byte| byte >> (position % 8) & 1 == 1)
     }
 
-    /// Adds one.
     pub fn add(&mut self, position: usize) {
         if self.0.len() <= position / 8 {
             self.0.resize(position / 8 + 1, 0);
@@ -34,7 +31,6 @@ impl EventSet {
         self.0[position / 8] |= 1 << (position % 8);
     }
 
-    /// Adds all of another.
     pub fn add_all(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -53,18 +49,18 @@ impl FromIterator<usize> for EventSet {
     }
 }
 
-/// A text that is no set of events.
+/// A text that is not a set of events.
 #[derive(Debug, thiserror::Error)]
 #[error("'{0}' is no set of events: pairs of hexadecimal digits")]
-pub struct NotASet(String);
+pub struct InvalidEventSet(String);
 
 impl TryFrom<String> for EventSet {
-    type Error = NotASet;
+    type Error = InvalidEventSet;
 
-    fn try_from(text: String) -> Result<Self, NotASet> {
+    fn try_from(text: String) -> Result<Self, InvalidEventSet> {
         let byte = |at| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
         let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
-        bytes.map(Self).ok_or(NotASet(text))
+        bytes.map(Self).ok_or(InvalidEventSet(text))
     }
 }
 

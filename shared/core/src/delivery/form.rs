@@ -1,5 +1,5 @@
-//! What a delivery was packed as. An event subscription can change while its deliveries are under way;
-//! what they carry can't, so how it is labelled goes with them.
+//! The form that a delivery was packed in. An event subscription can change while its deliveries
+//! are under way; what they carry can't, so its form travels with them.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +12,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Form {
-    /// How its events are written.
     pub schema: DeliverySchema,
-    /// Whether the event subscription asked for batches: then one CloudEvent is a batch, too.
+    /// Whether the event subscription asked for batches: then a single CloudEvent is sent as a
+    /// batch too.
     #[serde(default, skip_serializing_if = "is_not")]
     pub batched: bool,
 }
@@ -25,19 +25,19 @@ fn is_not(flag: &bool) -> bool {
 }
 
 impl Form {
-    /// What deliveries of an event subscription are packed as now.
+    /// The form in which deliveries of an event subscription are packed now.
     pub fn of(subscription: &EventSubscription) -> Self {
         Self { schema: subscription.delivery_schema, batched: subscription.batching.is_some() }
     }
 
-    /// Whether a body with so many events is an array. Several are one in any case: there is no
-    /// other way to send them together.
+    /// Whether a body with this many events is an array. Several always are: there is no other way
+    /// to send them together.
     pub fn is_array(self, events: usize) -> bool {
         self.schema != DeliverySchema::CloudEventSchemaV1_0 || self.batched || events > 1
     }
 
     /// How many events of this form may share a request. CloudEvents that were packed to go one by
-    /// one do, but to a resource that takes each as a message of its own.
+    /// one never share one, except to a resource that takes each as a message of its own.
     pub fn batching(self, subscription: &EventSubscription) -> Batching {
         let each_apart = match &subscription.endpoint {
             Endpoint::WebHook { .. } => false,

@@ -1,25 +1,26 @@
-//! How many invocations may listen for late responses.
+//! Limits how many invocations listen for late responses.
 //!
-//! An invocation that listens holds a slot of its lane and does nothing else. So no more may do that at
-//! the same time than a part of the lane, and only while the lane is quiet: a first attempt is worth more
-//! than a late response. Source: Event Grid, "Message delivery and retry": late responses are best effort.
+//! An invocation that listens holds a slot of its lane and does nothing else. So only part of a
+//! lane may listen at the same time, and only while the lane is quiet: a first attempt is worth
+//! more than a late response. Source: Event Grid, "Message delivery and retry": late responses are
+//! best effort.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// A lane with more visible messages than this is not quiet: they are more than one invocation takes.
+/// A lane with more visible messages than this is not quiet: one invocation does not take them all.
 pub const QUIET_VISIBLE_MAX: u64 = 10;
 
-/// Invocations of one queue that listen.
+/// The invocations of one queue that listen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Listeners(Vec<(Uuid, Timestamp)>);
 
 impl Listeners {
-    /// With one more that listens until then, unless `most` listen at `now`. One that has joined
-    /// already is not counted twice; one whose time is over does not count, so a crash holds nothing.
+    /// Adds an invocation that listens until then, unless `most` already listen at `now`. Joining
+    /// twice counts once. An expired one does not count, so a crash holds no slot.
     #[must_use]
     pub fn join(
         &self,
@@ -37,7 +38,6 @@ impl Listeners {
         Some(Self(next))
     }
 
-    /// Without that one.
     #[must_use]
     pub fn leave(&self, listener: Uuid) -> Self {
         Self(self.0.iter().filter(|(other, _)| *other != listener).copied().collect())

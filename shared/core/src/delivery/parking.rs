@@ -1,4 +1,4 @@
-//! Where a wait is held: hidden in a retry queue, or parked in a table.
+//! Chooses where a wait is held: hidden in a retry queue, or parked in a table.
 
 use std::time::Duration;
 
@@ -14,61 +14,71 @@ use crate::{
 /// the clocks of both sides. Source: SQS developer guide, visibility timeout.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 30);
 
-/// A message that was received so often is parked, whatever its wait, and comes back as a new one:
-/// at 1,000 receives SQS would take it for one that our code can't settle.
+/// A message that was received this often is parked, whatever its wait, and comes back as a new
+/// one: at [`POISON_RECEIVES`] SQS would treat it as one that our code can't settle.
 pub const RECEIVES_MAX: u32 = 500;
 
-/// The shortest time that anything is parked for: wake may be busy with the minutes before.
+/// The `maxReceiveCount` of the queues, at which SQS moves a message to the poison queue.
+const POISON_RECEIVES: u32 = 1_000;
+const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
+
+/// The shortest wait that is parked: wake may be busy with earlier minutes.
 const PARKED_MIN: Duration = Duration::from_secs(3 * 60);
 
-/// What may be left of a wait when its delivery is received: the smallest wait that queues know.
+/// The part of a wait that may be left when its delivery is received: the smallest wait of queues.
 pub const LAST_SECOND: Duration = Duration::from_secs(1);
 
 /// Waits from this on are rounded up to whole seconds, which adds a tenth at most.
 const ROUNDED_UP_FROM: Duration = Duration::from_secs(10);
 
-/// Three quarters of the 120,000 messages that a standard queue may have in flight. Source: SQS
-/// quotas.
-pub const IN_FLIGHT_HIGH_WATER: u64 = 90_000;
+/// The messages that a standard queue may have in flight. Source: SQS quotas.
+const IN_FLIGHT_QUOTA: u64 = 120_000;
 
-/// The longest message that is parked as it is, in bytes: an item of DynamoDB has at most 400 KB.
-/// The events of a longer one go to the payload bucket.
+/// The number of messages in flight from which every parkable wait is parked.
+pub const IN_FLIGHT_HIGH_WATER: u64 = IN_FLIGHT_QUOTA / 4 * 3;
+
+/// The longest message that is parked as it is, in bytes. The events of a longer one go to the
+/// payload bucket.
 pub const BODY_BYTES_MAX: usize = 300 * 1_024;
 
-/// How much later than it is due a parked delivery comes back at most, unless it can't be sent.
+/// The largest item of DynamoDB, in bytes. Source: DynamoDB developer guide, "Quotas".
+const ITEM_BYTES_MAX: usize = 400 * 1_024;
+const _: () = assert!(BODY_BYTES_MAX < ITEM_BYTES_MAX);
+
+/// How much later than due a parked delivery comes back at most, unless it can't be sent.
 pub const PARKED_LATER_MAX: Duration = Duration::from_secs(13 * 60);
 
-/// What can't be sent when it is due is parked for so long, twice that the next time, ...
+/// How long a delivery that can't be sent when due is parked again at first; each next time is
+/// twice as long, ...
 const POSTPONED_FIRST: Duration = Duration::from_secs(5 * 60);
 
-/// ... and for so long at most.
+/// ... up to this.
 const POSTPONED_MAX: Duration = Duration::from_secs(60 * 60);
+const _: () = assert!(POSTPONED_FIRST.as_secs() < POSTPONED_MAX.as_secs());
 
-/// Deliveries of one event subscription that come back in a second at most when their wait ends,
-/// as far as [`spread`] can tell.
+/// The most deliveries of one event subscription that come back per second when their wait ends, as
+/// far as [`spread`] can tell.
 const COME_BACK_PER_S: u64 = 500;
 
-/// The longest that the end of a wait is spread over: after an outage nothing waits much longer
-/// than the outage lasted.
+/// The longest spread of the end of a wait: after an outage, nothing waits much longer than the
+/// outage lasted.
 pub const SPREAD_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A parked delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Parked {
-    /// The delivery's id.
     pub id: Uuid,
-    /// When it is due.
     pub due: Timestamp,
     /// The retry queue it goes back to.
     pub shard: usize,
     /// The fair-queue group it goes back with.
     pub group: String,
-    /// How often it could not be sent when it was due, and was parked anew.
+    /// How often it could not be sent when due and was parked again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub postponed: u32,
-    /// Its message. Stored beside the rest: inside JSON its quotes would count twice against the
-    /// 400 KB of a DynamoDB item.
+    /// Its message. Stored as a separate attribute: inside JSON its quotes would count twice
+    /// against the 400 KB of a DynamoDB item.
     #[serde(skip)]
     pub body: String,
 }
@@ -79,7 +89,8 @@ impl Parked {
         self.due.as_minutes()
     }
 
-    /// The same, due later, as it could not be sent: after 5 minutes, 10, 20, 40, and then every hour.
+    /// The same, due later because it could not be sent: after 5 minutes, 10, 20, 40, and then
+    /// every hour.
     #[must_use]
     pub fn postponed(self, now: Timestamp) -> Self {
         let wait = POSTPONED_FIRST * (1 << self.postponed.min(4));
@@ -88,8 +99,8 @@ impl Parked {
     }
 }
 
-/// The retry queue of a shard, where there are so many now: there were more when it was parked,
-/// perhaps. None where there is no queue at all.
+/// The retry queue of a shard, given the number of queues now, which may have been larger when the
+/// delivery was parked. `None` if there are no queues.
 pub fn queue_now(shard: usize, shards: usize) -> Option<Queue> {
     shard.checked_rem(shards).map(Queue::Retry)
 }
@@ -102,7 +113,7 @@ fn is_zero(count: &u32) -> bool {
 /// How a wait is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Hidden in the queue for so many seconds; a longer wait goes on at the next wake.
+    /// Hidden in the queue; a longer wait continues at the next receipt.
     Hide {
         /// 0 to 43,170.
         seconds: u32,
@@ -113,10 +124,10 @@ pub enum Hold {
 
 /// Whether a wait is hidden or parked.
 ///
-/// Hidden messages count against the 120,000 that a standard queue may have in flight; at that wall
-/// the queue answers nothing at all. So above `limit` in flight, waits longer than 15 minutes are
-/// parked, and from [`IN_FLIGHT_HIGH_WATER`] on whatever is [worth asking for](is_parkable). A limit of 0
-/// parks every long wait. What was received [`RECEIVES_MAX`] times is always parked.
+/// Hidden messages count against the 120,000 that a standard queue may have in flight; at that
+/// limit the queue returns nothing at all. So above `limit` in flight, waits longer than 15 minutes
+/// are parked, and from [`IN_FLIGHT_HIGH_WATER`] on every [parkable](is_parkable) wait. A limit of
+/// 0 parks every long wait. A message received [`RECEIVES_MAX`] times is always parked.
 pub fn hold(
     wait: Duration,
     since_received: Duration,
@@ -132,20 +143,20 @@ pub fn hold(
     Hold::Hide { seconds: hidden_s(wait, since_received) }
 }
 
-/// Whether a wait is ever parked for being long: for the others nobody needs to know how many
-/// messages are in flight.
+/// Whether a wait is long enough to be parked. For shorter ones the number of messages in flight
+/// does not matter.
 pub fn is_parkable(wait: Duration) -> bool {
     wait > PARKED_MIN
 }
 
-/// When a parked delivery comes back that is due then. So many wait with it at least: what one outage
-/// has made wait is [spread](spread), by a `roll` from 0.0 up to 1.0.
+/// When a parked delivery comes back that is due at `due`. At least `backlog` deliveries wait with
+/// it: what one outage delayed is [spread](spread), by a `roll` from 0.0 up to 1.0.
 pub fn parked_until(due: Timestamp, now: Timestamp, backlog: u64, roll: f64) -> Timestamp {
     due.max(now + PARKED_MIN) + spread(backlog).mul_f64(roll)
 }
 
-/// Over how long the end of a wait is spread that so many deliveries wait for: 500 come back in a
-/// second, and the last one within [`SPREAD_MAX`]. Each delivery waits for a random part of it more.
+/// The spread of the end of a wait of `backlog` deliveries: 500 come back per second, the last
+/// within [`SPREAD_MAX`]. Each delivery waits for a random part of it in addition.
 pub fn spread(backlog: u64) -> Duration {
     Duration::from_millis(backlog.saturating_mul(1_000) / COME_BACK_PER_S).min(SPREAD_MAX)
 }
@@ -159,8 +170,8 @@ pub fn hidden_s(wait: Duration, since_received: Duration) -> u32 {
 
 /// How long a queue holds a wait for the next attempt, which queues do in whole seconds.
 ///
-/// A short wait is rounded down, and the rest of its last second passes in the function: rounded up
-/// it would pass over steps of a close schedule. A long one is rounded up, for that costs nothing.
+/// A short wait is rounded down, and its last fraction of a second passes in the function: rounded
+/// up, it would skip steps of a dense schedule. A long one is rounded up, which costs nothing.
 pub fn held(wait: Duration) -> Duration {
     if wait < ROUNDED_UP_FROM { Duration::from_secs(wait.as_secs()) } else { wait }
 }

@@ -1,5 +1,5 @@
-//! What an attempt came to where a service answers for each event: what is delivered is done with,
-//! what is not retried ends for its own reason, and the rest goes on as the delivery.
+//! The result of an attempt at a service that answers for each event: delivered events are done,
+//! events that are not retried end for their own reason, and the rest goes on as the delivery.
 
 use super::event_set::EventSet;
 use crate::retry::{
@@ -8,20 +8,19 @@ use crate::retry::{
     profile::Rule,
 };
 
-/// An attempt's events, parted by what follows.
+/// An attempt's events, split by what follows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parted {
-    /// Those that were delivered.
+pub struct Split {
     pub delivered: EventSet,
-    /// Those that end without the others, by what they met.
+    /// Events that end before the rest, by the answer that ended them.
     pub ends: Vec<(Answer, EventSet)>,
-    /// Those that the delivery goes on with, and the answer that decides about it; `None`: all others
-    /// are done with.
+    /// The events that the delivery goes on with, and the answer that decides about it; `None` if
+    /// all others are done.
     pub rest: Option<(Answer, EventSet)>,
 }
 
-impl Parted {
-    /// What is done with once those that end have ended.
+impl Split {
+    /// The events that are done once those in `ends` have ended.
     pub fn done(&self) -> EventSet {
         let mut done = self.delivered.clone();
         self.ends.iter().for_each(|(_, ended)| done.add_all(ended));
@@ -29,24 +28,24 @@ impl Parted {
     }
 }
 
-/// Parts an attempt's events, given by position with what each met.
+/// Splits an attempt's events by the answer that each got.
 ///
-/// Those that are retried go on together, under the answer that asks for the longest wait. Where none is
-/// retried, the delivery itself ends with the last of those that end, so that it ends like any other.
-pub fn part(rules: Rules<'_>, met: &[(usize, Answer)]) -> Parted {
-    let mut parted = Parted::default();
+/// Retried events go on together, under the answer that asks for the longest wait. If none is
+/// retried, the last group that ends becomes `rest`, so that the delivery ends like any other.
+pub fn split(rules: Rules<'_>, met: &[(usize, Answer)]) -> Split {
+    let mut split = Split::default();
     let mut retried: Option<(u64, Answer, EventSet)> = None;
     for (position, answer) in met {
         if answer.outcome == Outcome::Delivered {
-            parted.delivered.add(*position);
+            split.delivered.add(*position);
             continue;
         }
         match rules.policy.rule(rules.profile, rules.kind, answer.status, answer.outcome) {
             Rule::End => {
                 let same = |(other, _): &&mut (Answer, EventSet)| other.outcome == answer.outcome;
-                match parted.ends.iter_mut().find(same) {
+                match split.ends.iter_mut().find(same) {
                     Some((_, ended)) => ended.add(*position),
-                    None => parted.ends.push((*answer, EventSet::from_iter([*position]))),
+                    None => split.ends.push((*answer, EventSet::from_iter([*position]))),
                 }
             }
             Rule::Retry { min_s } => {
@@ -61,11 +60,11 @@ pub fn part(rules: Rules<'_>, met: &[(usize, Answer)]) -> Parted {
             }
         }
     }
-    parted.rest = match retried {
+    split.rest = match retried {
         Some((_, answer, set)) => Some((answer, set)),
-        None => parted.ends.pop(),
+        None => split.ends.pop(),
     };
-    parted
+    split
 }
 
 #[cfg(test)]
@@ -118,15 +117,15 @@ mod tests {
             let met: Vec<_> = met.into_iter().map(answer).enumerate().collect();
             let set = |positions: Vec<usize>| positions.into_iter().collect::<EventSet>();
             let group = |(status, positions)| (answer(status), set(positions));
-            let want = Parted {
+            let want = Split {
                 delivered: set(delivered),
                 ends: ends.into_iter().map(group).collect(),
                 rest: rest.map(group),
             };
-            let parted = part(rules, &met);
-            assert_eq!(parted, want, "{row}");
-            let mut all = parted.done();
-            parted.rest.iter().for_each(|(_, rest)| all.add_all(rest));
+            let split = super::split(rules, &met);
+            assert_eq!(split, want, "{row}");
+            let mut all = split.done();
+            split.rest.iter().for_each(|(_, rest)| all.add_all(rest));
             assert_eq!(all.len(), met.len(), "{row}: none is forgotten");
         }
     }

@@ -1,8 +1,8 @@
-//! What becomes of a delivery that has been received, before anything is attempted: one table.
+//! Plans what happens to a received delivery before anything is attempted, as one table.
 //!
-//! dispatch loads what is asked here, [`plan`] chooses, dispatch carries it out. The order of the rows
-//! is the order of the questions: has it ended, is its event subscription still there, is it due, is
-//! it still alive, may its endpoint be asked at all, and in which lane.
+//! dispatch loads the facts, [`plan`] chooses, dispatch carries the plan out. The rows follow the
+//! order of the questions: has it ended, does its event subscription still exist, is it due, is it
+//! still alive, may its endpoint be called at all, and in which lane.
 
 use std::time::Duration;
 
@@ -18,33 +18,31 @@ use crate::{
 /// Where a delivery was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// From the dispatch queue: first attempts, of all endpoints together.
+    /// The dispatch queue: first attempts, for all endpoints together.
     First,
-    /// From a retry queue: what failed, waited, or goes to a slow endpoint.
+    /// A retry queue: deliveries that failed, waited, or go to a slow endpoint.
     Retry,
 }
 
-/// What is known of a received delivery and its endpoint.
+/// The facts about a received delivery and its endpoint.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Where it was received.
     pub lane: Lane,
-    /// Its stored status; none while it has no state.
+    /// Its stored status, if it has a state.
     pub status: Option<DeliveryStatus>,
-    /// Not before this time, as its message says.
+    /// The due time that its message carries.
     pub due: Option<Timestamp>,
     /// Whether an operator asked for an attempt now.
     pub resend_requested: bool,
-    /// Its event subscription, by an answer that is newer than its receipt; none if that is gone.
+    /// Its event subscription, read after its receipt; `None` if it was deleted.
     pub subscription: Option<SubscriptionFacts>,
 }
 
 /// What is known of a delivery's event subscription and its endpoint.
 #[derive(Clone, Debug)]
 pub struct SubscriptionFacts {
-    /// When the delivery's time-to-live ends.
     pub expires_at: Timestamp,
-    /// Until when the endpoint may still consent; none while it has.
+    /// Until when the endpoint may still consent; `None` if it has consented.
     pub consent_until: Option<Timestamp>,
     /// Whether the endpoint's health lets the delivery through.
     pub admission: Admission,
@@ -52,35 +50,31 @@ pub struct SubscriptionFacts {
     pub is_slow: bool,
 }
 
-/// What becomes of a delivery now.
+/// What happens to a delivery now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// An attempt. `leased` says that it takes a lease of the slow lane.
+    /// An attempt.
     Attempt {
         /// Whether its endpoint is slow, so that its requests under way are counted.
         leased: bool,
     },
-    /// An attempt, once this health is written under its condition: the probe of an endpoint.
+    /// The endpoint's probe: an attempt, once this health is written under its condition.
     Probe(Box<Health>),
-    /// It waits without an attempt, and a second more does not matter.
+    /// It waits without an attempt; a second more does not matter.
     Defer {
-        /// Until then.
         until: Timestamp,
     },
-    /// It waits for its time.
     Wait {
-        /// Its time.
         due: Timestamp,
     },
-    /// It is due within a second, which passes here.
+    /// It is due within a second, so it waits in the function.
     Rest(Duration),
     /// It goes to its retry queue now, without an attempt: its endpoint is slow.
     MoveLane,
-    /// It ends undelivered.
     End(EndReason),
-    /// It is dropped: there is no event subscription that could say more.
+    /// It is dropped: its event subscription no longer exists.
     Drop(EndReason),
-    /// What its state says is carried out once more.
+    /// Its state's decision is carried out again.
     Follow(DeliveryStatus),
 }
 
@@ -95,8 +89,8 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
     let due = match facts.status {
         None => facts.due,
         Some(DeliveryStatus::Waiting { due }) if facts.lane == Lane::Retry => Some(due),
-        // Its end was not carried out, or a crash left a first message behind whose successor may
-        // never have been sent.
+        // Its end was not carried out, or a crash left a first message whose successor may never
+        // have been sent.
         Some(status) => return Plan::Follow(status),
     };
     let early = due.map_or(Duration::ZERO, |due| due.since(now));

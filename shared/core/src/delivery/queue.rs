@@ -11,11 +11,11 @@ pub enum Queue {
     Retry(usize),
     /// Deliveries that ended undelivered, on their way to the dead-letter destination.
     DeadLetter,
-    /// Pieces of publishes that made too many deliveries for their request.
+    /// Pieces of publishes with too many deliveries for their request.
     FanOut,
     /// Jobs that send dead letters again.
     Redrive,
-    /// What our own code could not read or settle.
+    /// Messages that our code could not read or settle.
     Poison,
 }
 
@@ -31,6 +31,9 @@ impl fmt::Display for Queue {
         }
     }
 }
+
+/// The lowest limit that a deployment may set for a queue message, in bytes.
+pub const MESSAGE_BYTES_MAX_LOWEST: usize = 256 * 1_024;
 
 /// The longest `DelaySeconds` of SQS.
 pub const DELAY_S_MAX: u32 = 900;

@@ -1,43 +1,41 @@
-//! How many requests an endpoint allows in a minute (`WebHook-Allowed-Rate`), and when the others
-//! are made.
+//! Keeps to the requests per minute that an endpoint allows (`WebHook-Allowed-Rate`), and schedules
+//! the others.
 //!
-//! Requests are counted by clock minute, for all running copies of dispatch together. A request that
-//! finds its minute full is given a later one by its place in the row, so that a backlog spreads
-//! over as many minutes as it needs, and about as many wake in a minute as may go in it.
+//! Requests are counted by clock minute, across all running copies of dispatch. A request that
+//! finds its minute full gets a later one by its place in line. So a backlog spreads over as many
+//! minutes as it needs, and about as many deliveries wake in a minute as it allows.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use crate::time::Timestamp;
 
-/// Those that wait wake in the first 50 s of their minute: the rest is for queues, which count in
-/// whole seconds, and for functions that must be started.
+/// Waiting deliveries wake in the first 50 s of their minute: the rest is for queues, which count
+/// in whole seconds, and for functions that must be started.
 const SPREAD: Duration = Duration::from_secs(50);
 
-/// No request is given a later minute than this many from now, 7 days: no delivery lives longer.
+/// No request gets a later minute than this many from now, 7 days: no delivery lives longer.
 const MINUTES_MAX: u64 = 7 * 24 * 60;
 
 /// Whether a request may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// It may, in the minute it was counted in.
+pub enum RateDecision {
+    /// It may be made, in the minute it was counted in.
     Go,
-    /// It asks again then.
     Wait {
-        /// Not before.
         until: Timestamp,
     },
 }
 
-/// Whether the request may be made that was counted as number `count`, from 1, of `minute` (since
-/// the Unix epoch). `dice` spreads those that wait.
-pub fn turn(minute: i64, rate: NonZeroU32, count: u64, dice: f64) -> Turn {
+/// Whether request number `count` (from 1) of `minute` (since the Unix epoch) may be made. `dice`
+/// spreads those that wait.
+pub fn turn(minute: i64, rate: NonZeroU32, count: u64, dice: f64) -> RateDecision {
     let rate = u64::from(rate.get());
     if count <= rate {
-        return Turn::Go;
+        return RateDecision::Go;
     }
     let later = (1 + (count - rate - 1) / rate).min(MINUTES_MAX);
     let next = Timestamp::from_millis(minute.saturating_mul(60_000));
-    Turn::Wait { until: next + Duration::from_secs(later * 60) + SPREAD.mul_f64(dice) }
+    RateDecision::Wait { until: next + Duration::from_secs(later * 60) + SPREAD.mul_f64(dice) }
 }
 
 #[cfg(test)]
@@ -54,12 +52,12 @@ mod tests {
 
     #[test]
     fn turn_table() {
-        let wait = |minute: i64, seconds: i64| Turn::Wait {
+        let wait = |minute: i64, seconds: i64| RateDecision::Wait {
             until: Timestamp::from_millis((minute * 60 + seconds) * 1_000),
         };
         let table = [
-            ("the first", 10, 1, 0.5, Turn::Go),
-            ("the last that may", 10, 10, 0.5, Turn::Go),
+            ("the first", 10, 1, 0.5, RateDecision::Go),
+            ("the last that may", 10, 10, 0.5, RateDecision::Go),
             ("the first that waits", 10, 11, 0.0, wait(101, 0)),
             ("the last for the next minute", 10, 20, 0.0, wait(101, 0)),
             ("the first for the one after", 10, 21, 0.0, wait(102, 0)),
@@ -67,7 +65,7 @@ mod tests {
             ("all of the spread", 10, 20, 1.0, wait(101, 50)),
             ("one in a minute", 1, 2, 0.0, wait(101, 0)),
             ("one in a minute, far back", 1, 61, 0.0, wait(160, 0)),
-            ("the highest rate", u32::MAX, u64::from(u32::MAX), 0.0, Turn::Go),
+            ("the highest rate", u32::MAX, u64::from(u32::MAX), 0.0, RateDecision::Go),
             ("beyond every life", 1, u64::MAX, 0.0, wait(100 + 10_080, 0)),
         ];
         for (row, per_minute, count, dice, want) in table {
@@ -76,8 +74,8 @@ mod tests {
     }
 
     proptest! {
-        /// A backlog that wakes when it is told to is gone in as few minutes as the rate allows, and
-        /// no minute has more than its rate.
+        /// A backlog that wakes on schedule is gone in as few minutes as the rate allows, and no
+        /// minute has more than its rate.
         #[test]
         fn a_backlog_spreads_over_the_minutes_it_needs(
             per_minute in 1_u32..50,
@@ -90,8 +88,8 @@ mod tests {
                 let count = counts.entry(minute).or_default();
                 *count += 1;
                 match turn(minute, rate(per_minute), *count, dice) {
-                    Turn::Go => *gone.entry(minute).or_default() += 1,
-                    Turn::Wait { until } => {
+                    RateDecision::Go => *gone.entry(minute).or_default() += 1,
+                    RateDecision::Wait { until } => {
                         prop_assert!(until.as_minutes() > minute);
                         waiting.push((until.as_minutes(), dice));
                     }

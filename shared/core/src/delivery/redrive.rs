@@ -1,9 +1,9 @@
-//! Sending dead letters again: a job, what it does with each letter, and how far it has come.
+//! Redrive: sends dead letters again. A job, its verdict on each letter, and its progress.
 //!
-//! A job goes through the dead letters of one event subscription twice: first it counts what it will
-//! send, then it sends. Its place is noted after each batch, so whoever goes on after an interruption
-//! repeats one batch at most. Jobs are kept: what one of them has sent, no later one sends again
-//! unless it is told to.
+//! A job goes through the dead letters of one event subscription twice: first it counts what it
+//! will send, then it sends. Its position is saved after each batch, so a worker that resumes after
+//! an interruption repeats one batch at most. Jobs are kept: what one of them has sent, no later
+//! one sends again unless it is told to.
 
 use std::time::Duration;
 
@@ -21,50 +21,49 @@ use super::{
 };
 use crate::{event::DeliverySchema, subscription::SubscriptionKey, time::Timestamp};
 
-/// How long a job is remembered after its last change, and with it what it has sent: 400 days.
+/// How long a job, and with it the record of what it has sent, is kept after its last change: 400
+/// days.
 pub const KEPT_FOR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// Most events of one batch: what an interruption may send twice.
+/// Most events of one batch: an interruption may send as many twice.
 const BATCH_EVENTS_MAX: u32 = 100;
 
-/// Which dead letters are meant: those that have all that is given.
+/// Selects dead letters: those that match every given member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RedriveFilter {
-    /// Written at this time or later.
+    /// Written at or after this time.
     pub from: Option<Timestamp>,
-    /// Written at this time or before.
+    /// Written at or before this time.
     pub to: Option<Timestamp>,
     /// With this reason, as the record says it.
     pub reason: Option<String>,
-    /// Of this event type.
     pub event_type: Option<String>,
     /// Of the event with this id.
     pub event_id: Option<String>,
 }
 
 impl RedriveFilter {
-    /// Whether every dead letter is meant.
+    /// Whether it selects every dead letter.
     pub fn is_all(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The hours to look at.
     pub fn hours(&self) -> Hours {
         Hours::between(self.from, self.to)
     }
 
-    /// Whether a letter that can't be read may be meant: nothing chooses by what it says.
+    /// Whether it selects unreadable letters: it does unless it depends on a letter's content.
     pub fn has_unreadable(&self) -> bool {
         self.reason.is_none() && self.event_type.is_none() && self.event_id.is_none()
     }
 
-    /// Whether an object was written at a time that is meant.
+    /// Whether it selects objects written at that time.
     pub fn has_time(&self, written_at: Timestamp) -> bool {
         self.from.is_none_or(|from| from <= written_at) && self.to.is_none_or(|to| written_at <= to)
     }
 
-    /// Whether a letter of such an object is meant.
+    /// Whether it selects a letter of such an object.
     pub fn has(&self, letter: &Letter) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
@@ -78,18 +77,15 @@ impl RedriveFilter {
 /// What a job is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// It counts what it will send.
     Counting,
-    /// It sends.
     Sending,
 }
 
 /// Whether a job goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
-    /// It does.
     Running,
-    /// Somebody has stopped it; it can be resumed where it is.
+    /// An operator has stopped it; it can be resumed where it is.
     Canceled,
     /// It can't go on by itself; it can be resumed where it is.
     Failed,
@@ -97,46 +93,42 @@ pub enum Status {
     Completed,
 }
 
-/// What became of the letters that a job has looked at in its phase.
+/// What happened to the letters that a job has looked at in its current phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Sent or, while it counts, to be sent.
     pub sent: u64,
-    /// Left out: sent again as often as the job allows.
+    /// Left out: redriven as often as the job allows.
     pub redriven_too_often: u64,
     /// Left out: an earlier job has sent them there.
     pub sent_before: u64,
     /// Left out: delivered in another schema than the event subscription's that they would go to.
     pub other_schema: u64,
-    /// Left out: nobody can read them.
+    /// Left out: unreadable.
     pub unreadable: u64,
 }
 
-/// Who works at a job, and until when nobody else does.
+/// The worker of a job, and until when no other may work at it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
-    /// Tells workers apart.
     pub holder: String,
-    /// It ends by itself, should the holder die.
+    /// It expires if the holder dies.
     pub until: Timestamp,
 }
 
-/// A job: all dead letters that are meant, sent again.
+/// A job that redrives all selected dead letters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
-    /// Its id.
     pub id: Uuid,
-    /// Whose dead letters.
     pub subscription: SubscriptionKey,
-    /// The bucket they are in.
     pub bucket: String,
-    /// What the names of their objects begin with, without a slash at its end.
+    /// The common prefix of their objects' names, without a trailing slash.
     pub folder: String,
-    /// Which of them. What was written after the job began is none of its business: it never meets
-    /// its own events.
+    /// Selects among them. What was written after the job began is never included, so a job never
+    /// meets its own events.
     pub wanted: RedriveFilter,
     /// The event subscription that they go to.
     pub to: SubscriptionKey,
@@ -144,38 +136,30 @@ pub struct Job {
     pub to_uid: Uuid,
     /// The schema in which that one's events are delivered.
     pub schema: DeliverySchema,
-    /// In which schema the dead letters are that do not say so themselves; in the same, where it is not
-    /// known.
+    /// The schema of dead letters that do not name theirs; `None` means the same as `schema`.
     #[serde(default)]
     pub source_schema: Option<DeliverySchema>,
-    /// At most so many in a second, at least one.
+    /// Events per second, at least one.
     pub events_per_second: u32,
-    /// What was sent again so often is left out: the loop guard.
+    /// Letters redriven this often are left out: the loop guard.
     pub max_redrives: u32,
-    /// Whether it sends what an earlier job has sent.
+    /// Whether it also sends what an earlier job has sent.
     pub send_again: bool,
-    /// Whether it only counts.
     pub dry_run: bool,
-    /// When it began.
     pub created_at: Timestamp,
-    /// When it was last written.
     pub updated_at: Timestamp,
-    /// Whether it goes on.
     pub status: Status,
-    /// What it is doing.
     pub phase: Phase,
-    /// The next letter that it looks at; none at the start of a phase.
+    /// The next letter to look at; `None` at the start of a phase.
     #[serde(with = "position_text", default)]
     pub next: Option<Position>,
-    /// What became of those before.
     pub counts: Counts,
-    /// How many it will send, once that was counted.
+    /// How many it will send, once counted.
     pub total: Option<u64>,
     /// What keeps it from going on.
     pub problem: Option<String>,
-    /// Who works at it.
     pub lease: Option<Lease>,
-    /// Counts its writes; a write names the one it has read.
+    /// Counts its writes; a write is conditional on the revision it read.
     #[serde(skip)]
     pub revision: u64,
 }
@@ -198,41 +182,35 @@ mod position_text {
     ) -> Result<Option<Position>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
         let position =
-            |text: String| Position::parse(&text).ok_or("it is no place of a dead letter");
+            |text: String| Position::parse(&text).ok_or("it is not the position of a dead letter");
         text.map(position).transpose().map_err(serde::de::Error::custom)
     }
 }
 
-/// What is to be done with a letter.
+/// What a job does with a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is sent.
     Send,
-    /// It is not meant.
     NotWanted,
-    /// It was sent again as often as the job allows.
+    /// Redriven as often as the job allows.
     RedrivenTooOften,
-    /// An earlier job has sent it there.
+    /// An earlier job has sent it to the same event subscription.
     SentBefore,
-    /// It was delivered in another schema than it would have to be now.
+    /// Delivered in another schema than it would need now.
     OtherSchema,
 }
 
-/// A letter in its place.
+/// A letter with its position and object.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Where it lies.
     pub position: Position,
-    /// When its object was written.
     pub written_at: Timestamp,
-    /// How its event was delivered.
     pub schema: DeliverySchema,
-    /// The letter.
     pub letter: Letter,
 }
 
 impl Job {
-    /// What is to be done with a letter; `earlier` are the other jobs of the event subscription.
+    /// Decides about a letter; `earlier` are the other jobs of the event subscription.
     pub fn verdict(&self, found: &Found, earlier: &[Job]) -> Verdict {
         let Found { letter, written_at, schema, .. } = found;
         if !self.wanted.has_time(*written_at) || !self.wanted.has(letter) {
@@ -258,8 +236,8 @@ impl Job {
             && job.verdict(found, &[]) == Verdict::Send
     }
 
-    /// Whether it has sent that letter of a folder of that bucket to its own event subscription: what went
-    /// elsewhere, to be looked at, is still open.
+    /// Whether it has sent that letter of this bucket and folder back to its own event
+    /// subscription: a letter sent elsewhere for inspection is still open.
     pub fn has_sent(&self, found: &Found, bucket: &str, folder: &str) -> bool {
         (self.bucket.as_str(), self.folder.as_str()) == (bucket, folder)
             && self.to == self.subscription
@@ -267,7 +245,7 @@ impl Job {
             && self.verdict(found, &[]) == Verdict::Send
     }
 
-    /// Whether it has sent what it was to send up to that place, that letter included.
+    /// Whether it has sent everything it selects up to and including that position.
     fn has_passed(&self, position: &Position) -> bool {
         let is_before = |next: &Position| position.is_before(next);
         match (self.dry_run, self.status, self.phase) {
@@ -277,14 +255,14 @@ impl Job {
         }
     }
 
-    /// Whether it is to begin when that other job is over.
+    /// Whether it must wait until that other job is over.
     pub fn waits_for(&self, other: &Self) -> bool {
         let sends = |job: &Self| job.status == Status::Running && !job.dry_run;
         let turn = |job: &Self| (job.created_at, job.id);
         sends(self) && sends(other) && turn(other) < turn(self)
     }
 
-    /// Notes that nothing before that place is left to look at, which may be known already.
+    /// Records that nothing before that position is left to look at, which may be known already.
     pub fn pass_to(&mut self, position: Option<Position>) {
         if let Some(position) = position
             && self.next.is_none_or(|next| next.is_before(&position))
@@ -293,7 +271,7 @@ impl Job {
         }
     }
 
-    /// Notes what was done with a letter.
+    /// Counts a letter by its verdict.
     pub fn note(&mut self, verdict: Verdict) {
         let counts = &mut self.counts;
         match verdict {
@@ -305,7 +283,7 @@ impl Job {
         }
     }
 
-    /// Notes that all letters were looked at: the next phase begins, or the job is over.
+    /// Records that all letters were looked at: the next phase begins, or the job is over.
     pub fn end_phase(&mut self) {
         self.next = None;
         self.problem = None;
@@ -323,14 +301,14 @@ impl Job {
         }
     }
 
-    /// Takes over what somebody else has decided while this was worked at: whether it goes on. All
-    /// else is the worker's. Answers whether the stored job still is this worker's.
+    /// Merges what operators changed while this was worked at: the status and the pace. All else
+    /// belongs to the worker. Returns whether the stored job is still this worker's.
     pub fn take_over(&mut self, stored: &Self) -> bool {
         let holder = |job: &Self| job.lease.as_ref().map(|lease| lease.holder.clone());
         let is_own = holder(stored) == holder(self);
         self.revision = stored.revision;
         self.status = stored.status;
-        // An operator may have given it another pace meanwhile.
+        // An operator may have changed the pace meanwhile.
         self.events_per_second = stored.events_per_second;
         is_own
     }
@@ -340,18 +318,18 @@ impl Job {
         (self.events_per_second / 2).clamp(1, BATCH_EVENTS_MAX) as usize
     }
 
-    /// How long so many events take at the job's pace.
+    /// How long this many events take at the job's pace.
     pub fn pace(&self, events: usize) -> Duration {
         let events = u32::try_from(events).unwrap_or(u32::MAX);
         Duration::from_secs(1) * events / self.events_per_second.max(1)
     }
 
-    /// The delivery of a letter. Its id follows from the job and the letter's place, so a batch that is
-    /// repeated makes deliveries that can be told as the same.
+    /// The delivery of a letter. Its id derives from the job and the letter's position, so a
+    /// repeated batch makes recognizable duplicates.
     ///
     /// # Errors
     ///
-    /// The event is no JSON.
+    /// The event is not JSON.
     pub fn delivery(&self, found: &Found, now: Timestamp) -> Result<Delivery, serde_json::Error> {
         let mut hash = Sha256::new();
         hash.update(self.id.as_bytes());
@@ -373,32 +351,28 @@ impl Job {
     }
 }
 
-/// The version of the tick's form.
+/// The version of the message's form.
 const VERSION: u8 = 1;
 
-/// What makes a worker work at a job: a message of the redrive queue.
+/// A message of the redrive queue: tells a worker to go on with a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RedriveMessage {
     v: u8,
-    /// Whose dead letters.
     pub subscription: SubscriptionKey,
-    /// The job.
     pub redrive: Uuid,
 }
 
 impl RedriveMessage {
-    /// For that job.
     pub fn of(job: &Job) -> Self {
         Self { v: VERSION, subscription: job.subscription.clone(), redrive: job.id }
     }
 
-    /// The message's body.
     pub fn encode(&self) -> String {
-        serde_json::to_string(self).expect("a tick has only string keys")
+        serde_json::to_string(self).expect("a redrive message has only string keys")
     }
 
-    /// Reads a message's body; `None` for what is none, or one of another version.
+    /// Parses a message's body; `None` if it is malformed or of another version.
     pub fn decode(text: &str) -> Option<Self> {
         serde_json::from_str::<Self>(text).ok().filter(|tick| tick.v == VERSION)
     }

@@ -25,14 +25,13 @@ pub struct Request {
     pub url: Secret,
     /// Headers in the order they are sent.
     pub headers: Vec<(&'static str, String)>,
-    /// Headers of the user's own, which come after them.
+    /// The user's delivery attributes, sent after them.
     pub attributes: Vec<(String, Secret)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
-/// Builds the request for deliveries that go out together. They are of one form and have had the same
-/// number of attempts, so one `aeg-delivery-count` speaks for all. `origin` is what CloudEvents receivers were
+/// Builds the request for deliveries that share it. They have one form and the same number of
+/// attempts, so one `aeg-delivery-count` holds for all. `origin` is what CloudEvents receivers were
 /// asked to consent to, `url` the subscription's endpoint.
 pub fn build(
     subscription: &EventSubscription,
@@ -43,7 +42,7 @@ pub fn build(
     now: Timestamp,
 ) -> Request {
     let deliveries = &in_order(deliveries)[..];
-    // Of one form, too. The event subscription may ask for another one meanwhile.
+    // The form is the deliveries' own: the event subscription may ask for another one meanwhile.
     let form = deliveries.first().map(|delivery| delivery.form(subscription));
     let form = form.unwrap_or_else(|| Form::of(subscription));
     let array = form.is_array(deliveries.iter().map(|delivery| delivery.event_count()).sum());
@@ -79,35 +78,35 @@ pub fn build(
     Request { url: url.clone(), headers, attributes, body }
 }
 
-/// What stands beside an event for its `dataVersion`: nothing if that is too long or has characters
-/// that headers, or attributes of messages, don't take. The event keeps it in any case.
+/// The `dataVersion` that goes beside an event, empty if that is too long or has characters
+/// that headers, or attributes of messages, can't have. The event keeps it in any case.
 ///
 /// Source: RFC 9110, section 5.5; SQS API reference, `SendMessage`, characters of message attributes.
 pub(crate) fn data_version_for_headers(data_version: &str) -> &str {
-    let is_taken =
+    let is_allowed =
         |character: char| !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}');
-    let fits = data_version.len() <= DATA_VERSION_BYTES_MAX && data_version.chars().all(is_taken);
+    let fits = data_version.len() <= DATA_VERSION_BYTES_MAX && data_version.chars().all(is_allowed);
     if fits { data_version } else { "" }
 }
 
-/// The deliveries of a request in one order, the oldest first: they may be received in another one on
-/// each attempt, and still have the same body.
+/// Sorts the deliveries of a request, the oldest first: each attempt may receive them in another
+/// order, and the body must stay the same.
 fn in_order<'d>(deliveries: &[&'d Delivery]) -> Vec<&'d Delivery> {
     let mut deliveries = deliveries.to_vec();
     deliveries.sort_by_key(|delivery| (delivery.publish_time, delivery.id));
     deliveries
 }
 
-/// The trace that all deliveries of a request belong to; one header can't speak for two.
+/// The trace that all deliveries of a request share; one header can't name two.
 pub(super) fn trace_parent(deliveries: &[&Delivery]) -> Option<TraceParent> {
     let (first, others) = deliveries.split_first()?;
     let same = |other: &&Delivery| other.traceparent == first.traceparent;
     first.traceparent.filter(|_| others.iter().all(same))
 }
 
-/// What names a request to its receiver: the delivery's id or, where several deliveries go out
-/// together, a hash of all of theirs. So the same deliveries have the same id on every attempt, in
-/// whatever order they were received.
+/// The request's id for its receiver: the delivery's id or, for several deliveries, a hash of their
+/// ids. So the same deliveries have the same id on every attempt, in whatever order they were
+/// received.
 fn webhook_id(deliveries: &[&Delivery]) -> String {
     if let [only] = deliveries {
         return only.id.to_string();
@@ -118,7 +117,7 @@ fn webhook_id(deliveries: &[&Delivery]) -> String {
     ids.iter().for_each(|id| hash.update(id.as_bytes()));
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
-    // Version 8 of RFC 9562: bytes of an application's own making.
+    // Version 8 of RFC 9562: application-defined bytes.
     uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
 }
 
@@ -136,7 +135,7 @@ pub(super) fn content_type(schema: DeliverySchema, array: bool) -> &'static str 
     }
 }
 
-/// The events as they are, joined by commas. The payload is copied, never parsed.
+/// Joins the events with commas. The payload is copied, never parsed.
 pub(super) fn body(deliveries: &[&Delivery], array: bool) -> Vec<u8> {
     let events = || deliveries.iter().flat_map(|delivery| delivery.left()).map(|(_, event)| event);
     let bytes: usize = events().map(|event| event.get().len() + 1).sum();

@@ -1,5 +1,5 @@
-//! Whether an AWS resource can become an endpoint: asked before an event subscription with it is stored,
-//! by a call that changes nothing.
+//! Checks whether an AWS resource can become an endpoint, by a call that changes nothing, before an
+//! event subscription with it is stored.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,37 +8,39 @@ use crate::{
     subscription::{Resource, ResourceKind},
 };
 
-/// What the resource's service said.
+/// The answer of the resource's service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What a delivery would meet, as far as the call tells; `Delivered`: nothing stands in its way.
+    /// The outcome that a delivery would have, as far as the call tells; `Delivered` if nothing is
+    /// in its way.
     pub outcome: Outcome,
-    /// The service's code and message, where it refused.
+    /// The service's code and message, if it refused.
     pub says: String,
 }
 
-/// Why a resource does not become an endpoint.
+/// Why a resource can't become an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Somebody must change something first: what was found, and what to do.
+    /// Needs a change first: what was found, and what to do.
     Lasting(String),
-    /// Its service did not answer, or not in time: the same may succeed soon.
+    /// Its service did not answer in time: the same request may succeed soon.
     Passing(String),
 }
 
-/// Whether a resource can be asked for. `account` is the deployment's own. `DescribeEventBus` knows the
-/// buses of the caller's account alone.
+/// Whether a resource can be checked. `account` is the deployment's own. `DescribeEventBus` only
+/// knows the buses of the caller's account.
 ///
 /// Source: EventBridge API reference, `DescribeEventBus`.
 pub fn is_askable(resource: &Resource, account: &str) -> bool {
     resource.kind != ResourceKind::EventBridgeBus || resource.arn.account == account
 }
 
-/// Why a resource can't become an endpoint now; `None`: it can. `account` is the deployment's own.
+/// Why a resource can't become an endpoint now; `None` if it can. `account` is the deployment's
+/// own.
 ///
-/// Lambda alone can be asked for the permission to deliver (`DryRun`). The other services are asked to
-/// describe the resource. The owner of one in another account need only allow to send to it, so there a
-/// refused description says nothing.
+/// Only Lambda can be asked for the permission to deliver (`DryRun`). The other services are asked
+/// to describe the resource. The owner of a resource in another account may allow only sending to
+/// it, so there a refused description says nothing.
 pub fn obstacle(resource: &Resource, account: &str, finding: &Finding) -> Option<Obstacle> {
     let is_foreign = resource.arn.account != account;
     let action = resource.kind.rules().check_action;

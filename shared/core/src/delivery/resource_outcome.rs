@@ -1,7 +1,7 @@
-//! What the answers of AWS services mean, as a table.
+//! Maps the answers of AWS services to outcomes, as a table.
 //!
-//! The status beside an outcome is the row of Event Grid's status table that it belongs to, not the one
-//! of AWS's response: a queue that does not exist is HTTP 400 there, and 404 here.
+//! The status of an outcome is its row in Event Grid's status table, not the status of AWS's
+//! response: a queue that does not exist is HTTP 400 there, and 404 here.
 
 use std::time::Duration;
 
@@ -10,33 +10,29 @@ use crate::{
     subscription::ResourceKind,
 };
 
-/// What a service refused a call or an entry with.
+/// A service's refusal of a call or an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its error code, in whatever spelling its protocol has for it.
+    /// Its error code, in the spelling of its protocol.
     pub code: String,
-    /// Its message.
     pub message: String,
     /// The HTTP status, where one came.
     pub status: Option<u16>,
-    /// What it asked to wait.
     pub retry_after: Option<Duration>,
 }
 
-/// One row: what a code means.
+/// One row of the table.
 #[derive(Debug)]
 pub struct Row {
-    /// Whose; `None`: everybody's.
+    /// The service; `None` for all.
     pub kind: Option<ResourceKind>,
     /// The code, as AWS documents it.
     pub code: &'static str,
-    /// What the message must contain, in lower case, for the row to hold; empty: nothing.
+    /// A lower-case text that the message must contain for the row to apply; may be empty.
     pub says: &'static str,
-    /// What it comes to.
     pub outcome: Outcome,
-    /// The row of the status table; `None`: that of its outcome, or of every other failure.
+    /// The row of the status table; `None` means that of its outcome, or of every other failure.
     pub status: Option<u16>,
-    /// Which document says so.
     pub source: &'static str,
 }
 
@@ -96,9 +92,9 @@ use Outcome::{
     PayloadTooLarge, ServerError, SessionQueueNotSupported, TimedOut, Unauthorized,
 };
 
-/// The table. The first row that holds counts. Codes are compared without case, without what stands
-/// before `#` or `AWS.SimpleQueueService.`, without dots, and without `Exception` behind them: services
-/// spell theirs differently from protocol to protocol.
+/// The table; the first matching row counts. Codes are compared without case, dots, prefixes ending
+/// in `#`, `AWS.SimpleQueueService.`, and the suffix `Exception`: services spell theirs differently
+/// from protocol to protocol.
 pub static TABLE: &[Row] = &[
     row(LAMBDA, "TooManyRequestsException", "concurren", Full, THROTTLES),
     row(LAMBDA, "TooManyRequestsException", "", Busy, THROTTLES),
@@ -152,7 +148,7 @@ pub static TABLE: &[Row] = &[
     row(LAMBDA, "UnsupportedMediaTypeException", "", BadRequest, OF_INVOKE),
     row(LAMBDA, "EC2UnexpectedException", "", ServerError, MODEL),
     row(LAMBDA, "ServiceException", "", ServerError, OF_INVOKE),
-    // A function that ran and failed; these are Gridpost's own codes for `X-Amz-Function-Error`.
+    // The function ran and failed; these are Gridpost's own codes for `X-Amz-Function-Error`.
     row(LAMBDA, FUNCTION_ERROR, "sandbox.timedout", TimedOut, OF_INVOKE),
     row(LAMBDA, FUNCTION_ERROR, "task timed out after", TimedOut, TIMED_OUT),
     row(LAMBDA, FUNCTION_ERROR, "", ServerError, OF_INVOKE),
@@ -255,11 +251,11 @@ pub static TABLE: &[Row] = &[
     row(None, "InternalFailure", "", ServerError, COMMON),
 ];
 
-/// The code under which a function's own failure is asked for.
+/// The code of a function's own failure.
 pub const FUNCTION_ERROR: &str = "FunctionError";
 
-/// What a refusal comes to. A code that the table does not know goes by its HTTP status where that says
-/// who is at fault, and counts as the service's own failure otherwise: that is tried again.
+/// The answer for a refusal. A code that the table lacks is judged by its HTTP status if that says
+/// who is at fault; otherwise it counts as the service's own failure and is retried.
 pub fn answer_of(kind: ResourceKind, refusal: &Refusal) -> Answer {
     let outcome = match row_of(kind, refusal) {
         Some(row) => row.outcome,
@@ -276,7 +272,7 @@ pub fn answer_of(kind: ResourceKind, refusal: &Refusal) -> Answer {
     Answer { outcome, status: status_of(outcome), retry_after: refusal.retry_after }
 }
 
-/// The row that a refusal goes by, if the table knows its code.
+/// The row that matches a refusal, if any.
 pub fn row_of(kind: ResourceKind, refusal: &Refusal) -> Option<&'static Row> {
     let (code, message) = (plain(&refusal.code), refusal.message.to_ascii_lowercase());
     TABLE.iter().find(|row| {

@@ -1,7 +1,7 @@
 //! The calls that carry deliveries to an AWS resource.
 //!
-//! A function gets what a webhook would get, in one invocation. Everybody else gets each event as a
-//! message, record or entry of its own, and answers for each.
+//! A function gets what a webhook would get, in one invocation. Every other service gets each event
+//! as a message, record or entry of its own, and answers for each.
 
 use std::borrow::Cow;
 
@@ -34,20 +34,20 @@ pub const SCHEMA: &str = "aeg-delivery-schema";
 /// One message, record, entry or invocation.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The same on every attempt: what a FIFO resource tells copies by.
+    /// The same on every attempt, so that a FIFO resource can deduplicate.
     pub id: String,
-    /// The event, or what a webhook would get.
+    /// The event, or the body that a webhook would get.
     pub body: String,
-    /// What goes beside it, by name.
+    /// Message attributes, or a webhook's headers.
     pub attributes: Vec<(String, Secret)>,
     /// The message group, or the partition key.
     pub key: Option<String>,
-    /// What an event bus asks for.
+    /// Members for an event bus.
     pub bus: Option<BusMembers>,
 }
 
-/// The members of an event bus's entry beside its detail, which is the whole event: so id, subject and
-/// extensions stay.
+/// The members of an event bus's entry besides its detail, which is the whole event, so that id,
+/// subject and extensions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusMembers {
     /// `source` of CloudEvents, `topic` of Event Grid's schema.
@@ -56,35 +56,31 @@ pub struct BusMembers {
     pub detail_type: String,
     /// `time`, or `eventTime`.
     pub time: Option<Timestamp>,
-    /// The trace in X-Ray's form.
     pub trace_header: Option<String>,
 }
 
-/// Which event of which delivery of a request.
+/// The index of one event in the deliveries of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventIndex {
     /// The delivery, from 0.
     pub delivery: usize,
-    /// The event's position in it.
     pub event: usize,
 }
 
-/// One call: entries, and which events each of them carries.
+/// One call: its entries, and the events that each carries.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
-    /// What is sent.
     pub entries: Vec<Entry>,
-    /// The events of each entry.
     pub places: Vec<Vec<EventIndex>>,
     bytes: usize,
 }
 
-/// The calls that carry deliveries which go out together.
+/// The calls for deliveries that are sent together.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Calls, each within what the service takes.
     pub calls: Vec<Call>,
-    /// Events that the service would refuse, and what they meet instead.
+    /// Events that the service would refuse, with their answers.
     pub refused: Vec<(EventIndex, Answer)>,
 }
 
@@ -124,7 +120,7 @@ impl Plan {
         self.refused.push((place, Answer { outcome, status, retry_after: None }));
     }
 
-    /// Adds an entry to the last call, or to a new one where it would be too much.
+    /// Adds an entry to the last call, or to a new one if it does not fit.
     fn add(&mut self, kind: ResourceKind, entry: Entry, places: Vec<EventIndex>) {
         let rules = kind.rules();
         let bytes = entry.bytes(kind);
@@ -147,7 +143,7 @@ impl Plan {
 }
 
 impl Entry {
-    /// What it takes of a call, by the service's own counting.
+    /// Its size within a call, by the service's own counting.
     fn bytes(&self, kind: ResourceKind) -> usize {
         const TYPE: usize = "String".len();
         let attributes = self.attributes.iter();
@@ -169,7 +165,7 @@ fn invocation(
     let nowhere = Secret::new("");
     let request = request::build(subscription, &nowhere, deliveries, attempts_made, "", now);
     let headers = request.headers.into_iter().filter(|(name, value)| {
-        // Nobody gave its consent to an origin.
+        // No consent to an origin was asked for.
         *name != "origin" && !value.is_empty()
     });
     let headers = headers.map(|(name, value)| (name.to_owned(), Secret::new(value)));
@@ -194,8 +190,8 @@ fn schema_name(schema: DeliverySchema) -> &'static str {
     }
 }
 
-/// Gridpost's own attributes, what matters most first: where the user's leave less room than there are,
-/// the last ones stay away.
+/// Gridpost's own attributes, the most important first: if the user's leave too little room, the
+/// last ones are left out.
 fn shared_attributes(
     subscription: &EventSubscription,
     delivery: &Delivery,
@@ -213,7 +209,7 @@ fn shared_attributes(
         ("aeg-event-type", "Notification".to_owned()),
         ("aeg-metadata-version", "1".to_owned()),
     ];
-    // An attribute has a value.
+    // Attributes must not be empty.
     let given = all.into_iter().filter(|(_, value)| !value.is_empty());
     given.map(|(name, value)| (name.to_owned(), Secret::new(value))).collect()
 }
@@ -288,7 +284,7 @@ fn value(source: &KeySource, event: &str) -> Option<String> {
     }
 }
 
-/// What is read of an event; members that are no text are not there.
+/// The members read from an event; a member that is not a string counts as absent.
 #[derive(Default, Deserialize)]
 struct Members<'e> {
     #[serde(default, borrow)]
@@ -307,7 +303,7 @@ struct Members<'e> {
     grid_time: Option<Cow<'e, str>>,
 }
 
-/// Events of a publisher's own schema may have other things under these names: then nothing is known.
+/// Events of a publisher's own schema may use these names for other things: then nothing is known.
 fn read(event: &str) -> Members<'_> {
     serde_json::from_str(event).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What is known of a delivery after its first failure.
+//! The state of a delivery after its first failure.
 
 use std::time::Duration;
 
@@ -27,36 +27,31 @@ const LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryState {
-    /// Whose state it is.
     pub id: Uuid,
-    /// The event subscription.
     pub subscription: SubscriptionKey,
     /// Which creation of it.
     #[serde(default)]
     pub subscription_uid: Uuid,
-    /// When the publish was accepted.
     pub publish_time: Timestamp,
-    /// From when its life counts, where that is not its publish: when it was redriven.
+    /// When it was redriven, if it was: its time-to-live starts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven_at: Option<Timestamp>,
-    /// How many events it carries that are not done with.
+    /// How many of its events are not done.
     #[serde(default)]
     pub events: u32,
-    /// Which of its events are done with: delivered, or ended on their own.
+    /// The events that are done: delivered, or ended on their own.
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
-    /// The attempts made.
     pub attempts: Attempts,
-    /// Where it stands.
     pub standing: DeliveryStatus,
     /// Its attempts one by one, the last [`PAST_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<AttemptRecord>,
-    /// With what its message was received before it was hidden for this wait, where it was. SQS takes
-    /// it until the message is received again.
+    /// The receipt of its message, if it was hidden for this wait. SQS accepts it until the message
+    /// is received again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<String>,
-    /// That somebody asked for an attempt now. The next attempt makes it void.
+    /// An operator's request for an attempt now. The next attempt clears it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend: Option<Resend>,
     /// Counts its writes; a write names the one it has read.
@@ -64,28 +59,26 @@ pub struct DeliveryState {
     pub revision: u64,
 }
 
-/// Attempts that a state remembers, at most: as many as a retry policy allows.
+/// The most attempts that a state remembers: as many as a retry policy allows.
 pub const PAST_MAX: usize = 30;
 
-/// What a state keeps of failed responses, in bytes and all together: those of the newest attempts.
+/// The most bytes of failed responses that a state keeps: those of the newest attempts.
 pub const RESPONSES_BYTES_MAX: usize = 4 * RESPONSE_TEXT_BYTES_MAX;
 
-/// An attempt that was made, in about 35 bytes unless its response is kept: a state is written with
-/// every further failure, and each kilobyte is paid.
+/// A past attempt, in about 35 bytes unless its response is kept: a state is written with every
+/// further failure, and each kilobyte costs money.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "AttemptForm", into = "AttemptForm")]
 pub struct AttemptRecord {
-    /// When it began.
     pub at: Timestamp,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
-    /// What it met.
     pub outcome: Outcome,
-    /// The HTTP status, where one came.
+    /// The HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// What asked for the wait behind it, where it is to be followed by another one.
+    /// The reason for the wait after it, if another attempt follows.
     pub because: Option<DelayReason>,
-    /// How its failed response began, escaped, where the deployment keeps that.
+    /// The beginning of its failed response, escaped, if the deployment keeps it.
     pub said: Option<String>,
 }
 
@@ -112,7 +105,7 @@ impl From<AttemptRecord> for AttemptForm {
 }
 
 impl AttemptRecord {
-    /// An attempt that came to this answer.
+    /// The record of an attempt with this answer.
     pub fn of(
         answer: Answer,
         (began_at, ended_at): (Timestamp, Timestamp),
@@ -123,13 +116,13 @@ impl AttemptRecord {
         Self { at: began_at, took_ms, outcome, status, because, said: None }
     }
 
-    /// The same, with how its response began.
+    /// The same, with the beginning of its response.
     #[must_use]
     pub fn saying(self, said: Option<String>) -> Self {
         Self { said, ..self }
     }
 
-    /// Adds it to others; the oldest make room.
+    /// Appends it to the past attempts; the oldest are dropped.
     pub fn add_to(self, past: &mut Vec<Self>) {
         if past.len() >= PAST_MAX {
             past.drain(..=past.len() - PAST_MAX);
@@ -145,30 +138,26 @@ impl AttemptRecord {
     }
 }
 
-/// That an attempt was asked for now.
+/// An operator's request for an attempt now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resend {
-    /// When.
     pub at: Timestamp,
-    /// When it was due until then: its message is held until about then, unless it was reached.
+    /// The due time before the request: its message is hidden until about then, unless it was
+    /// reached.
     pub was_due: Timestamp,
 }
 
-/// Where a failing delivery stands.
+/// The status of a failing delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "camelCase")]
 pub enum DeliveryStatus {
-    /// Waits for its next attempt.
     Waiting {
-        /// Not before this time.
         due: Timestamp,
     },
     /// Its end is decided but not yet carried out: nothing is attempted any more.
     Ending {
-        /// Why.
         reason: EndReason,
-        /// When it was decided.
         at: Timestamp,
     },
     /// Dead-lettered or dropped: late copies delete themselves.
@@ -178,25 +167,24 @@ pub enum DeliveryStatus {
 }
 
 impl DeliveryState {
-    /// Where it stands in a list of deliveries by publish time: nobody else has this place. Letters,
-    /// digits and hyphens.
+    /// Its unique sort key in a list of deliveries by publish time: letters, digits and hyphens.
     pub fn place(&self) -> String {
         format!("{:013}-{}", self.publish_time.as_millis(), self.id)
     }
 
-    /// From when its time-to-live counts: the publish, or its redrive.
+    /// When its time-to-live starts: at the publish, or at its redrive.
     pub fn ttl_starts_at(&self) -> Timestamp {
         self.redriven_at.unwrap_or(self.publish_time)
     }
 
-    /// When the table may forget it: two days after the last moment a copy could matter.
+    /// When the table may delete it: two days after the last moment at which a copy could matter.
     ///
-    /// While a delivery waits for its endpoint, nothing is written for days. Forgotten before its
-    /// life is over, it would count its attempts anew.
+    /// While a delivery waits for its endpoint, nothing is written for days. Deleted before its
+    /// time-to-live ends, it would count its attempts from zero.
     pub fn forget_at(&self) -> Timestamp {
         let last = match self.standing {
             DeliveryStatus::Waiting { due } => {
-                // States of older versions do not say that they were redriven.
+                // States of older versions do not record a redrive.
                 let began = self.attempts.first_at.unwrap_or_default().max(self.ttl_starts_at());
                 due.max(began + LIFE_MAX)
             }

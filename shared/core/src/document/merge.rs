@@ -1,4 +1,4 @@
-//! Changing a document by another that names only what changes.
+//! Merges a patch into a document.
 
 use serde_json::{Map, Value};
 

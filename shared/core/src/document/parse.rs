@@ -1,5 +1,5 @@
-//! JSON text to a value. A member that stands twice is refused: whichever were taken, the writer may
-//! have meant the other.
+//! Parses JSON text. A duplicate member is refused: whichever one counted, the writer may have
+//! meant the other.
 
 use std::fmt;
 
@@ -25,9 +25,9 @@ pub fn parse(text: &[u8]) -> Result<Value, NotJson> {
     serde_json::from_slice::<Strict>(text).map(|Strict(value)| value).map_err(NotJson)
 }
 
-/// Reads a JSON document of which one member is another party's JSON: that one stays the text that it
-/// is, and no rule of documents holds within. The value has it as an empty array, or as null where it
-/// is null.
+/// Parses a JSON document in which one member is another party's JSON: that member is returned as
+/// its text, and the rules of documents do not apply inside. In the value it is an empty array, or
+/// null if it is null.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ fn refuse_twice<E: Error>(members: &Map<String, Value>, name: &str) -> Result<()
     Ok(())
 }
 
-/// A value whose objects name each member once.
+/// A value whose objects have no duplicate members.
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {

@@ -20,13 +20,12 @@ pub struct Arn {
     pub service: String,
     /// Such as `eu-central-1`.
     pub region: String,
-    /// Twelve digits.
     pub account: String,
-    /// What the service itself says of it; it may have colons.
+    /// The service's own part; it may have colons.
     pub resource: String,
 }
 
-/// A text that is no ARN.
+/// A text that is not an ARN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be an ARN: arn:partition:service:region:account:resource, the account 12 digits")]
 pub struct NotAnArn;
@@ -77,13 +76,13 @@ impl fmt::Display for Arn {
 /// The AWS resources that a deployment may deliver to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedResources {
-    /// The deployment's own region, where all of them are; empty: it is not asked for.
+    /// The deployment's own region, where all of them must be; empty if that is not checked.
     pub region: String,
-    /// Their ARNs; `*` stands for any characters.
+    /// Their ARNs; `*` matches any characters.
     pub patterns: ArnPatterns,
 }
 
-/// ARNs in which `*` stands for any characters, as in the policy that grants them.
+/// ARNs in which `*` matches any characters, as in the policy that grants them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArnPatterns {
     patterns: Vec<String>,
@@ -91,18 +90,17 @@ pub struct ArnPatterns {
 }
 
 impl ArnPatterns {
-    /// None at all, where no setting could change that; `because` says why and what to do instead, as
-    /// in "which … can't deliver to".
+    /// An empty list that no setting could change; `because` says why and what to do instead, as in
+    /// "which … can't deliver to".
     pub fn nothing(because: &'static str) -> Self {
         Self { patterns: Vec::new(), because: Some(because) }
     }
 
-    /// Why the list is empty, where settings do not say it.
+    /// Why the list is empty, if not by a setting.
     pub fn because(&self) -> Option<&'static str> {
         self.because
     }
 
-    /// Whether one of them matches.
     pub fn has(&self, arn: &Arn) -> bool {
         let text = arn.to_string();
         self.patterns.iter().any(|pattern| matches(pattern, &text))
@@ -112,7 +110,7 @@ impl ArnPatterns {
 impl FromStr for ArnPatterns {
     type Err = std::convert::Infallible;
 
-    /// Reads patterns with commas between them.
+    /// Reads comma-separated patterns.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let patterns = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
         Ok(Self { patterns: patterns.map(str::to_owned).collect(), because: None })
@@ -128,7 +126,7 @@ impl fmt::Display for ArnPatterns {
     }
 }
 
-/// Whether a text is what a pattern says, part by part between its stars.
+/// Whether a text matches a pattern, part by part between its stars.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {

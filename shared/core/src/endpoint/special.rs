@@ -11,9 +11,9 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => match translated_v4(address) {
-            // The packets go to the IPv4 address: only it counts.
+            // The packets go to the IPv4 address: only that one counts.
             Some(inner) => is_public_v4(inner),
-            // They go through a network of IPv6 first: every address counts.
+            // The packets cross an IPv6 network first: every address counts.
             None => {
                 let mut inner = tunnelled_v4(address).into_iter().flatten();
                 is_public_v6(address) && inner.all(is_public_v4)
@@ -45,7 +45,7 @@ fn v4(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low))
 }
 
-/// The IPv4 address that an IPv6 address is another spelling of.
+/// The IPv4 address that an IPv6 address spells in another way.
 fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         // Unspecified and loopback, which look like compatible addresses.
@@ -60,8 +60,8 @@ fn translated_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// The IPv4 addresses to which an IPv6 address may be carried on. It may name two: its network by
-/// 6to4, its interface by ISATAP.
+/// The IPv4 addresses that traffic to an IPv6 address may be tunnelled to. There may be two: its
+/// network by 6to4, its interface by ISATAP.
 fn tunnelled_v4(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let segments = address.segments();
     let by_network = match segments {

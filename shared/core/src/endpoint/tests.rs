@@ -112,7 +112,7 @@ fn special_v4() -> impl Strategy<Value = Ipv4Addr> {
         .prop_map(Ipv4Addr::from_bits)
 }
 
-/// Every form in which an IPv6 address carries an IPv4 address. `around` fills what is free.
+/// Every form in which an IPv6 address embeds an IPv4 address. `around` fills the free bits.
 fn carriers(inner: Ipv4Addr, around: u128) -> Vec<(&'static str, Ipv6Addr)> {
     let bits = u128::from(inner.to_bits());
     let global = (around >> 64 << 64) & !(0b111 << 125) | (1 << 125);

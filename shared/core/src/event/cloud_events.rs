@@ -21,21 +21,21 @@ use crate::trace::{TRACE_PARENT, TraceParent};
 /// Longest name of an extension attribute, in characters.
 const EXTENSION_NAME_MAX: usize = 20;
 
-/// Reads the body of a publish in CloudEvents 1.0: an event, or an array of events. Either may come
-/// under either content type, because the Azure SDKs send both ways.
+/// Reads the body of a publish in CloudEvents 1.0: an event, or an array of events. Both are
+/// accepted under either content type, because the Azure SDKs send both ways.
 ///
 /// # Errors
 ///
-/// [`ParseError`] for the first event that is refused: none of the body is accepted then.
+/// [`ParseError`] for the first event that is refused: then the whole body is.
 pub fn parse(body: &[u8]) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
     parse_up_to(body, EVENTS_MAX)
 }
 
-/// The same for so many events at most.
+/// The same, for at most `events_max` events.
 ///
 /// # Errors
 ///
-/// [`ParseError`] as [`parse`] has it.
+/// [`ParseError`], as for [`parse`].
 pub fn parse_up_to(body: &[u8], events_max: usize) -> Result<Vec<ParsedEvent<'_>>, ParseError> {
     reader::read(body, Shape::ArrayOrObject, events_max, event)
 }
@@ -124,14 +124,14 @@ fn check_characters(name: &str, text: &str) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The text of an attribute: it has something in it.
+/// The text of an attribute, which must not be empty.
 fn attribute<'a>(value: &'a RawValue, name: &str) -> Result<Cow<'a, str>, Violation> {
     let text = filled_string(value, name)?;
     check_characters(name, &text).map(|()| text)
 }
 
-/// Source: RFC 2046, section 5.1 of RFC 2045: a type and a subtype, both tokens. What parameters say
-/// is their receiver's.
+/// Source: RFC 2045, section 5.1, and RFC 2046: a type and a subtype, both tokens. Parameters are
+/// left to the receiver.
 fn check_media_type(value: Option<&RawValue>) -> Result<(), Violation> {
     const NAME: &str = "datacontenttype";
     let Some(text) = optional(value, NAME)? else { return Ok(()) };
@@ -176,7 +176,7 @@ fn event(object: Object<'_>) -> Result<ParsedEvent<'_>, Violation> {
     })
 }
 
-/// An attribute that may be left out, which a null does too.
+/// An optional attribute; null counts as absent.
 fn unless_null(value: Option<&RawValue>) -> Option<&RawValue> {
     value.filter(|value| value.get() != "null")
 }

@@ -1,4 +1,4 @@
-//! Events of a publisher's own schema: the topic's mapping says what of them is what in Event Grid's
+//! Events of a publisher's own schema: the topic's mapping names the members for Event Grid's
 //! envelope. They are delivered as they came, or as the data of an event in another schema.
 //!
 //! Source: Event Grid, "Map custom fields to Event Grid schema".
@@ -17,11 +17,9 @@ use crate::{
     time::Timestamp,
 };
 
-/// What is stamped where an event has none of its own.
+/// Stamps for events that lack an id or a time.
 pub struct Stamps<'s> {
-    /// The time of the publish.
     pub now: Timestamp,
-    /// Gives a new id.
     pub id: &'s mut dyn FnMut() -> Uuid,
 }
 
@@ -30,8 +28,8 @@ pub struct Stamps<'s> {
 ///
 /// # Errors
 ///
-/// [`ParseError`] for the first event that lacks what is mapped and has no default, or has it in a
-/// form that can't be taken: none of the body is accepted then.
+/// [`ParseError`] for the first event that lacks a mapped member without a default, or has it in an
+/// unusable form: then the whole body is refused.
 pub fn parse<'a>(
     body: &'a [u8],
     topic_id: &'a str,
@@ -84,7 +82,7 @@ fn event<'a>(
     })
 }
 
-/// A member of the envelope that may have a default; `unmapped` is what it is without a mapping.
+/// A member of the envelope that may have a default; `unmapped` is its value without a mapping.
 fn field<'a>(
     object: &Object<'a>,
     field: &Field,
@@ -108,8 +106,7 @@ fn field<'a>(
     }
 }
 
-/// The text of a top-level member. A null is none; numbers and booleans are taken as they are
-/// written.
+/// The text of a top-level member. Null counts as absent; numbers and booleans keep their spelling.
 fn member<'a>(object: &Object<'a>, name: &str) -> Result<Option<Cow<'a, str>>, Violation> {
     let mut named = object.members.iter().filter(|(given, _)| given == name);
     let Some((_, value)) = named.next() else { return Ok(None) };
@@ -170,9 +167,9 @@ pub(super) fn to_cloud_event(event: &ParsedEvent<'_>, event_time: &str) -> Strin
     )
 }
 
-/// The envelope of an event that was accepted some time ago, with the event itself as data: what is
-/// kept of one that ended undelivered. Where the mapping has changed since and no longer fits, the
-/// envelope is that of an unmapped event.
+/// The envelope of an event that was accepted earlier, with the event itself as data, for a dead
+/// letter. If the mapping has changed since and no longer fits, the envelope is that of an unmapped
+/// event.
 pub fn enveloped(
     text: &str,
     topic_id: &str,

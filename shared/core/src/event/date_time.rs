@@ -1,4 +1,4 @@
-//! Dates and times of envelopes, checked as text so that they stay as they were written.
+//! Checks the dates and times of envelopes as text, so that they stay as they were written.
 //!
 //! Source: RFC 3339, section 5.6.
 
@@ -11,10 +11,10 @@ pub(super) fn is_rfc_3339(text: &str) -> bool {
     zone_of(text).is_some_and(|zone| matches!(zone, Zone::Full))
 }
 
-/// A date-time as RFC 3339 writes it.
+/// Converts a date-time to RFC 3339 form.
 ///
-/// Beside RFC 3339 it takes the two forms that publishers of Event Grid's schema send: an offset
-/// without colon (`+0000`: `date +%Y-%m-%dT%H:%M:%S%z`, as Event Grid's own shell examples do) and
+/// Besides RFC 3339 it accepts the two forms that publishers of Event Grid's schema send: an offset
+/// without colon (`+0000`: `date +%Y-%m-%dT%H:%M:%S%z`, as in Event Grid's own shell examples) and
 /// no offset at all (.NET's unspecified kind), which means UTC.
 pub(crate) fn to_rfc_3339(text: &str) -> Option<Cow<'_, str>> {
     match zone_of(text)? {
@@ -34,7 +34,7 @@ enum Zone {
     Missing,
 }
 
-/// The form of the end of a date-time that is right up to there.
+/// The zone of a date-time whose other parts are valid.
 fn zone_of(text: &str) -> Option<Zone> {
     let bytes = text.as_bytes();
     let (date_time, rest) = bytes.split_at_checked(19)?;

@@ -14,16 +14,16 @@ use super::{
     required, string,
 };
 
-/// What stamping and conversion need of an event beside its [`ParsedEvent`].
+/// The data for stamping and conversion that [`ParsedEvent`] lacks.
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
     id: &'a RawValue,
     event_type: &'a RawValue,
     subject: &'a RawValue,
-    /// As RFC 3339 writes it.
+    /// In RFC 3339 form.
     event_time: Cow<'a, str>,
     data: Option<&'a RawValue>,
-    /// Whether a member that may be left out is null: it is left out of what is delivered.
+    /// Whether an optional member is null: it is left out of the delivered event.
     nulls_given: bool,
     topic_given: bool,
     metadata_version_given: bool,
@@ -32,12 +32,12 @@ pub(super) struct Envelope<'a> {
 
 /// Reads the body of a publish to the topic with that id: always an array.
 ///
-/// It is strict, as Event Grid is: a member that the schema does not have is refused, so a
-/// publisher's misspelling never gets lost silently.
+/// It is strict, as Event Grid is: an unknown member is refused, so that a publisher's misspelling
+/// is never lost silently.
 ///
 /// # Errors
 ///
-/// [`ParseError`] for the first event that is refused: none of the body is accepted then.
+/// [`ParseError`] for the first event that is refused: then the whole body is.
 pub fn parse<'a>(body: &'a [u8], topic_id: &'a str) -> Result<Vec<ParsedEvent<'a>>, ParseError> {
     reader::read(body, Shape::Array, EVENTS_MAX, |object| event(object, topic_id))
 }
@@ -74,8 +74,8 @@ impl<'a> Members<'a> {
         Ok(sorted)
     }
 
-    /// Takes members that may be left out, and are null, for left out, as serializers mean them; says
-    /// whether there are any.
+    /// Treats optional members that are null as absent, as serializers mean them. Returns whether
+    /// there are any.
     fn leave_out_nulls(&mut self) -> bool {
         let mut any = false;
         for place in [&mut self.topic, &mut self.data_version, &mut self.metadata_version] {
@@ -85,7 +85,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The members that may be left out by a null.
+/// Optional members, for which null means absent.
 const NULLABLE: [&str; 3] = ["topic", "dataVersion", "metadataVersion"];
 
 /// An event's text without the nulls that leave a member out.
@@ -136,7 +136,7 @@ fn event<'a>(object: Object<'a>, topic_id: &'a str) -> Result<ParsedEvent<'a>, V
 /// The only metadata version there is.
 const METADATA_VERSION: &str = "1";
 
-/// A member that the service stamps: where it is given, it must be what would be stamped.
+/// A member that the service stamps: if it is given, it must equal the stamp.
 fn must_equal(value: Option<&RawValue>, member: &str, want: &str) -> Result<(), Violation> {
     match value.map(|value| string(value, member)).transpose()? {
         Some(given) if given != want => {
@@ -157,7 +157,7 @@ fn time(value: &RawValue) -> Result<Cow<'_, str>, Violation> {
     })
 }
 
-/// The publisher's text with the stamps that it lacks at its end.
+/// The publisher's text, with missing stamps appended.
 pub(super) fn stamped(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> String {
     // It has members, so what follows its brace begins with a comma.
     let mut text = match envelope.nulls_given {
@@ -178,8 +178,8 @@ pub(super) fn stamped(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> Strin
     text
 }
 
-/// The same event as a CloudEvent. `dataVersion` becomes the fragment of `dataschema`; an empty
-/// subject, which CloudEvents does not have, is left out.
+/// Converts the event to a CloudEvent. `dataVersion` becomes the fragment of `dataschema`; an empty
+/// subject, which CloudEvents does not allow, is left out.
 pub(super) fn to_cloud_event(event: &ParsedEvent<'_>, envelope: &Envelope<'_>) -> String {
     let mut text = format!(
         r#"{{"specversion":"1.0","id":{},"source":{},"type":{},"time":{}"#,

@@ -1,8 +1,7 @@
-//! Values at paths of an event, found in one walk over its text.
+//! Finds values at paths of an event in one walk over its text.
 //!
-//! The text is what a publisher wrote, checked to be JSON when it was read. Only members that are
-//! asked for are looked at; everything else is passed over without being parsed, without recursion,
-//! and without allocation.
+//! The text is the publisher's own and was checked to be JSON. Only requested members are looked
+//! at; everything else is skipped without parsing, recursion or allocation.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range};
 
@@ -11,10 +10,10 @@ use serde::{
     de::{Error, Visitor},
 };
 
-/// Paths that are asked of events, as a tree: an event is walked once for all of them.
+/// The requested paths, as a tree: an event is walked once for all of them.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// Parents stand before their children; the event itself is the first.
+    /// Parents come before their children; the event itself is the first.
     nodes: Vec<Node>,
 }
 
@@ -24,12 +23,12 @@ struct Node {
     children: BTreeMap<Box<str>, usize>,
 }
 
-/// A path that is asked for.
+/// A requested path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathId(usize);
 
 impl PathId {
-    /// Its position among all places of its paths; the event itself is 0.
+    /// Its position among all nodes; the event itself is 0.
     pub fn index(self) -> usize {
         self.0
     }
@@ -39,7 +38,7 @@ const ROOT: usize = 0;
 
 #[cfg(test)]
 thread_local! {
-    /// How many walks this thread, and so this test, has made.
+    /// The number of walks that this thread, and so this test, has made.
     pub(crate) static WALKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -50,7 +49,7 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Asks for one more path: the names of members, from the event inwards.
+    /// Adds a path: the names of members, from the event inwards.
     pub fn add<'s>(&mut self, segments: impl IntoIterator<Item = &'s str>) -> PathId {
         let mut node = ROOT;
         for segment in segments {
@@ -64,28 +63,27 @@ impl Paths {
         PathId(node)
     }
 
-    /// How many places there are, those on the way to others included.
+    /// The number of nodes, including those on the way to others.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether nothing is asked for.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() == 1
     }
 
-    /// Walks an event. Of members that stand twice the last one counts, as for most readers.
+    /// Walks an event. Of duplicate members the last counts, as for most readers.
     pub fn walk<'t>(&self, text: &'t str) -> Found<'t> {
         #[cfg(test)]
         WALKS.set(WALKS.get() + 1);
         let spots = vec![Spot::default(); self.len()];
         let mut walk = Walk { paths: self, cursor: Cursor { text, at: 0 }, spots, visits: 0 };
-        // A text that is no JSON after all has no values.
+        // A text that is not JSON after all has no values.
         let _ended = walk.value(ROOT, 0);
         let mut values: Vec<Option<&str>> = vec![None; self.len()];
         for (node, spot) in walk.spots.iter().enumerate() {
             let parent = self.nodes[node].parent;
-            // What stood in a member that stands a second time is not there any more.
+            // A later duplicate of a member replaces everything found in the earlier one.
             let stands = node == ROOT
                 || (values[parent].is_some() && spot.within == walk.spots[parent].visit);
             values[node] = spot.range.clone().filter(|_| stands).map(|range| &text[range]);
@@ -101,13 +99,14 @@ pub struct Found<'t> {
 }
 
 impl<'t> Found<'t> {
-    /// The JSON text of the value at that place, if the event has one.
+    /// The JSON text of the value at that path, if the event has one.
     pub fn at(&self, place: PathId) -> Option<&'t str> {
         self.values.get(place.0).copied().flatten()
     }
 }
 
-/// What was found for one node: where, in which visit of it, and within which of its parent.
+/// What was found for a node: its position, in which visit of the node, and in which visit of its
+/// parent.
 #[derive(Clone, Debug, Default)]
 struct Spot {
     range: Option<Range<usize>>,
@@ -119,12 +118,12 @@ struct Walk<'p, 't> {
     paths: &'p Paths,
     cursor: Cursor<'t>,
     spots: Vec<Spot>,
-    /// Values that were visited so far.
+    /// The number of visited values.
     visits: usize,
 }
 
 impl Walk<'_, '_> {
-    /// Reads the value that stands at a node. The recursion is as deep as the longest path.
+    /// Reads the value of a node. The recursion is as deep as the longest path.
     fn value(&mut self, node: usize, within: usize) -> Option<()> {
         let first = self.cursor.peek()?;
         let start = self.cursor.at;
@@ -160,7 +159,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// A position in JSON text. `None` where the text is none.
+/// A position in JSON text. Methods return `None` if the text is malformed.
 #[derive(Clone, Debug)]
 struct Cursor<'t> {
     text: &'t str,
@@ -168,7 +167,7 @@ struct Cursor<'t> {
 }
 
 impl<'t> Cursor<'t> {
-    /// The next byte that is not whitespace; the cursor stands on it then.
+    /// Moves to the next byte that is not whitespace, and returns it.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.text.as_bytes().get(self.at..)?;
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -180,7 +179,7 @@ impl<'t> Cursor<'t> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// Passes a string and gives its text, quotes included.
+    /// Reads a string and returns its text, quotes included.
     fn string(&mut self) -> Option<&'t str> {
         if self.peek()? != b'"' {
             return None;
@@ -191,7 +190,7 @@ impl<'t> Cursor<'t> {
             let rest = self.text.as_bytes().get(self.at..)?;
             let stop = memchr::memchr2(b'"', b'\\', rest)?;
             let is_end = rest[stop] == b'"';
-            // Behind a backslash one more byte belongs to the escape.
+            // The byte after a backslash belongs to the escape.
             self.at += stop + if is_end { 1 } else { 2 };
             if is_end {
                 return self.text.get(start..self.at);
@@ -199,7 +198,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Passes a value, however deep it is.
+    /// Skips a value of any depth.
     fn skip(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -233,7 +232,7 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// The elements of an array's JSON text, each as its JSON text; none for another value.
+/// The elements of an array, each as its JSON text; empty for any other value.
 pub fn elements(array: &str) -> impl Iterator<Item = &str> {
     let mut cursor = Cursor { text: array, at: 0 };
     let mut separator = b'[';
@@ -249,8 +248,7 @@ pub fn elements(array: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The text of a JSON string, its escapes resolved. Half of a surrogate pair, which is no character,
-/// becomes U+FFFD.
+/// Decodes a JSON string. Half of a surrogate pair, which is not a character, becomes U+FFFD.
 pub fn text_of(json_string: &str) -> Cow<'_, str> {
     let inner = json_string.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inner {

@@ -1,5 +1,4 @@
-//! Input schema mappings: where the members of Event Grid's envelope come from in a publisher's own
-//! schema.
+//! Input schema mappings: the sources of Event Grid's envelope members in a publisher's own schema.
 //!
 //! Source: Event Grid, "Map custom fields to Event Grid schema"; resource model,
 //! `JsonInputSchemaMapping`.
@@ -12,26 +11,26 @@ use crate::document::{Code, Object, Problems, quoted};
 /// Longest name of a source field, and longest default, in characters.
 const TEXT_CHARS_MAX: usize = 256;
 
-/// Most bytes that a mapping takes as a document: it travels with every dead letter.
+/// Most bytes of a mapping as a document: it travels with every dead letter.
 const MAPPING_BYTES_MAX: usize = 2_048;
 
-/// The only type of mapping there is.
+/// The only supported type of mapping.
 const TYPE: &str = "Json";
 
-/// The event type of events whose mapping gives none.
+/// The event type if the mapping gives none.
 pub const EVENT_TYPE_DEFAULT: &str = "CustomEvent";
 
-/// Where the members of an envelope come from. What is not mapped has a value of the service's.
+/// The sources of the envelope's members. An unmapped member gets the service's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InputSchemaMapping {
-    /// The member that is the id; without one an id is generated.
+    /// The member with the id; without one, an id is generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The member that is the topic; without one it is the topic's id.
+    /// The member with the topic; without one, it is the topic's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// The member that is the time; without one it is the time of the publish.
+    /// The member with the time; without one, it is the time of the publish.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_time: Option<String>,
     /// The event type, else [`EVENT_TYPE_DEFAULT`].
@@ -52,7 +51,7 @@ pub struct Field {
     /// The member of the publisher's event that it comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_field: Option<String>,
-    /// What it is where the event does not have that member.
+    /// Its value if the event does not have that member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_value: Option<String>,
 }
@@ -99,7 +98,6 @@ pub(crate) fn read(mut mapping: Object<'_>, problems: &mut Problems) -> InputSch
     mapping
 }
 
-/// A name or a default.
 fn text(member: &mut Object<'_>, name: &'static str, problems: &mut Problems) -> Option<String> {
     let path = member.path_of(name);
     let given = member.text(name, problems)?;
@@ -111,7 +109,6 @@ fn text(member: &mut Object<'_>, name: &'static str, problems: &mut Problems) ->
     None
 }
 
-/// A mapping as a document.
 pub(crate) fn write(mapping: &InputSchemaMapping) -> Value {
     let mut properties = Map::new();
     let sources =

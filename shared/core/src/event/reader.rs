@@ -1,4 +1,4 @@
-//! Walks a publish body from event to event, once.
+//! Reads a publish body event by event, in one pass.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,10 +10,9 @@ use serde_json::value::RawValue;
 
 use super::{ParseError, Violation};
 
-/// What a body may be.
+/// The accepted shapes of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// An array of events.
     Array,
     /// An array of events, or one event by itself.
     ArrayOrObject,
@@ -25,8 +24,7 @@ pub(super) struct Object<'a> {
     pub(super) members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
-/// Reads every event of a body, in order, and stops at the first that is refused, or at one more
-/// than `events_max`.
+/// Reads every event of a body in order. Stops at the first that is refused, or after `events_max`.
 pub(super) fn read<'a, T>(
     body: &'a [u8],
     shape: Shape,
@@ -83,12 +81,12 @@ impl<'a> Cursor<'a> {
         let not_utf8 =
             |error: std::str::Utf8Error| ParseError::NotUtf8 { offset: error.valid_up_to() };
         let text = std::str::from_utf8(body).map_err(not_utf8)?;
-        // RFC 8259, section 8.1: a parser may pass over a byte order mark. Windows tools write one.
+        // RFC 8259, section 8.1: a parser may ignore a byte order mark. Windows tools write one.
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         Ok(Self { text, at })
     }
 
-    /// The next byte that is not whitespace; the cursor stands on it then.
+    /// Moves to the next byte that is not whitespace, and returns it.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.text.as_bytes()[self.at..];
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -96,7 +94,7 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Reads the array that the cursor stands on, calling `next` on each of its elements.
+    /// Reads the array at the cursor, calling `next` for each element.
     fn array(
         &mut self,
         next: &mut impl FnMut(&mut Self) -> Result<(), ParseError>,
@@ -119,7 +117,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads the object that the cursor stands on.
+    /// Reads the object at the cursor.
     fn object(&mut self, index: usize) -> Result<Object<'a>, ParseError> {
         match self.peek() {
             Some(b'{') => {}
@@ -127,7 +125,7 @@ impl<'a> Cursor<'a> {
             found => return Err(ParseError::NotAnObject { index, found: name(found) }),
         }
         let rest = &self.text[self.at..];
-        // A stream, because it stops behind the object and says where that is.
+        // A stream, because it stops after the object and knows where that is.
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Members<'a>>();
         match stream.next() {
             Some(Ok(Members(members))) => {
@@ -146,7 +144,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What begins with that byte.
 fn name(first: Option<u8>) -> &'static str {
     match first {
         None => "nothing",
@@ -164,11 +161,11 @@ fn name(first: Option<u8>) -> &'static str {
     }
 }
 
-/// The members of a JSON object in the order they stand in it. A value's text is part of the object's.
+/// The members of a JSON object in order. A value's text is part of the object's.
 ///
 /// # Errors
 ///
-/// It is no JSON object.
+/// The text is not a JSON object.
 pub(crate) fn members(object: &str) -> Result<Vec<Member<'_>>, serde_json::Error> {
     serde_json::from_str::<Members<'_>>(object).map(|members| members.0)
 }

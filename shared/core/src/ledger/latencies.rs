@@ -1,5 +1,5 @@
-//! How long events took from their publish to their delivery, in few buckets: small enough for every
-//! line of the ledger, and they add up, which percentiles do not.
+//! The time from publish to delivery, in a few buckets: small enough for every line of the ledger,
+//! and they can be summed, which percentiles can't.
 
 use std::fmt;
 
@@ -9,50 +9,49 @@ use serde::{
     ser::SerializeMap,
 };
 
-/// The upper bounds of the buckets, in milliseconds and inclusive; one more bucket takes what is longer.
-/// They are dense where first attempts lie, and reach to retries behind.
+/// The upper bounds of the buckets, in milliseconds and inclusive; one more bucket takes what is
+/// longer. They are dense for first attempts, sparse for retries.
 pub const BOUNDS_MS: [u64; 11] =
     [25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 600_000, 3_600_000];
 
-/// What a line calls the bucket above all bounds.
+/// The name of the bucket above all bounds.
 const ABOVE: &str = "more";
 
 /// Delivered events by how long they took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// By bucket; the last one is what no bound takes.
+    /// By bucket; the last one is above all bounds.
     counts: [u64; BOUNDS_MS.len() + 1],
 }
 
-/// How long some share of events took at most, as far as the buckets tell.
+/// A percentile, as far as the buckets tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// Not longer than so many milliseconds.
+    /// At most this many milliseconds.
     AtMost(u64),
     /// Longer than the highest bound.
     Above(u64),
 }
 
 impl Latencies {
-    /// Adds events that took so many milliseconds.
+    /// Adds events that took `took_ms` milliseconds.
     pub fn add(&mut self, took_ms: u64, events: u64) {
         let bucket = BOUNDS_MS.partition_point(|bound| *bound < took_ms);
         self.counts[bucket] = self.counts[bucket].saturating_add(events);
     }
 
-    /// Adds what others counted.
     pub fn add_all(&mut self, others: &Self) {
         for (own, more) in self.counts.iter_mut().zip(&others.counts) {
             *own = own.saturating_add(*more);
         }
     }
 
-    /// How many events were counted.
     pub fn events(&self) -> u64 {
         self.counts.iter().copied().fold(0, u64::saturating_add)
     }
 
-    /// What at least `percent` (1 to 100) of the events did not exceed; none without events.
+    /// The time that at least `percent` (1 to 100) of the events did not exceed; `None` without
+    /// events.
     pub fn percentile(&self, percent: u32) -> Option<Latency> {
         let wanted = (u128::from(self.events()) * u128::from(percent)).div_ceil(100).max(1);
         let mut sum = 0_u128;
@@ -82,7 +81,7 @@ impl Serialize for Latencies {
     }
 }
 
-/// Bounds may be others than ours: those of another version count as the bucket that takes them.
+/// Bounds of another version may differ: each counts in the bucket that includes it.
 impl<'de> Deserialize<'de> for Latencies {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Buckets;

@@ -1,4 +1,4 @@
-//! May this publisher publish to this topic?
+//! Decides whether a publisher may publish to a topic.
 
 use http::{HeaderMap, header::AUTHORIZATION};
 use percent_encoding::percent_decode_str;
@@ -19,23 +19,21 @@ pub const KEY: &str = "aeg-sas-key";
 /// The header that carries a SAS token.
 pub const TOKEN: &str = "aeg-sas-token";
 
-/// What a request asks for, and what it shows for it.
+/// The parts of a request that authentication needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// The request's headers.
+pub struct AccessRequest<'a> {
     pub headers: &'a HeaderMap,
     /// Its query, raw, without its question mark.
     pub query: &'a str,
-    /// Its path as it came.
     pub path: &'a str,
     /// What it publishes to: `/topics/orders/api/events`, `/topics/orders:publish`.
     pub resource: &'a str,
 }
 
-/// What a request shows to be let in: an access key or a SAS token, as far as it is one at all.
-pub struct Credentials(Shown);
+/// A request's credentials: an access key or a SAS token that is at least well-formed.
+pub struct Credentials(Presented);
 
-enum Shown {
+enum Presented {
     Key(Vec<u8>),
     Token(String),
 }
@@ -44,38 +42,37 @@ enum Shown {
 const KEY_BYTES_MAX: usize = 256;
 
 impl Credentials {
-    /// The credentials of a request, before anything is known of its topic: one that has none, or has
-    /// what can't be any topic's, is refused here, and costs no read.
+    /// The credentials of a request, before anything is known of its topic. A request without
+    /// credentials, or with some that can't be any topic's, is refused here at the cost of no read.
     ///
     /// # Errors
     ///
     /// [`PublishError`] with status 401. It never repeats a key or a signature.
-    pub fn of(asked: &Asked<'_>) -> Result<Self, PublishError> {
+    pub fn of(asked: &AccessRequest<'_>) -> Result<Self, PublishError> {
         Ok(Self(match credentials(asked)? {
             Given::Key(key) => {
                 let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
                 if key.len() > KEY_BYTES_MAX || !key.iter().all(is_digit) {
                     return Err(PublishError::KeyRefused);
                 }
-                Shown::Key(key)
+                Presented::Key(key)
             }
             Given::Token(text) => {
                 let text = String::from_utf8(text)
                     .map_err(|_| PublishError::Token(TokenError::Malformed("is not UTF-8")))?;
                 Token::parse(&text)?;
-                Shown::Token(text)
+                Presented::Token(text)
             }
         }))
     }
 }
 
-/// Lets a request pass that carries one of the topic's two access keys, or a SAS token made with
-/// one of them.
+/// Admits a request with one of the topic's two access keys, or a SAS token made with one of them.
 ///
-/// A key comes in `aeg-sas-key`, in `Authorization: SharedAccessKey` or, where no header has
-/// credentials, in the query; a token in `aeg-sas-token` or `Authorization:
-/// SharedAccessSignature`. Credentials that come twice are refused, so that nobody wonders which
-/// ones were looked at. Everything is compared in a time that does not depend on where it differs.
+/// A key comes in `aeg-sas-key`, in `Authorization: SharedAccessKey` or, if no header has
+/// credentials, in the query; a token in `aeg-sas-token` or `Authorization: SharedAccessSignature`.
+/// Duplicate credentials are refused, so that there is never a doubt about which ones count. All
+/// comparisons take constant time.
 ///
 /// Source: Event Grid, "Authenticate publishing clients with access keys and shared access
 /// signatures".
@@ -87,7 +84,7 @@ pub fn authenticate(
     topic: &Topic,
     keys: &AccessKeys,
     Credentials(shown): &Credentials,
-    asked: &Asked<'_>,
+    asked: &AccessRequest<'_>,
     now: Timestamp,
 ) -> Result<(), PublishError> {
     if topic.disable_local_auth {
@@ -96,12 +93,12 @@ pub fn authenticate(
     // Both keys are compared whatever the first says, so that time does not tell which one matched.
     let AccessKeys([first, second]) = keys;
     match shown {
-        Shown::Key(given) => {
+        Presented::Key(given) => {
             let equal =
                 given.ct_eq(first.expose().as_bytes()) | given.ct_eq(second.expose().as_bytes());
             if bool::from(equal) { Ok(()) } else { Err(PublishError::KeyRefused) }
         }
-        Shown::Token(text) => {
+        Presented::Token(text) => {
             let token = Token::parse(text)?;
             let signed = [first, second].map(|key| token.is_signed_with(key.expose()));
             if signed == [false, false] {
@@ -112,13 +109,13 @@ pub fn authenticate(
     }
 }
 
-/// What a request has in the place of credentials.
+/// The credentials that a request gives.
 enum Given {
     Key(Vec<u8>),
     Token(Vec<u8>),
 }
 
-fn credentials(asked: &Asked<'_>) -> Result<Given, PublishError> {
+fn credentials(asked: &AccessRequest<'_>) -> Result<Given, PublishError> {
     let key = header(asked.headers, KEY)?.map(Given::Key);
     let token = header(asked.headers, TOKEN)?.map(Given::Token);
     let authorization = authorization(asked.headers)?;
@@ -142,8 +139,8 @@ fn credentials(asked: &Asked<'_>) -> Result<Given, PublishError> {
     }
 }
 
-/// The value of a header; an empty one is none. API Gateway joins a header's values with commas,
-/// which neither keys nor tokens have.
+/// The value of a header; an empty one counts as absent. API Gateway joins a header's values with
+/// commas, which neither keys nor tokens have.
 fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, PublishError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -153,8 +150,8 @@ fn header(headers: &HeaderMap, name: &'static str) -> Result<Option<Vec<u8>>, Pu
     Ok(Some(value.as_bytes().to_vec()).filter(|value| !value.is_empty()))
 }
 
-/// Credentials of Event Grid's schemes in the header `Authorization`; none where it has another
-/// scheme, which may be a proxy's.
+/// Credentials in the header `Authorization`, if it has one of Event Grid's schemes. Another scheme
+/// may be a proxy's.
 fn authorization(headers: &HeaderMap) -> Result<Option<Given>, PublishError> {
     let Some(first) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let bytes = first.as_bytes();
@@ -169,7 +166,7 @@ fn authorization(headers: &HeaderMap) -> Result<Option<Given>, PublishError> {
     Ok(Some(credentials(value.trim_ascii().to_vec())))
 }
 
-/// A parameter of a query; an empty one is none. A plus sign stays one: it is a digit of base64,
+/// A query parameter; an empty one counts as absent. A plus sign is kept: it is a digit of base64,
 /// which has no spaces.
 fn parameter(query: &str, name: &'static str) -> Result<Option<Vec<u8>>, PublishError> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -214,7 +211,7 @@ mod tests {
     fn authenticate(
         topic: &Topic,
         keys: &AccessKeys,
-        asked: &Asked<'_>,
+        asked: &AccessRequest<'_>,
         now: Timestamp,
     ) -> Result<(), PublishError> {
         super::authenticate(topic, keys, &Credentials::of(asked)?, asked, now)
@@ -309,9 +306,9 @@ mod tests {
         Timestamp::from_millis(1_795_248_000_123)
     }
 
-    fn asked<'a>(headers: &'a HeaderMap, query: &'a str) -> Asked<'a> {
+    fn asked<'a>(headers: &'a HeaderMap, query: &'a str) -> AccessRequest<'a> {
         let path = "/topics/orders/api/events";
-        Asked { headers, query, path, resource: path }
+        AccessRequest { headers, query, path, resource: path }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{BODY_BYTES_MAX, sas::TokenError};
 use crate::event::ParseError;
 
-/// Why a publish request was refused. Nothing of it is delivered, but for [`Self::Unavailable`].
+/// Why a publish request was refused. None of it is delivered, except with [`Self::Unavailable`].
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// Status 404: the path or the method is no publish.
@@ -25,22 +25,16 @@ pub enum PublishError {
          aeg-sas-key, or a SAS token in aeg-sas-token"
     )]
     CredentialsMissing,
-    /// Status 401: credentials of a form that is not known here.
+    /// Status 401: unsupported credentials.
     #[error(
         "credentials in {given} are not taken; send an access key in aeg-sas-key or as \
          'Authorization: SharedAccessKey <key>', or a SAS token in aeg-sas-token or as \
          'Authorization: SharedAccessSignature <token>'"
     )]
-    CredentialsUnsupported {
-        /// The header or query parameter.
-        given: &'static str,
-    },
-    /// Status 401: which ones count would be a guess.
+    CredentialsUnsupported { given: &'static str },
+    /// Status 401: it is unclear which credentials count.
     #[error("the request has credentials more than once, in {given}; send them once")]
-    CredentialsTwice {
-        /// Where they are.
-        given: &'static str,
-    },
+    CredentialsTwice { given: &'static str },
     /// Status 401.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -64,15 +58,11 @@ pub enum PublishError {
     OtherPath {
         /// The topic's kind, as documents name it.
         kind: &'static str,
-        /// Its path.
         path: String,
     },
     /// Status 413: over the limit, so none of the body was parsed.
     #[error("the body has {size_bytes} bytes; at most {BODY_BYTES_MAX} are taken")]
-    BodyTooLarge {
-        /// The body's size.
-        size_bytes: usize,
-    },
+    BodyTooLarge { size_bytes: usize },
     /// Status 400: the content type belongs to another schema than the topic's.
     #[error("the topic takes {takes}, the request is '{given}'")]
     ContentType {
@@ -83,21 +73,17 @@ pub enum PublishError {
     },
     /// Status 400: the body is compressed.
     #[error("the body has the Content-Encoding '{given}', and none is taken: send it uncompressed")]
-    ContentEncoding {
-        /// The header.
-        given: String,
-    },
+    ContentEncoding { given: String },
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
-    /// Status 503: something of ours did not answer. Some deliveries may have been made; the
-    /// publisher's retry makes them twice.
+    /// Status 503: a call to AWS failed. Some deliveries may have been made; the publisher's retry
+    /// duplicates them.
     #[error("the events could not be stored for delivery; send them again")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl PublishError {
-    /// The HTTP status.
     pub fn status(&self) -> u16 {
         self.kind().0
     }
@@ -107,13 +93,12 @@ impl PublishError {
         self.kind().1
     }
 
-    /// What exactly it was.
     pub fn detail(&self) -> &'static str {
         self.kind().2
     }
 
-    /// After how many seconds it is worth another try, if it is. Only such answers may carry
-    /// `Retry-After`: the Azure SDK for Python repeats whatever has it.
+    /// After how many seconds a retry is worthwhile, if at all. Only such answers may carry
+    /// `Retry-After`: the Azure SDK for Python repeats every request whose answer has it.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
             Self::Unavailable(_) => Some(1),

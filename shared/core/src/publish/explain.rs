@@ -1,4 +1,4 @@
-//! Which event subscriptions of a topic want an event, and why the others do not.
+//! Explains which event subscriptions of a topic match an event, and why the others do not.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::{
     topic::Topic,
 };
 
-/// A verdict of every event subscription on an event that is published at `now`, in their order. The
-/// event is the text that would be published.
+/// The verdict of every event subscription, in their order, on an event that is published at `now`.
+/// `event` is its text.
 ///
 /// # Errors
 ///
-/// [`PublishError`] for an event that a publish would refuse too.
+/// [`PublishError`] for an event that a publish would refuse.
 pub fn explain(
     topic: &Topic,
     subscriptions: &[Arc<EventSubscription>],
@@ -31,7 +31,7 @@ pub fn explain(
     refuse_too_large(event)?;
     let body = format!("[{event}]");
     let topic_id = topic.id();
-    // What a mapping would stamp is not looked at: filters have the event as it was published.
+    // Stamps do not matter: filters see the event as it was published.
     let stamps = Stamps { now, id: &mut Uuid::nil };
     let events = read(topic, &topic_id, body.as_bytes(), stamps)?;
     let filters = subscriptions.iter().map(|subscription| &subscription.filter);
@@ -53,7 +53,7 @@ pub fn explain(
     Ok(json!({ "value": verdicts }))
 }
 
-/// What an event subscription is ready for, whatever the event: only an active one wants any.
+/// The state of an event subscription: only an active one matches any event.
 fn state(subscription: &EventSubscription, now: Timestamp) -> &'static str {
     match subscription.provisioning_state {
         _ if subscription.is_expired(now) => "Expired",

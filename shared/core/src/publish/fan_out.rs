@@ -1,10 +1,10 @@
-//! Large fan-outs: a publish that makes more deliveries than its request has time for is stored, and
-//! its deliveries are made piece by piece from the fan-out queue.
+//! Large fan-outs: a publish with more deliveries than its request has time for is stored, and its
+//! deliveries are made piece by piece from the fan-out queue.
 //!
-//! What is stored is what was decided when the publish was accepted: the events as they are
-//! delivered, and who gets which. So nothing is read or matched a second time, and what happens to
-//! event subscriptions in the meantime changes nothing; those that were deleted are dispatch's to
-//! drop. No endpoint and no secret is stored.
+//! The stored object holds the decision made when the publish was accepted: the events as they are
+//! delivered, and their recipients. So nothing is read or matched a second time, and later changes
+//! of event subscriptions have no effect; dispatch drops deliveries of deleted ones. No endpoint
+//! and no secret is stored.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -23,30 +23,27 @@ use crate::{
     trace::TraceParent,
 };
 
-/// The version of both forms.
 const VERSION: u8 = 1;
 
-/// Most deliveries of a piece. One invocation makes them in a few seconds, and repeats so many at
-/// most if it dies.
+/// Most deliveries of a piece. One invocation makes them in a few seconds, and repeats at most this
+/// many if it dies.
 pub const PIECE_DELIVERIES_MAX: usize = 5_000;
 
-/// Most bytes of a piece's messages, but for one delivery that is larger.
+/// Most bytes of a piece's messages, unless it is a single larger delivery.
 const PIECE_BYTES_MAX: usize = 32 * 1_048_576;
 
 /// Some of the deliveries of a stored publish, as a message of the fan-out queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     v: u8,
-    /// The stored publish.
     pub publish: Uuid,
     #[serde(with = "pair")]
     from: Start,
-    /// Where the next piece begins.
     #[serde(with = "pair")]
     to: Start,
 }
 
-/// A place as a pair of numbers: 2 to 10 bytes, and not a name for each.
+/// A start as a pair of numbers: 2 to 10 bytes, without names.
 mod pair {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -62,7 +59,7 @@ mod pair {
     }
 }
 
-/// What is no piece, or no stored publish, that this code can read.
+/// Why a piece or a stored publish could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Not the JSON of one.
@@ -71,13 +68,12 @@ pub enum DecodeError {
     /// Written by a newer Gridpost.
     #[error("it has version {0}, which this function does not read")]
     Version(u8),
-    /// An event subscription gets an event that is not there.
+    /// An event subscription is to get an event that is missing.
     #[error("event subscription {0} gets events that are not stored")]
     Events(SubscriptionKey),
 }
 
 impl Piece {
-    /// The message's body.
     pub fn encode(&self) -> String {
         serde_json::to_string(self).expect("a piece has only string keys")
     }
@@ -86,19 +82,18 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when it is none, or one of another version.
+    /// [`DecodeError`] if it is malformed or of another version.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let piece: Self =
             serde_json::from_str(text).map_err(|error| DecodeError::Form("a piece", error))?;
         if piece.v == VERSION { Ok(piece) } else { Err(DecodeError::Version(piece.v)) }
     }
 
-    /// Its deliveries.
     pub fn parcels<'p>(&self, packed: &'p Packed<'_>) -> Vec<Parcel<'p>> {
         packed.parcels_from(self.from).take_while(|parcel| parcel.place < self.to).collect()
     }
 
-    /// How many events its deliveries have, by event subscription.
+    /// The number of events in its deliveries, by event subscription.
     pub fn events<'p>(&self, packed: &'p Packed<'_>) -> BTreeMap<&'p SubscriptionKey, u64> {
         let mut events = BTreeMap::new();
         for parcel in self.parcels(packed) {
@@ -107,14 +102,14 @@ impl Piece {
         events
     }
 
-    /// What is left of it from that place on.
+    /// The rest of it, from that start on.
     #[must_use]
     pub fn rest(&self, from: Start) -> Self {
         Self { from, ..*self }
     }
 }
 
-/// Cuts the deliveries of a publish into pieces of at most `deliveries_max`.
+/// Splits the deliveries of a publish into pieces of at most `deliveries_max`.
 pub fn cut(packed: &Packed<'_>, deliveries_max: usize) -> Vec<Piece> {
     let end = Start { recipient: packed.recipients.len(), event: 0 };
     let mut pieces: Vec<Piece> = Vec::new();
@@ -134,8 +129,8 @@ pub fn cut(packed: &Packed<'_>, deliveries_max: usize) -> Vec<Piece> {
     pieces
 }
 
-/// The name of a stored publish in the payload bucket. It is never removed by hand: a message may
-/// ask for it again until it is as old as a message can become, and the bucket removes what is older.
+/// The name of a stored publish in the payload bucket. Gridpost never deletes it: a message may
+/// need it until the message expires, and the bucket's age limit removes older objects.
 pub fn key(publish: Uuid) -> String {
     format!("publishes/{publish}")
 }
@@ -167,8 +162,7 @@ struct StoredRecipient {
     batching: Batching,
     #[serde(flatten)]
     form: Form,
-    /// A bit for each event of the request, in base64: 834 bytes for 5,000 of them, whichever they
-    /// are.
+    /// A bit for each event of the request, in base64: 834 bytes for 5,000 of them.
     events: String,
 }
 
@@ -222,7 +216,7 @@ fn events(bodies: &[Body]) -> Vec<StoredEvent<'_>> {
 ///
 /// # Errors
 ///
-/// [`DecodeError`] when it is none, or one of another version.
+/// [`DecodeError`] if it is malformed or of another version.
 pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>, DecodeError> {
     let stored: Stored<'_> = serde_json::from_slice(object)
         .map_err(|error| DecodeError::Form("a stored publish", error))?;
@@ -257,7 +251,7 @@ pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>
     Ok(Packed::new(acceptance, recipients, bodies, message_bytes_max))
 }
 
-/// Positions, rising, as bits: the lowest of a byte first.
+/// Ascending positions as bits, the lowest of a byte first.
 fn bits(positions: &[usize]) -> Vec<u8> {
     let mut bits = vec![0; positions.last().map_or(0, |last| last / 8 + 1)];
     positions.iter().for_each(|position| bits[position / 8] |= 1 << (position % 8));

@@ -1,4 +1,4 @@
-//! Which event subscriptions want which of the published events.
+//! Matches published events with event subscriptions.
 
 use std::sync::Arc;
 
@@ -9,21 +9,19 @@ use crate::{
     topic::InputSchema,
 };
 
-/// The events that one event subscription wants.
+/// The events that one event subscription matches.
 #[derive(Clone, Debug)]
 pub struct Match {
-    /// Who wants them.
     pub subscription: Arc<EventSubscription>,
-    /// Their positions in the request, rising, at least one.
+    /// Their positions in the request, ascending, at least one.
     pub events: Vec<usize>,
 }
 
-/// What became of the published events.
+/// The result of matching a publish.
 #[derive(Clone, Debug)]
 pub struct Matched {
-    /// Those that are wanted, by event subscription.
+    /// The matches, by event subscription.
     pub matches: Vec<Match>,
-    /// How many nobody wants.
     pub unmatched: usize,
 }
 
@@ -35,14 +33,14 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles the filters of a topic's event subscriptions; the topic takes events in that schema.
+    /// Compiles the filters of a topic's event subscriptions. `schema` is the topic's.
     pub fn new(schema: InputSchema, subscriptions: &[Arc<EventSubscription>]) -> Self {
         let filters = subscriptions.iter().map(|subscription| &subscription.filter);
         Self { filters: Filters::compile(schema, filters), subscriptions: subscriptions.to_vec() }
     }
 
-    /// Finds for every event subscription of the topic the events that it wants. One that has
-    /// expired, or whose endpoint has not been validated, wants none.
+    /// Finds the events that each event subscription of the topic matches. One that has expired, or
+    /// whose endpoint was not validated, matches none.
     pub fn match_events(&self, events: &[ParsedEvent<'_>], now: Timestamp) -> Matched {
         let active: Vec<_> =
             self.subscriptions.iter().map(|subscription| is_active(subscription, now)).collect();

@@ -1,4 +1,4 @@
-//! How matched events become deliveries.
+//! Packs matched events into deliveries.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::matching::Match;
 use crate::{
     delivery::{
-        Delivery, escaped_in_queue_text, form::Form, queue_text, request::data_version_for_headers,
+        Delivery, dead_letter::ATTRIBUTES_BYTES_ROOMY, escaped_in_queue_text, form::Form,
+        queue_text, request::data_version_for_headers,
     },
     event::{DeliverySchema, ParsedEvent},
     subscription::{Batching, SubscriptionKey},
@@ -18,16 +19,16 @@ use crate::{
     trace::{TRACE_PARENT_CHARS, TraceParent},
 };
 
-/// What a queue message keeps free for what a delivery gains on its way: the snapshot of its
+/// The room that a queue message keeps for what a delivery gains on its way: the snapshot of its
 /// attempts, and the envelope of a dead letter with its destination.
 pub const HEADROOM_BYTES: usize = 4_096;
+const _: () = assert!(ATTRIBUTES_BYTES_ROOMY < HEADROOM_BYTES);
 
-/// What all deliveries of one publish share.
+/// The data that all deliveries of one publish share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acceptance {
-    /// The publish's own id: its deliveries' ids follow from it.
+    /// The publish's id, from which its deliveries' ids are derived.
     pub id: Uuid,
-    /// When it was accepted.
     pub time: Timestamp,
     /// The topic's revision under which its events were matched.
     pub revision: Revision,
@@ -35,18 +36,17 @@ pub struct Acceptance {
     pub trace_parent: Option<TraceParent>,
 }
 
-/// An event subscription that gets events of a publish: what packing needs of it.
+/// An event subscription that gets events of a publish, as far as packing needs it.
 #[derive(Clone, Debug)]
 pub struct Recipient<'m> {
-    /// Its topic and name.
     pub key: Cow<'m, SubscriptionKey>,
     /// Which creation of it.
     pub uid: Uuid,
     /// How many events one request may carry.
     pub batching: Batching,
-    /// What its deliveries are packed as.
+    /// The form of its deliveries.
     pub form: Form,
-    /// The positions in the request of the events that it wants, rising, at least one.
+    /// The positions of its events in the request, ascending, at least one.
     pub events: Cow<'m, [usize]>,
 }
 
@@ -66,22 +66,20 @@ impl<'m> Recipient<'m> {
 /// Where a parcel begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start {
-    /// Which recipient of the publish, from 0.
+    /// The recipient, from 0.
     pub recipient: usize,
-    /// Which of the events that it wants, from 0.
+    /// The index among the recipient's events, from 0.
     pub event: usize,
 }
 
-/// One delivery to be.
+/// A delivery before it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Parcel<'p> {
-    /// Whose it is.
     pub recipient: &'p Recipient<'p>,
-    /// Where it begins.
     pub place: Start,
     /// Its events' positions in the request, at least one.
     pub events: &'p [usize],
-    /// What its events take with the envelope, whether they travel in its queue form or apart.
+    /// The size of its events with the envelope, whether they travel in its queue form or apart.
     pub encoded_bytes: usize,
     /// Whether its events are too large for a queue message and go through the payload bucket.
     pub claimed: bool,
@@ -89,8 +87,8 @@ pub struct Parcel<'p> {
 }
 
 impl Parcel<'_> {
-    /// The delivery's id. It follows from the publish, the event subscription and the events, so a
-    /// publish that is packed once more makes deliveries that can be told as the same.
+    /// The delivery's id, derived from the publish, the event subscription and the events, so that
+    /// a publish that is packed again makes recognizable duplicates.
     pub fn id(&self) -> Uuid {
         let ends = [self.events.first(), self.events.last()];
         let ends = ends.map(|position| position.copied().unwrap_or_default() as u64);
@@ -104,8 +102,8 @@ impl Parcel<'_> {
     }
 }
 
-/// All deliveries of one publish. They are found and written one by one, so that a publish to
-/// hundreds of event subscriptions never stands in memory hundreds of times.
+/// All deliveries of one publish. They are made and written one by one, so that a publish to
+/// hundreds of event subscriptions is never in memory hundreds of times.
 #[derive(Debug)]
 pub struct Packed<'m> {
     pub(super) acceptance: Acceptance,
@@ -118,7 +116,7 @@ pub struct Packed<'m> {
 }
 
 impl<'m> Packed<'m> {
-    /// Event bodies and who gets them; no queue message may exceed `message_bytes_max`.
+    /// Event bodies and their recipients; no queue message may exceed `message_bytes_max`.
     pub(super) fn new(
         acceptance: Acceptance,
         recipients: Vec<Recipient<'m>>,
@@ -135,22 +133,21 @@ impl<'m> Packed<'m> {
         }
     }
 
-    /// What its deliveries share.
     pub fn acceptance(&self) -> Acceptance {
         self.acceptance
     }
 
-    /// The topic's name; empty where nobody gets anything.
+    /// The topic's name; empty if there are no recipients.
     pub fn topic(&self) -> &str {
         self.recipients.first().map_or("", |recipient| recipient.key.topic.as_str())
     }
 
-    /// The deliveries to be, by event subscription, in the order of the request.
+    /// All parcels, by event subscription, in the order of the request.
     pub fn parcels(&self) -> impl Iterator<Item = Parcel<'_>> {
         self.parcels_from(Start { recipient: 0, event: 0 })
     }
 
-    /// The same from a place on, where a parcel must begin.
+    /// The same from a start on, at which a parcel must begin.
     pub fn parcels_from(&self, from: Start) -> impl Iterator<Item = Parcel<'_>> {
         let recipients = self.recipients.iter().enumerate().skip(from.recipient);
         recipients.flat_map(move |(number, recipient)| {
@@ -165,8 +162,8 @@ impl<'m> Packed<'m> {
         })
     }
 
-    /// All deliveries to be, if they are no more than that and their queue forms take no more bytes
-    /// than that together.
+    /// All parcels, if neither their number nor the total size of their queue forms exceeds these
+    /// limits.
     pub fn at_most(&self, deliveries: usize, bytes: usize) -> Option<Vec<Parcel<'_>>> {
         let mut all = Vec::new();
         let mut sum_bytes = 0;
@@ -191,7 +188,7 @@ impl<'m> Packed<'m> {
         if parcel.claimed { delivery.into_claimed() } else { delivery }
     }
 
-    /// The queue form of [`Self::delivery`]. Events that travel in it are copied once and not read.
+    /// The queue form of [`Self::delivery`]. Events in it are copied once and not parsed.
     pub fn encode(&self, parcel: &Parcel<'_>) -> String {
         if parcel.claimed {
             return self.delivery(parcel).encode();
@@ -218,8 +215,8 @@ impl<'m> Packed<'m> {
         .traced(self.trace_parent(parcel))
     }
 
-    /// The trace of a delivery: the request's or, where that names none, the one that all of its
-    /// events name.
+    /// The trace of a delivery: the request's or, without one, the trace that all of its events
+    /// name.
     fn trace_parent(&self, parcel: &Parcel<'_>) -> Option<TraceParent> {
         let bodies = self.bodies(parcel.recipient.form.schema);
         let mut named = parcel.events.iter().map(|position| bodies[*position].trace_parent);
@@ -246,9 +243,9 @@ pub(super) struct Body {
     pub(super) data_version: String,
     /// The trace that it names itself.
     pub(super) trace_parent: Option<TraceParent>,
-    /// What the text takes in a queue message.
+    /// The size of the text in a queue message.
     encoded_bytes: usize,
-    /// What the data version takes in it, where the event is the first one.
+    /// The size of the data version in it, if the event is the first one.
     data_version_bytes: usize,
 }
 
@@ -271,8 +268,8 @@ impl Body {
 /// Packs matched events into deliveries, in the order of the request.
 ///
 /// A delivery never carries more events than its subscription's `maxEventsPerBatch`. It fills up to
-/// the preferred size (the bytes of the request's body: events, commas and brackets), but for one
-/// event that is larger by itself. Its queue form never exceeds `message_bytes_max` less
+/// the preferred size (the bytes of the request's body: events, commas and brackets), unless a
+/// single event is larger. Its queue form never exceeds `message_bytes_max` less
 /// [`HEADROOM_BYTES`]: an event that does not fit by itself is claimed, see
 /// [`claim`](crate::delivery::claim).
 pub fn pack<'m>(
@@ -286,7 +283,7 @@ pub fn pack<'m>(
     Packed::new(acceptance, recipients, bodies, message_bytes_max)
 }
 
-/// The events in a schema, where some subscription asks for it.
+/// The events in a schema, if a subscription asks for it.
 fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema) -> Vec<Body> {
     if !matches.iter().any(|wanted| wanted.subscription.delivery_schema == schema) {
         return Vec::new();
@@ -301,12 +298,12 @@ fn bodies(matches: &[Match], events: &[ParsedEvent<'_>], schema: DeliverySchema)
     events.iter().map(body).collect()
 }
 
-/// What a JSON text takes in a queue message, which escapes two characters (see [`queue_text`]).
+/// The size of a JSON text in a queue message, which escapes two characters (see [`queue_text`]).
 fn encoded_bytes(json: &str) -> usize {
     json.len() + escaped_in_queue_text(json) * (r"\uffff".len() - '\u{ffff}'.len_utf8())
 }
 
-/// What a delivery's queue form takes beside its events and their data version.
+/// The size of a delivery's queue form without its events and their data version.
 fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     let (key, uid) = (recipient.key.clone().into_owned(), recipient.uid);
     let empty = Delivery::new(Uuid::nil(), key, uid, acceptance.time, String::new(), Vec::new());
@@ -314,7 +311,7 @@ fn envelope_bytes(recipient: &Recipient<'_>, acceptance: Acceptance) -> usize {
     empty.encode().len() + r#","events":[]"#.len()
 }
 
-/// What a data version takes in a delivery's queue form.
+/// The size of a data version in a delivery's queue form.
 fn data_version_bytes(data_version: &str) -> usize {
     if data_version.is_empty() {
         return 0;
@@ -323,7 +320,7 @@ fn data_version_bytes(data_version: &str) -> usize {
     r#""dataVersion":,"#.len() + queue_text(json).len()
 }
 
-/// What a trace takes in a delivery's queue form.
+/// The size of a trace in a delivery's queue form.
 const TRACE_BYTES: usize = r#","traceparent":"""#.len() + TRACE_PARENT_CHARS;
 
 /// The deliveries of one event subscription.
@@ -338,8 +335,7 @@ struct Parcels<'p> {
 impl<'p> Iterator for Parcels<'p> {
     type Item = Parcel<'p>;
 
-    /// One event and those after it that fit. Nothing joins an event that does not fit a queue
-    /// message by itself.
+    /// One event and those after it that fit. An event too large for a queue message goes alone.
     fn next(&mut self) -> Option<Parcel<'p>> {
         const COMMA: usize = 1;
         const BRACKETS: usize = 2;

@@ -1,5 +1,5 @@
-//! Sample events against a filter: does it want them, and if not, which part of it refuses them.
-//! Nothing is published.
+//! Tests sample events against a filter: whether it matches them and, if not, which part of it
+//! refuses them. Nothing is published.
 
 use std::borrow::Cow;
 
@@ -18,8 +18,8 @@ use crate::{
 /// Most characters of a value that an answer repeats.
 const FOUND_CHARS_MAX: usize = 256;
 
-/// Tests events, an array or one by itself, against a filter of that topic. The answer has a verdict
-/// for each event, in their order.
+/// Tests one event, or an array of them, against a filter of that topic. The answer has a verdict
+/// for each event, in order.
 ///
 /// # Errors
 ///
@@ -28,8 +28,8 @@ pub fn test(topic: &Topic, filter: &Filter, events: &Value) -> Result<Value, Pub
     test_text(topic, filter, &events.to_string())
 }
 
-/// The same for events in the text that they would be published as: a value would have lost what
-/// makes a publish refuse them, or take them.
+/// The same for the text of events: a parsed value would have lost details for which a publish
+/// refuses or accepts them.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn test_text(topic: &Topic, filter: &Filter, events: &str) -> Result<Value, 
     };
     refuse_too_large(events)?;
     let topic_id = topic.id();
-    // What a mapping would stamp is not looked at: filters have the event as it was published.
+    // Stamps do not matter: filters see the event as it was published.
     let stamps = Stamps { now: Timestamp::from_millis(0), id: &mut Uuid::nil };
     let events = read(topic, &topic_id, body.as_bytes(), stamps)?;
     let filters = Filters::compile(topic.input_schema, [filter]);
@@ -67,7 +67,7 @@ pub(super) fn refuse_too_large(events: &str) -> Result<(), PublishError> {
     }
 }
 
-/// One part of the filter, what it found, and why that is not wanted.
+/// One part of the filter, the value that it found, and why it refuses the event.
 pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Refusal<'_>) -> Value {
     let case = if filter.is_subject_case_sensitive { "" } else { " (in any case)" };
     let part = |name: &str, found: &str, rule: String| {
@@ -116,7 +116,7 @@ pub(super) fn refused_by(filter: &Filter, event: &ParsedEvent<'_>, refusal: &Ref
 /// Most values of an operator that a message lists.
 const VALUES_TOLD_MAX: usize = 10;
 
-/// What an operator wants, in words.
+/// The condition of an operator, in words.
 fn wanted(operator: &Operator) -> String {
     let name = operator.name();
     let document = serde_json::to_value(operator).unwrap_or_default();
@@ -138,7 +138,7 @@ fn wanted(operator: &Operator) -> String {
     }
 }
 
-/// A value as people write it; a text that could be taken for several keeps its quotation marks.
+/// A value for people; an ambiguous text keeps its quotation marks.
 fn told(value: &Value) -> String {
     match value.as_str() {
         Some(text) if !text.is_empty() && !text.contains([',', ' ', '"']) => text.to_owned(),

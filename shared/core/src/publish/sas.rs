@@ -1,8 +1,8 @@
 //! SAS tokens: `r=<resource>&e=<expiry>&s=<signature>`, each value percent-encoded.
 //!
 //! A publisher signs the first two members, as they are encoded, with one of the topic's keys. The
-//! text is verified as it came: encoders differ (`%2f` or `%2F`, `+` or `%20`), so decoding and
-//! encoding again would break signatures.
+//! signature is verified over the text as it came: encoders differ (`%2f` or `%2F`, `+` or `%20`),
+//! so decoding and encoding again would break it.
 //!
 //! Source: Event Grid, "Authenticate publishing clients with access keys and shared access
 //! signatures", and the tokens that Azure's SDKs make (`tests/conformance/sas_tokens.json`).
@@ -18,7 +18,6 @@ use crate::{document::quoted, event::date_time, time::Timestamp};
 
 /// A token, read but not verified. It never prints.
 pub struct Token<'a> {
-    /// The text that was signed.
     signed: &'a str,
     signature: Vec<u8>,
     resource: String,
@@ -31,7 +30,7 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-/// Why a token was refused. None of it repeats the signature.
+/// Why a token was refused. No variant repeats the signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// It can't be read.
@@ -40,7 +39,7 @@ pub enum TokenError {
          percent-encoded"
     )]
     Malformed(&'static str),
-    /// The expiry is in no form that is known.
+    /// The expiry's format is unknown.
     #[error(
         "the SAS token's expiry {0} is no date and time; write it in UTC, such as \
          2030-01-01T00:00:00Z, '2030-01-01 00:00:00+00:00' or '1/1/2030 12:00:00 AM'"
@@ -63,7 +62,6 @@ pub enum TokenError {
     OtherResource {
         /// The token's resource, shortened, without its query.
         given: String,
-        /// The path of the request.
         asked: String,
     },
 }
@@ -86,7 +84,7 @@ impl<'a> Token<'a> {
         }
         let resource = percent_decode_str(resource).decode_utf8();
         let resource = resource.map_err(|_| Malformed("has a resource that is not UTF-8"))?;
-        // Form encoders write a space as a plus sign. No form of the time has a plus sign that its
+        // Form encoders write a space as a plus sign. No time format has a plus sign that its
         // encoder would have left as it is.
         let expiry = expiry.replace('+', " ");
         let expiry = percent_decode_str(&expiry).decode_utf8_lossy();
@@ -102,21 +100,21 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// Whether it was signed with that key, in a time that does not depend on where they differ.
+    /// Whether it was signed with that key, compared in constant time.
     pub fn is_signed_with(&self, key: &str) -> bool {
         let Ok(key) = STANDARD.decode(key) else { return false };
         let Ok(mac) = Hmac::<Sha256>::new_from_slice(&key) else { return false };
         mac.chain_update(self.signed).verify_slice(&self.signature).is_ok()
     }
 
-    /// Whether it is still good, and for that resource: the path of the publish API's own
-    /// (`/topics/orders/api/events`), and the path as it was asked for, which may begin with a stage
-    /// or a proxy's own part.
+    /// Checks that it has not expired, and that it is for this resource: the path of the publish
+    /// API (`/topics/orders/api/events`), or the path as requested, which may begin with a stage or
+    /// a proxy's prefix.
     ///
-    /// A token is good for everything whose URL begins with its resource, whole segments counted.
-    /// Scheme and host are not compared: one deployment goes by several names (its own, custom
-    /// domains, proxies), and the key belongs to one topic anyway. Nor is the query: SDKs put one
-    /// there that is not the request's.
+    /// A token is good for everything whose URL begins with its resource, in whole segments. Scheme
+    /// and host are not compared: one deployment has several names (its own, custom domains,
+    /// proxies), and the key belongs to one topic anyway. Nor is the query: SDKs add one that is
+    /// not the request's.
     ///
     /// # Errors
     ///
@@ -138,13 +136,13 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Whether a path begins with these whole segments. The colon of `:publish` ends one, too.
+/// Whether a path begins with these whole segments. The colon of `:publish` also ends one.
 fn begins(path: &str, head: &str) -> bool {
     path.strip_prefix(head).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
 }
 
-/// The time that an expiry names, UTC where it does not say: as Python writes it (with a space or a
-/// `T`, with or without offset), or as JavaScript's SDK and .NET in American English do.
+/// The time of an expiry, UTC unless it says otherwise: as Python writes it (with a space or a `T`,
+/// with or without offset), or as JavaScript's SDK and .NET do in American English.
 fn time_of(text: &str) -> Option<Timestamp> {
     if text.contains('/') {
         return american(text);
@@ -184,8 +182,8 @@ fn numbers(text: &str, between: char) -> Option<[u16; 3]> {
     all.next().is_none().then_some(three)
 }
 
-/// Makes a token for a resource, good until then, as the SDK for Python does. `None` where the key
-/// is no base64.
+/// Makes a token for a resource, valid until then, as the SDK for Python does. `None` if the key is
+/// not base64.
 pub fn sign(resource: &str, expires_at: Timestamp, key: &str) -> Option<String> {
     let encoded = |text: &str| {
         percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()

@@ -1,5 +1,5 @@
-//! One event for one event subscription alone, to see what its endpoint answers. It is read as a publish
-//! reads it, and packed as a publish packs it; nothing of it is kept.
+//! Makes a trial delivery: one event for one event subscription, to see what its endpoint answers.
+//! The event is read and packed as by a publish; nothing is stored.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -21,21 +21,21 @@ use crate::{
     topic::{Revision, Topic},
 };
 
-/// No event that is read is too large for a message of so many bytes.
+/// A message size that no readable event exceeds.
 const MESSAGE_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 
-/// What is sent, and what the filter would have said.
+/// The delivery to send, and the filter's verdict.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The delivery. The filter was not asked.
+    /// The delivery, made whatever the filter says.
     pub delivery: Delivery,
-    /// Whether the filter wants the event, and which parts of it do not, as JSON: `matches` and
+    /// Whether the filter matches the event, and which parts of it do not, as JSON: `matches` and
     /// `refusedBy`.
     pub verdict: Value,
 }
 
-/// The trial of an event of that topic, by itself or in an array, published at `now`; none where it is
-/// not one event. `id` is for the publish, and for an event of a schema that has no ids.
+/// The trial of an event, by itself or in an array of one, published at `now`; `None` if it is not
+/// one event. `id` is for the publish, and for an event of a schema without ids.
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub fn trial(
     Ok(delivery.map(|delivery| Trial { delivery, verdict }))
 }
 
-/// The delivery that a publish would make if the event subscription wanted everything.
+/// The delivery that a publish would make if the event subscription matched everything.
 fn delivery(
     topic: &Topic,
     subscription: &EventSubscription,

@@ -5,33 +5,30 @@ use serde::{Deserialize, Serialize};
 use super::outcome::Outcome;
 use crate::time::Timestamp;
 
-/// What is known of the attempts made so far.
+/// A summary of the attempts made so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Attempts {
-    /// How many were made.
     pub made: u32,
     /// When the first one began: the schedule's offsets count from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_at: Option<Timestamp>,
-    /// When the last one began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_at: Option<Timestamp>,
-    /// What the last one met, or `Probation` where it was refused one.
+    /// The outcome of the last one, or `Probation` if it was refused one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<Outcome>,
-    /// The last HTTP status, where one came.
+    /// The last HTTP status, if there was a response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_status: Option<u16>,
 }
 
 impl Attempts {
-    /// Whether none was made.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// With one more attempt that began at `at` and met `outcome`.
+    /// With one more attempt that began at `at` and had this outcome.
     #[must_use]
     pub fn with(&self, at: Timestamp, outcome: Outcome, status: Option<u16>) -> Self {
         Self {

@@ -1,10 +1,11 @@
-//! May the endpoint be asked at all? Probation, delayed delivery, and what ends them.
+//! Decides whether an endpoint may be called at all: probation, delayed delivery, and what ends
+//! them.
 //!
-//! Two waits are kept apart: *probation* follows a failed attempt with certain outcomes, *delayed
-//! delivery* follows ten failures in a row and lasts longer with every failed probe. Nothing is
-//! attempted before both are over; then one delivery probes. [`admit`] decides about one delivery,
-//! [`after_failure`], [`after_success`] and [`evidence`] move the health on. Everything here is a
-//! value in and a value out: the health is kept in a table and written under a condition.
+//! Two waits are separate: *probation* follows a failed attempt with certain outcomes; *delayed
+//! delivery* follows ten failures in a row and grows with every failed probe. Nothing is attempted
+//! before both are over; then one delivery probes. [`admit`] decides about one delivery;
+//! [`after_failure`], [`after_success`] and [`evidence`] compute the next health. All functions are
+//! pure: the health is kept in a table and written conditionally.
 
 mod change;
 
@@ -13,53 +14,62 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{lane::Slow, outcome::Outcome, profile::Rule};
+use super::{
+    lane::Slowness,
+    outcome::{Outcome, RESPONSE_WAIT},
+    profile::Rule,
+};
 use crate::{retry::Rules, time::Timestamp};
 
-pub use change::{Failed, Seen, Succeeded, after_failure, after_failures, after_success, evidence};
+pub use change::{
+    FailedAttempt, SeenAttempts, SuccessfulAttempt, after_failure, after_failures, after_success,
+    evidence,
+};
 
-/// What happens to an event that meets a probation caused by a client error.
+/// What happens to an event that comes during a probation caused by a client error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProbationPolicy {
-    /// It ends at once where the profile does not retry that error.
+    /// It ends at once if the profile does not retry that error.
     #[default]
     EventGrid,
-    /// It waits.
     Delay,
 }
 
 /// Failures in a row that make an endpoint unhealthy.
 pub const UNHEALTHY_AFTER: u32 = 10;
 
-/// The waits of delayed delivery, in seconds, one further with every failed probe; the last repeats.
+/// The waits of delayed delivery, in seconds: the next one after every failed probe; the last
+/// repeats.
 pub const DELAYED_WAITS_S: [u32; 6] = [60, 300, 600, 1_800, 3_600, 10_800];
 
-/// An endpoint whose probe has failed waits at least so long before the next one.
+/// The minimum wait after a failed probe.
 pub const FAILED_PROBE_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a claimed probe may take before another delivery may probe: longer than an attempt.
+/// How long a claimed probe may take before another delivery may probe.
 const PROBE_LEASE: Duration = Duration::from_secs(60);
+const _: () = assert!(PROBE_LEASE.as_secs() > RESPONSE_WAIT.as_secs());
 
-/// Deliveries that find a probe under way look again after this: half the time that an endpoint
-/// which never answers needs to fail it, so that few look twice.
+/// Deliveries that find a probe under way come back after this: half the time that an endpoint
+/// which never answers needs to fail it, so that few come back twice.
 const PROBED_LOOK_AGAIN: Duration = Duration::from_secs(20);
+const _: () = assert!(2 * PROBED_LOOK_AGAIN.as_secs() > RESPONSE_WAIT.as_secs());
 
-/// The end of a wait is spread over at least so long: the size of the backlog is known late.
+/// The end of a wait is spread over at least this time: the size of the backlog is known late.
 const SPREAD_MIN: Duration = Duration::from_secs(3);
 
-/// In its first seconds the first delayed wait may yet be lifted by a copy of dispatch that has seen
-/// a success: see [`evidence`]. Those who meet it then look again soon.
+/// In its first seconds, the first delayed wait may still be lifted by a copy of dispatch that has
+/// seen a success: see [`evidence`]. Deliveries that come then return soon.
 const LIFTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How much later they look, at least, and up to as much again.
+/// How much later they return, at least; up to twice that.
 const LIFTED_LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// After a recovery each copy of dispatch lets 1, 2, 4, … deliveries through in each second; after
-/// so many seconds there is no limit.
+/// After a recovery, each copy of dispatch admits 1, 2, 4, … deliveries in each second; after this
+/// many seconds there is no limit.
 const ADMISSION_DOUBLINGS: u64 = 10;
 
-/// Deliveries that a recovery does not let through yet look again after this, and as late as its
-/// last second of limits.
+/// Deliveries that a recovery does not admit yet come back after this, and at the latest in its
+/// last limited second.
 const LIMITED_LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// How long each outcome puts a subscription on probation.
@@ -85,7 +95,7 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// The defaults with a deployment's own durations, in seconds; 0 means no probation.
+    /// The defaults, overridden by a deployment's own durations in seconds; 0 means no probation.
     #[must_use]
     pub fn with(mut self, own: BTreeMap<Outcome, u32>) -> Self {
         self.0.extend(own);
@@ -109,19 +119,18 @@ pub struct Health {
     pub probation: Option<Probation>,
     /// Delayed delivery, in force or to be ended by a probe.
     pub delayed: Option<Delayed>,
-    /// Who probes.
     pub probe: Option<Probe>,
     /// When a success last ended a wait.
     pub recovered: Option<Recovery>,
-    /// A success that a copy of dispatch has told the others, for as long as attempts fail beside
-    /// it. Successes are not written while nothing fails: there may be later ones.
+    /// A success that a copy of dispatch has shared with the others while attempts fail beside it.
+    /// Successes are not written while nothing fails, so there may be later ones.
     pub last_success_at: Option<Timestamp>,
-    /// Whether the endpoint is slow, and what it may hold then.
-    pub slow: Slow,
-    /// The last request that was counted, by its first delivery and when it began, so that a write
-    /// that is repeated counts once.
+    /// Whether the endpoint is slow, and how many requests it may have under way then.
+    pub slow: Slowness,
+    /// The last counted failed request, by its first delivery and its start, so that a repeated
+    /// write counts once.
     pub counted: Option<(Uuid, Timestamp)>,
-    /// Counts its writes; a write names the one it has read.
+    /// Counts its writes; a write is conditional on the revision it read.
     #[serde(skip)]
     pub revision: u64,
 }
@@ -130,38 +139,33 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Row {
-    /// How many; from [`UNHEALTHY_AFTER`] on only failed probes are counted.
+    /// Their number; from [`UNHEALTHY_AFTER`] on only failed probes are counted.
     pub failures: u32,
     /// When the first of them ended.
     pub since: Option<Timestamp>,
-    /// When a failure last ended, of this row or an earlier one; late by up to a minute while
-    /// failures change nothing else.
+    /// When a failure last ended, in this row or an earlier one; up to a minute late while failures
+    /// change nothing else.
     pub last_at: Option<Timestamp>,
 }
 
-/// A time in which nothing is attempted, because of what one attempt met.
+/// A time without attempts, caused by the outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probation {
-    /// Since when.
     pub since: Timestamp,
-    /// Until when.
     pub until: Timestamp,
-    /// The outcome that caused it.
     pub outcome: Outcome,
     /// The HTTP status that caused it, where one came.
     pub status: Option<u16>,
 }
 
-/// A time in which nothing is attempted, because too many attempts have failed in a row.
+/// A time without attempts, caused by too many failures in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delayed {
-    /// Which of [`DELAYED_WAITS_S`] it is, from 1; beyond the last one that one repeats.
+    /// The index in [`DELAYED_WAITS_S`], from 1; beyond the last, the last repeats.
     pub step: u32,
-    /// Since when.
     pub since: Timestamp,
-    /// Until when.
     pub until: Timestamp,
     /// The outcome of the last failure before it.
     pub outcome: Outcome,
@@ -173,9 +177,8 @@ pub struct Delayed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// The delivery that probes.
     pub delivery: Uuid,
-    /// From then on another one may.
+    /// When another delivery may probe.
     pub lease_until: Timestamp,
 }
 
@@ -183,13 +186,12 @@ pub struct Probe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recovery {
-    /// When.
     pub at: Timestamp,
-    /// Over how long what waited comes back.
+    /// The time over which waiting deliveries come back.
     pub over: Duration,
 }
 
-/// Why nothing is attempted, in the words that both waits share.
+/// The cause of a wait, of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The outcome of the attempt that caused it.
@@ -198,38 +200,34 @@ pub struct Cause {
     pub status: Option<u16>,
 }
 
-/// What a health comes to at one time.
+/// The state of a health at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
-    /// Attempts are made.
     Healthy,
-    /// A success has ended a wait, and what waited is let through bit by bit.
+    /// A success has ended a wait, and waiting deliveries are admitted gradually.
     Recovering {
-        /// When the success came.
         since: Timestamp,
-        /// When all that waited should have come back.
+        /// When all waiting deliveries should have come back.
         until: Timestamp,
     },
-    /// Nothing is attempted, because of what one attempt met.
+    /// Nothing is attempted, because of the outcome of one attempt.
     Probation(Probation),
-    /// Nothing is attempted, because too many attempts have failed in a row; there may be a
-    /// probation beside it.
+    /// Nothing is attempted, because too many attempts have failed in a row; there may also be a
+    /// probation.
     DelayedDelivery(Delayed),
     /// Both waits are over: the next delivery that is due probes.
     AwaitingProbe {
-        /// When the later one ended.
         since: Timestamp,
     },
     /// One delivery probes, the others wait.
     Probing(Probe),
 }
 
-/// What a health comes to, in the words of the resource API.
+/// The state of a health, in the words of the resource API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Condition {
-    /// Attempts are made.
     Healthy,
-    /// A success has just ended a wait: attempts are let through, twice as many each second.
+    /// A success has just ended a wait: attempts are admitted, twice as many each second.
     Recovering,
     /// A failed attempt has put the event subscription on probation, which no probe has ended.
     Probation,
@@ -237,10 +235,9 @@ pub enum Condition {
     DelayedDelivery,
 }
 
-/// What becomes of an event that comes now.
+/// What happens to an event that comes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Effect {
-    /// It is attempted.
     Attempted,
     /// It waits, or is the probe when both waits are over.
     Waits,
@@ -249,12 +246,12 @@ pub enum Effect {
 }
 
 impl Health {
-    /// Whether attempts are held back: by a wait in force, or one that a probe must end.
+    /// Whether attempts are held back, by a wait in force or one that a probe must end.
     pub fn is_waiting(&self) -> bool {
         self.until().is_some()
     }
 
-    /// When the later of the two waits ends, be it over or not.
+    /// When the later of the two waits ends, or ended.
     pub fn until(&self) -> Option<Timestamp> {
         let probation = self.probation.map(|wait| wait.until);
         probation.max(self.delayed.map(|wait| wait.until))
@@ -283,14 +280,13 @@ impl Health {
             || self.delayed.is_some_and(|wait| wait.since == at)
     }
 
-    /// The last time that it says something about; `None` if it says nothing.
+    /// The latest time that it mentions; `None` if there is none.
     pub fn last_change_at(&self) -> Option<Timestamp> {
         let seen = self.row.last_at.max(self.last_success_at);
         let recovered = self.recovered.map(|recovery| recovery.until());
         seen.max(self.until()).max(recovered).max(self.slow.last_change_at())
     }
 
-    /// What it comes to at `now`.
     pub fn state(&self, now: Timestamp) -> HealthState {
         let Some(until) = self.until() else {
             return match self.recovered.map(|recovery| (recovery.at, recovery.until())) {
@@ -309,8 +305,8 @@ impl Health {
         }
     }
 
-    /// What it comes to at `now`, in the words of the resource API: a wait is named until a probe
-    /// has ended it.
+    /// Its state at `now`, in the words of the resource API: a wait is named until a probe has
+    /// ended it.
     pub fn condition(&self, now: Timestamp) -> Condition {
         match self.state(now) {
             HealthState::Healthy => Condition::Healthy,
@@ -320,7 +316,7 @@ impl Health {
         }
     }
 
-    /// What becomes of an event that comes at `now`.
+    /// What happens to an event that comes at `now`.
     pub fn effect(&self, rules: Rules<'_>, policy: ProbationPolicy, now: Timestamp) -> Effect {
         match self.is_waiting() {
             false => Effect::Attempted,
@@ -329,7 +325,7 @@ impl Health {
         }
     }
 
-    /// The health without what stands in the way of attempts; `None` when nothing does.
+    /// The health without anything that holds back attempts; `None` if nothing does.
     pub fn reset(&self, now: Timestamp) -> Option<Self> {
         let in_the_way = self.is_waiting() || self.row.failures > 0 || self.slow.is_slow(now);
         in_the_way.then(|| {
@@ -339,7 +335,7 @@ impl Health {
         })
     }
 
-    /// When the younger of its waits began.
+    /// When the later of its waits began.
     fn waits_since(&self) -> Option<Timestamp> {
         let (probation, delayed) = (self.probation, self.delayed);
         probation.map(|wait| wait.since).max(delayed.map(|wait| wait.since))
@@ -356,8 +352,8 @@ impl Health {
         }
     }
 
-    /// Whether events that come now end: only before the end of a probation whose cause is a client
-    /// error that is not retried, and unless the event subscription has asked to wait.
+    /// Whether events that come now end: only during a probation whose cause is a client error that
+    /// is not retried, and unless the event subscription has asked to wait.
     fn ends_what_comes(&self, rules: Rules<'_>, policy: ProbationPolicy, now: Timestamp) -> bool {
         let Some(wait) = self.probation.filter(|wait| now < wait.until) else { return false };
         policy == ProbationPolicy::EventGrid
@@ -370,59 +366,55 @@ impl Health {
 }
 
 impl Recovery {
-    /// When all that waited should have come back, and nothing limits attempts any more.
+    /// When all waiting deliveries should have come back, and nothing limits attempts any more.
     fn until(&self) -> Timestamp {
         self.at + self.over.max(Duration::from_secs(ADMISSION_DOUBLINGS))
     }
 }
 
-/// A delivery that asks whether it may be attempted, and what decides about that beside the health.
+/// A delivery that asks to be attempted, with everything but the health that the answer depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Asking {
-    /// The delivery.
+pub struct AdmissionRequest {
     pub delivery: Uuid,
-    /// The time.
     pub now: Timestamp,
-    /// How many this copy of dispatch has let through for the subscription in this second.
+    /// How many deliveries this copy of dispatch has admitted for the subscription in this second.
     pub admitted: u64,
-    /// Over how long the end of a wait is spread, by the size of the backlog: see
-    /// `delivery::parking::spread`. Zero will do while the health
-    /// [does not wait](Health::is_waiting).
+    /// The spread of the end of a wait, by the size of the backlog: see
+    /// `delivery::parking::spread`. May be zero while the health [does not
+    /// wait](Health::is_waiting).
     pub spread: Duration,
     /// A draw from 0 up to 1, which spreads those that wait.
     pub dice: f64,
 }
 
-impl Asking {
-    /// A moment of the spread. The later ones are likelier: a backlog that grows during the wait
-    /// then comes back at about the same pace from the first second of the spread to its last.
+impl AdmissionRequest {
+    /// A random moment of the spread. Later ones are likelier: so a backlog that grows during the
+    /// wait comes back at about the same pace from the first second of the spread to its last.
     fn moment(&self) -> Duration {
         self.spread.max(SPREAD_MIN).mul_f64(self.dice.clamp(0.0, 1.0).sqrt())
     }
 }
 
-/// Whether a delivery may be attempted now.
+/// The answer to an [`AdmissionRequest`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Admission {
-    /// It may.
     Attempt,
-    /// It may, as the probe, once this health has been written under its condition.
+    /// It may be attempted as the probe, once this health has been written under its condition.
     Probe(Box<Health>),
     /// It waits. This is no attempt.
     Wait {
-        /// Until then.
         until: Timestamp,
     },
     /// It ends at once, with outcome `Probation`.
     End,
 }
 
-/// Says whether a delivery may be attempted now.
+/// Decides whether a delivery may be attempted now.
 pub fn admit(
     health: &Health,
     rules: Rules<'_>,
     policy: ProbationPolicy,
-    asking: Asking,
+    asking: AdmissionRequest,
 ) -> Admission {
     let now = asking.now;
     let Some(until) = health.until() else { return admit_after_recovery(health, asking) };
@@ -444,8 +436,8 @@ pub fn admit(
     }
 }
 
-/// When a delivery that meets waits until `until` comes back.
-fn look_again(health: &Health, until: Timestamp, asking: Asking) -> Timestamp {
+/// When a delivery comes back that finds the endpoint waiting until `until`.
+fn look_again(health: &Health, until: Timestamp, asking: AdmissionRequest) -> Timestamp {
     let end = until + asking.moment();
     let on_probation = health.probation.is_some_and(|wait| asking.now < wait.until);
     let first = health.delayed.filter(|wait| wait.step == 1 && !on_probation);
@@ -458,7 +450,7 @@ fn look_again(health: &Health, until: Timestamp, asking: Asking) -> Timestamp {
     }
 }
 
-fn admit_after_recovery(health: &Health, asking: Asking) -> Admission {
+fn admit_after_recovery(health: &Health, asking: AdmissionRequest) -> Admission {
     let Some(recovery) = health.recovered else { return Admission::Attempt };
     let since = asking.now.since(recovery.at);
     if asking.admitted < admission_limit(since) {
@@ -469,7 +461,7 @@ fn admit_after_recovery(health: &Health, asking: Asking) -> Admission {
     Admission::Wait { until }
 }
 
-/// How many deliveries may go in each second, so long after a recovery.
+/// How many deliveries are admitted per second, by the time since a recovery.
 fn admission_limit(since_recovery: Duration) -> u64 {
     let seconds = since_recovery.as_secs();
     if seconds >= ADMISSION_DOUBLINGS { u64::MAX } else { 1 << seconds }

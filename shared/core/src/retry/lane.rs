@@ -1,14 +1,14 @@
-//! Slow endpoints: which they are, and how many requests each of them may have under way.
+//! Slow endpoints: detects them, and limits the requests that each may have under way.
 //!
 //! A first attempt holds a slot that others need, so an endpoint whose requests stay unanswered is
 //! *marked* slow while they are still under way: copies of dispatch [`vote`]. While it is marked,
 //! its deliveries go to their retry queue without an attempt. There each invocation takes a lease
-//! for its requests ([`take`]) and gives it back with what it has learned ([`give_back`]): the
-//! bound grows with each answer and halves when none comes, and the mark ends when hardly an answer
-//! is slow any more. Slowness is no failure: nothing here counts as an attempt.
+//! for its requests ([`take`]) and returns it with what it has learned ([`give_back`]): the bound
+//! grows with each answer and halves when none comes, and the mark ends when hardly any answer is
+//! slow. Slowness is not a failure: nothing here counts as an attempt.
 //!
-//! All of it is part of the endpoint's health and written under its condition. Only endpoints that
-//! are slow cost these writes.
+//! All of it is part of the endpoint's health and is written conditionally. Only slow endpoints
+//! cost these writes.
 
 use std::time::Duration;
 
@@ -18,52 +18,51 @@ use uuid::Uuid;
 use super::outcome::RESPONSE_WAIT;
 use crate::time::Timestamp;
 
-/// How long a lease lasts that is not given back, as after a crash: the time a response may take
-/// and 20 s to settle it.
+/// How long a lease lasts if it is not returned, as after a crash: the time for a response, and 20
+/// s to settle it.
 pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(20));
 
-/// The bound and the budget halve at most once in this time: requests that hang do so together.
+/// The bound and the budget halve at most once in this time: hanging requests end together.
 const HALVED_EVERY: Duration = Duration::from_secs(5);
 
-/// Fewer answers than this say nothing about their endpoint.
+/// The fewest answers that say anything about their endpoint.
 const ANSWERS_MIN: u32 = 20;
 
-/// When so many are known, the older half is forgotten.
+/// At this number of answers, the older half is dropped.
 const ANSWERS_MAX: u32 = 2 * ANSWERS_MIN;
 
-/// A mark ends when less than one answer in so many is slow.
+/// A mark ends when less than one answer in this many is slow.
 const SLOW_SHARE: u32 = 10;
 
-/// What beyond the bound waits comes back after this at least.
+/// The shortest wait of a delivery beyond the bound.
 pub const LOOK_AGAIN_MIN: Duration = Duration::from_secs(2);
 
-/// What beyond the bound waits comes back after this at most.
+/// The longest wait of a delivery beyond the bound.
 pub const LOOK_AGAIN_MAX: Duration = Duration::from_secs(60);
 
-/// What an answer is thought to take while none has come.
+/// The assumed time of an answer while none has come.
 const ANSWER_GUESSED: Duration = Duration::from_secs(5);
 
-/// A new answer counts for one part in so many of the average time of an answer.
+/// A new answer has this weight, as one part in so many, in the average time of an answer.
 const AVERAGED_OVER: u32 = 20;
 
-/// What a deployment may set.
+/// The settings of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneSettings {
-    /// A request that is unanswered for so long counts as slow.
+    /// How long a request must be unanswered to count as slow.
     pub slow_after: Duration,
-    /// How long a mark lasts that is not renewed.
+    /// How long a mark lasts unless it is renewed.
     pub mark: Duration,
-    /// Votes of this time count together.
+    /// The window in which votes are added up.
     pub window: Duration,
-    /// So many votes mark an endpoint of which nothing is known; at least 1.
+    /// The votes that mark an unknown endpoint; at least 1.
     pub first_budget: u32,
-    /// So many votes mark any endpoint.
+    /// The votes that mark any endpoint.
     pub budget_max: u32,
-    /// So many requests may be under way to an endpoint that was just marked for the first time.
+    /// The bound of an endpoint when it is marked for the first time.
     pub first_bound: u32,
-    /// So many always may; at least 1.
+    /// The lowest bound; at least 1.
     pub bound_min: u32,
-    /// So many may at most.
     pub bound_max: u32,
 }
 
@@ -82,24 +81,23 @@ impl Default for LaneSettings {
     }
 }
 
-/// What is known of an endpoint's slowness. The default is: nothing.
+/// What is known of an endpoint's slowness; by default nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Slow {
-    /// Slow first attempts of the window that began at `votes_since`.
+pub struct Slowness {
+    /// Slow first attempts in the window that began at `votes_since`.
     pub votes: u32,
-    /// When the first of them was told.
+    /// When the window's first vote was cast.
     pub votes_since: Option<Timestamp>,
-    /// So many votes mark it; `None`: as many as an endpoint begins with.
+    /// The votes that mark it; `None` means the initial number.
     pub budget: Option<u32>,
-    /// Until when it is marked, unless that is renewed.
+    /// Until when it is marked, unless the mark is renewed.
     pub marked_until: Option<Timestamp>,
-    /// So many requests may be under way while it is marked; `None`: as many as at first.
+    /// The bound on requests under way while it is marked; `None` means the initial bound.
     pub bound: Option<u32>,
-    /// Who has requests under way.
     pub leases: Vec<Lease>,
     /// Its last answers while it was marked.
-    pub answers: Answers,
+    pub answers: AnswerCounts,
     /// When the bound was last halved.
     pub halved_at: Option<Timestamp>,
 }
@@ -108,18 +106,16 @@ pub struct Slow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
-    /// The invocation.
     pub holder: Uuid,
-    /// How many requests.
     pub requests: u32,
-    /// Then they count no more, whatever became of the invocation.
+    /// When they stop counting, whatever happened to the invocation.
     pub until: Timestamp,
 }
 
-/// Answers of the slow lane, the older ones fading.
+/// Counts of answers in the slow lane; older ones lose weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Answers {
+pub struct AnswerCounts {
     /// Those that came in time.
     pub fast: u32,
     /// Those that were slow, and requests that had no response at all.
@@ -128,25 +124,25 @@ pub struct Answers {
     pub took_ms: Option<u32>,
 }
 
-/// What an invocation has learned from requests to a slow endpoint since it last told.
+/// What an invocation has learned from requests to a slow endpoint since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
+pub struct LaneReport {
     /// Responses within [`LaneSettings::slow_after`], whatever their status.
     pub fast: u32,
     /// Later ones, whatever their status.
     pub slow: u32,
     /// Requests that had no response in 30 s.
     pub silent: u32,
-    /// What all of these took, added up.
+    /// The total time of all of these.
     pub took: Duration,
-    /// Requests of the invocation that are still under way: so much of its lease is kept. 0 gives
-    /// it back, with what was never used of it.
+    /// Requests of the invocation that are still under way: this part of its lease is kept. 0
+    /// returns all of it, including any unused part.
     pub under_way: u32,
 }
 
-impl Slow {
-    /// Whether it is marked slow at `now`. A mark lasts while requests of the slow lane are under way:
-    /// their end may be 30 s away, and says more than the time that has passed.
+impl Slowness {
+    /// Whether it is marked slow at `now`. A mark lasts while requests of the slow lane are under
+    /// way: their end may be 30 s away, and says more than the time that has passed.
     pub fn is_slow(&self, now: Timestamp) -> bool {
         self.marked_until.is_some_and(|until| now < until || self.under_way(now) > 0)
     }
@@ -156,7 +152,6 @@ impl Slow {
         self.bound.unwrap_or(settings.first_bound).clamp(settings.bound_min, settings.bound_max)
     }
 
-    /// So many votes mark it.
     pub fn budget(&self, settings: &LaneSettings) -> u32 {
         self.budget
             .unwrap_or(settings.first_budget)
@@ -180,16 +175,16 @@ impl Slow {
         own.map_or(0, |lease| lease.requests)
     }
 
-    /// The last time that it says something about; `None` if it says nothing.
+    /// The latest time that it mentions; `None` if there is none.
     pub fn last_change_at(&self) -> Option<Timestamp> {
         let lease = self.leases.iter().map(|lease| lease.until).max();
         self.votes_since.max(self.marked_until).max(self.halved_at).max(lease)
     }
 
-    /// Without its mark and votes: as its operator resets it. Leases and what was learned stay.
+    /// Without its mark and votes, as after an operator's reset. Leases and what was learned stay.
     #[must_use]
     pub fn unmarked(&self) -> Self {
-        let answers = Answers { took_ms: self.answers.took_ms, ..Answers::default() };
+        let answers = AnswerCounts { took_ms: self.answers.took_ms, ..AnswerCounts::default() };
         Self { votes: 0, votes_since: None, marked_until: None, answers, ..self.clone() }
     }
 
@@ -200,10 +195,15 @@ impl Slow {
     }
 }
 
-/// Tells of `requests` first attempts that have just become slow: unanswered for
-/// [`LaneSettings::slow_after`]. `None` when there is nothing to write: none are told of, or the
-/// endpoint is marked already.
-pub fn vote(slow: &Slow, requests: u32, now: Timestamp, settings: &LaneSettings) -> Option<Slow> {
+/// Votes for `requests` first attempts that have just become slow: unanswered for
+/// [`LaneSettings::slow_after`]. `None` if there is nothing to write: there are none, or the
+/// endpoint is already marked.
+pub fn vote(
+    slow: &Slowness,
+    requests: u32,
+    now: Timestamp,
+    settings: &LaneSettings,
+) -> Option<Slowness> {
     if requests == 0 || slow.is_slow(now) {
         return None;
     }
@@ -211,27 +211,27 @@ pub fn vote(slow: &Slow, requests: u32, now: Timestamp, settings: &LaneSettings)
     let before = if began.is_some() { slow.votes } else { 0 };
     let votes = before.saturating_add(requests);
     if votes < slow.budget(settings) {
-        return Some(Slow { votes, votes_since: began.or(Some(now)), ..slow.clone() });
+        return Some(Slowness { votes, votes_since: began.or(Some(now)), ..slow.clone() });
     }
-    Some(Slow { marked_until: Some(now + settings.mark), ..slow.unmarked() })
+    Some(Slowness { marked_until: Some(now + settings.mark), ..slow.unmarked() })
 }
 
-/// Lets an invocation have up to `wanted` requests under way to a slow endpoint, and answers how
-/// many. What the same invocation held before is given back: it asks for all that it wants, once
-/// more if a write may not have taken effect. The mark is renewed in its second half, even where
-/// nothing is granted: what waits for its turn is no sign that the endpoint has become fast.
+/// Lets an invocation have up to `wanted` requests under way to a slow endpoint. Returns the number
+/// granted. The invocation's earlier lease is replaced: it asks for all that it wants, again if a
+/// write may not have taken effect. The mark is renewed in its second half, even if nothing is
+/// granted: deliveries waiting for their turn are no sign that the endpoint has become fast.
 ///
-/// Where nothing is granted and the mark is young, there is nothing to write: the value is the same.
+/// If nothing is granted and the mark is young, there is nothing to write: the value is the same.
 pub fn take(
-    slow: &Slow,
+    slow: &Slowness,
     holder: Uuid,
     wanted: u32,
     now: Timestamp,
     settings: &LaneSettings,
-) -> (Slow, u32) {
+) -> (Slowness, u32) {
     let mut next = slow.clone();
     let leases = slow.leases_of_others(holder, now);
-    let others = Slow { leases, ..Slow::default() }.under_way(now);
+    let others = Slowness { leases, ..Slowness::default() }.under_way(now);
     let granted = wanted.min(slow.bound(settings).saturating_sub(others));
     if granted > 0 || slow.leases.iter().any(|lease| lease.holder == holder) {
         next.leases = slow.leases_of_others(holder, now);
@@ -242,24 +242,24 @@ pub fn take(
     (renewed(&next, now, settings), granted)
 }
 
-/// Renews a mark of which less than half is left.
-fn renewed(slow: &Slow, now: Timestamp, settings: &LaneSettings) -> Slow {
+/// Renews a mark in its second half.
+fn renewed(slow: &Slowness, now: Timestamp, settings: &LaneSettings) -> Slowness {
     let is_late = slow.marked_until.is_some_and(|until| until.since(now) < settings.mark / 2);
     let marked_until = (slow.is_slow(now) && is_late).then(|| now + settings.mark);
-    Slow { marked_until: marked_until.or(slow.marked_until), ..slow.clone() }
+    Slowness { marked_until: marked_until.or(slow.marked_until), ..slow.clone() }
 }
 
-/// Takes back what an invocation does not need any more of its lease, and learns from the answers it
-/// had: each lets one more request be under way, silence halves the bound. Once hardly an answer is
-/// slow, the mark ends; from then on it takes twice as many votes to mark the endpoint, so
-/// that one that is slow now and then is left alone, until requests hang again.
+/// Takes back what an invocation no longer needs of its lease, and learns from its answers: each
+/// allows one more request under way, silence halves the bound. Once hardly any answer is slow, the
+/// mark ends; from then on it takes twice as many votes to mark the endpoint, so that an
+/// occasionally slow one is left alone until requests hang again.
 pub fn give_back(
-    slow: &Slow,
+    slow: &Slowness,
     holder: Uuid,
-    answered: Answered,
+    answered: LaneReport,
     now: Timestamp,
     settings: &LaneSettings,
-) -> Slow {
+) -> Slowness {
     let mut next = learned(slow, answered, now, settings);
     let own = slow.leases.iter().find(|lease| lease.holder == holder && now < lease.until);
     next.leases = slow.leases_of_others(holder, now);
@@ -270,17 +270,22 @@ pub fn give_back(
     if !next.is_slow(now) {
         return next;
     }
-    let Answers { fast, slow: late, .. } = next.answers;
+    let AnswerCounts { fast, slow: late, .. } = next.answers;
     let known = fast.saturating_add(late);
     if answered.silent == 0 && known >= ANSWERS_MIN && late.saturating_mul(SLOW_SHARE) < known {
         let budget = next.budget(settings).saturating_mul(2).min(settings.budget_max);
-        return Slow { budget: Some(budget), ..next.unmarked() };
+        return Slowness { budget: Some(budget), ..next.unmarked() };
     }
     if answered.slow + answered.silent > 0 { renewed(&next, now, settings) } else { next }
 }
 
-/// What answers say about bound, budget and the endpoint's pace.
-fn learned(slow: &Slow, answered: Answered, now: Timestamp, settings: &LaneSettings) -> Slow {
+/// Updates bound, budget and the endpoint's pace by its answers.
+fn learned(
+    slow: &Slowness,
+    answered: LaneReport,
+    now: Timestamp,
+    settings: &LaneSettings,
+) -> Slowness {
     let answers = answered.fast.saturating_add(answered.slow);
     let mut next = slow.clone();
     let bound = slow.bound(settings).saturating_add(answers).min(settings.bound_max);
@@ -295,10 +300,9 @@ fn learned(slow: &Slow, answered: Answered, now: Timestamp, settings: &LaneSetti
     next
 }
 
-impl Answers {
-    /// These and newer ones.
-    fn with(self, answered: Answered) -> Self {
-        let Answered { fast, slow, silent, took, .. } = answered;
+impl AnswerCounts {
+    fn with(self, answered: LaneReport) -> Self {
+        let LaneReport { fast, slow, silent, took, .. } = answered;
         let count = fast.saturating_add(slow).saturating_add(silent);
         if count == 0 {
             return self;
@@ -323,11 +327,11 @@ impl Answers {
     }
 }
 
-/// When a delivery comes back that is beyond the bound of its slow endpoint. `backlog` is about how
-/// many wait with it, `dice` a draw from 0 up to 1. In the time of one answer about as many come
-/// back as the bound lets through: it stays used, and few are received in vain.
+/// When a delivery beyond the bound of its slow endpoint comes back. `backlog` is about how many
+/// wait with it, `dice` a draw from 0 up to 1. In the time of one answer, about as many come back
+/// as the bound admits: it stays used, and few are received in vain.
 pub fn look_again(
-    slow: &Slow,
+    slow: &Slowness,
     backlog: u64,
     dice: f64,
     now: Timestamp,

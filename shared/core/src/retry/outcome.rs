@@ -1,4 +1,4 @@
-//! What an attempt met, by Event Grid's names.
+//! Outcomes of attempts, by Event Grid's names.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -9,15 +9,14 @@ use crate::time::Timestamp;
 /// How long a response head may take. Source: Event Grid, "Message delivery and retry".
 pub const RESPONSE_WAIT: Duration = Duration::from_secs(30);
 
-/// How long after sending a late response is still heard. Source: the same.
+/// How long after sending a late response still counts. Source: the same.
 pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
 
-/// What an attempt met (`lastDeliveryOutcome`).
+/// The outcome of an attempt (`lastDeliveryOutcome`).
 ///
 /// Source: Event Grid, "Message delivery and retry", section "Delivery outcomes".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Outcome {
-    /// The endpoint accepted the events.
     Delivered,
     /// 400 or 414: the request itself is refused.
     BadRequest,
@@ -111,17 +110,16 @@ impl FromStr for Outcome {
     }
 }
 
-/// A name that is no outcome.
+/// A name that is not an outcome.
 #[derive(Debug, thiserror::Error)]
 #[error("'{0}' is no outcome; the names are those of lastDeliveryOutcome, e.g. TimedOut")]
 pub struct UnknownOutcome(String);
 
-/// What came back from one attempt.
+/// The answer to one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What it met.
     pub outcome: Outcome,
-    /// The HTTP status, where one came.
+    /// The HTTP status, if there was a response.
     pub status: Option<u16>,
     /// What `Retry-After` asked for, counted from the response.
     pub retry_after: Option<Duration>,
@@ -146,7 +144,7 @@ pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     match value.parse::<u32>() {
         Ok(seconds) => Some(Duration::from_secs(u64::from(seconds))),
-        // More digits than fit ask for longer than any time-to-live: the limit caps it.
+        // A number too long to parse exceeds any time-to-live, which caps it.
         Err(_) if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
             Some(Duration::from_secs(u64::from(u32::MAX)))
         }

@@ -9,7 +9,7 @@ use super::{
     profile::{DEFAULT_MIN_S, EndpointKind, ProfileName, Rule},
 };
 
-/// When to try again, and when to end. Ranges are checked where documents are read.
+/// When to retry, and when to end. Ranges are checked where documents are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryPolicy {
@@ -21,7 +21,7 @@ pub struct RetryPolicy {
     /// rising, at least 1 s, none beyond time-to-live. After the last, its last gap repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_s: Option<Vec<u32>>,
-    /// The subscription's own rows, asked before the profile's.
+    /// The subscription's own rows, which precede the profile's.
     #[serde(default, skip_serializing_if = "StatusRules::is_empty")]
     pub status_rules: StatusRules,
 }
@@ -40,8 +40,8 @@ impl RetryPolicy {
 
     /// What follows a failure: the subscription's own row, or else the profile's.
     ///
-    /// An own schedule lifts the profile's least wait of 10 s, for it says itself how soon to come
-    /// back; longer minimums stay.
+    /// A schedule of its own overrides the profile's minimum wait of 10 s, because it says how soon
+    /// to come back; longer minimums stay.
     pub fn rule(
         &self,
         profile: ProfileName,
@@ -93,11 +93,9 @@ fn last_gap(steps: &[u32]) -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusRules {
-    /// Rows for one HTTP status.
     pub statuses: BTreeMap<u16, Rule>,
     /// Rows for a class of statuses, by its first digit.
     pub classes: BTreeMap<u8, Rule>,
-    /// Rows for an outcome.
     pub outcomes: BTreeMap<Outcome, Rule>,
 }
 

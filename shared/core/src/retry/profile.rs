@@ -1,6 +1,6 @@
 //! Delivery profiles: the status tables and schedules of Event Grid's editions, as data.
 //!
-//! No other code asks for a status by number. Source: Event Grid, "Message delivery and retry" in
+//! No other code depends on single statuses. Source: Event Grid, "Message delivery and retry" in
 //! its editions for the basic tier (today's and 2021's) and for namespace topics; where an edition
 //! contradicts itself, the stricter list for webhooks and the status table for resources hold.
 
@@ -24,9 +24,7 @@ pub enum ProfileName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndpointKind {
-    /// An HTTP endpoint.
     Webhook,
-    /// An AWS resource.
     Resource,
 }
 
@@ -35,14 +33,11 @@ pub enum EndpointKind {
 pub enum Rule {
     /// Not retried: dead-lettered at once, or dropped.
     End,
-    /// Retried, but not sooner than so many seconds after the attempt ended.
-    Retry {
-        /// The minimum wait, in seconds.
-        min_s: u32,
-    },
+    /// Retried, but no sooner than `min_s` after the attempt ended.
+    Retry { min_s: u32 },
 }
 
-/// What a row of the status table is about.
+/// The key of a row of the status table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
     /// An HTTP status. Asked first.
@@ -56,11 +51,10 @@ pub enum Row {
 pub struct Profile {
     /// Steps as offsets from the first attempt, in seconds, rising.
     pub schedule_s: &'static [u32],
-    /// After the last step, one step every so many seconds.
+    /// The interval of further steps after the last one, in seconds.
     pub then_every_s: u32,
     /// Rows for webhooks; what no row names is retried after [`DEFAULT_MIN_S`].
     pub webhook: &'static [(Row, Rule)],
-    /// Rows for AWS resources.
     pub resource: &'static [(Row, Rule)],
     /// Most attempts a subscription may ask for, and the default.
     pub attempts_max: u32,
@@ -68,7 +62,7 @@ pub struct Profile {
     pub time_to_live_minutes_max: u32,
 }
 
-/// The least wait of every row that names no other.
+/// The minimum wait of every row that names no other.
 pub const DEFAULT_MIN_S: u32 = 10;
 
 const MINUTE: u32 = 60;
@@ -175,7 +169,6 @@ static NAMESPACE: Profile = Profile {
 };
 
 impl ProfileName {
-    /// The rules of that name.
     pub fn profile(self) -> &'static Profile {
         match self {
             Self::Basic => &BASIC,
@@ -186,7 +179,7 @@ impl ProfileName {
 }
 
 impl Profile {
-    /// What follows a failure with that status (where one came) and outcome.
+    /// What follows a failure with that status (if any) and outcome.
     pub fn rule(&self, kind: EndpointKind, status: Option<u16>, outcome: Outcome) -> Rule {
         let row = status.map_or(Row::Outcome(outcome), Row::Status);
         let rows = match kind {

@@ -1,4 +1,4 @@
-//! The first bytes of a failed response as a text that is safe to keep: in logs, in states, in terminals.
+//! Turns the first bytes of a failed response into text that is safe in logs, states and terminals.
 
 use std::str::FromStr;
 
@@ -10,13 +10,12 @@ pub const RESPONSE_TEXT_BYTES_MAX: usize = 1_024;
 pub struct ResponseBytes(usize);
 
 impl ResponseBytes {
-    /// As a number.
     pub fn get(self) -> usize {
         self.0
     }
 }
 
-/// A number of bytes that is out of range, or no number.
+/// A text that is not a number in range.
 #[derive(Debug, thiserror::Error)]
 #[error("it must be a number from 0 to {RESPONSE_TEXT_BYTES_MAX}")]
 pub struct NotInRange;
@@ -30,12 +29,13 @@ impl FromStr for ResponseBytes {
     }
 }
 
-/// The beginning of a response's body as text of at most so many bytes, escapes included; none where
+/// The beginning of a response's body as text of at most `most` bytes, escapes included; `None` if
 /// nothing is left of it.
 ///
-/// Line ends, other control characters, backslashes and what does not show (such as marks that turn the
-/// direction of text round) are escaped as in Rust: it is one line, and can't look like another one.
-/// Bytes that are no UTF-8 are each run one `U+FFFD`; a character that the end of `body` cuts is left out.
+/// Line ends, other control characters, backslashes and invisible characters (such as marks that
+/// reverse the direction of text) are escaped as in Rust: the text is one line, and can't imitate
+/// another. Each run of bytes that are not UTF-8 becomes one `U+FFFD`; a character cut by the end
+/// of `body` is left out.
 pub fn response_text(body: &[u8], most: ResponseBytes) -> Option<String> {
     let mut text = String::new();
     let mut chunks = body.utf8_chunks().peekable();

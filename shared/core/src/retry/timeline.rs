@@ -1,12 +1,14 @@
-//! The timeline of one delivery to an endpoint whose answers are known: what a retry policy comes
-//! to, before it is saved. It asks the same decisions as dispatch does.
+//! Simulates one delivery to an endpoint with known answers: what a retry policy leads to, before
+//! it is saved. It uses the same decisions as dispatch.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::{
-    health::{self, Admission, Asking, Durations, Failed, Health, ProbationPolicy},
+    health::{
+        self, Admission, AdmissionRequest, Durations, FailedAttempt, Health, ProbationPolicy,
+    },
     outcome::{Answer, Outcome},
 };
 use crate::{
@@ -17,17 +19,17 @@ use crate::{
     time::Timestamp,
 };
 
-/// What is asked.
+/// The scenario to simulate.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// The rules the delivery is under.
+    /// The rules for the delivery.
     pub rules: Rules<'a>,
-    /// What happens when it meets a probation caused by a client error.
+    /// What happens if it comes during a probation caused by a client error.
     pub probation_policy: ProbationPolicy,
     /// How long outcomes put the subscription on probation.
     pub durations: &'a Durations,
-    /// What the endpoint answers, in order; the last one repeats. An attempt takes no time, a
-    /// missing response 30 s.
+    /// The endpoint's answers, in order; the last one repeats. An attempt takes no time, a missing
+    /// response 30 s.
     pub answers: &'a [Answer],
     /// A draw from 0 up to 1 for each wait's jitter; 0 is none.
     pub dice: f64,
@@ -40,33 +42,28 @@ pub struct Attempt {
     pub number: u32,
     /// When it begins, counted from the publish.
     pub at: Duration,
-    /// What the endpoint answers.
     pub answer: Answer,
-    /// What made it wait until then; none for the first one.
+    /// The reason for the wait before it; `None` for the first one.
     pub because: Option<DelayReason>,
 }
 
 /// How the delivery ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The endpoint has accepted it.
     Delivered,
-    /// It is dead-lettered or dropped.
     Undelivered(EndReason),
 }
 
 /// A delivery's timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// Its attempts, in order.
     pub attempts: Vec<Attempt>,
     /// When it ends, counted from the publish.
     pub ends_at: Duration,
-    /// How.
     pub end: End,
 }
 
-/// Plays a delivery that is published now, alone, to a healthy endpoint.
+/// Simulates a single delivery to a healthy endpoint, published now.
 pub fn play(question: &Question<'_>) -> Timeline {
     let start = Timestamp::default();
     let id = Uuid::nil();
@@ -79,7 +76,8 @@ pub fn play(question: &Question<'_>) -> Timeline {
         if retry::is_expired(question.rules.policy, start, now) {
             break End::Undelivered(EndReason::TimeToLiveExceeded);
         }
-        let asking = Asking { delivery: id, now, admitted: 0, spread: Duration::ZERO, dice: 0.0 };
+        let asking =
+            AdmissionRequest { delivery: id, now, admitted: 0, spread: Duration::ZERO, dice: 0.0 };
         match health::admit(&health, question.rules, question.probation_policy, asking) {
             Admission::Attempt => {}
             Admission::Probe(claimed) => health = *claimed,
@@ -103,7 +101,7 @@ pub fn play(question: &Question<'_>) -> Timeline {
         }
         now = now + takes(answer);
         let failed =
-            Failed { delivery: id, began_at, ended_at: now, answer, last_success_at: None };
+            FailedAttempt { delivery: id, began_at, ended_at: now, answer, last_success_at: None };
         let next = health::after_failure(&health, question.durations, failed);
         health = next.unwrap_or(health);
         let failure = Failure {

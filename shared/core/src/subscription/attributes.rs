@@ -23,7 +23,6 @@ pub const VALUE_BYTES_MAX: usize = 4_096;
 pub struct DeliveryAttribute {
     /// The header's name, as the user wrote it.
     pub name: String,
-    /// Where its value comes from.
     pub value: AttributeValue,
 }
 
@@ -31,14 +30,11 @@ pub struct DeliveryAttribute {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum AttributeValue {
-    /// The same on every request.
     Static {
-        /// The value.
         value: String,
     },
     /// The same on every request, and never shown by a read.
     Secret {
-        /// The value.
         value: Secret,
     },
     /// The value at a path of the delivered event.
@@ -57,9 +53,9 @@ impl DeliveryAttribute {
 
 /// The headers of a request that carries these events, each as the JSON that is sent.
 ///
-/// A header speaks for its whole request: where the events of a batch give a dynamic attribute
-/// different values, or none, or one that no header can carry, the request goes without it. An event
-/// is parsed only where there is a dynamic attribute.
+/// A header applies to its whole request: if the events of a batch give a dynamic attribute
+/// different values, none, or one that no header can carry, the request goes without it. Events are
+/// parsed only if there is a dynamic attribute.
 pub fn headers<'e>(
     attributes: &[DeliveryAttribute],
     events: impl Iterator<Item = &'e str> + Clone,
@@ -76,8 +72,7 @@ pub fn headers<'e>(
     attributes.iter().filter_map(header).collect()
 }
 
-/// The headers that are the same on every request: those with which an endpoint is asked for its
-/// consent.
+/// The headers that are the same on every request, used to ask an endpoint for its consent.
 pub fn fixed_headers(attributes: &[DeliveryAttribute]) -> Vec<(String, Secret)> {
     let is_fixed =
         |attribute: &&DeliveryAttribute| !matches!(attribute.value, AttributeValue::Dynamic { .. });
@@ -85,8 +80,7 @@ pub fn fixed_headers(attributes: &[DeliveryAttribute]) -> Vec<(String, Secret)> 
     headers(&fixed, std::iter::empty())
 }
 
-/// What a dead letter of an event tells of the attributes it was sent with: names and values without
-/// the secret ones.
+/// The attributes shown in an event's dead letter: names and values, without secrets.
 pub fn shown_values(attributes: &[DeliveryAttribute], event: &str) -> BTreeMap<String, String> {
     let shown: Vec<_> = attributes.iter().filter(|one| !one.is_secret()).cloned().collect();
     let headers = headers(&shown, std::iter::once(event)).into_iter();

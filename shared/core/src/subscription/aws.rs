@@ -20,31 +20,28 @@ pub enum ResourceKind {
     EventBridgeBus,
 }
 
-/// What holds for a kind.
+/// The properties of a kind.
 #[derive(Debug)]
 pub struct KindRules {
-    /// The service's name in ARNs.
     pub service: &'static str,
-    /// What the last part of its ARNs begins with.
+    /// The prefix of the last part of its ARNs.
     pub resource_prefix: &'static str,
-    /// What its ARNs look like.
     pub arn_form: &'static str,
-    /// The IAM action that asking for it takes, before an event subscription is stored.
+    /// The IAM action needed to check it before an event subscription is stored.
     pub check_action: &'static str,
-    /// Most entries of one call.
     pub call_entries_max: u32,
     /// Most bytes of all entries of one call, attributes included.
     pub call_bytes_max: usize,
-    /// Most delivery attributes; 0 where the service has no place for them.
+    /// Most delivery attributes; 0 if the service has no place for them.
     pub attributes_max: usize,
-    /// Whether there are FIFO ones, with message groups.
+    /// Whether there are FIFO variants, with message groups.
     pub has_groups: bool,
 }
 
 const MIB: usize = 1_048_576;
 
-/// Messages of SQS have ten attributes at most, and four of Gridpost's own say what the body is.
-/// Source: SQS developer guide, "Message attributes"; SNS delivers raw to SQS under the same limit.
+/// SQS messages have ten attributes at most, and four of Gridpost's own describe the body. Source:
+/// SQS developer guide, "Message attributes"; SNS delivers raw to SQS under the same limit.
 const MESSAGE_ATTRIBUTES_MAX: usize = 6;
 
 impl ResourceKind {
@@ -62,12 +59,10 @@ impl ResourceKind {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, kind)| kind)
     }
 
-    /// Its name in documents.
     pub fn name(self) -> &'static str {
         crate::document::name_of(&Self::ALL, self)
     }
 
-    /// What holds for it.
     pub fn rules(self) -> &'static KindRules {
         match self {
             // Source: Lambda API reference, `Invoke`, and developer guide, "Lambda quotas": 6 MB.
@@ -139,13 +134,11 @@ impl ResourceKind {
     }
 }
 
-/// Where a message group or partition key comes from.
+/// The source of a message group or partition key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum KeySource {
-    /// The same for every event.
     Static {
-        /// The key.
         value: String,
     },
     /// The value at a path of the delivered event.
@@ -159,11 +152,9 @@ pub enum KeySource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
-    /// Its kind.
     pub kind: ResourceKind,
-    /// Its name.
     pub arn: Arn,
-    /// The message group of queues and topics: FIFO ones have one, others may.
+    /// The message group of queues and topics: required for FIFO, optional for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_group_id: Option<KeySource>,
     /// The partition key of a stream's records; without one it is the event's id.
@@ -177,7 +168,7 @@ impl Resource {
         self.kind.rules().has_groups && self.arn.resource.ends_with(".fifo")
     }
 
-    /// How many events one delivery carries, where the service and not the user says so.
+    /// How many events one delivery carries, if the service and not the user decides.
     pub fn own_batching(&self) -> Option<Batching> {
         let rules = self.kind.rules();
         let preferred = rules.call_bytes_max / 1_024;

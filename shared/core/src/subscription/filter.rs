@@ -1,7 +1,7 @@
-//! Does this subscription want this event?
+//! Decides whether a subscription matches an event.
 //!
-//! A [`Filter`] is what is stored. The filters of a topic are compiled together, once for each time
-//! they are read, into [`Filters`], which answer for all of them.
+//! A [`Filter`] is stored. The filters of a topic are compiled together into [`Filters`] each time
+//! they are read.
 //!
 //! Source: Event Grid, "Understand event filtering for Event Grid subscriptions".
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use advanced::AdvancedFilter;
 pub use compiled::Filters;
 
-/// Which events a subscription wants. All parts must agree.
+/// Selects events. All parts must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Filter {
@@ -39,7 +39,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Text without its case, character by character.
+/// Folds the case of a text, character by character.
 fn folded(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_uppercase();
@@ -47,8 +47,8 @@ fn folded(text: &str) -> String {
     text.chars().map(fold).collect()
 }
 
-/// A character without its case: its upper case where that is one character, as .NET's ordinal
-/// comparison has it.
+/// Folds the case of a character: its upper case if that is one character, as in .NET's ordinal
+/// comparison.
 fn fold(character: char) -> char {
     let mut upper = character.to_uppercase();
     match (upper.next(), upper.next()) {

@@ -1,8 +1,8 @@
 //! Event subscriptions as documents of the resource API, in Event Grid's shape and names.
 //!
-//! Reading a document checks all of it: every problem is listed with its path. What a read has
-//! answered can be written back as it is. Source of names and defaults: Event Grid's resource
-//! model, `Microsoft.EventGrid/eventSubscriptions`.
+//! Reading a document checks all of it: every problem is listed with its path. What a read returned
+//! can be written back unchanged. Source of names and defaults: Event Grid's resource model,
+//! `Microsoft.EventGrid/eventSubscriptions`.
 
 pub mod retry;
 pub mod sample;
@@ -42,10 +42,8 @@ pub use write::{base_url, delivery_attributes, full_url, write};
 /// The resource type that documents carry.
 pub const TYPE: &str = "Gridpost/topics/eventSubscriptions";
 
-/// Labels a subscription may have.
 const LABELS_MAX: usize = 50;
 
-/// Characters a label may have.
 const LABEL_CHARS_MAX: usize = 256;
 
 const SCHEMAS: [(&str, DeliverySchema); 3] = [
@@ -57,36 +55,33 @@ const SCHEMAS: [(&str, DeliverySchema); 3] = [
 const PROBATION_POLICIES: [(&str, ProbationPolicy); 2] =
     [("EventGrid", ProbationPolicy::EventGrid), ("Delay", ProbationPolicy::Delay)];
 
-/// What a document is read against.
+/// The context in which a document is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The topic it belongs to.
     pub topic: &'a Topic,
-    /// The event subscription that it replaces.
+    /// The event subscription that it replaces, if any.
     pub existing: Option<&'a EventSubscription>,
-    /// Now: an expiration before it is refused.
+    /// The time: an earlier expiration is refused.
     pub now: Timestamp,
     /// The networks and ports that an endpoint may have.
     pub allowed: &'a Allowed,
 }
 
-/// What an event subscription has that no document gives it.
+/// The properties of an event subscription that no document sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// See [`EventSubscription::uid`].
     pub uid: Uuid,
     /// See [`EventSubscription::endpoint_uid`].
     pub endpoint_uid: Option<Uuid>,
-    /// When it was created.
     pub created_at: Timestamp,
     /// See [`EventSubscription::etag`].
     pub etag: Uuid,
 }
 
-/// What an endpoint has said to the question whether it wants the events.
+/// The result of asking an endpoint whether it wants events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consent {
-    /// Whether it has consented.
     pub state: ProvisioningState,
     /// See [`EventSubscription::validation`].
     pub validation: Option<Validation>,
@@ -95,7 +90,7 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// What the endpoint of an event subscription has said.
+    /// The stored result for an event subscription.
     pub fn of(existing: &EventSubscription) -> Self {
         Self {
             state: existing.provisioning_state,
@@ -108,34 +103,27 @@ impl Consent {
 /// What a document says about an event subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where events go.
     pub endpoint: Endpoint,
-    /// Whether batching was asked for.
     pub batching: Option<Batching>,
-    /// Which events it wants.
     pub filter: Filter,
-    /// How its events are written.
     pub delivery_schema: DeliverySchema,
     /// When to try again, and when to end.
     pub retry_policy: RetryPolicy,
     /// What happens to events that meet a probation caused by a client error.
     pub probation_policy: ProbationPolicy,
-    /// Where ended events go.
     pub dead_letter: Option<DeadLetterDestination>,
-    /// Free labels.
     pub labels: Vec<String>,
-    /// From then on it matches nothing.
+    /// When it stops matching events.
     pub expires_at: Option<Timestamp>,
-    /// Headers of the user's own.
     pub delivery_attributes: Vec<DeliveryAttribute>,
     /// Whether requests are to be signed.
     pub is_signed: bool,
-    /// The secrets they are signed with, where it has some already.
+    /// The secrets they are signed with, if it already has some.
     pub signing: Option<Signing>,
 }
 
 impl Settings {
-    /// Makes a signing secret where requests are to be signed and there is none yet.
+    /// Makes a signing secret if requests are to be signed and there is none yet.
     pub fn make_secret(&mut self, key: impl FnOnce() -> [u8; 32]) {
         if self.is_signed {
             self.signing.get_or_insert_with(|| Signing::new(key()));
@@ -173,8 +161,8 @@ impl Settings {
         }
     }
 
-    /// Whether the endpoint must be asked for its consent: it is new, has not consented yet, or what
-    /// it has consented to has changed.
+    /// Whether the endpoint must be asked for its consent: it is new, has not consented yet, or
+    /// something that it has consented to has changed.
     pub fn needs_consent(&self, existing: Option<&EventSubscription>) -> bool {
         existing.is_none_or(|existing| {
             existing.provisioning_state != ProvisioningState::Succeeded
@@ -183,8 +171,8 @@ impl Settings {
     }
 }
 
-/// Checks an event subscription's name: 2 to 64 of `[A-Za-z0-9-]`. Event Grid begins at 3;
-/// `s1` is too common a name to be refused.
+/// Checks an event subscription's name: 2 to 64 of `[A-Za-z0-9-]`. Event Grid's minimum is 3, but
+/// `s1` is too common a name to refuse.
 ///
 /// # Errors
 ///
@@ -193,7 +181,7 @@ pub fn check_name(name: &str) -> Result<(), Problem> {
     document::check_name(name, "an event subscription's name", 2..=64)
 }
 
-/// Reads a retry policy alone: the object that a document has as `properties.retryPolicy`.
+/// Reads only a retry policy: the object that a document has as `properties.retryPolicy`.
 ///
 /// # Errors
 ///
@@ -206,8 +194,7 @@ pub fn read_retry_policy(policy: Value, profile: ProfileName) -> Result<RetryPol
     problems.or(policy)
 }
 
-/// Reads the filter alone of a document's `properties`, in either of its forms: what else they have
-/// is not looked at.
+/// Reads only the filter of a document's `properties`, in either of its forms.
 ///
 /// # Errors
 ///
@@ -293,7 +280,7 @@ fn settings(
     })
 }
 
-/// Event Grid's other ways to write the same parts.
+/// Refuses Event Grid's alternative forms of the same parts.
 fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
     let forms = [
         ("deliveryWithResourceIdentity", "write the endpoint into destination"),
@@ -304,8 +291,8 @@ fn refuse_other_forms(properties: &mut Object<'_>, problems: &mut Problems) {
     }
 }
 
-/// The schema of delivery, which not every schema of publishing can be turned into. It stays what it
-/// was at creation.
+/// Reads the delivery schema. Not every input schema can be converted to it, and it can't be
+/// changed after creation.
 ///
 /// Source: Event Grid, "Webhook event delivery", schema conversions; recorded answers of Event Grid to
 /// changes of it.
@@ -391,7 +378,7 @@ fn expires_at(
         problems.add(Code::InvalidValue, path, rule);
         return None;
     };
-    // One that has expired can be changed in other respects.
+    // An expired one can still be changed in other respects.
     let is_kept = context.existing.is_some_and(|existing| existing.expires_at == Some(at));
     if at <= context.now && !is_kept {
         let now = context.now;

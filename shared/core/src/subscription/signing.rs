@@ -1,4 +1,4 @@
-//! Signatures by which an endpoint knows our requests.
+//! Signs requests, so that an endpoint can tell that they are ours.
 //!
 //! Source: Standard Webhooks specification 1.0, <https://www.standardwebhooks.com>, "Signature scheme".
 
@@ -11,7 +11,7 @@ use sha2::Sha256;
 
 use crate::{secret::Secret, time::Timestamp};
 
-/// What secrets begin with. Source: as above, "Signing secret".
+/// The prefix of secrets. Source: as above, "Signing secret".
 const PREFIX: &str = "whsec_";
 
 /// How long a replaced secret stays valid by default: a day.
@@ -26,7 +26,7 @@ pub const OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub struct Signing {
     /// `whsec_` and 32 bytes in base64.
     pub secret: Secret,
-    /// The one before it, while receivers are moved over.
+    /// The replaced secret, while receivers switch over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Previous>,
 }
@@ -35,20 +35,18 @@ pub struct Signing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Previous {
-    /// As before.
     pub secret: Secret,
     /// Requests are signed with it too until then.
     pub valid_until: Timestamp,
 }
 
 impl Signing {
-    /// With a new secret of these bytes, which nobody can guess.
+    /// With a new secret of these unguessable bytes.
     pub fn new(key: [u8; 32]) -> Self {
         Self { secret: Secret::new(format!("{PREFIX}{}", STANDARD.encode(key))), previous: None }
     }
 
-    /// With a new secret; the one until now stays valid until then. One that it had replaced itself
-    /// is gone.
+    /// With a new secret; the current one stays valid until then, and the one before it is dropped.
     #[must_use]
     pub fn rotated(&self, key: [u8; 32], valid_until: Timestamp) -> Self {
         let previous = Previous { secret: self.secret.clone(), valid_until };
@@ -70,7 +68,7 @@ pub fn seconds(now: Timestamp) -> i64 {
     now.as_millis().div_euclid(1_000)
 }
 
-/// One signature, or none where the secret is none of ours.
+/// One signature; `None` if the secret is malformed.
 fn sign(secret: &Secret, id: &str, seconds: i64, body: &[u8]) -> Option<String> {
     let key = STANDARD.decode(secret.expose().strip_prefix(PREFIX)?).ok()?;
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).ok()?;

@@ -13,19 +13,20 @@ use crate::{secret::Secret, time::Timestamp};
 /// event schema".
 pub const VALID_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// How often deliveries that are under way ask whether the endpoint has consented meanwhile.
+/// How often waiting deliveries check whether the endpoint has consented meanwhile.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// How often they ask where the time for it has passed: only a new change can make events flow.
+/// How often they check after the time for consent has passed: only a new change can make events
+/// flow.
 const ASK_SELDOM: Duration = Duration::from_secs(10 * 60);
 
-/// A validation URL that was given to the endpoint.
+/// The validation URL that was given to the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Validation {
     /// The secret part of the URL.
     pub token: Secret,
-    /// From then on the URL is void.
+    /// When the URL expires.
     pub until: Timestamp,
 }
 
@@ -35,19 +36,19 @@ impl Validation {
         Secret::new(BASE64_URL_SAFE_NO_PAD.encode(random))
     }
 
-    /// Whether a text could be a token at all: what could not is asked of no store.
+    /// Whether a text could be a token at all, checked before any store is read.
     pub fn is_token(given: &str) -> bool {
         BASE64_URL_SAFE_NO_PAD.decode(given).is_ok_and(|random| random.len() == 32)
     }
 
-    /// Whether this is the token, found out in constant time.
+    /// Whether this is the token, compared in constant time.
     pub fn has_token(&self, given: &str) -> bool {
         bool::from(self.token.expose().as_bytes().ct_eq(given.as_bytes()))
     }
 }
 
 impl EventSubscription {
-    /// Whether events flow at that time. A validation that nobody has completed in time has failed.
+    /// Whether events flow at that time. A validation that was not completed in time has failed.
     pub fn state(&self, now: Timestamp) -> ProvisioningState {
         let is_open = self.validation.as_ref().is_some_and(|validation| now < validation.until);
         match self.provisioning_state {
@@ -56,8 +57,8 @@ impl EventSubscription {
         }
     }
 
-    /// Until when a delivery that is under way must wait, because the endpoint has not consented to
-    /// the settings that are now in force. `None`: it need not.
+    /// Until when a delivery under way must wait, because the endpoint has not consented to the
+    /// current settings. `None` if it need not.
     pub fn waits_for_consent(&self, now: Timestamp) -> Option<Timestamp> {
         match self.state(now) {
             ProvisioningState::Succeeded => None,

@@ -1,23 +1,22 @@
-//! The latest changes of a topic, as they are kept beside its revision.
+//! The latest changes of a topic, stored with its revision.
 //!
-//! A copy of the topic in memory that is a few changes behind reads what these changed, and not all of
-//! what may be 500 event subscriptions. And a reader that comes while a change is being written can
-//! tell whether what it found has that change in it: DynamoDB shows the items of a transaction one after
-//! the other.
+//! A cached topic that is a few changes behind reads only what these changed, not all of up to 500
+//! event subscriptions. And a reader that comes while a change is being written can tell whether
+//! its result includes that change: DynamoDB shows the items of a transaction one after the other.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-/// Most that are kept. A name has at most 64 characters, so that they and a topic's document are read as
-/// one unit of 4 KB as a rule.
+/// Most changes kept. A name has at most 64 characters, so that they and a topic's document usually
+/// fit one read unit of 4 KB.
 const CHANGES_MAX: usize = 16;
 
-/// What was changed.
+/// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
-    /// The event subscription of that name was created, or written anew.
+    /// The event subscription of that name was created or changed.
     Written(String),
     /// The event subscription of that name was deleted.
     Deleted(String),
@@ -25,50 +24,48 @@ pub enum Change {
     Keys,
 }
 
-/// What the latest changes of a topic wrote or deleted beside the topic itself.
+/// What the latest changes of a topic wrote or deleted besides the topic itself.
 ///
-/// A change of more than [`CHANGES_MAX`] event subscriptions is forgotten with all before it: a copy
-/// that is behind that reads everything.
+/// A change of more than [`CHANGES_MAX`] event subscriptions is dropped together with all earlier
+/// ones: a cached topic that is older reads everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// With the number of the revision that each made, the oldest first.
+    /// Each with the number of the revision it made, the oldest first.
     latest: VecDeque<(u64, Change)>,
-    /// All that made a greater number are known.
+    /// All changes with greater numbers are known.
     after: u64,
 }
 
-/// What is not as it was.
+/// The changes since an earlier revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Since<'c> {
-    /// The names of event subscriptions.
+pub struct ChangesSince<'c> {
     pub names: BTreeSet<&'c str>,
-    /// Whether the access keys are.
     pub keys: bool,
 }
 
 impl Changes {
-    /// The same with those that make revision `number`.
+    /// Adds the changes that make revision `number`.
     #[must_use]
     pub fn with(&self, number: u64, changes: impl IntoIterator<Item = Change>) -> Self {
         let mut next = self.clone();
         next.latest.extend(changes.into_iter().map(|change| (number, change)));
         while next.latest.len() > CHANGES_MAX {
             let forgotten = next.latest.pop_front().map_or(number, |(number, _)| number);
-            // What one revision changed is known as a whole or not at all.
+            // The changes of one revision are kept together or not at all.
             next.after = next.after.max(forgotten);
             next.latest.retain(|(number, _)| *number > forgotten);
         }
         next
     }
 
-    /// What was changed after revision `number` of the same creation; `None` where that is not known
-    /// any more.
-    pub fn since(&self, number: u64) -> Option<Since<'_>> {
+    /// The changes after revision `number` of the same creation; `None` if they are no longer
+    /// known.
+    pub fn since(&self, number: u64) -> Option<ChangesSince<'_>> {
         if number < self.after {
             return None;
         }
-        let mut since = Since::default();
+        let mut since = ChangesSince::default();
         for (_, change) in self.latest.iter().filter(|(changed_at, _)| *changed_at > number) {
             match change {
                 Change::Written(name) | Change::Deleted(name) => {
@@ -80,16 +77,15 @@ impl Changes {
         Some(since)
     }
 
-    /// Whether event subscriptions that were read have these changes in them. `among` says which
-    /// names were read; `found` the revision at which the one of that name was written, where one was
-    /// found.
+    /// Whether the event subscriptions that were read include these changes. `among` says which
+    /// names were read; `found` returns the revision at which a name was written, if it was found.
     pub fn are_in(
         &self,
         among: impl Fn(&str) -> bool,
         found: impl Fn(&str) -> Option<u64>,
     ) -> bool {
         let mut seen = BTreeSet::new();
-        // The latest change of each name counts.
+        // Only the latest change of each name counts.
         self.latest.iter().rev().all(|(number, change)| match change {
             Change::Written(name) | Change::Deleted(name) if !among(name) || !seen.insert(name) => {
                 true
@@ -100,7 +96,7 @@ impl Changes {
         })
     }
 
-    /// Whether access keys that were written at that revision have these changes in them.
+    /// Whether access keys that were written at that revision include these changes.
     pub fn are_in_keys(&self, revision: u64) -> bool {
         let mut keys = self.latest.iter().filter(|(_, change)| *change == Change::Keys);
         keys.all(|(number, _)| revision >= *number)
@@ -148,7 +144,7 @@ mod tests {
             assert_eq!(since.names.into_iter().collect::<Vec<_>>(), names, "since {number}");
             assert_eq!(since.keys, keys, "since {number}");
         }
-        assert_eq!(none.since(1), Some(Since::default()), "the topic alone changed");
+        assert_eq!(none.since(1), Some(ChangesSince::default()), "the topic alone changed");
     }
 
     #[test]

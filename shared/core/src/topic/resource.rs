@@ -28,21 +28,18 @@ const PROFILES: [(&str, ProfileName); 3] = [
     ("namespace", ProfileName::Namespace),
 ];
 
-/// First words that Event Grid keeps for itself. Source: Event Grid, "Troubleshoot errors".
+/// Reserved first words. Source: Event Grid, "Troubleshoot errors".
 const RESERVED: [&str; 3] = ["Microsoft", "EventGrid", "System"];
 
-/// What a document says about a topic.
+/// The settings of a topic's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Custom or namespace.
     pub kind: Kind,
     /// The schema in which it takes events.
     pub input_schema: InputSchema,
-    /// What is what in the publisher's own schema.
+    /// The mapping of the publisher's own schema.
     pub input_schema_mapping: Option<InputSchemaMapping>,
-    /// Whether access keys are refused.
     pub disable_local_auth: bool,
-    /// The rules of retrying.
     pub delivery_profile: ProfileName,
 }
 
@@ -88,8 +85,8 @@ pub fn read(document: &Value) -> Result<Settings, Problems> {
     problems.or(settings)
 }
 
-/// Reads a patch against the topic it changes: members it names take the place of what was, `null`
-/// goes back to the default, and the whole is checked like any document.
+/// Reads a patch of an existing topic: its members replace the old ones, `null` restores the
+/// default, and the whole is checked like any document.
 ///
 /// # Errors
 ///
@@ -123,7 +120,7 @@ fn settings(kind: Kind, properties: Option<Object<'_>>, problems: &mut Problems)
     settings
 }
 
-/// What a topic of that kind is when its document says nothing else.
+/// The defaults for a topic of that kind.
 pub fn defaults(kind: Kind) -> Settings {
     let (input_schema, delivery_profile) = match kind {
         Kind::Custom => (InputSchema::EventGridSchema, ProfileName::Basic),
@@ -175,7 +172,8 @@ fn input_schema_mapping(
     Some(mapping::read(mapping, problems))
 }
 
-/// A topic as a document. Keys are no part of it. `publish_url` is the base URL of the publish API.
+/// Writes a topic as a document, without its keys. `publish_url` is the base URL of the publish
+/// API.
 pub fn write(topic: &Topic, publish_url: &str) -> Value {
     let endpoint = format!("{}{}", publish_url.trim_end_matches('/'), topic.publish_path());
     let mut document = json!({

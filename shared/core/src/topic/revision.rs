@@ -1,12 +1,12 @@
-//! Which state of a topic's configuration something was decided on.
+//! Revisions of a topic's configuration.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
 /// A state of a topic and its event subscriptions: when the topic was created, and how many changes
-/// there were since. Numbers compare within one creation alone, for a topic that is deleted and
-/// created again counts from the start; a later creation is newer.
+/// there were since. Numbers compare only within one creation, because a recreated topic counts
+/// from the start; a later creation is newer.
 ///
 /// It is stored as a pair, `[1795248000123, 7]`. The default is older than any that is stored.
 #[derive(
@@ -14,7 +14,6 @@ use crate::time::Timestamp;
 )]
 #[serde(from = "(Timestamp, u64)", into = "(Timestamp, u64)")]
 pub struct Revision {
-    /// When the topic was created.
     pub created_at: Timestamp,
     /// Counts every change of the topic or of one of its event subscriptions.
     pub number: u64,

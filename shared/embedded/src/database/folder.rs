@@ -7,17 +7,17 @@ use std::{
 
 use crate::options::OpenError;
 
-/// The file whose lock says that a process has the folder open.
+/// The file whose lock marks the folder as open.
 const LOCK: &str = "lock";
 
-/// A folder that this process holds. The operating system lets it go when the process ends, however
-/// that is.
+/// A folder locked by this process. The operating system releases the lock when the process ends,
+/// in whatever way.
 pub(super) struct Held {
     _file: File,
 }
 
 impl Held {
-    /// Makes the folder, unless it is there, and holds it.
+    /// Creates the folder if necessary, and locks it.
     pub(super) fn of(folder: &Path) -> Result<Self, OpenError> {
         let failed = |error| OpenError::Folder(folder.to_owned(), error);
         fs::create_dir_all(folder).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! A write on its way to the connection that writes.
+//! A write on its way to the writing connection.
 
 use gridpost_ports::PortError;
 use rusqlite::Connection;
@@ -6,14 +6,14 @@ use tokio::sync::oneshot;
 
 /// Something to write, with others, in one transaction.
 pub(super) trait Job: Send {
-    /// Writes it, without committing. What fails is told when it is settled.
+    /// Writes without committing. A failure is reported when the job is settled.
     fn run(&mut self, connection: &Connection);
 
-    /// Answers, once the transaction was committed, or was not and why.
+    /// Reports the result once the transaction was committed or has failed.
     fn settle(self: Box<Self>, committed: Result<(), &str>);
 }
 
-/// A write, what follows its commit, and who waits for it.
+/// A write, the callback after its commit, and the waiting caller.
 pub(super) struct Task<W, T, A, U> {
     call: &'static str,
     work: Option<W>,
@@ -52,7 +52,7 @@ where
             (Err(reason), _) => Err(PortError::new(call, reason)),
             (Ok(()), None) => Err(PortError::new(call, "it was not written")),
         };
-        // The caller may have gone: what it asked for was done all the same.
+        // The caller may have gone; the write was done all the same.
         let _ = answer.send(answered);
     }
 }

@@ -13,22 +13,21 @@ use gridpost_core::time::Timestamp;
 use gridpost_ports::Listed;
 use percent_encoding::{percent_decode_str, percent_encode_byte};
 
-/// What the names of files begin with that are not whole yet; lists pass them over.
+/// The prefix of unfinished files' names, which lists skip.
 const UNFINISHED: &str = ".unfinished-";
 
-/// What a file's name has percent-encoded of a name's part, beside a dot at its beginning.
+/// Characters that are percent-encoded in a file's name, besides a leading dot.
 const UNFIT: [char; 4] = ['%', '\\', ':', '\0'];
 
-/// The file's name for a part without a letter, as between two slashes: encoding makes no such
-/// name.
+/// The file's name for an empty part, as between two slashes: encoding never produces it.
 const NO_LETTER: &str = "%";
 
-/// What a folder's name ends with whose part goes on in the names below it: encoding makes no such
-/// name either, since two digits follow each `%` of its own.
+/// The suffix of a folder's name whose part continues in the names below it: encoding never
+/// produces it either, because two digits follow each `%` of its own.
 const GOES_ON: char = '%';
 
-/// Bytes of a file's name, but for [`GOES_ON`]. What is written first has [`UNFINISHED`] before its
-/// name, and file systems have names of 255 bytes at most.
+/// Most bytes of a file's name, without [`GOES_ON`]. Unfinished files have [`UNFINISHED`] before
+/// their name, and file systems allow names of 255 bytes.
 const NAME_BYTES_MAX: usize = 255 - UNFINISHED.len();
 
 /// All buckets, as folders of one folder.
@@ -50,7 +49,7 @@ impl Files {
         self.sync_up_from(&folder)
     }
 
-    /// Writes a file, whole or not at all: it gets its name when it is complete.
+    /// Writes a file atomically: it gets its name when it is complete.
     pub(super) fn put(
         &self,
         bucket: &Path,
@@ -82,7 +81,7 @@ impl Files {
         found(fs::remove_file(self.root.join(bucket).join(name))).map(drop)
     }
 
-    /// The first files by name, as S3 orders names: by their bytes.
+    /// The first files in S3's order of names: by bytes.
     pub(super) fn list(
         &self,
         bucket: &Path,
@@ -96,7 +95,7 @@ impl Files {
         Ok(list.found)
     }
 
-    /// Makes sure that a folder's new entries, and it itself, are on the disk.
+    /// Syncs a folder, with its new entries, to the disk.
     fn sync_up_from(&self, folder: &Path) -> io::Result<()> {
         if !self.is_synced {
             return Ok(());
@@ -109,7 +108,7 @@ impl Files {
     }
 }
 
-/// A list that is being made.
+/// A list under construction.
 struct List<'l> {
     bucket: &'l Path,
     prefix: &'l str,
@@ -118,7 +117,7 @@ struct List<'l> {
     found: Vec<Listed>,
 }
 
-/// A file, or a folder with the slash behind it.
+/// A file, or a folder with a trailing slash.
 struct Entry {
     name: String,
     path: PathBuf,
@@ -126,7 +125,7 @@ struct Entry {
 }
 
 impl List<'_> {
-    /// Whether names that begin so can be in the list.
+    /// Whether names with this beginning can be in the list.
     fn may_have(&self, folder: &str) -> bool {
         let is_wanted = folder.starts_with(self.prefix) || self.prefix.starts_with(folder);
         is_wanted && self.after.is_none_or(|after| after < folder || after.starts_with(folder))
@@ -136,7 +135,7 @@ impl List<'_> {
         name.starts_with(self.prefix) && self.after.is_none_or(|after| after < name)
     }
 
-    /// Lists what is in a folder whose files' names begin so.
+    /// Lists a folder, whose files' names have this beginning.
     fn look_into(&mut self, folder: &Path, beginning: &str) -> io::Result<()> {
         let mut all = Vec::new();
         self.gather(folder, beginning, &mut all)?;
@@ -154,10 +153,10 @@ impl List<'_> {
         Ok(())
     }
 
-    /// The entries of a folder. Those of a folder below it that only goes on with a part are among
-    /// them: they are ordered together.
+    /// Collects the entries of a folder, including those of subfolders that only continue a part:
+    /// they are ordered together.
     fn gather(&self, folder: &Path, beginning: &str, all: &mut Vec<Entry>) -> io::Result<()> {
-        // It may have been deleted since it was seen.
+        // It may have been deleted since it was listed.
         let Some(entries) = found(fs::read_dir(folder))? else { return Ok(()) };
         for entry in entries {
             let entry = entry?;
@@ -170,7 +169,7 @@ impl List<'_> {
                     self.gather(&path, &beginning, all)?;
                 }
             } else if let Some(part) = part_of(name) {
-                // A folder's slash counts when names are ordered.
+                // A folder's slash counts in the order of names.
                 let slash = if is_folder { "/" } else { "" };
                 all.push(Entry { name: format!("{beginning}{part}{slash}"), path, is_folder });
             }
@@ -179,7 +178,7 @@ impl List<'_> {
     }
 
     fn add(&mut self, name: String, path: &Path) -> io::Result<()> {
-        // A foreign file in a folder that only looks like one whose name goes on.
+        // A foreign file, in a folder that only looks like a continuation.
         if self.bucket.join(path_of(&name)) != path {
             return Ok(());
         }
@@ -193,14 +192,14 @@ impl List<'_> {
     }
 }
 
-/// The path for a name of S3, below its folder. Each part is a file's name of its own, as it is
-/// but for what would lead out of the folder, or which lists pass over: that is percent-encoded.
+/// The path of an S3 name, below its folder. Each part is a file's name of its own; what would lead
+/// out of the folder, or be skipped by lists, is percent-encoded.
 pub(super) fn path_of(name: &str) -> PathBuf {
     name.split('/').flat_map(file_names).collect()
 }
 
-/// The file's name for a part; where that would be too long, before it those of folders in each
-/// other.
+/// The file's name for a part; if that would be too long, preceded by nested folders for its
+/// beginning.
 fn file_names(part: &str) -> Vec<String> {
     if part.is_empty() {
         return vec![NO_LETTER.to_owned()];
@@ -229,8 +228,7 @@ fn push_encoded(name: &mut String, letter: char) {
     }
 }
 
-/// The part of a name that a file has been named for; `None` for a foreign file that no name
-/// leads to.
+/// Decodes a file's name to the part; `None` for a foreign file.
 fn part_of(file: &str) -> Option<String> {
     if file == NO_LETTER {
         return Some(String::new());
@@ -239,7 +237,7 @@ fn part_of(file: &str) -> Option<String> {
     (file_names(&part) == [file]).then_some(part)
 }
 
-/// What a part begins with that goes on below a folder of that name, if it is such a folder's.
+/// The beginning of a part that continues below a folder of that name, if it is such a folder.
 fn beginning_of(folder: &str) -> Option<String> {
     let name = folder.strip_suffix(GOES_ON).filter(|name| !name.is_empty())?;
     decoded(name)
@@ -249,7 +247,7 @@ fn decoded(name: &str) -> Option<String> {
     Some(percent_decode_str(name).decode_utf8().ok()?.into_owned())
 }
 
-/// What is not there is no error.
+/// Turns a missing file or folder into `None`.
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -301,10 +299,10 @@ mod tests {
         for (part, want) in [
             ("p".repeat(most), vec!["p".repeat(most)]),
             ("p".repeat(most + 1), vec!["p".repeat(most) + "%", "p".to_owned()]),
-            // Neither a letter nor what it is encoded as is cut.
+            // Neither a character nor its encoding is cut.
             ("%".repeat(most / 3 + 1), vec!["%25".repeat(most / 3) + "%", "%25".to_owned()]),
             ("ü".repeat(most / 2 + 1), vec!["ü".repeat(most / 2) + "%", "ü".to_owned()]),
-            // Nor does what is behind a cut lead out of the folder.
+            // Nor does the text after a cut lead out of the folder.
             ("p".repeat(most) + "..", vec!["p".repeat(most) + "%", "%2E.".to_owned()]),
         ] {
             assert_eq!(file_names(&part), want, "{part}");

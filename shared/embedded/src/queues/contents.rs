@@ -1,4 +1,4 @@
-//! What is in one queue, and what is to be received next.
+//! The contents of one queue, and the order of receipt.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,14 +16,14 @@ pub(super) struct Message {
     pub(super) sent_at: Timestamp,
     pub(super) visible_at: Timestamp,
     pub(super) receives: u32,
-    /// Where it was before it came into the poison queue.
+    /// Its queue before the poison queue.
     pub(super) moved_from: Option<String>,
     pub(super) group: Arc<str>,
-    /// Its body, where that is in memory.
+    /// Its body, if it is in memory.
     pub(super) body: Option<String>,
 }
 
-/// A message that was taken out to be handed over.
+/// A message that is being received.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) id: i64,
@@ -34,19 +34,19 @@ pub(super) struct Taken {
     pub(super) body: Option<String>,
 }
 
-/// What is in one queue.
+/// The contents of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     messages: HashMap<i64, Message>,
-    /// All of them, by when they are visible; equal ones in the order they were sent.
+    /// All messages, by the time they are visible, then in the order they were sent.
     by_visibility: BTreeSet<(Timestamp, i64)>,
-    /// Those of them that were received; the first ones may be visible again.
+    /// The received messages; the first ones may be visible again.
     received: BTreeSet<(Timestamp, i64)>,
 }
 
-/// Why a receipt does nothing.
+/// Why a receipt has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Void {
+pub(super) enum ReceiptError {
     /// The message is not there any more.
     Gone,
     /// It was received again since.
@@ -55,7 +55,7 @@ pub(super) enum Void {
     Visible,
 }
 
-impl Void {
+impl ReceiptError {
     pub(super) fn reason(self) -> &'static str {
         match self {
             Self::Gone => "the message is gone",
@@ -71,8 +71,8 @@ impl Contents {
         self.messages.insert(id, message);
     }
 
-    /// Takes out up to `most` visible messages and hides them until then, each counted as received
-    /// once more; and names those that were received too often, which are hidden too.
+    /// Receives up to `most` visible messages, hides them until then, and counts the receive. Also
+    /// returns the messages that were received too often, which are hidden too.
     pub(super) fn take(
         &mut self,
         now: Timestamp,
@@ -86,7 +86,7 @@ impl Contents {
             let Some((at, id)) = first.copied() else { break };
             self.by_visibility.pop_first();
             self.received.remove(&(at, id));
-            // One that is visible again at once would be taken a second time.
+            // Otherwise the same message could be taken twice.
             let until = until.max(now + std::time::Duration::from_millis(1));
             self.by_visibility.insert((until, id));
             self.received.insert((until, id));
@@ -109,14 +109,14 @@ impl Contents {
         (taken, worn_out)
     }
 
-    /// Whether a receipt holds: the message is in flight, and was not received again.
-    pub(super) fn check(&self, id: i64, receives: u32, now: Timestamp) -> Result<(), Void> {
-        let message = self.messages.get(&id).ok_or(Void::Gone)?;
+    /// Whether a receipt is valid: the message is in flight, and was not received again.
+    pub(super) fn check(&self, id: i64, receives: u32, now: Timestamp) -> Result<(), ReceiptError> {
+        let message = self.messages.get(&id).ok_or(ReceiptError::Gone)?;
         if message.receives != receives {
-            return Err(Void::Stale);
+            return Err(ReceiptError::Stale);
         }
         if message.visible_at <= now {
-            return Err(Void::Visible);
+            return Err(ReceiptError::Visible);
         }
         Ok(())
     }
@@ -126,11 +126,16 @@ impl Contents {
         self.messages.get(&id).is_some_and(|message| message.receives == receives)
     }
 
-    /// Hides a received message until then, or shows it, unless it was received again.
-    pub(super) fn hide(&mut self, id: i64, receives: u32, until: Timestamp) -> Result<(), Void> {
-        let message = self.messages.get_mut(&id).ok_or(Void::Gone)?;
+    /// Changes when a received message is visible, unless it was received again.
+    pub(super) fn hide(
+        &mut self,
+        id: i64,
+        receives: u32,
+        until: Timestamp,
+    ) -> Result<(), ReceiptError> {
+        let message = self.messages.get_mut(&id).ok_or(ReceiptError::Gone)?;
         if message.receives != receives {
-            return Err(Void::Stale);
+            return Err(ReceiptError::Stale);
         }
         let before = (message.visible_at, id);
         message.visible_at = until;

@@ -13,24 +13,24 @@ use rusqlite::Connection;
 
 use super::{
     Queues,
-    contents::{Message, Void},
+    contents::{Message, ReceiptError},
     receipt, rows,
 };
 
-/// Messages that one look into the poison queue receives, at most.
+/// Most messages of one receive from the poison queue.
 const LOOKED_AT_MAX: usize = 10;
 
-/// A message that was written: its id and what is known of it, or why it was not.
+/// A written message with its id, or the reason of a failure.
 type Written = Result<(i64, Message), String>;
 
-/// What a queue takes.
+/// The limits of a queue's messages.
 #[derive(Clone, Copy)]
 struct Limits {
     message_bytes_max: usize,
 }
 
 impl Limits {
-    /// Why a queue refuses that message, if it does.
+    /// The reason to refuse that message, if any.
     fn refuse(self, message: &Outgoing) -> Option<String> {
         if message.delay_s > DELAY_S_MAX {
             return Some(format!("a delay of {} s is longer than {DELAY_S_MAX}", message.delay_s));
@@ -108,11 +108,11 @@ fn written(
 
 #[async_trait]
 impl QueueReceiver for Queues {
-    /// Unlike SQS, a message that was received long ago may be hidden for 12 hours once more.
+    /// Unlike in SQS, a message that was received long ago may be hidden for 12 hours again.
     async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
         const CALL: &str = "queue: hiding";
         let unknown = || PortError::new(CALL, "an unknown receipt");
-        let void = |void: Void| PortError::new(CALL, void.reason());
+        let void = |error: ReceiptError| PortError::new(CALL, error.reason());
         let line = self.line(CALL, queue)?;
         let (id, receives) = receipt::read(receipt).ok_or_else(unknown)?;
         let now = self.clock.now();
@@ -122,7 +122,7 @@ impl QueueReceiver for Queues {
         let write = move |connection: &Connection| rows::hide(connection, id, receives, until);
         let then = move |is_there: bool| {
             if !is_there {
-                return Err(Void::Gone);
+                return Err(ReceiptError::Gone);
             }
             let line = &all[&queue];
             line.contents().hide(id, receives, until)?;
@@ -132,7 +132,7 @@ impl QueueReceiver for Queues {
         self.database.write_then(CALL, write, then).await?.map_err(void)
     }
 
-    /// An older receipt than the last one deletes nothing, which SQS leaves open.
+    /// Only the latest receipt deletes a message; SQS does not specify this.
     async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {
         const CALL: &str = "queue: deleting";
         let ids: Vec<_> = {
@@ -151,7 +151,7 @@ impl QueueReceiver for Queues {
         let then = move |()| {
             let mut contents = all[&queue].contents();
             for message in ids.into_iter().filter_map(|id| contents.remove(id)) {
-                room.let_go(message.body.as_ref());
+                room.release(message.body.as_ref());
             }
         };
         self.database.write_then(CALL, write, then).await

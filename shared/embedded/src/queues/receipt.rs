@@ -1,17 +1,17 @@
-//! What names a message that was received.
+//! Message ids and receipts.
 
-/// The id of a message, as it is told.
+/// The id of a message as text.
 pub(super) fn message_id(id: i64) -> String {
     format!("{id:016x}")
 }
 
-/// The receipt of a message that was received so often. It holds after a restart too: a delivery's
-/// state may have it, and how often a message that waits was received is stored with it.
+/// The receipt of a message's `receives`-th receive. It survives a restart: a delivery's state may
+/// hold it, and the number of receives of a waiting message is stored.
 pub(super) fn write(id: i64, receives: u32) -> String {
     format!("{id:x}/{receives}")
 }
 
-/// The message that a receipt is of, and how often it had been received.
+/// The message's id, and the number of receives, of a receipt.
 pub(super) fn read(receipt: &str) -> Option<(i64, u32)> {
     let (id, receives) = receipt.split_once('/')?;
     Some((i64::from_str_radix(id, 16).ok()?, receives.parse().ok()?))

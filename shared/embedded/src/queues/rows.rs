@@ -17,14 +17,14 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::{Line, contents::Message};
 use crate::{database::Database, options::OpenError};
 
-/// Each time the folder is opened, ids go on from the next multiple of this: they only grow, and none
-/// is given twice. 8 million openings with a million million messages each.
+/// Each time the folder is opened, ids continue from the next multiple of this: they only grow, and
+/// none is used twice. This allows 8 million openings with a million million messages each.
 const IDS_OF_ONE_OPENING: i64 = 1 << 40;
 
-/// The number of the first retry queue; the others are behind it.
+/// The number of the first retry queue; the others follow.
 const FIRST_RETRY: i64 = 16;
 
-/// Gives messages their ids.
+/// Assigns ids to messages.
 pub(super) struct Ids(AtomicI64);
 
 impl Ids {
@@ -49,7 +49,7 @@ fn number(queue: Queue) -> i64 {
     }
 }
 
-/// The queue of that number, where there are so many retry queues now.
+/// The queue of that number, given the number of retry queues now.
 fn queue(number: i64, retry_queues: usize) -> Option<Queue> {
     let others = [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
     match usize::try_from(number - FIRST_RETRY) {
@@ -58,10 +58,10 @@ fn queue(number: i64, retry_queues: usize) -> Option<Queue> {
     }
 }
 
-/// Puts all stored messages into their queues.
+/// Loads all stored messages into their queues.
 ///
-/// What is not hidden to wait may have been received when the last process ended. So it counts as
-/// received once more: that of a second receive a state may exist.
+/// A message that is not hidden may have been received when the last process ended. So it counts
+/// one more receive: after a second receive, a state is looked up.
 pub(super) fn load(
     database: &Database,
     lines: &BTreeMap<Queue, Line>,
@@ -72,12 +72,12 @@ pub(super) fn load(
     let mut put = |row: &Row<'_>| -> rusqlite::Result<()> {
         let (id, number) = (row.get(0)?, row.get(1)?);
         let Some(line) = queue(number, retry_queues).and_then(|queue| lines.get(&queue)) else {
-            tracing::error!(id, queue = number, "a message lies in an unknown queue");
+            tracing::error!(id, queue = number, "a stored message has an unknown queue");
             return Ok(());
         };
         let sent_at = Timestamp::from_millis(row.get(2)?);
         let visible_at = Timestamp::from_millis(row.get(3)?);
-        // What was never hidden or delayed is visible, even if the clock has been put back.
+        // A message that was never hidden or delayed is visible, even if the clock was set back.
         let visible_at = if visible_at == sent_at { sent_at.min(now) } else { visible_at };
         let was_received = u32::from(visible_at <= now);
         let group = row.get_ref(6)?.as_str()?;
@@ -109,7 +109,6 @@ pub(super) fn load(
     })
 }
 
-/// Writes a message.
 pub(super) fn insert(
     connection: &Connection,
     id: i64,
@@ -124,13 +123,13 @@ pub(super) fn insert(
     connection.prepare_cached(insert)?.execute(values).map(drop)
 }
 
-/// The body of a message that is there.
+/// The body of an existing message.
 pub(super) fn body(connection: &Connection, id: i64) -> rusqlite::Result<Option<String>> {
     let mut select = connection.prepare_cached("SELECT body FROM messages WHERE id = ?1")?;
     select.query_row([id], |row| row.get(0)).optional()
 }
 
-/// Hides a message that was received so often; answers whether it was there.
+/// Hides a message and stores its receives. Returns whether it exists.
 pub(super) fn hide(
     connection: &Connection,
     id: i64,

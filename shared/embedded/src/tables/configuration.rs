@@ -1,5 +1,5 @@
-//! Topics and event subscriptions. Every write is conditional on the topic's revision, and on when it
-//! was created: one that was deleted and created again counts from the start.
+//! Topics and event subscriptions. Every write is conditional on the topic's revision and creation
+//! time, because a recreated topic counts from the start.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ fn written((revision, document): Found) -> Result<(EventSubscription, u64), Port
     Ok((read(READING, &document)?, count(revision)))
 }
 
-/// The revision of a topic that a write makes, and the one that it was decided on.
+/// The revision that a write makes, and the one that it is based on.
 struct Step {
     name: String,
     created_at: i64,
@@ -59,7 +59,7 @@ impl Step {
         })
     }
 
-    /// Moves the topic on, if it still is as it was; its document stays.
+    /// Moves the topic to the next revision, if it is unchanged. Its document stays.
     fn take(&self, connection: &Connection) -> rusqlite::Result<Saved> {
         let update = "UPDATE topics SET revision = ?3 + 1, changes = ?4 \
                       WHERE name = ?1 AND created_at = ?2 AND revision = ?3";

@@ -1,4 +1,4 @@
-//! The health of endpoints, the count of their requests, and who listens for late responses.
+//! The health of endpoints, the counts of their requests, and the listeners for late responses.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{Tables, count, json, number, read, saved};
 
-/// A health that nothing was written to for so long says nothing any more.
+/// How long a health is kept after its last change.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 #[async_trait]

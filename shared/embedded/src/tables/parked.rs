@@ -1,10 +1,10 @@
-//! Parked deliveries, by the minute they are due in, and how far wake has come.
+//! Parked deliveries by their due minute, and wake's cursor.
 
 use async_trait::async_trait;
 use gridpost_core::{delivery::parking::Parked, error::chain, time::Timestamp};
 use gridpost_ports::{
-    DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
-    ParkingLot, PortError, WakeCursor,
+    DueDeliveries, DuePage, ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot, PortError,
+    WakeCursor, parked_partition,
 };
 use rusqlite::{Connection, OptionalExtension, Row, Rows};
 use uuid::Uuid;
@@ -12,26 +12,20 @@ use uuid::Uuid;
 use super::{Tables, json};
 use crate::database::{note_of, set_note};
 
-/// Most rows of a page.
 const PAGE_ROWS_MAX: usize = 500;
 
-/// Most bytes of a page, but for its last row.
+/// Most bytes of a page, without its last row.
 const PAGE_BYTES_MAX: usize = 1_048_576;
 
-/// The note of how far wake has come.
+/// The name of wake's cursor.
 const WAKE: &str = "wake";
 
 const READING: &str = "parked: reading";
 
-/// What a query reads of a row, in this order.
+/// The columns that queries read, in this order.
 const COLUMNS: &str = "minute, part, id, document, body";
 
-/// The part of its minute that a delivery lies in.
-fn part_of(id: Uuid) -> u32 {
-    u32::try_from(id.as_u128() % u128::from(PARKED_PARTITIONS)).expect("below the divisor")
-}
-
-/// A row with its place.
+/// A row with its key.
 struct Found {
     minute: i64,
     part: u32,
@@ -50,15 +44,15 @@ impl Found {
         ParkedCursor { partition: format!("{}/{}", self.minute, self.part), sort: self.id.clone() }
     }
 
-    /// The delivery. One whose document can't be read must hold up no other: what its key says, and
-    /// the first retry queue, do for its message.
+    /// The delivery. A row with an unreadable document must not block others: its message goes on
+    /// with what its key says, to the first retry queue.
     fn parked(self) -> Option<Parked> {
         let Self { minute, id, document, body, .. } = self;
         match serde_json::from_str::<Parked>(&document) {
             Ok(parked) => Some(Parked { body, ..parked }),
             Err(error) => {
                 let error = chain(&error);
-                tracing::error!(minute, id, %error, "a parked row can't be read; it goes on");
+                tracing::error!(minute, id, %error, "unreadable parked row; its message goes to the first retry queue");
                 let due = Timestamp::from_millis(minute.checked_mul(60_000)?);
                 let (id, group) = (id.parse().ok()?, "unreadable".to_owned());
                 Some(Parked { id, due, shard: 0, group, postponed: 0, body })
@@ -67,7 +61,7 @@ impl Found {
     }
 }
 
-/// Reads as many rows as fit a page; and whether there are more.
+/// Reads as many rows as fit a page. Also returns whether there are more.
 fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<Found>, bool)> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
@@ -83,7 +77,7 @@ fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<Found>, bool)> {
 
 fn remove(connection: &Connection, minute: i64, id: Uuid) -> rusqlite::Result<()> {
     let delete = "DELETE FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3";
-    let values = (minute, part_of(id), id.to_string());
+    let values = (minute, parked_partition(id), id.to_string());
     connection.prepare_cached(delete)?.execute(values).map(drop)
 }
 
@@ -91,7 +85,8 @@ fn remove(connection: &Connection, minute: i64, id: Uuid) -> rusqlite::Result<()
 impl ParkingLot for Tables {
     async fn park(&self, parked: &Parked) -> Result<(), PortError> {
         const CALL: &str = "parked: writing";
-        let (minute, part, id) = (parked.due_minute(), part_of(parked.id), parked.id.to_string());
+        let (minute, part, id) =
+            (parked.due_minute(), parked_partition(parked.id), parked.id.to_string());
         let (document, body) = (json(CALL, parked)?, parked.body.clone());
         let write = move |connection: &Connection| {
             let insert = "INSERT OR REPLACE INTO parked (minute, part, id, document, body) \
@@ -141,7 +136,7 @@ impl DueDeliveries for Tables {
 #[async_trait]
 impl ParkedDeliveries for Tables {
     async fn list_after(&self, place: Option<&ParkedCursor>) -> Result<ParkedPage, PortError> {
-        let unknown = || PortError::new(READING, "a place of no parked delivery");
+        let unknown = || PortError::new(READING, "not the position of a parked delivery");
         let place = place.map(|place| {
             let (minute, part) = place.partition.split_once('/')?;
             let (minute, part): (i64, u32) = (minute.parse().ok()?, part.parse().ok()?);
@@ -168,7 +163,7 @@ impl ParkedDeliveries for Tables {
         let found = self.database.read(READING, |connection| {
             let select =
                 format!("SELECT {COLUMNS} FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3");
-            let values = (minute, part_of(id), id.to_string());
+            let values = (minute, parked_partition(id), id.to_string());
             connection.prepare_cached(&select)?.query_row(values, Found::of).optional()
         })?;
         Ok(found.and_then(Found::parked))

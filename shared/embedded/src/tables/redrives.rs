@@ -1,4 +1,4 @@
-//! Jobs that send dead letters again.
+//! Redrive jobs.
 
 use async_trait::async_trait;
 use gridpost_core::{

@@ -1,4 +1,4 @@
-//! Dead letters, payloads, and what is removed by age.
+//! Dead letters, payloads, and removal by age.
 
 use std::{fs, path::Path};
 
@@ -49,7 +49,7 @@ async fn a_file_that_can_not_be_written_is_no_missing_bucket() {
     let world = World::on_disk();
     let letters = world.stores.letters();
     letters.create(BUCKET).await.expect("made");
-    // A folder lies where the file is to be, and where it was.
+    // A folder is where the file is to be, and where it was.
     fs::create_dir_all(letters.folder().expect("a folder").join(BUCKET).join("k/below"))
         .expect("made");
     let labels = Labels::default();
@@ -105,7 +105,7 @@ async fn parts_may_be_longer_than_the_name_of_a_file() {
         let letters = world.stores.letters();
         letters.create(BUCKET).await.expect("made");
         let long = "p".repeat(264);
-        // In the order of their bytes: what is cut lies among what is not.
+        // In the order of their bytes: names that are cut are among those that are not.
         let all = [
             "%".repeat(200) + "/S/a.json",
             "%".repeat(200) + "x/S/a.json",

@@ -78,7 +78,6 @@ impl World {
         Self { stores: open(&options, &clock), clock, options, folder }
     }
 
-    /// The same stores, opened anew.
     pub(super) async fn again(self) -> Self {
         self.set(|_| ()).await
     }

@@ -1,4 +1,4 @@
-//! How a topic is read: as little of it as its latest changes allow.
+//! Reads a topic, as little of it as its latest changes allow.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,26 +14,26 @@ use gridpost_core::{
 use super::TopicSnapshot;
 use crate::{Configuration, PortError, TopicKeys};
 
-/// Where topics are read, and their access keys if they are asked for.
+/// The source of topics and, if requested, of their access keys.
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) configuration: Arc<dyn Configuration>,
     pub(super) keys: Option<Arc<dyn TopicKeys>>,
 }
 
-/// How often a topic is read that changes while it is.
+/// How often a topic is read if it changes during the read.
 const TRIES_MAX: u32 = 5;
 
 impl Source {
-    /// Reads a topic, of which `before` may be an earlier state; `None` if there is none.
+    /// Reads a topic. `before` is an earlier snapshot, if any. `None` if the topic does not exist.
     pub(super) async fn read(
         &self,
         name: &str,
         before: Option<Arc<TopicSnapshot>>,
     ) -> Result<Option<Arc<TopicSnapshot>>, PortError> {
         for _ in 0..TRIES_MAX {
-            // Before all else: what is read after it is at its revision or newer, and what is newer is
-            // read again.
+            // The topic comes first: what is read afterwards is at its revision or newer, and what
+            // is newer is read again.
             let Some(topic) = self.configuration.topic(name).await? else { return Ok(None) };
             if let Some(before) = &before
                 && before.topic.at() == topic.at()
@@ -44,17 +44,17 @@ impl Source {
                 return Ok(Some(Arc::new(snapshot)));
             }
         }
-        Err(PortError::new("reading a topic", "it changes all the time"))
+        Err(PortError::new("reading a topic", "it changed during every read"))
     }
 
-    /// What hangs on a topic; `None` if a change of it is just being written, and some of that was not
-    /// to be seen yet.
+    /// Reads what belongs to a topic. `None` if a change is just being written and was not
+    /// completely visible yet.
     async fn read_parts(
         &self,
         topic: Topic,
         before: Option<&TopicSnapshot>,
     ) -> Result<Option<TopicSnapshot>, PortError> {
-        // One that was created again, or restored from a copy, is another topic.
+        // A recreated topic, or one restored from a backup, is another topic.
         let before = before.filter(|before| {
             before.topic.created_at == topic.created_at && before.topic.revision < topic.revision
         });
@@ -62,8 +62,8 @@ impl Source {
             topic.changes.since(before.topic.revision).map(|since| (before, since))
         });
         let keys = match &since {
-            Some((before, since)) if !since.keys => Kept::Same(before.keys.clone()),
-            _ => Kept::Read,
+            Some((before, since)) if !since.keys => CachedKeys::Same(before.keys.clone()),
+            _ => CachedKeys::Read,
         };
         let names = since.map(|(before, since)| (before, since.names));
         let parts = try_join(self.keys(&topic, keys), self.subscriptions(&topic, names)).await?;
@@ -74,12 +74,12 @@ impl Source {
     async fn keys(
         &self,
         topic: &Topic,
-        kept: Kept,
+        kept: CachedKeys,
     ) -> Result<Option<Option<AccessKeys>>, PortError> {
         match (&self.keys, kept) {
             (None, _) => Ok(Some(None)),
-            (_, Kept::Same(keys)) => Ok(Some(keys)),
-            (Some(store), Kept::Read) => {
+            (_, CachedKeys::Same(keys)) => Ok(Some(keys)),
+            (Some(store), CachedKeys::Read) => {
                 let found = store.keys(&topic.name).await?;
                 let in_time = found.filter(|(_, revision)| topic.changes.are_in_keys(*revision));
                 Ok(in_time.map(|(keys, _)| Some(keys)))
@@ -116,11 +116,9 @@ impl Source {
     }
 }
 
-/// What is known of the access keys.
-enum Kept {
-    /// They have not changed.
+/// What the cache knows of the access keys.
+enum CachedKeys {
     Same(Option<AccessKeys>),
-    /// They must be read.
     Read,
 }
 

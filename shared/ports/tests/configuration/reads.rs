@@ -110,7 +110,6 @@ async fn access_keys_are_read_for_those_who_ask_and_when_they_change() {
     assert_eq!(read().await, (Some(keys("c")), 2));
 }
 
-/// What ARCHITECTURE says of it.
 #[tokio::test(start_paused = true)]
 async fn what_a_warm_function_reads_for_an_event() {
     let (ingest, dispatch) = (Duration::from_secs(2), Duration::from_secs(10));

@@ -25,8 +25,8 @@ async fn write(tables: &impl SubscriptionStore, topic: &Topic, one: &EventSubscr
     tables.save(topic, one).await.expect("an answer")
 }
 
-/// What was decided on something that has changed since is not written: neither the topic, nor its keys,
-/// nor an event subscription of it. Nor is what was decided on an earlier topic of that name.
+/// A write that is based on an outdated revision is refused: of the topic, its keys, or an event
+/// subscription. So is one based on an earlier topic of that name.
 pub async fn a_write_under_an_older_revision_of_a_topic_changes_nothing<T>(tables: &T)
 where
     T: TopicStore + TopicKeys + SubscriptionStore + Configuration,

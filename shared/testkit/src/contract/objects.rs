@@ -12,12 +12,11 @@ use uuid::Uuid;
 
 use super::{BUCKET, key};
 
-/// Stores a dead letter.
 async fn put<T: Bucket>(buckets: &T) -> Result<(), BucketError> {
     store(buckets, "k", &Labels::default(), 0).await
 }
 
-/// The same of that name, of so many bytes beside its brackets.
+/// Stores a dead letter with that name and body size, not counting its brackets.
 async fn store<T: Bucket>(
     buckets: &T,
     name: &str,
@@ -27,7 +26,7 @@ async fn store<T: Bucket>(
     buckets.put(BUCKET, name, labels, body(spaces)).await
 }
 
-/// A list of no records, of so many bytes beside its brackets.
+/// An empty list with `spaces` bytes between its brackets.
 fn body(spaces: usize) -> Vec<u8> {
     format!("[{}]", " ".repeat(spaces)).into_bytes()
 }
@@ -41,8 +40,8 @@ async fn names<T: DeadLetters>(buckets: &T, prefix: &str, after: Option<&str>) -
     listed.into_iter().map(|object| object.name).collect()
 }
 
-/// In a world with the bucket, and nothing in it: objects are listed by the bytes of their names, read
-/// with what their labels say, replaced, and deleted.
+/// In a world with an empty bucket: objects are listed by the bytes of their names, read with their
+/// labels, replaced, and deleted.
 pub async fn dead_letters_are_listed_by_name<T: Bucket + DeadLetters>(buckets: &T) {
     // A hyphen comes before a slash, and that before a digit.
     let all = ["T/S-1/a.json", "T/S/10/b.json", "T/S/9/c.json", "T/S0/d.json", "U/S/e.json"];
@@ -79,7 +78,7 @@ pub async fn dead_letters_are_listed_by_name<T: Bucket + DeadLetters>(buckets: &
     assert!(names(buckets, "", None).await.is_empty());
 }
 
-/// In the same world: names that lead nowhere else, though they look like paths, escapes or addresses.
+/// In the same world: names that look like paths, escapes or addresses lead nowhere else.
 pub async fn a_name_is_no_path<T: Bucket + DeadLetters>(buckets: &T) {
     let all =
         ["../other/S/a.json", "./S/b.json", "/S//c.json", "50%\\:/d.json", "a b+c?d#e&ü=.json"];
@@ -98,7 +97,7 @@ pub async fn a_name_is_no_path<T: Bucket + DeadLetters>(buckets: &T) {
     assert!(names(buckets, "", None).await.is_empty());
 }
 
-/// In the same world: a list has a thousand names at most, and goes on behind the last of them.
+/// In the same world: a list has at most a thousand names, and continues after the last of them.
 pub async fn a_list_has_a_thousand_names_at_most<T: Bucket + DeadLetters>(buckets: &T) {
     for number in 0..1_001 {
         store(buckets, &format!("n/{number:04}"), &Labels::default(), 0).await.expect("stored");
@@ -109,7 +108,7 @@ pub async fn a_list_has_a_thousand_names_at_most<T: Bucket + DeadLetters>(bucket
     assert!(names(buckets, "n/", Some("n/1000")).await.is_empty());
 }
 
-/// A payload is found under its name, as it was stored last, in whatever bytes.
+/// A payload is found under its name, as last stored, with any bytes.
 pub async fn payloads_are_found_by_name(payloads: &dyn Payloads) {
     let (one, other) = (claim::key(Uuid::from_u128(7)), claim::key(Uuid::from_u128(8)));
     assert_eq!(payloads.get(&one).await.expect("readable"), None);
@@ -121,7 +120,7 @@ pub async fn payloads_are_found_by_name(payloads: &dyn Payloads) {
     }
 }
 
-/// In a world without the bucket, writing says that: its events are dropped at once.
+/// In a world without the bucket, a write reports that: its events are dropped at once.
 pub async fn a_missing_bucket_is_not_found<T: Bucket + DeadLetters>(buckets: &T) {
     let answer = put(buckets).await;
     assert!(matches!(answer, Err(BucketError::NotFound)), "{answer:?}");
@@ -129,8 +128,8 @@ pub async fn a_missing_bucket_is_not_found<T: Bucket + DeadLetters>(buckets: &T)
     assert!(matches!(answer, Err(BucketError::NotFound)), "{answer:?}");
 }
 
-/// In a world whose bucket refuses, that is worth another try, and nothing counts as stored, as
-/// missing, or as deleted.
+/// In a world whose bucket refuses, calls report a retryable failure, and nothing counts as stored,
+/// missing or deleted.
 pub async fn a_bucket_that_refuses_is_unavailable<T: Bucket + DeadLetters>(buckets: &T) {
     let unavailable = |answer: Result<(), BucketError>, what: &str| {
         assert!(matches!(answer, Err(BucketError::Unavailable(_))), "{what}: {answer:?}");
@@ -141,13 +140,13 @@ pub async fn a_bucket_that_refuses_is_unavailable<T: Bucket + DeadLetters>(bucke
     unavailable(buckets.delete(BUCKET, "k").await, "deleting");
 }
 
-/// In a world where the payload bucket has no such object, it is not found, and that is no error.
+/// In a world where the payload bucket lacks the object, reading finds nothing, without an error.
 pub async fn an_object_that_is_not_there_is_none(payloads: &dyn Payloads) {
     assert_eq!(payloads.get("deliveries/7").await.expect("it is readable"), None);
 }
 
-/// In a world whose payload bucket refuses, reading is an error: taken for an object that is gone, its
-/// events would be dropped.
+/// In a world whose payload bucket refuses, reading is an error: if the object counted as missing,
+/// its events would be dropped.
 pub async fn an_object_that_is_refused_is_an_error(payloads: &dyn Payloads) {
     let read: Result<_, PortError> = payloads.get("deliveries/7").await;
     assert!(read.is_err(), "{read:?}");

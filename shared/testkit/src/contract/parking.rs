@@ -1,4 +1,4 @@
-//! Parked deliveries, and how far wake has come.
+//! Parked deliveries, and wake's cursor.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,9 @@ use uuid::Uuid;
 
 use super::{parked, state};
 
-/// Most bytes of a page of due deliveries, but for its last one.
+/// Most bytes of a page of due deliveries, without its last one.
 const PAGE_BYTES_MAX: usize = 1_048_576;
 
-/// Most deliveries of a page.
 const PAGE_MAX: usize = 500;
 
 fn due(number: u128, minute: i64, body: &str) -> Parked {
@@ -42,8 +41,8 @@ async fn all_due(tables: &impl DueDeliveries, minute: i64) -> Vec<u128> {
     all
 }
 
-/// Deliveries are found under their minute alone, however many pages they take, until they are removed;
-/// parked twice is parked once, and to remove one that is gone is no error.
+/// Deliveries are found only under their minute, over any number of pages, until they are removed.
+/// Parking twice is parking once, and removing a missing one is not an error.
 pub async fn parked_deliveries_are_found_when_they_are_due<T>(tables: &T)
 where
     T: ParkingLot + DueDeliveries + ParkedDeliveries,
@@ -78,7 +77,7 @@ where
     some.push(due(999, 7, ""));
     tables.remove_all(&some).await.expect("removed");
     assert_eq!(all_due(tables, 7).await, [*last]);
-    // More than one call takes, and none.
+    // More than one call takes, and an empty list.
     let many: Vec<_> = (300..360).map(|number| due(number, 7, "b")).collect();
     for parked in &many {
         tables.park(parked).await.expect("parked");
@@ -88,7 +87,8 @@ where
     assert_eq!(all_due(tables, 7).await, [*last]);
 }
 
-/// An operator's list finds each parked delivery once, and nothing else that may lie in the same table.
+/// An operator's list finds each parked delivery once, and nothing else that may be in the same
+/// table.
 pub async fn a_list_finds_each_parked_delivery_once<T>(states: &impl DeliveryStates, tables: &T)
 where
     T: ParkingLot + ParkedDeliveries,
@@ -115,7 +115,7 @@ where
     assert_eq!(one.map(|parked| parked.body.len()), Some(large.len()));
 }
 
-/// At first no minute is noted; then the last one is answered.
+/// At first there is no cursor; then the last one saved is returned.
 pub async fn how_far_wake_has_come_is_noted<T: WakeCursor>(tables: &T) {
     assert_eq!(tables.load().await.expect("an answer"), None);
     for minute in [5, 6, 4] {

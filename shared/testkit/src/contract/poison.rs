@@ -10,8 +10,8 @@ use super::{
 
 const DISPATCH: Queue = Queue::Dispatch;
 
-/// In a world whose dispatch queue gives a message up that was received so often: it is then in the
-/// poison queue, with what is known of it, and is hidden from others once it was looked at.
+/// In a world whose dispatch queue gives up a message after that many receives: it is then in the
+/// poison queue with its details, and hidden from others once it was received.
 pub async fn a_message_that_is_received_too_often_is_poison<W: QueueWorld>(
     world: &W,
     receives_max: u32,

@@ -12,22 +12,20 @@ use gridpost_ports::{Outgoing, PoisonQueue, QueueReceiver, QueueSender};
 use super::{Difference, message, messages};
 use crate::stores::Handed;
 
-/// Queues, with what a platform does around them: it receives, and time passes.
+/// Queues with their platform, which receives messages and lets time pass.
 #[async_trait]
 pub trait QueueWorld: Sync {
     /// The ports.
     type Queues: QueueSender + QueueReceiver + PoisonQueue;
 
-    /// Where they differ from AWS.
     const DIFFERS: &'static [Difference];
 
     /// The largest message that the queues are set to take, in bytes.
     const MESSAGE_BYTES_MAX: usize;
 
-    /// The ports.
     fn queues(&self) -> Arc<Self::Queues>;
 
-    /// The time by which messages are stamped.
+    /// The time that messages are stamped with.
     fn now(&self) -> Timestamp;
 
     /// For how long a received message of the dispatch queue and of retry queues is hidden: whole
@@ -37,7 +35,7 @@ pub trait QueueWorld: Sync {
     /// For how long the redrive queue keeps a message.
     fn retention(&self) -> Duration;
 
-    /// Takes up to `most` visible messages, at most ten; answers at once.
+    /// Receives up to `most` visible messages, at most ten, without waiting.
     async fn receive(&self, queue: Queue, most: usize) -> Vec<Handed>;
 
     /// Lets that much time pass, or a little more.
@@ -47,7 +45,6 @@ pub trait QueueWorld: Sync {
 const DISPATCH: Queue = Queue::Dispatch;
 const RETRY: Queue = Queue::Retry(0);
 
-/// Everything that is visible.
 pub(super) async fn receive_all<W: QueueWorld>(world: &W, queue: Queue) -> Vec<Handed> {
     let mut all = Vec::new();
     loop {
@@ -59,7 +56,7 @@ pub(super) async fn receive_all<W: QueueWorld>(world: &W, queue: Queue) -> Vec<H
     }
 }
 
-/// Sends messages that the queue takes.
+/// Sends messages that the queue accepts.
 pub(super) async fn send<W: QueueWorld>(world: &W, queue: Queue, all: Vec<Outgoing>) {
     let answers = world.queues().send(queue, all).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
@@ -73,8 +70,8 @@ fn seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs()).expect("a short while")
 }
 
-/// More messages than one call takes: each is received once, comes back when it was not deleted in time,
-/// under the same id and with another receipt, and is gone for good when it was.
+/// More messages than one call takes: each is received once; if it is not deleted in time, it comes
+/// back under the same id with another receipt; once deleted, it never comes back.
 pub async fn what_is_sent_comes_back_until_it_is_deleted<W: QueueWorld>(world: &W) {
     let queues = world.queues();
     send(world, DISPATCH, messages(12)).await;
@@ -93,7 +90,7 @@ pub async fn what_is_sent_comes_back_until_it_is_deleted<W: QueueWorld>(world: &
     assert_eq!(bodies(&again), [kept.body.as_str()].into(), "what was deleted stays away");
     assert_eq!((&again[0].message_id, again[0].count), (&kept.message_id, 2));
     assert_ne!(again[0].receipt, kept.receipt, "each receive has a receipt of its own");
-    // One that is gone already, and one that never was, are no errors beside one that is there.
+    // One that is already deleted and one that never existed cause no error beside one that exists.
     let mixed = vec![receipts[0].clone(), "r".to_owned(), again[0].receipt.clone()];
     queues.delete(DISPATCH, mixed).await.expect("deleted, or gone already");
     assert!(queues.hide(DISPATCH, &again[0].receipt, 60).await.is_err(), "it is gone");
@@ -125,8 +122,8 @@ pub async fn a_delayed_message_comes_in_its_time<W: QueueWorld>(world: &W) {
     assert_eq!(counts().await, (3, 0, 3));
 }
 
-/// A hidden message comes when its time is over and not when the queue's own is; an operator may ask for
-/// it now. Once it is visible its receipt hides nothing.
+/// A hidden message comes when its own time is over, not the queue's; an operator may request it
+/// now. Once it is visible, its receipt hides nothing.
 pub async fn a_hidden_message_waits_for_its_time<W: QueueWorld>(world: &W) {
     let (queues, visibility) = (world.queues(), world.visibility());
     send(world, RETRY, vec![message("a", 0)]).await;
@@ -161,7 +158,7 @@ pub async fn no_message_is_hidden_for_more_than_12_hours<W: QueueWorld>(world: &
     queues.hide(RETRY, receipt, 43_200 - 30).await.expect("30 s less are taken");
 }
 
-/// A group is no order: its messages are received beside each other.
+/// A group implies no order: its messages are received concurrently.
 pub async fn messages_of_a_group_do_not_wait_for_each_other<W: QueueWorld>(world: &W) {
     send(world, DISPATCH, messages(3)).await;
     let mut received = Vec::new();
@@ -171,7 +168,7 @@ pub async fn messages_of_a_group_do_not_wait_for_each_other<W: QueueWorld>(world
     assert_eq!(bodies(&received), ["0", "1", "2"].into());
 }
 
-/// What a queue does not take is an error of that message alone, and is not in the queue.
+/// A message that a queue refuses fails alone, and is not in the queue.
 pub async fn what_a_queue_does_not_take_fails_alone<W: QueueWorld>(world: &W) {
     let queues = world.queues();
     let sized = |bytes: usize, delay_s| message(&"x".repeat(bytes), delay_s);
@@ -189,7 +186,7 @@ pub async fn what_a_queue_does_not_take_fails_alone<W: QueueWorld>(world: &W) {
     assert_eq!(sizes, [1, 3].into_iter().chain(other).collect::<Vec<_>>(), "what was answered for");
 }
 
-/// A queue forgets a message after its retention period, received or not.
+/// A queue drops a message after its retention period, received or not.
 pub async fn what_is_too_old_is_forgotten<W: QueueWorld>(world: &W) {
     send(world, Queue::Redrive, vec![message("a", 0)]).await;
     world.pass(world.retention()).await;
@@ -198,8 +195,8 @@ pub async fn what_is_too_old_is_forgotten<W: QueueWorld>(world: &W) {
 }
 
 /// Of `count` messages to the dispatch queue, in a world that refuses those numbers, these fail and
-/// all others succeed: what was refused is not in the queue, so its answer decides whether a publish
-/// is confirmed and a record let go.
+/// all others succeed. A refused message is not in the queue, so its result decides whether a
+/// publish is confirmed and a record deleted.
 pub async fn a_refused_message_fails_alone(
     queues: &dyn QueueSender,
     count: usize,

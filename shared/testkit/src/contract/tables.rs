@@ -63,7 +63,7 @@ pub async fn a_health_is_kept_under_its_uid<T: EndpointHealths>(tables: &T) {
     assert_eq!(other, Health::default());
 }
 
-/// Of those that write at the same moment under the same revision, one has written.
+/// Of several writes at the same moment under the same revision, one succeeds.
 pub async fn one_of_those_that_write_at_once_has_written<T>(tables: &T)
 where
     T: DeliveryStates + EndpointHealths,
@@ -84,7 +84,7 @@ where
     }
 }
 
-/// Requests are counted by event subscription and minute, and no two callers hear of the same number.
+/// Requests are counted by event subscription and minute, and no two callers get the same number.
 pub async fn requests_are_counted_for_all<T: RequestRates>(tables: &T) {
     let (uid, other) = (Uuid::from_u128(5), Uuid::from_u128(6));
     let two = || tables.count(uid, 1, 2);
@@ -136,8 +136,8 @@ where
     assert!((2..=128).contains(&count(2).await), "as far as that");
 }
 
-/// A state that may be forgotten is, two days after its time at the latest. `expire` lets so much
-/// pass: until two days after [`forget_at`](DeliveryState::forget_at).
+/// An expired state is gone two days after its time at the latest. `expire` lets that time pass:
+/// until two days after [`forget_at`](DeliveryState::forget_at).
 pub async fn what_has_expired_is_gone<T: DeliveryStates>(
     tables: &T,
     one: DeliveryState,
@@ -146,14 +146,14 @@ pub async fn what_has_expired_is_gone<T: DeliveryStates>(
 ) {
     assert_eq!(save(tables, &one).await, Saved::Written);
     expire().await;
-    // Some forget only while they write.
+    // Some implementations remove expired states only while they write.
     let id = Uuid::from_u128(u128::MAX);
     assert_eq!(save(tables, &DeliveryState { id, ..one.clone() }).await, Saved::Written);
     let is_gone = tables.load(one.id).await.expect("an answer").is_none();
     Difference::KeepsItems.holds(differs, is_gone);
 }
 
-/// As many listen as may, for each queue; one that leaves, or whose time is over, makes room.
+/// No more than the limit listen to each queue; one that leaves, or whose time is over, makes room.
 pub async fn only_so_many_listen<T: LateListeners>(tables: &T) {
     let at = Timestamp::from_millis;
     let listener = |queue, number: u128, until| {
@@ -189,7 +189,7 @@ pub async fn jobs_are_kept_by_event_subscription<T: Redrives>(tables: &T) {
     assert!(tables.job(&other, one.id).await.expect("an answer").is_none());
 }
 
-/// In a world where nothing is stored, nothing is found, and that is no error.
+/// In a world where nothing is stored, nothing is found, without an error.
 pub async fn what_is_not_stored_is_not_found<T: DeliveryStates + EndpointHealths>(tables: &T) {
     let found = DeliveryStates::load(tables, Uuid::from_u128(7)).await.expect("it is readable");
     assert_eq!(found, None);
@@ -209,8 +209,8 @@ pub async fn a_lost_race_is_a_conflict<T: DeliveryStates + EndpointHealths>(tabl
     assert_eq!(saved.expect("an answer"), Saved::Conflict);
 }
 
-/// In a world whose table refuses every call, by throttling or otherwise, that is an error: taken for a
-/// conflict, or for an item that is not there, it would change what becomes of a delivery.
+/// In a world whose table refuses every call, by throttling or otherwise, that is an error:
+/// mistaken for a conflict or a missing item, it would change what happens to a delivery.
 pub async fn a_table_that_refuses_says_nothing<T>(tables: &T)
 where
     T: DeliveryStates + EndpointHealths + RequestRates,
@@ -228,7 +228,7 @@ where
     assert!(counted.is_err(), "{counted:?}");
 }
 
-/// The same of parked deliveries: one is neither stored nor removed.
+/// The same for parked deliveries: none is stored or removed.
 pub async fn a_table_that_refuses_parks_nothing<T: ParkingLot + DueDeliveries>(tables: &T) {
     assert!(tables.park(&parked(7)).await.is_err(), "it is not stored");
     assert!(ParkingLot::remove(tables, &parked(7)).await.is_err(), "it is not removed");

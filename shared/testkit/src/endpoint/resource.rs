@@ -12,13 +12,13 @@ use gridpost_ports::{Clock, ResourceClient};
 use uuid::Uuid;
 
 use super::{Endpoints, Event, Reaction, Script, events, hash_of, is_picked, said_of};
-use crate::history::{History, Met, Request};
+use crate::history::{EventOutcome, History, Request};
 
-/// What a call comes to.
+/// The result of a call.
 struct Reply {
     request: usize,
     after: Duration,
-    /// For each entry; `None`: the call is never answered.
+    /// One answer per entry; `None` if the call is never answered.
     answers: Option<Vec<Answer>>,
 }
 
@@ -76,7 +76,7 @@ impl Endpoints {
         Ok(Reply { request: history.requests.len() - 1, after: reaction.after, answers })
     }
 
-    /// What each entry is answered. A function answers for all of its events at once.
+    /// The answer to each entry. A function answers for all of its events at once.
     fn answers(
         &self,
         subscription: &SubscriptionKey,
@@ -104,17 +104,17 @@ impl Endpoints {
         (subscription, in_hand): (&SubscriptionKey, &[Uuid]),
         carried: &[Vec<Event>],
         answers: Option<&[Answer]>,
-    ) -> Result<Vec<Met>, String> {
+    ) -> Result<Vec<EventOutcome>, String> {
         let unheard = Answer::without_status(Outcome::TimedOut);
         let mut met = Vec::new();
         for (number, events) in carried.iter().enumerate() {
             let answer = answers.map_or(unheard, |answers| answers[number]);
             for event in events {
-                let now: Vec<_> = met.iter().map(|met: &Met| met.delivery).collect();
+                let now: Vec<_> = met.iter().map(|met: &EventOutcome| met.delivery).collect();
                 let said = |delivery: &Uuid| said_of(history, &now, delivery);
                 let delivery = history.carrier_in(subscription, &event.id, in_hand, said);
                 let delivery = delivery.ok_or("somebody else's event")?;
-                met.push(Met { delivery, event: event.id.clone(), answer });
+                met.push(EventOutcome { delivery, event: event.id.clone(), answer });
             }
         }
         Ok(met)
@@ -129,7 +129,7 @@ impl Endpoints {
     }
 }
 
-/// What a call comes to for the health of its endpoint: one that takes some works.
+/// The answer that counts for the endpoint's health: an endpoint that accepts some entries works.
 fn overall(answers: &[Answer]) -> Answer {
     let taken = answers.iter().find(|answer| answer.outcome == Outcome::Delivered);
     *taken.or(answers.first()).expect("a call has an entry")

@@ -1,4 +1,4 @@
-//! Looking through dead letters, and the jobs that send them again, with faults.
+//! Faults of listing dead letters, and of redrive jobs.
 
 use async_trait::async_trait;
 use gridpost_core::{

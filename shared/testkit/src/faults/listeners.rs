@@ -1,4 +1,4 @@
-//! Faults of the calls that say who listens for late responses.
+//! Faults of the calls about listeners for late responses.
 
 use async_trait::async_trait;
 use gridpost_core::time::Timestamp;

@@ -1,4 +1,4 @@
-//! Times in which a service of AWS fails nearly every call, of everything at once.
+//! Outages, in which an AWS service fails nearly every call.
 
 use std::ops::Range;
 
@@ -10,31 +10,27 @@ use crate::{
     table::Tables,
 };
 
-/// Who answers a call.
+/// The service that answers a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Queues.
     Sqs,
-    /// Tables.
     DynamoDb,
-    /// Buckets.
     S3,
     /// No service of AWS.
     None,
 }
 
-/// A time in which services hardly answer.
+/// An outage of some services.
 #[derive(Clone, Debug)]
 pub struct Outage {
-    /// Which of them; several go down together.
+    /// The services, which go down together.
     pub of: Vec<Service>,
     /// From and until when.
     pub during: Range<Timestamp>,
 }
 
-/// A fake of something that is called.
+/// A fake of a called service.
 pub trait Served {
-    /// Who answers its calls.
     const BY: Service;
 }
 
@@ -59,7 +55,7 @@ impl Served for Consents {
 }
 
 impl Injector {
-    /// What an outage does to a call of that service now.
+    /// The effect of an outage on a call to that service now.
     pub(super) fn outage(&self, by: Service, plan: &Plan) -> Option<Fault> {
         let now = gridpost_ports::Clock::now(&self.clock);
         let is_down = |outage: &Outage| outage.of.contains(&by) && outage.during.contains(&now);
@@ -67,7 +63,7 @@ impl Injector {
     }
 }
 
-/// One call in ten gets through; of the others some take effect, and some are never answered.
+/// One call in ten succeeds; of the others, some take effect, and some are never answered.
 fn in_outage(dice: &SeededDice) -> Fault {
     use Fault::{FailsAfter, FailsBefore, HangsAfter, HangsBefore, None};
     dice.choose(&[

@@ -1,10 +1,10 @@
-//! The same for parked deliveries: dispatch's, wake's and an operator's calls.
+//! Faults of parked deliveries: dispatch's, wake's and operators' calls.
 
 use async_trait::async_trait;
 use gridpost_core::delivery::parking::Parked;
 use gridpost_ports::{
-    DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
-    ParkingLot, PortError, WakeCursor,
+    DueDeliveries, DuePage, ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot, PortError,
+    WakeCursor, parked_partition,
 };
 use uuid::Uuid;
 
@@ -13,8 +13,7 @@ use crate::table::Tables;
 
 /// The partition of the table that a parked delivery lies in.
 fn partition_of(parked: &Parked) -> String {
-    let number = parked.id.as_u128() % u128::from(PARKED_PARTITIONS);
-    format!("parked {}#{number}", parked.due.as_minutes())
+    format!("parked {}#{}", parked.due.as_minutes(), parked_partition(parked.id))
 }
 
 #[async_trait]

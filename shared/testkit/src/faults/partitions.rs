@@ -1,20 +1,18 @@
-//! What is used of each partition of a table, second by second.
+//! Tracks the use of each partition of a table, second by second.
 
 use std::collections::HashMap;
 
 use gridpost_core::time::Timestamp;
 
-/// What a partition takes in a second.
+/// The limits of a partition per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Write units.
     pub writes: u32,
-    /// Read units.
     pub reads: u32,
 }
 
 impl Limits {
-    /// What DynamoDB gives one key at most.
+    /// DynamoDB's limits of one key.
     ///
     /// Source: DynamoDB developer guide, "Partition throughput limits".
     pub const DYNAMODB: Self = Self { writes: 1_000, reads: 3_000 };
@@ -23,9 +21,7 @@ impl Limits {
 /// Units that a call uses of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Units {
-    /// Write units.
     Write(u32),
-    /// Read units.
     Read(u32),
 }
 
@@ -39,7 +35,7 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// Whether one of the partitions has not so many units left in this second. If all have, they are
+    /// Whether one of the partitions lacks the units in this second. If none does, the units are
     /// used.
     pub(super) fn is_full(
         &mut self,
@@ -80,7 +76,6 @@ impl Partitions {
         self.busiest.as_ref().map(|(key, writes)| (key.as_str(), *writes))
     }
 
-    /// Calls that were refused.
     pub fn refused(&self) -> u64 {
         self.refused
     }

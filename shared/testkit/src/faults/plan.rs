@@ -1,4 +1,4 @@
-//! What is to go wrong, and with which calls.
+//! The plan of faults.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -6,7 +6,7 @@ use gridpost_core::time::Timestamp;
 
 use super::{Limits, Outage};
 
-/// What is planned to go wrong.
+/// The faults to inject.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// How often a call fails before it takes effect.
@@ -15,7 +15,7 @@ pub struct Plan {
     pub fails_after: f64,
     /// How often the caller dies, before or after the effect.
     pub dies: f64,
-    /// How often a call hangs until it is given up, before or after it takes effect.
+    /// How often a call hangs until it times out, before or after it takes effect.
     pub hangs: f64,
     /// How often an invocation is killed at some moment, whatever it is doing.
     pub killed: f64,
@@ -27,26 +27,25 @@ pub struct Plan {
     pub pages_lost: f64,
     /// When services fail nearly every call.
     pub outages: Vec<Outage>,
-    /// What each partition of a table takes; `None`: everything.
+    /// The limits of each partition of a table; `None` for no limit.
     pub partition: Option<Limits>,
-    /// When DynamoDB refuses every call.
     pub throttled: Vec<Range<Timestamp>>,
-    /// The longest that a call takes; zero: none takes any time.
+    /// The longest time of a call; zero if calls take no time.
     pub latency_max: Duration,
-    /// What happens to single calls, by their number from 1.
+    /// The faults of single calls, by their number from 1.
     pub calls: BTreeMap<u64, Fault>,
-    /// After so many calls all others fail before they take effect.
+    /// The number of calls after which all others fail before they take effect.
     pub calls_max: Option<u64>,
 }
 
 impl Plan {
-    /// Nothing but that the calls of those numbers, counted from 1, fail before they take effect.
+    /// A plan in which only the calls with those numbers, counted from 1, fail before they take
+    /// effect.
     pub fn failing(calls: impl IntoIterator<Item = u64>) -> Self {
         let calls = calls.into_iter().map(|number| (number, Fault::FailsBefore)).collect();
         Self { calls, ..Self::default() }
     }
 
-    /// Whether nothing goes wrong.
     pub fn is_calm(&self) -> bool {
         self.fails_before + self.fails_after + self.dies + self.hangs + self.repeats == 0.0
             && self.outages.is_empty()
@@ -61,7 +60,6 @@ impl Plan {
 /// What happens to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It succeeds.
     None,
     /// It fails before it takes effect.
     FailsBefore,
@@ -69,11 +67,11 @@ pub enum Fault {
     FailsAfter,
     /// Its caller dies before it takes effect.
     DiesBefore,
-    /// It takes effect, and its caller never hears of it.
+    /// Its caller dies after it took effect.
     DiesAfter,
-    /// It is given up after a long time, before it takes effect.
+    /// It times out before it takes effect.
     HangsBefore,
-    /// It takes effect, and is given up after a long time.
+    /// It takes effect, but times out.
     HangsAfter,
     /// It takes effect, its answer is lost, and the SDK makes it again.
     RetriedAfter,

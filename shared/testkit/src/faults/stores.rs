@@ -1,4 +1,4 @@
-//! The same for what operators and the resource API call.
+//! Faults of the calls of operators and the resource API.
 
 use async_trait::async_trait;
 use gridpost_core::{

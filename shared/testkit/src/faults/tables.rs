@@ -1,4 +1,4 @@
-//! Faults of tables, and what calls use of their partitions.
+//! Faults of tables, and the units that calls use.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{About, Faulty, Units};
 use crate::table::Tables;
 
-/// Over so many keys of the index the waiting deliveries of an event subscription are spread.
+/// The number of index keys for the waiting deliveries of an event subscription.
 const WAITING_KEYS: u128 = 16;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What operators did, as it took effect.
+//! The effects of operators' actions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,31 +16,30 @@ use gridpost_core::{
 };
 use uuid::Uuid;
 
-use super::{History, Life};
+use super::{History, SubscriptionLife};
 
-/// All that they did in one world.
+/// Everything that operators did in one world.
 #[derive(Debug, Default)]
 pub struct Operated {
-    /// When the health of an endpoint was written by them, by its uid.
+    /// When they wrote the health of an endpoint, by its uid.
     pub resets: BTreeMap<Uuid, Vec<Timestamp>>,
     /// When a waiting delivery was made due at once.
     pub hurried: BTreeMap<Uuid, Vec<Timestamp>>,
-    /// When the same was to be whatever its endpoint's health.
+    /// The same, but whatever its endpoint's health.
     pub resent: BTreeMap<Uuid, Vec<Timestamp>>,
     /// When the end of a waiting delivery was decided.
     pub canceled: BTreeMap<Uuid, Vec<Timestamp>>,
     /// Objects of dead letters that were deleted, and when.
     pub deleted_letters: BTreeMap<String, Timestamp>,
-    /// Jobs that send dead letters again, as they are at the end.
+    /// Redrive jobs in their final state.
     pub jobs: Vec<Job>,
-    /// What was done, by its name and the status of the answer.
+    /// The operations, by name and status.
     pub answers: BTreeSet<(&'static str, u16)>,
-    /// When they were at work.
     pub at_work: Vec<Range<Timestamp>>,
 }
 
 impl Operated {
-    /// Notes a state as they have written it.
+    /// Records a state that operators have written.
     pub fn note_state(&mut self, at: Timestamp, state: &DeliveryState) {
         let of_it = match state.standing {
             DeliveryStatus::Waiting { .. } => {
@@ -59,7 +58,7 @@ impl Operated {
 }
 
 impl History {
-    /// Notes an event subscription as it is written.
+    /// Records a written event subscription.
     pub fn note_written(&mut self, at: Timestamp, subscription: &EventSubscription) {
         let url = match &subscription.endpoint {
             Endpoint::WebHook { url } => url.expose().to_owned(),
@@ -67,7 +66,7 @@ impl History {
         };
         let key = &subscription.key;
         self.trace(at, || format!("configuration: {key} {} to {url}", subscription.uid));
-        let life = self.lives.entry(subscription.uid).or_insert_with(|| Life {
+        let life = self.lives.entry(subscription.uid).or_insert_with(|| SubscriptionLife {
             subscription: key.clone(),
             from: at,
             until: None,

@@ -6,7 +6,6 @@ use uuid::Uuid;
 /// What a message carries: read once, for a message may be received thousands of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// The delivery, ended or not.
     pub delivery: Option<Uuid>,
     /// The uid of the event subscription, where the delivery has not ended.
     pub subscription: Option<Uuid>,

@@ -1,4 +1,4 @@
-//! What is in a queue, and in which order it is handed over.
+//! The contents of a queue, and the order of receipt.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,26 +25,25 @@ pub(super) struct Message {
     pub(super) receipt: u64,
     /// How many were put into the queue before it.
     pub(super) number: u64,
-    /// Its fair-queue group.
     pub(super) group: Arc<str>,
     pub(super) carried: Carried,
 }
 
-/// What is in one queue.
+/// The contents of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) messages: BTreeMap<u64, Message>,
     /// How many were ever put in.
     pub(super) count: u64,
     pub(super) by_visibility: BTreeSet<(Timestamp, u64)>,
-    /// Those that were received, by when they become visible again; the first ones may have.
+    /// Received messages, by the time they become visible again; the first ones may already be.
     pub(super) received: BTreeSet<(Timestamp, u64)>,
     pub(super) forgot_at: Timestamp,
     /// The groups of its messages, where quiet ones are preferred.
     pub(super) groups: Option<Groups>,
     /// Second hand-overs that are still to come: when, the message, its body and receive count.
     pub(super) ghosts: BTreeMap<(Timestamp, u64), (u64, String, u32)>,
-    /// What was noted of messages of the poison queue.
+    /// The details of messages of the poison queue.
     pub(super) notes: BTreeMap<u64, Note>,
 }
 
@@ -70,7 +69,7 @@ impl Contents {
         ready.take(VISIBLE_COUNTED_MAX).count()
     }
 
-    /// Forgets what is too old; it is enough to look now and then.
+    /// Drops messages that are too old; need not run often.
     pub(super) fn forget(&mut self, now: Timestamp) {
         if now.since(self.forgot_at) < Duration::from_secs(3_600) {
             return;
@@ -105,7 +104,6 @@ impl Contents {
         }
     }
 
-    /// Puts a message in.
     pub(super) fn add(&mut self, id: u64, message: Message) {
         self.by_visibility.insert((message.visible_at, id));
         if let Some(groups) = &mut self.groups {

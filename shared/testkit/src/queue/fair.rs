@@ -1,8 +1,8 @@
-//! Fair queues: while a group takes more than its share of what is in flight, messages of the others
-//! go first.
+//! Fair queues: while a group has more than its share of the messages in flight, other groups go
+//! first.
 //!
-//! Source: Amazon SQS developer guide, "How Amazon SQS fair queues work". Of its two measures this is the
-//! share of messages in flight; the share of processing time is left out, as are its delays.
+//! Source: Amazon SQS developer guide, "How Amazon SQS fair queues work". Of its two measures this
+//! is the share of messages in flight; the share of processing time and the delays are left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,7 +51,6 @@ impl Groups {
         self.of(name).places.insert(place);
     }
 
-    /// It does not any more.
     pub(super) fn hide(&mut self, name: &Arc<str>, place: Place) {
         self.of(name).places.remove(&place);
     }
@@ -61,7 +60,6 @@ impl Groups {
         self.of(name).in_flight += 1;
     }
 
-    /// One fewer is.
     pub(super) fn landed(&mut self, name: &Arc<str>) {
         let group = self.of(name);
         group.in_flight = group.in_flight.saturating_sub(1);
@@ -75,7 +73,7 @@ impl Groups {
         in_flight: usize,
         most: usize,
     ) -> (Vec<u64>, Vec<u64>) {
-        // What is forgotten here comes again with its next message.
+        // A group that is removed here comes back with its next message.
         self.0.retain(|_, group| !group.places.is_empty());
         let mut quiet = Vec::new();
         let mut noisy = Vec::new();
@@ -145,7 +143,7 @@ mod tests {
         let rows: [Row; 5] = [
             (&[("a", 50, 30), ("b", 1, 0)], &[1_000], &[30, 31]),
             (&[("a", 50, 29), ("b", 1, 0)], &[29, 30], &[]),
-            // A tenth of all is no more than a tenth.
+            // Exactly a tenth of all is not more than a tenth.
             (&[("a", 50, 30), ("b", 270, 270)], &[30, 31], &[]),
             (&[("a", 50, 40), ("b", 50, 30)], &[], &[1_030, 1_031]),
             (&[("a", 41, 40), ("b", 2, 1)], &[1_001], &[40]),

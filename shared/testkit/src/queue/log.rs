@@ -1,11 +1,11 @@
-//! What was asked of queues, for a unit test to read back.
+//! The log of calls to queues, for unit tests.
 
 use gridpost_core::delivery::queue::Queue;
 use gridpost_ports::Outgoing;
 
 use super::Queues;
 
-/// What was asked, in order.
+/// The calls, in order.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) sent: Vec<(Queue, Outgoing)>,
@@ -19,7 +19,6 @@ impl Queues {
         self.read_log(|log| log.sent.clone())
     }
 
-    /// Those of one queue.
     pub fn sent_to(&self, queue: Queue) -> Vec<Outgoing> {
         let sent = self.sent().into_iter().filter(|(found, _)| *found == queue);
         sent.map(|(_, message)| message).collect()

@@ -1,4 +1,4 @@
-//! The poison queue, which an operator looks into: with what is known of each message.
+//! The poison queue for operators, with the details of each message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,17 +19,16 @@ use crate::dice::SeededDice;
 /// Messages that one receive hands over, at most.
 const ENTRIES_MAX: usize = 10;
 
-/// What an operator sends back is received within this.
+/// How soon a message that an operator sends back is received.
 const RETURNED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What is known of a message in the poison queue besides its body.
+/// The details of a message in the poison queue.
 #[derive(Debug, Default)]
 pub(super) struct Note {
-    /// The id that it was laid with, if it was.
+    /// The id given by [`Queues::lay`], if any.
     id: Option<String>,
     /// The name in SQS of the queue that SQS moved it from.
     moved_from: Option<String>,
-    /// Its fair-queue group.
     group: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Carried, Queues, Received};
 use crate::stores::{MessageStores, at_once};
 
-/// The implementation, and what is noted of the messages that it has handed over.
+/// The implementation, and records about the messages that it has delivered.
 pub(super) struct Real {
     pub(super) messages: Arc<dyn MessageStores>,
     deliveries: Mutex<HashMap<String, Option<Uuid>>>,

@@ -1,10 +1,10 @@
-//! What names a message that was handed over.
+//! Receipts of received messages.
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 
 use super::{Carried, Received};
 
-/// A message as it is handed over, with a receipt of its own; what it carries is left open.
+/// A received message with a receipt of its own; `carried` is still empty.
 pub(super) fn received(
     queue: Queue,
     id: u64,
@@ -18,7 +18,7 @@ pub(super) fn received(
     Received { message_id, receipt, body, count, at, carried: Carried::default() }
 }
 
-/// The message that a receipt is of, and the receipt's number.
+/// The message of a receipt, and the receipt's number.
 pub(super) fn read_receipt(receipt: &str) -> Option<(u64, u64)> {
     let (id, number) = receipt.split_once('/')?;
     Some((id.parse().ok()?, number.parse().ok()?))

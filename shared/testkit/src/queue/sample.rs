@@ -1,4 +1,4 @@
-//! Counts of messages as SQS tells them: approximately, and of a while ago.
+//! SQS's counts of messages: approximate, and some time old.
 //!
 //! Source: Amazon SQS API reference, `GetQueueAttributes`: approximate counts settle within a
 //! minute.
@@ -13,11 +13,11 @@ use super::Queues;
 /// The oldest that a sample gets.
 const OLD: Duration = Duration::from_secs(60);
 
-/// The last samples: until when each is told, and what it says.
+/// The last samples: until when each is returned, and its count.
 pub(super) type Samples = BTreeMap<(Queue, &'static str), (Timestamp, u64)>;
 
 impl Queues {
-    /// What SQS tells of a count that is `exact` now.
+    /// SQS's answer for a count that is `exact` now.
     pub(super) fn told(&self, queue: Queue, what: &'static str, exact: u64) -> u64 {
         if !self.settings.counts_lag {
             return exact;

@@ -1,4 +1,4 @@
-//! Topics and event subscriptions, as the functions read them and as a test puts them there.
+//! Topics and event subscriptions, as functions read them and tests add them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::{Items, Tables};
 use crate::fixtures;
 
 impl Items {
-    /// Moves a topic to its next revision, which these make; answers its number.
+    /// Moves a topic to its next revision, made by these changes. Returns its number.
     fn move_on(&mut self, topic: &str, changes: impl IntoIterator<Item = Change>) -> Option<u64> {
         let topic = self.topics.get_mut(topic)?;
         *topic = topic.next(changes);
@@ -30,7 +30,7 @@ impl Items {
 }
 
 impl Tables {
-    /// Writes a topic and its event subscriptions in the place of what was there.
+    /// Replaces a topic and its event subscriptions.
     pub fn configure(&self, topic: Topic, subscriptions: Vec<EventSubscription>) {
         let mut items = self.items();
         let before = items.topics.get(&topic.name);
@@ -54,7 +54,7 @@ impl Tables {
         items.keys.insert(topic.to_owned(), (keys, revision));
     }
 
-    /// Changes an event subscription, if it is there.
+    /// Changes an event subscription, if it exists.
     pub fn change(&self, key: &SubscriptionKey, change: impl FnOnce(&mut EventSubscription)) {
         let found = self.items().subscriptions.get(key).map(|(found, _)| found.clone());
         let Some(mut subscription) = found else { return };
@@ -62,7 +62,7 @@ impl Tables {
         self.write_subscription(&subscription);
     }
 
-    /// Writes an event subscription, in the place of the one of that name.
+    /// Creates or replaces an event subscription.
     pub fn write_subscription(&self, subscription: &EventSubscription) {
         let mut items = self.items();
         let name = subscription.key.name.clone();
@@ -70,7 +70,7 @@ impl Tables {
         items.put(subscription, revision.unwrap_or_default());
     }
 
-    /// Deletes an event subscription, if it is there.
+    /// Deletes an event subscription, if it exists.
     pub fn delete_subscription(&self, key: &SubscriptionKey) {
         let mut items = self.items();
         if items.subscriptions.remove(key).is_some() {

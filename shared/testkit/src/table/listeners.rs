@@ -1,4 +1,4 @@
-//! Who listens for late responses.
+//! The listeners for late responses.
 
 use async_trait::async_trait;
 use gridpost_core::time::Timestamp;

@@ -1,18 +1,18 @@
-//! Parked deliveries: as wake takes them out, a page at a time, and as an operator finds them, by a
-//! scan of the table that holds the states of failing deliveries too, or by their minute.
+//! Parked deliveries, as wake takes them out, page by page, and as operators find them: by a scan
+//! of the table, which also holds the states of failing deliveries, or by their minute.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use gridpost_core::delivery::parking::Parked;
 use gridpost_ports::{
-    Clock, DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
-    ParkingLot, PortError, WakeCursor,
+    Clock, DueDeliveries, DuePage, ParkedCursor, ParkedDeliveries, ParkedPage, ParkingLot,
+    PortError, WakeCursor, parked_partition,
 };
 use uuid::Uuid;
 
 use super::{Items, Tables, stored};
-use crate::history::{Park, TWO_WAKES};
+use crate::history::{Parking, TWO_WAKES};
 
 /// The largest item that DynamoDB takes.
 const ITEM_BYTES_MAX: usize = 400_000;
@@ -20,10 +20,10 @@ const ITEM_BYTES_MAX: usize = 400_000;
 /// Most items of one page of due deliveries: few, so that pages end everywhere.
 pub(super) const PAGE_ITEMS_MAX: usize = 20;
 
-/// Most bytes of one page, but for its last item.
+/// Most bytes of one page, without its last item.
 const PAGE_BYTES_MAX: usize = 1_048_576;
 
-/// Bodies that were read and neither removed nor read anew.
+/// Bodies that were read and neither removed nor read again.
 #[derive(Debug, Default)]
 pub(super) struct InHand {
     bytes: BTreeMap<Uuid, usize>,
@@ -39,7 +39,7 @@ impl InHand {
         self.most = self.most.max(self.sum);
     }
 
-    fn let_go(&mut self, id: Uuid) {
+    fn release(&mut self, id: Uuid) {
         self.sum -= self.bytes.remove(&id).unwrap_or(0);
     }
 }
@@ -87,7 +87,7 @@ impl ParkingLot for Tables {
         let mut history = self.history.lock().expect("no panic while held");
         history.parked += 1;
         let (at, postponed) = (self.clock.now(), parked.postponed);
-        let park = Park { at, due: parked.due, postponed, gone_at: None };
+        let park = Parking { at, due: parked.due, postponed, gone_at: None };
         history.parks.entry(parked.id).or_default().push(park);
         history.trace(self.clock.now(), || format!("park {} until {}", parked.id, parked.due));
         Ok(())
@@ -99,7 +99,7 @@ impl ParkingLot for Tables {
         }
         let mut items = self.items();
         items.parked.remove(&(parked.due_minute(), parked.id));
-        items.in_hand.let_go(parked.id);
+        items.in_hand.release(parked.id);
         let mut history = self.history.lock().expect("no panic while held");
         let at = self.clock.now();
         let parks = history.parks.entry(parked.id).or_default();
@@ -130,8 +130,7 @@ impl DueDeliveries for Tables {
         let mut page = DuePage::default();
         let mut bytes = 0;
         for ((_, id), parked) in items.parked.range((minute, Uuid::nil())..=(minute, Uuid::max())) {
-            let lies_here = id.as_u128() % u128::from(PARKED_PARTITIONS) == u128::from(partition);
-            if !lies_here || after.is_some_and(|after| *id <= after) {
+            if parked_partition(*id) != partition || after.is_some_and(|after| *id <= after) {
                 continue;
             }
             page.due.push(parked.clone());

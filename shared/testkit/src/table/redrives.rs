@@ -1,4 +1,4 @@
-//! Jobs that send dead letters again.
+//! Redrive jobs.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The tables as the resource API writes and reads them: every write names the revision of the topic
-//! that it was decided on.
+//! The tables as the resource API reads and writes them: every write names the revision of the
+//! topic that it is based on.
 
 use async_trait::async_trait;
 use gridpost_core::{
@@ -16,7 +16,6 @@ use uuid::Uuid;
 use super::{Items, Tables, stored};
 
 impl Tables {
-    /// The stored topics, by name.
     pub fn stored_topics(&self) -> Vec<Topic> {
         self.items().topics.values().cloned().collect()
     }
@@ -39,17 +38,16 @@ impl Tables {
         items.subscriptions.retain(|key, _| key.topic != name);
     }
 
-    /// Stores a state with its revision, in the place of what was there.
+    /// Replaces a state, with its revision.
     pub fn put_state(&self, state: DeliveryState) {
         self.items().states.insert(state.id, state);
     }
 
-    /// The same of a health.
     pub fn put_health(&self, uid: Uuid, health: Health) {
         self.items().healths.insert(uid, health);
     }
 
-    /// Writes if the stored topic is the one that the write was decided on.
+    /// Writes if the stored topic is the one that the write is based on.
     fn write(
         &self,
         topic: &Topic,
@@ -76,7 +74,7 @@ impl Tables {
     }
 }
 
-/// Stores the topic at its next revision, which these make; answers its number.
+/// Stores the topic at its next revision, made by these changes. Returns its number.
 fn next_revision(
     items: &mut Items,
     topic: &Topic,
@@ -161,7 +159,7 @@ impl SubscriptionStore for Tables {
     }
 }
 
-/// What has ended is not in the index.
+/// Ended deliveries are not in the index.
 #[async_trait]
 impl WaitingDeliveries for Tables {
     async fn waiting(

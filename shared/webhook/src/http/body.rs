@@ -1,4 +1,4 @@
-//! What is read of a response's body. The head has decided before.
+//! Reads a bounded part of a response's body. The outcome is already decided by the head.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use gridpost_core::retry::response_text::{ResponseBytes, response_text};
 
-/// At most so many bytes of a response are read, so that the connection can be used again.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes of a body that are read so that the connection can be reused.
+pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// And for at most so long: the outcome is known already.
+/// How long reading may take: the outcome is already known.
 pub(super) const BODY_WAIT: Duration = Duration::from_secs(2);
 
-/// How long the first bytes of a failed response are waited for: the attempt is not over before.
+/// How long to wait for the first bytes of a failed response: the attempt is not over before.
 const FIRST_BYTES_WAIT: Duration = Duration::from_millis(500);
 
-/// How a body began, as far as it is there soon; the rest of it is read aside.
+/// The beginning of a body, as far as it arrives soon; the rest is read in the background.
 pub(super) async fn first_bytes(body: Option<Incoming>, most: ResponseBytes) -> Option<String> {
     let mut body = body?;
     let mut bytes = Vec::new();
@@ -31,14 +31,14 @@ pub(super) async fn first_bytes(body: Option<Incoming>, most: ResponseBytes) -> 
     response_text(&bytes, most)
 }
 
-/// Reads a body for its connection's sake alone: the head has decided.
+/// Reads a body only so that its connection can be reused.
 pub(super) fn read_aside(body: Incoming) {
     if !body.is_end_stream() {
         tokio::spawn(timeout(BODY_WAIT, read(body, BODY_BYTES_MAX)));
     }
 }
 
-/// Reads a bounded part of a body. What is longer costs its connection.
+/// Reads a bounded part of a body. A longer one costs its connection.
 pub(super) async fn read(mut body: Incoming, bytes_max: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {

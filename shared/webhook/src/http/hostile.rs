@@ -1,5 +1,5 @@
-//! Endpoints that misbehave, in virtual time: what each costs, and that no bound makes a failure of
-//! a success.
+//! Misbehaving endpoints, in virtual time: what each costs, and that no limit turns a success into
+//! a failure.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ mod wire;
 
 const PLAIN: &str = "http://10.0.0.1/hook";
 
-/// What may be read beyond a connection's budget: one buffer of each layer.
+/// How much may be read beyond a connection's budget: one buffer of each layer.
 const SLACK_BYTES: usize = 64 * 1024;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -33,7 +33,6 @@ fn outcome(outcome: Outcome) -> Answer {
 /// How an attempt ends.
 #[derive(Clone, Debug, PartialEq)]
 enum Ends {
-    /// At once.
     With(Answer),
     /// After 30 s, and with this late answer.
     Late(Option<Answer>),
@@ -62,7 +61,7 @@ async fn check(
     };
     assert_eq!(found, want, "{row}");
     assert!(took <= within, "{row} took {took:?}");
-    // Whatever goes on is the body, which is read aside for so long.
+    // Only the body may go on, read in the background for this long.
     sleep(body::BODY_WAIT).await;
     let read = net.read_bytes.load(Ordering::Relaxed);
     assert!(

@@ -1,13 +1,14 @@
-//! An event subscription that is there gets its events, and one that is gone gets none for long.
+//! Existing event subscriptions get their events, and deleted ones soon get none.
 
 use std::time::Duration;
 
 use gridpost_core::time::Timestamp;
-use gridpost_testkit::history::Life;
+use gridpost_testkit::history::SubscriptionLife;
 
 use super::Check;
 
-/// A publish that begins so long after a change was written is matched under it, if that can be read.
+/// A publish that begins this long after a change was written is matched under it, if that can be
+/// read.
 const PUBLISHES_NOTICE: Duration = Duration::from_secs(2);
 
 pub(super) fn check(check: &mut Check<'_>) {
@@ -20,14 +21,13 @@ pub(super) fn check(check: &mut Check<'_>) {
 
 impl Check<'_> {
     /// The event subscription that a delivery is for, as it lived.
-    fn life(&self, delivery: uuid::Uuid) -> Option<&Life> {
+    fn life(&self, delivery: uuid::Uuid) -> Option<&SubscriptionLife> {
         let history = &self.remains.history;
         history.lives.get(&history.accepted.get(&delivery)?.uid)
     }
 }
 
-/// However many copies of functions know whatever they know: a deletion is concluded from a read that
-/// came after it.
+/// Whatever copies of functions know, a deletion is concluded only from a later read.
 fn nothing_dropped_that_has_an_owner(check: &mut Check<'_>) {
     let drops = check.remains.history.drops.iter();
     let deleted = drops.filter(|found| found.reason == "SubscriptionDeleted");

@@ -1,10 +1,10 @@
-//! Where an endpoint answers for each event, each of them ends, once, and is not sent after that.
+//! If an endpoint answers for each event, each of them ends once, and is not sent after that.
 
 use gridpost_core::retry::outcome::Outcome;
 use uuid::Uuid;
 
 use super::{Check, model};
-use gridpost_testkit::history::{Met, Request};
+use gridpost_testkit::history::{EventOutcome, Request};
 
 /// Checks the events of one delivery to an AWS resource.
 pub(super) fn check(check: &mut Check<'_>, delivery: Uuid, requests: &[&Request]) {
@@ -45,8 +45,8 @@ fn one(check: &mut Check<'_>, delivery: Uuid, event: &str, requests: &[&Request]
         ));
     }
     let (topic, settings) = check.owners[subscription];
-    // An end that could not be noted is forgotten: what follows is as if it had not been.
-    let is_over = |(made, met): &(&Request, &Met)| {
+    // An end that could not be recorded is unknown: what follows is as if it had not happened.
+    let is_over = |(made, met): &(&Request, &EventOutcome)| {
         made.heard.is_some()
             && (is_delivered(met.answer.outcome)
                 || model::follows(topic, settings, met.answer) == model::Follows::End)

@@ -20,60 +20,59 @@ use uuid::Uuid;
 use super::{Check, model, operated};
 use gridpost_testkit::history::Request;
 
-/// For so long an instance believes what it has read.
+/// How long an instance uses what it has read.
 const CACHE: Duration = Duration::from_secs(2);
 
-/// What other copies have seen is known to so long, and a wait that would grow by less stays.
+/// The precision with which other copies' successes are known; a wait that would grow by less
+/// stays.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A failed probe is followed by a wait of so many seconds at least.
+/// The minimum wait after a failed probe, in seconds.
 const FAILED_PROBE_WAIT_S: i64 = 10;
 
-/// For so long nobody else probes.
+/// How long a probe's claim keeps others from probing.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// A fault this long after an answer may have kept it from being noted.
+/// A fault within this time after an answer may have kept it from being recorded.
 const NOTING: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Copy)]
 struct Wait {
     /// When it began at the earliest.
     since: Timestamp,
-    /// When it certainly had begun.
     known_at: Timestamp,
     until: Timestamp,
-    /// When it was last lengthened, and until when it was before that.
+    /// When it was last lengthened, and its end before that.
     lengthened: (Timestamp, Timestamp),
 }
 
 #[derive(Default)]
 struct Model {
     wait: Option<Wait>,
-    /// Where a wait was lifted though the endpoint's stored health may still have it.
+    /// When a wait was lifted that the endpoint's stored health may still have.
     doubtful_since: Option<Timestamp>,
     probe_began_at: Option<Timestamp>,
     /// Failures in a row, at least.
     streak: usize,
-    /// Failures in a row, at most: when.
+    /// The times of failures in a row, at most.
     perhaps: Vec<Timestamp>,
     level: usize,
     /// Whether delayed delivery may have begun, but not for sure.
     unsure: bool,
-    /// Whether a success fell into the row of failures whose instance may not have heard of the row:
-    /// it may tell so later, and lift a first delayed wait.
+    /// Whether there was a success during the row of failures by an instance that may not know of
+    /// the row: it may share that later, and lift a first delayed wait.
     untold: bool,
     last_success_at: Option<Timestamp>,
     /// By how much sooner a wait may be over by another copy's clock.
     sooner: Duration,
-    /// Whether an attempt that an operator asked for has failed since it was healthy: how that moved
-    /// the wait is not known here, so that any success may end it.
+    /// Whether an attempt that an operator requested has failed since it was healthy: how that
+    /// moved the wait is unknown here, so any success may end it.
     resent: bool,
 }
 
 enum Event<'a> {
     Ends(&'a Request, Answer),
     Begins(&'a Request),
-    /// An operator has reset it.
     Reset,
 }
 
@@ -84,7 +83,7 @@ pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
     let own = requests.filter(|made| made.subscription == subscription.key);
     let urls: BTreeSet<&str> = own.map(|request| request.url.as_str()).collect();
     let faults = &check.remains.history.health_faults;
-    // Which of them is known by which uid is not known here.
+    // Which uid belongs to which endpoint is unknown here.
     let own = check.endpoints_of(subscription);
     let mut faults: Vec<Timestamp> = match urls.len() {
         0 | 1 => own.iter().filter_map(|uid| faults.get(uid)).flatten().copied().collect(),
@@ -93,7 +92,7 @@ pub(super) fn check(check: &mut Check<'_>, subscription: &EventSubscription) {
     let resets = check.remains.history.operated.resets.iter();
     let resets = resets.filter(|(uid, _)| own.contains(uid)).flat_map(|(_, at)| at.clone());
     let resets: Vec<_> = resets.collect();
-    // An answer that is being noted meets it or not.
+    // An answer that is being recorded may come before or after it.
     faults.extend(resets.iter().copied());
     for url in urls {
         check_endpoint(check, subscription, url, (&faults, &resets));
@@ -183,7 +182,7 @@ impl Model {
 
     fn succeeds(&mut self, request: &Request, at: Timestamp, slack: Duration, doubtful: bool) {
         self.streak = 0;
-        // A failure that the instance of this success does not know of yet is still counted.
+        // A failure that this success's instance does not know yet still counts.
         self.perhaps.retain(|failure| *failure + CACHE + slack >= at);
         self.untold = !self.perhaps.is_empty();
         self.last_success_at = self.last_success_at.max(Some(at));
@@ -241,10 +240,10 @@ impl Model {
             self.unsure = true;
         }
         if doubtful {
-            // The endpoint's stored health may know of it or not.
+            // The endpoint's stored health may include it or not.
             let since = self.wait.map_or(at, |wait| wait.since);
             self.doubtful_since = self.doubtful_since.or(Some(since));
-            // So it is with what a probe that is under way will say.
+            // The same holds for the result of a probe under way.
             if probed || self.probe_began_at.take().is_some() {
                 self.wait = None;
             }

@@ -1,8 +1,9 @@
-//! The ledger balances: what the functions wrote of their counts is what happened.
+//! The ledger balances: the counts that the functions wrote match what happened.
 //!
-//! A count is written before its end is noted, and before its message goes. So of a disturbed delivery an
-//! end may be counted more than once, because it happened more than once, and never not at all. All
-//! others count exactly, but for a late success that meets the next attempt's: both may count.
+//! A count is written before its end is recorded, and before its message is deleted. So an end of a
+//! disturbed delivery may be counted more than once, because it may happen more than once, but
+//! never zero times. All other deliveries count exactly, except that a late success and the next
+//! attempt's success may both count.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +18,13 @@ use gridpost_testkit::history::Request;
 /// An event subscription and the hour in which events were published.
 type Row = (SubscriptionKey, Timestamp);
 
-/// What may be counted in one row, at least and at most.
+/// The bounds of one row's counts.
 #[derive(Default)]
 struct Bounds {
     matched: u64,
     /// Events that were sent by redrives, at least and at most.
     redriven: (u64, u64),
-    /// Those that were sent more than once, which may have ended once.
+    /// Events sent more than once, which may have ended once.
     sent_again: i64,
     least: Account,
     most: Account,
@@ -39,7 +40,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     }
     for (row, bounds) in &rows {
         let account = ledger.accounts.get(row).cloned().unwrap_or_default();
-        // What tells of dead letters is published by the function itself, once more after each fault.
+        // Dead-letter events are published by the function itself, again after each fault.
         let is_told = check.remains.told.as_ref() == Some(&row.0.topic) && !check.remains.calm;
         if account.matched != bounds.matched && !is_told {
             let (counted, matched) = (account.matched, bounds.matched);
@@ -143,8 +144,8 @@ fn happened(check: &Check<'_>, delivery: Uuid, events: u64) -> Account {
     account
 }
 
-/// The one end of a delivery in whose way nothing went wrong. A late success changes nothing where
-/// the end was decided before it, nor where the next attempt has succeeded too.
+/// The single end of an undisturbed delivery. A late success changes nothing if the end was decided
+/// before it, or the next attempt succeeded too.
 fn once(happened: Account, events: u64) -> Account {
     let Account { dead_lettered, dropped, .. } = happened;
     let is_dead = dead_lettered.values().any(|stored| *stored > 0);
@@ -152,7 +153,8 @@ fn once(happened: Account, events: u64) -> Account {
     Account { delivered, dead_lettered, dropped, ..Account::default() }
 }
 
-/// Reasons of dead letters are left to [`super::records`]: each form of record says them otherwise.
+/// Reasons of dead letters are checked in [`super::records`]: each form of record has its own
+/// words.
 fn is_within(account: &Account, Bounds { least, most, .. }: &Bounds) -> bool {
     let dead = |account: &Account| account.dead_lettered.values().sum::<u64>();
     let dropped = |account: &Account, reason| account.dropped.get(reason).copied().unwrap_or(0);

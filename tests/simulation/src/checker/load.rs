@@ -1,5 +1,5 @@
-//! What must hold however much there is to do: healthy endpoints wait for no other, and no copy of a function has more
-//! in hand than its memory can take.
+//! What must hold under any load: healthy endpoints wait for no other, and no copy of a function
+//! has more in hand than its memory holds.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,8 +12,8 @@ use super::Check;
 /// An endpoint that always answers within this is healthy.
 const QUICK: Duration = Duration::from_secs(1);
 
-/// Bodies in hand may take one in so many bytes of a function's memory: it has them as they came, in
-/// requests, and in what it sends on.
+/// Bodies in hand may take this fraction (one in so many) of a function's memory: it holds them as
+/// received, in requests, and in what it sends on.
 const COPIES: u64 = 4;
 
 pub(super) fn check(check: &mut Check<'_>) {

@@ -1,4 +1,5 @@
-//! Who gets an event: what naive filters say, which share no code with the compiled ones.
+//! Which event subscriptions get an event, by naive filters that share no code with the compiled
+//! ones.
 
 use gridpost_core::{
     event::custom::Stamps,

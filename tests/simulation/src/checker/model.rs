@@ -1,5 +1,5 @@
-//! The rules once more, read from the specification's own tables: a second opinion that shares no
-//! code with the one it judges.
+//! The rules again, read from the specification's own tables: a second opinion that shares no code
+//! with the one it judges.
 
 use std::sync::OnceLock;
 
@@ -14,12 +14,11 @@ use gridpost_core::{
 };
 use serde_json::Value;
 
-/// What follows a failure by the tables.
+/// The next step after a failure, by the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
-    /// No further attempt.
     End,
-    /// A further one, not sooner than so many milliseconds after the attempt ended.
+    /// Another attempt, no sooner than this many milliseconds after the attempt ended.
     Retry(i64),
 }
 
@@ -41,8 +40,8 @@ fn profile(topic: &Topic) -> &'static Value {
     &tables().0["profiles"][name]
 }
 
-/// What decides about a delivery whose events met these: all delivered, or of those that are retried the
-/// one that waits longest, or one that ends.
+/// The answer that decides about a delivery: that everything was delivered, or of the retried
+/// answers the one with the longest wait, or one that ends it.
 pub fn decisive(topic: &Topic, subscription: &EventSubscription, met: &[Answer]) -> Answer {
     let wait_ms = |answer: &Answer| match follows(topic, subscription, *answer) {
         Follows::Retry(wait_ms) => {
@@ -57,7 +56,6 @@ pub fn decisive(topic: &Topic, subscription: &EventSubscription, met: &[Answer])
     *longest.or_else(|| failed().next_back()).unwrap_or(&met[0])
 }
 
-/// What follows a failed attempt.
 pub fn follows(topic: &Topic, subscription: &EventSubscription, answer: Answer) -> Follows {
     let own = &subscription.retry_policy.status_rules;
     let by_status = answer.status.and_then(|status| own.statuses.get(&status));
@@ -103,8 +101,8 @@ fn step_after(topic: &Topic, subscription: &EventSubscription, elapsed_ms: i64) 
     step * 1_000
 }
 
-/// When the next attempt is due at the earliest; `None` if there is to be none. The endpoint's
-/// waits are not in it.
+/// When the next attempt is due at the earliest, without the endpoint's waits; `None` if there is
+/// none.
 pub fn due(
     topic: &Topic,
     subscription: &EventSubscription,
@@ -119,12 +117,12 @@ pub fn due(
     Some(Timestamp::from_millis(by_step.max(ended_at.as_millis() + min_ms.max(asked))))
 }
 
-/// For how many seconds that outcome puts a subscription on probation; 0: not at all.
+/// How many seconds of probation that outcome causes; 0 for none.
 pub fn probation_s(outcome: Outcome) -> i64 {
     tables().1["probationSeconds"][outcome.to_string()].as_i64().unwrap_or(0)
 }
 
-/// After so many failures in a row delivery is delayed.
+/// The number of failures in a row that delay delivery.
 pub fn unhealthy_after() -> usize {
     tables().1["delayedDelivery"]["afterConsecutiveFailures"].as_u64().expect("a number") as usize
 }

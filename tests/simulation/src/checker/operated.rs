@@ -1,5 +1,6 @@
-//! What operators do takes effect, and nothing else does: what is canceled is attempted no more, what is
-//! redriven is sent again once, and where a topic is told of dead letters it is told of each.
+//! Operators' actions take effect, and nothing else does: canceled deliveries are not attempted
+//! again, redriven dead letters are sent again once, and if a topic is configured for dead-letter
+//! events, it gets one for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,8 +46,8 @@ pub(super) fn hurried(
     all.filter(|at| made.is_some_and(|made| made <= *at + IN_HAND) && *at <= began_at).min()
 }
 
-/// Whether a request has a delivery in it that an operator has had sent whatever its endpoint's health,
-/// and that was not attempted since more often than disturbances explain.
+/// Whether a request contains a delivery that an operator resent whatever its endpoint's health,
+/// and that was attempted since then no more often than disturbances explain.
 pub(super) fn is_resent(check: &Check<'_>, request: &Request) -> bool {
     let is_it = |delivery: &Uuid| {
         let resent = times(&check.remains.history.operated.resent, *delivery);
@@ -61,7 +62,7 @@ pub(super) fn is_resent(check: &Check<'_>, request: &Request) -> bool {
 }
 
 /// How often a delivery was attempted while an attempt of the same number was under way, because an
-/// operator had asked for it meanwhile.
+/// operator had requested it meanwhile.
 pub(super) fn resent_under_way(check: &Check<'_>, delivery: Uuid) -> usize {
     let resent = times(&check.remains.history.operated.resent, delivery);
     if resent.is_empty() {
@@ -93,7 +94,7 @@ pub(super) fn canceled(
     before.clone().min().copied().zip(before.max().copied())
 }
 
-/// What was purged had gone to the poison queue.
+/// Checks that what was purged had gone to the poison queue.
 pub(super) fn purged(check: &mut Check<'_>, drop: &Drop) {
     let disturbed = check.remains.history.disturbed.get(&drop.delivery);
     let is_poison = |what: &str| what == "it was received too often";
@@ -102,7 +103,7 @@ pub(super) fn purged(check: &mut Check<'_>, drop: &Drop) {
     }
 }
 
-/// One that is canceled is not attempted any more.
+/// A canceled delivery is not attempted again.
 fn nothing_after_a_cancellation(check: &mut Check<'_>) {
     let canceled = &check.remains.history.operated.canceled;
     let mut failures = Vec::new();
@@ -121,8 +122,8 @@ fn nothing_after_a_cancellation(check: &mut Check<'_>) {
     failures.into_iter().for_each(|failure| check.fail(failure));
 }
 
-/// Dead letters by event subscription and event: for each object that it lies in the time at which
-/// it was written, how often, and the delivery.
+/// Dead letters by event subscription and event: for each object that holds it, the time of the
+/// write, their number, and the delivery.
 type Letters<'a> = BTreeMap<(&'a SubscriptionKey, &'a str), Vec<(Timestamp, usize, Uuid)>>;
 
 fn letters<'a>(check: &Check<'a>) -> Letters<'a> {
@@ -136,9 +137,8 @@ fn letters<'a>(check: &Check<'a>) -> Letters<'a> {
     letters
 }
 
-/// A redrive that has come to its end has sent every dead letter that it was asked for, and no two of
-/// them have sent the same one. An object that was stored again is a new one to them: S3 tells when it
-/// was stored last.
+/// A finished redrive has sent every dead letter that it selects, and no two redrives have sent the
+/// same one. An object that was stored again counts as new: S3 reports the last time.
 fn redrives(check: &mut Check<'_>) {
     let history = &check.remains.history;
     let mut sent: BTreeMap<(&SubscriptionKey, &str), BTreeSet<Uuid>> = BTreeMap::new();
@@ -176,15 +176,15 @@ fn redrives(check: &mut Check<'_>) {
     failures.into_iter().for_each(|failure| check.fail(failure));
 }
 
-/// Whether a letter that was written then is one that a job is to send. S3 tells whole seconds.
+/// Whether a job selects a letter that was written then. S3 reports whole seconds.
 fn is_asked_for(job: &Job, written_at: Timestamp) -> bool {
     let written_at = Timestamp::from_millis(written_at.as_seconds() * 1_000);
     job.to == job.subscription && job.wanted.has_time(written_at)
 }
 
-/// Where a topic is told of dead letters, it is told of each: of one of the objects that it lies in, for
-/// what could not be told of is written again, among others. Where nothing goes wrong it is told of
-/// each object.
+/// If a topic is configured for dead-letter events, it gets one for each dead letter: about one of
+/// the objects that hold it, because an object without an event is written again, perhaps among
+/// others. Without faults, it gets one for each object.
 fn told(check: &mut Check<'_>) {
     let Some(told) = &check.remains.told else { return };
     let to = crate::scenario::key(told);
@@ -202,7 +202,8 @@ fn told(check: &mut Check<'_>) {
             true => is_told(object),
             false => told_of.contains(&(event, delivery)),
         };
-        // One that was written, but not let go, may have been given up when its bucket refused.
+        // A letter that was written, but whose message was not deleted, may have been given up when
+        // its bucket refused.
         let given_up = !is_own && !check.drops_of(*delivery).is_empty();
         if is_known == is_own && !given_up && !history.deleted.contains_key(&to) {
             let what = if is_own { "its own letters are told of" } else { "it was not told of" };

@@ -1,5 +1,5 @@
-//! Nothing comes later than it is due but for what really held it up: attempts, ends, dead letters,
-//! and what wake sends back.
+//! Nothing comes later than it is due, except for what really held it up: attempts, ends, dead
+//! letters, and what wake sends back.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,17 +13,17 @@ use super::{
 use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
 use gridpost_testkit::history::Request;
 
-/// From its time to its attempt: queues count whole seconds, a batch may wait to be filled, and an
-/// invocation must begin.
+/// The time from a due time to the attempt: queues count whole seconds, a batch may wait to be
+/// filled, and an invocation must begin.
 const PROMPT: Duration = Duration::from_secs(4);
 
-/// Jitter is at most this part of a wait, ...
+/// Jitter is at most one in so many parts of a wait, ...
 const JITTER_PART: u32 = 10;
 
 /// ... and no more than this.
 const JITTER_MAX: Duration = Duration::from_secs(300);
 
-/// What is hidden for an even time comes back with this much to spare.
+/// The margin after which a message hidden for a whole time comes back.
 const HALF_A_SECOND: Duration = Duration::from_millis(500);
 
 /// When dead letters were written, by delivery.
@@ -59,11 +59,11 @@ fn one(check: &Check<'_>, waits: &Waits, written: &Written, delivery: Uuid) -> O
     let accepted = &check.remains.history.accepted[&delivery];
     let (_, subscription) = check.owners[&accepted.subscription];
     if subscription.allowed_rate.is_some() {
-        // How long it waits for its turn is another promise.
+        // How long it waits for its turn is checked elsewhere.
         return None;
     }
     let requests = check.requests_of(delivery);
-    // What comes after its end is another copy of its message, which has a time of its own.
+    // Anything after its end is another copy of its message, with a time of its own.
     let ends = written.get(&delivery).into_iter().flatten().copied();
     let ends = ends.chain(check.drops_of(delivery).iter().map(|drop| drop.at));
     let over_at = ends.min();
@@ -87,8 +87,8 @@ fn one(check: &Check<'_>, waits: &Waits, written: &Written, delivery: Uuid) -> O
     end(check, waits, written, (delivery, &requests, last))
 }
 
-/// By when what follows the attempts of that number is due: the next one, or the end. Before the
-/// first one it is due when it is there.
+/// When the next attempt, or the end, is due after the attempts of that number. The first attempt
+/// is due when the delivery is in its queue.
 fn latest_due(
     check: &Check<'_>,
     delivery: Uuid,
@@ -101,7 +101,7 @@ fn latest_due(
     }
     let (topic, subscription) = check.owners[&accepted.subscription];
     let (_, expires_at) = check.expires(delivery);
-    // Which of several first attempts was noted is not known here.
+    // Which of several first attempts was recorded is unknown here.
     let firsts = requests.iter().filter(|made| made.number == 1).map(|made| made.began_at);
     let made = requests.iter().filter(|made| made.number == number);
     let dues = made.filter_map(|before| {

@@ -1,4 +1,4 @@
-//! Dead letters and drops say what really happened.
+//! Dead letters and drops report what really happened.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use super::{Check, model, operated};
 use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER};
 use gridpost_testkit::history::{DeadLetter, Drop, Request};
 
-/// What a record says, whatever its form.
+/// The content of a record, whatever its form.
 #[derive(Debug)]
-struct Said {
+struct ParsedRecord {
     reason: String,
     attempts: u64,
     outcome: Option<String>,
@@ -47,9 +47,9 @@ pub(super) fn check(check: &mut Check<'_>) {
         let subscription = &accepted.subscription;
         let (_, settings) = check.owners[subscription];
         match drop.reason.as_str() {
-            // Whether it was is looked at with the configuration.
+            // Whether it was deleted is checked with the configuration.
             "SubscriptionDeleted" => {}
-            // Only what went to the poison queue can be purged from there.
+            // Only messages that went to the poison queue can be purged from it.
             "PurgedByOperator" => operated::purged(check, drop),
             "DeadLetterDestinationNotFound" | "DeadLetterDestinationUnavailable" => {
                 if settings.dead_letter.is_none() {
@@ -79,8 +79,8 @@ pub(super) fn check(check: &mut Check<'_>) {
     }
 }
 
-/// Events are dropped instead of dead-lettered only where their bucket does not exist, or has
-/// refused for as long as was promised, and still does.
+/// Events are dropped instead of dead-lettered only if their bucket does not exist, or has refused
+/// for as long as promised, and still does.
 fn destination_refused(check: &mut Check<'_>, drop: &Drop) {
     let Drop { delivery, at, .. } = *drop;
     if drop.reason == "DeadLetterDestinationNotFound" {
@@ -105,7 +105,7 @@ fn destination_refused(check: &mut Check<'_>, drop: &Drop) {
     }
 }
 
-fn read(profile: ProfileName, schema: DeliverySchema, record: &Value) -> Said {
+fn read(profile: ProfileName, schema: DeliverySchema, record: &Value) -> ParsedRecord {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if profile == ProfileName::Namespace {
         let said = &record["deadLetterProperties"];
@@ -114,7 +114,7 @@ fn read(profile: ProfileName, schema: DeliverySchema, record: &Value) -> Said {
             "Event time to live was exceeded." => "TimeToLiveExceeded",
             _ => "UndeliverableDueTo",
         };
-        return Said {
+        return ParsedRecord {
             reason: reason.to_owned(),
             attempts: said["deliveryattempts"].as_u64().unwrap_or(u64::MAX),
             outcome: text(&said["deliveryresult"]),
@@ -127,7 +127,7 @@ fn read(profile: ProfileName, schema: DeliverySchema, record: &Value) -> Said {
         DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => &record[name],
         DeliverySchema::CloudEventSchemaV1_0 => &record[name.to_ascii_lowercase()],
     };
-    Said {
+    ParsedRecord {
         reason: text(get("deadLetterReason")).unwrap_or_default(),
         attempts: get("deliveryAttempts").as_u64().unwrap_or(u64::MAX),
         outcome: text(get("lastDeliveryOutcome")),
@@ -157,7 +157,7 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
     let with_it = |made: &&Request| made.met.is_empty() || made.met_by(*delivery, event).is_some();
     let requests: Vec<_> = requests.into_iter().filter(with_it).collect();
     let numbers = requests.iter().map(|made| u64::from(made.number)).max().unwrap_or(0);
-    // Each disturbance may have kept an attempt from being noted.
+    // Each disturbance may have kept an attempt from being recorded.
     let disturbances = check.disturbances(*delivery) as u64;
     if said.attempts > numbers || said.attempts + disturbances < numbers {
         let attempts = said.attempts;
@@ -185,7 +185,7 @@ fn record(check: &mut Check<'_>, event: &str, dead_letter: &DeadLetter) {
 }
 
 /// Whether a record's last attempt is that request.
-fn says_so(check: &Check<'_>, said: &Said, made: &Request, answer: Answer) -> bool {
+fn says_so(check: &Check<'_>, said: &ParsedRecord, made: &Request, answer: Answer) -> bool {
     let outcome = said.outcome.as_deref();
     let met = outcome == Some(answer.outcome.to_string().as_str())
         || outcome == Some(Outcome::Probation.to_string().as_str());
@@ -194,8 +194,8 @@ fn says_so(check: &Check<'_>, said: &Said, made: &Request, answer: Answer) -> bo
     met && status && noted.is_some_and(|noted| check.is_about(noted, made.began_at))
 }
 
-/// Whether a delivery that ended for that reason, before `at` and with so many attempts, could.
-/// Answers when it ended at the earliest and at the latest.
+/// Whether a delivery can have ended for that reason, before `at` and with that many attempts.
+/// Returns when it ended at the earliest and at the latest.
 fn reason(
     check: &mut Check<'_>,
     (delivery, at, attempts): (Uuid, Timestamp, u64),
@@ -253,7 +253,7 @@ fn reason(
     end
 }
 
-/// When a probation that ends events began that a delivery met before `at`.
+/// When the probation began that ended a delivery before `at`.
 fn probation_met(check: &Check<'_>, delivery: Uuid, at: Timestamp) -> Option<Timestamp> {
     let accepted = &check.remains.history.accepted[&delivery];
     let (topic, subscription) = check.owners[&accepted.subscription];

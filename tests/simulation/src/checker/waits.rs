@@ -1,11 +1,11 @@
-//! What really held a delivery up: times that excuse that something came later than it was due.
+//! Finds what really held a delivery up: times that excuse a late attempt or end.
 //!
-//! Each of them is a fact of the history, and lasts as long as what it causes may last.
+//! Each is a fact of the history, and lasts as long as its effects may last.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use gridpost_core::{delivery::queue::Queue, subscription::SubscriptionKey, time::Timestamp};
-use gridpost_testkit::history::HealthSaid;
+use gridpost_testkit::history::HealthWrite;
 use uuid::Uuid;
 
 use super::Check;
@@ -13,33 +13,32 @@ use super::Check;
 /// A time.
 pub(super) type Span = Range<Timestamp>;
 
-/// A message that was received by a function that died, or could not be hidden, comes back after
-/// the queue's timeout; what a failed call kept from being settled after two minutes at most. Where the
-/// endpoint's health could not be written, the delivery waits alone for as long as its outcome asks for:
-/// ten minutes at most, and a tenth more.
+/// A message whose function died, or that could not be hidden, comes back after the queue's
+/// timeout; one that a failed call kept from being settled comes back after at most two minutes. If
+/// the endpoint's health could not be written, the delivery alone waits as long as its outcome asks
+/// for: at most ten minutes, and a tenth more.
 const COMES_BACK: Duration = Duration::from_secs(240 + 600 + 60 + 10);
 
-/// The same of the dead-letter queue.
+/// The same for the dead-letter queue.
 const DEAD_LETTER_COMES_BACK: Duration = Duration::from_secs(360 + 10);
 
-/// When its endpoint's waits end, a delivery comes within three seconds, finds a probe under way
-/// and looks again after 20 s and three more.
+/// When its endpoint's waits end, a delivery comes back within three seconds, finds a probe under
+/// way and comes back again after 20 s and three more.
 const AFTER_A_WAIT: Duration = Duration::from_secs(3 + 20 + 3 + 4);
 
-/// After a success has ended the waits, deliveries are let through bit by bit for ten seconds; who
-/// comes too early looks again after as long, and two seconds more.
+/// After a success has ended the waits, deliveries are admitted gradually for ten seconds; one that
+/// comes too early comes back after as long, and two seconds more.
 const RECOVERY: Duration = Duration::from_secs(10 + 12 + 2);
 
-/// What finds no room in the slow lane looks again within a minute.
+/// A delivery without room in the slow lane comes back within a minute.
 const SLOW_LANE: Duration = Duration::from_secs(60 + 4);
 
 /// Nothing is parked for less.
 const PARKED_MIN: Duration = Duration::from_secs(3 * 60 + 4);
 
-/// wake runs once a minute.
 pub(super) const WAKE_EVERY: Duration = Duration::from_secs(60);
 
-/// An endpoint that must consent is asked about each minute.
+/// Deliveries that wait for consent check each minute.
 const ASKED_EVERY: Duration = Duration::from_secs(60 + 4);
 
 /// Times that hold up all deliveries of one kind, joined and in order.
@@ -84,8 +83,8 @@ impl Waits {
         Self { attempts, dead_letters, wake, endpoints }
     }
 
-    /// How late an attempt was that was due at the beginning of that time and came at its end,
-    /// besides what held it up.
+    /// How late an attempt was that was due at the beginning of `span` and came at its end, without
+    /// what held it up.
     pub(super) fn late(&self, check: &Check<'_>, delivery: Uuid, span: &Span) -> Duration {
         let mut spans = Vec::new();
         self.add_own(check, delivery, COMES_BACK, &mut spans);
@@ -94,8 +93,8 @@ impl Waits {
         uncovered(span, &joined(spans))
     }
 
-    /// The same of an end, which waits for its dead letter too. `life` is over when its endpoint's
-    /// waits hold it up no more.
+    /// The same for an end, which also waits for its dead letter. After `life`, its endpoint's
+    /// waits no longer hold it up.
     pub(super) fn end_late(
         &self,
         check: &Check<'_>,
@@ -114,8 +113,7 @@ impl Waits {
         uncovered(span, &joined(spans))
     }
 
-    /// The same of wake's sending it back. A run that fails is followed by another one after a
-    /// minute.
+    /// The same for wake's sending it back. A failed run is followed by another one after a minute.
     pub(super) fn woken_late(&self, check: &Check<'_>, delivery: Uuid, span: &Span) -> Duration {
         let mut spans = hindrances(check, delivery, WAKE_EVERY * 2);
         add(&self.wake, span, &mut spans);
@@ -128,7 +126,7 @@ impl Waits {
         to.extend(hindrances(check, delivery, each));
         to.extend(history.held_back.get(&delivery).into_iter().flatten().cloned());
         for park in history.parks.get(&delivery).into_iter().flatten() {
-            // What could not be sent back is parked anew, for longer each time.
+            // A delivery that could not be sent back is parked again, longer each time.
             let least = if park.postponed > 0 { park.due } else { park.at + PARKED_MIN };
             to.push(park.at..least);
             to.push(park.due..park.due + WAKE_EVERY);
@@ -154,13 +152,13 @@ fn hindrances(check: &Check<'_>, delivery: Uuid, each: Duration) -> Vec<Span> {
 }
 
 /// The times that a stored health asks deliveries to wait for.
-fn endpoint(said: &HealthSaid) -> Vec<Span> {
+fn endpoint(said: &HealthWrite) -> Vec<Span> {
     let waits = [
         said.probation.map(|wait| wait.since..wait.until),
         said.delayed.map(|wait| wait.since..wait.until),
     ];
     let waits = waits.into_iter().flatten().map(|wait| {
-        // A delivery that fails meanwhile is due when the wait is over, and a tenth of it later.
+        // A delivery that fails meanwhile is due when the wait is over, plus a tenth of it.
         let jitter = (wait.end.since(wait.start) / 10).min(Duration::from_secs(300));
         wait.start..wait.end + AFTER_A_WAIT + jitter
     });
@@ -170,7 +168,7 @@ fn endpoint(said: &HealthSaid) -> Vec<Span> {
     waits.chain(probe).chain(recovered).chain(slow).collect()
 }
 
-/// The same times, none of which meets another.
+/// The same times, joined where they overlap.
 fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     spans.retain(|span| span.start < span.end);
     spans.sort_by_key(|span| span.start);
@@ -184,7 +182,7 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     all
 }
 
-/// How much of a time lies outside of those, which are joined.
+/// How much of a time is outside of those, which are joined.
 fn uncovered(span: &Span, by: &[Span]) -> Duration {
     let covered = by.iter().map(|one| one.end.min(span.end).since(one.start.max(span.start)));
     span.end.since(span.start).saturating_sub(covered.sum())

@@ -45,8 +45,8 @@ pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Receiv
         }
     };
     world.note_used(Function::of(mapping.queue), &instance, began_at);
-    // What turns in circles turns between these queues. A redrive only asks again every ten seconds
-    // while its bucket refuses, for as long as that lasts.
+    // Only these queues can form a loop. A redrive just retries every ten seconds while its bucket
+    // refuses.
     if !matches!(mapping.queue, Queue::FanOut | Queue::Redrive) {
         world.note_invoked();
     }

@@ -17,12 +17,11 @@ const RECEIVED_MAX: usize = 10;
 /// Source: AWS Lambda developer guide, "Batching behavior".
 const BATCH_BYTES_MAX: usize = 6 * 1_024 * 1_024;
 
-/// Batches that are read at the same time at first, and as few as it ever gets where a mapping has a
-/// maximum. Source: AWS Lambda developer guide, "Configuring scaling behavior for SQS event source
-/// mappings".
+/// The initial and minimum number of concurrent batches of a mapping with a maximum. Source: AWS
+/// Lambda developer guide, "Configuring scaling behavior for SQS event source mappings".
 const BATCHES_AT_FIRST: usize = 5;
 
-/// So many more a minute at most, while messages are still there. Source: as above.
+/// The most that this number grows per minute, while there are messages. Source: as above.
 const MORE_A_MINUTE: usize = 300;
 
 /// How a queue is read.
@@ -40,20 +39,16 @@ pub struct Reading {
 /// How Lambda reads the queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Readings {
-    /// First attempts.
     pub dispatch: Reading,
-    /// Each retry queue.
     pub retry: Reading,
-    /// Deliveries that ended.
     pub dead_letter: Reading,
-    /// Pieces of large publishes.
     pub fan_out: Reading,
-    /// How mappings grow from few batches to their maximum; `None`: they are there from the beginning.
+    /// How mappings grow to their maximum; `None` if they start there.
     pub ramp: Option<Ramp>,
 }
 
-/// How a mapping grows while messages are left over. The guide says "up to 300 more a minute", which can be
-/// read in two ways.
+/// How a mapping grows while messages are left over. The guide says "up to 300 more a minute",
+/// which has two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ramp {
     /// One more each fifth of a second.
@@ -65,18 +60,15 @@ pub enum Ramp {
 /// A queue that a function is invoked with.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
-    /// The queue.
     pub queue: Queue,
-    /// How it is read.
     pub reading: Reading,
-    /// How it grows.
     pub ramp: Option<Ramp>,
-    /// The function's timeout.
     pub timeout: Duration,
 }
 
 impl Readings {
-    /// Batches of a small world: none waits, and so many invocations of each queue at the same time.
+    /// The settings of a small world: no batch waits, and each queue has this many concurrent
+    /// invocations.
     pub fn of(concurrency: usize) -> Self {
         let reading = |batch| Reading { batch, window: Duration::ZERO, concurrency };
         Self {
@@ -105,14 +97,14 @@ impl Ramp {
     }
 }
 
-/// Batches that may be under way at the same time.
+/// The concurrent batches of a mapping.
 struct Slots {
     free: Semaphore,
     open: Cell<usize>,
     grew_at: Cell<Timestamp>,
 }
 
-/// One of them; free again when it is dropped.
+/// One slot, freed on drop.
 struct Slot(Rc<Slots>);
 
 impl Drop for Slot {
@@ -128,7 +120,7 @@ impl Slots {
         Rc::new(Self { free: Semaphore::new(open), open: Cell::new(open), grew_at: Cell::new(now) })
     }
 
-    /// The next free one. While all are taken and messages wait, there become more of them.
+    /// Takes the next free slot. While all are taken and messages wait, their number grows.
     async fn take(self: Rc<Self>, world: &World, mapping: &Mapping) -> Slot {
         let from = world.clock.now();
         let free = self.free.acquire();
@@ -142,7 +134,7 @@ impl Slots {
         Slot(self)
     }
 
-    /// Opens what may be opened, and resolves when that has given a slot, which is then taken.
+    /// Adds slots as allowed. Resolves when that has freed one, which is then taken.
     async fn grow(&self, world: &World, mapping: &Mapping) {
         let most = mapping.reading.concurrency;
         while let Some(ramp) = mapping.ramp.filter(|_| self.open.get() < most) {
@@ -166,8 +158,9 @@ impl Slots {
     }
 }
 
-/// Polls a queue for ever and invokes its function. Batches that wait to be filled are filled at the same
-/// time, by as many processes as Lambda begins with: the messages of a quiet queue are spread over them.
+/// Polls a queue for ever and invokes its function. Batches that wait to be filled are filled
+/// concurrently, by as many processes as Lambda begins with: they share the messages of a quiet
+/// queue.
 pub async fn poll(world: Rc<World>, mapping: Mapping) {
     let slots = Slots::of(&mapping, world.clock.now());
     let processes = match mapping.reading.window.is_zero() {
@@ -178,7 +171,6 @@ pub async fn poll(world: Rc<World>, mapping: Mapping) {
     futures::future::join_all((0..processes).map(|_| read())).await;
 }
 
-/// One process that reads batches.
 async fn read(world: Rc<World>, mapping: Mapping, slots: Rc<Slots>) {
     let mut over = Vec::new();
     loop {
@@ -194,8 +186,8 @@ async fn read(world: Rc<World>, mapping: Mapping, slots: Rc<Slots>) {
     }
 }
 
-/// A batch: full, or as old as its window, or as large as a payload may be. What did not fit any more
-/// is `over` and begins the next.
+/// Gathers a batch: full, or as old as its window, or as large as a payload may be. What no longer
+/// fits goes to `over` and begins the next.
 async fn gather(world: &World, mapping: &Mapping, over: &mut Vec<Received>) -> Vec<Received> {
     let Reading { batch, window, .. } = mapping.reading;
     let most = |have: usize| RECEIVED_MAX.min(batch - have);

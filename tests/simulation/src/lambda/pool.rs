@@ -52,13 +52,12 @@ impl Pools {
         }
     }
 
-    /// Gives a copy back.
     pub(super) fn put(&self, queue: Queue, instance: Arc<Instance>, copy: Copy) {
         self.of(queue).lock().expect("no panic while held").push((instance, copy));
     }
 }
 
-/// A copy that waits, or a fresh one: the copy that was used last, or any where the world says so.
+/// Takes an idle copy, or a fresh one: the one used last, or any if the world says so.
 pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
     let mut idle = world.pools.of(queue).lock().expect("no panic while held");
     if !world.dice.chance(world.cold_starts)

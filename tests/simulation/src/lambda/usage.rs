@@ -11,22 +11,17 @@ pub enum Function {
     Ingest,
     /// Makes large fan-outs.
     Expand,
-    /// Makes attempts.
     Dispatch,
-    /// Stores dead letters.
     DeadLetter,
-    /// Sends them again.
+    /// Sends dead letters again.
     Redrive,
-    /// Brings parked deliveries back.
     Wake,
-    /// Does what operators ask for.
     Manage,
 }
 
 /// How much a function was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// Invocations.
     pub invocations: u64,
     /// Milliseconds that are billed: each invocation is rounded up to one.
     pub billed_ms: u64,
@@ -64,7 +59,7 @@ impl Function {
 }
 
 impl Usage {
-    /// Notes an invocation that took so long and had so many bytes in hand.
+    /// Records an invocation with its duration and bytes in hand.
     pub fn note(&mut self, function: Function, took: Duration, held: usize) {
         let used = self.0.entry(function).or_default();
         used.invocations += 1;
@@ -72,12 +67,10 @@ impl Usage {
         used.held_max = used.held_max.max(held);
     }
 
-    /// The functions that were used.
     pub fn all(&self) -> impl Iterator<Item = (Function, Used)> {
         self.0.iter().map(|(function, used)| (*function, *used))
     }
 
-    /// Invocations of all functions.
     pub fn invocations(&self) -> u64 {
         self.0.values().map(|used| used.invocations).sum()
     }

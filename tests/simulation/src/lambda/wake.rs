@@ -8,11 +8,10 @@ use gridpost_testkit::{clock::BEGINNING, faults::Instance};
 use super::usage::Function;
 use crate::world::World;
 
-/// How long a run of wake begins anything: its timeout (55 s), less what it keeps for its last
+/// How long a run of wake begins new pages: its timeout (55 s), less what it keeps for its last
 /// calls.
 const WAKE_RUN: Duration = Duration::from_secs(40);
 
-/// Its schedule's period.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// How a schedule keeps time. EventBridge Scheduler invokes once at least, at some second of the
@@ -29,8 +28,8 @@ pub struct Wakes {
     pub twice: f64,
 }
 
-/// Invokes wake once a minute, as its schedule does. In minutes in which nothing is parked only
-/// what it would note is noted, to save time.
+/// Invokes wake once a minute, as its schedule does. If nothing is parked, only its cursor is
+/// written, to save time.
 pub async fn schedule_wake(world: Rc<World>) {
     if let Some(wakes) = world.wakes {
         return loosely(world, wakes).await;

@@ -1,4 +1,4 @@
-//! What came of a world of neighbours.
+//! The figures of a world of neighbours.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,19 +14,14 @@ use uuid::Uuid;
 use super::{Plan, Spec, bad, healthy};
 use crate::{scenario::key, world::Remains};
 
-/// What came of a world of neighbours.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// What healthy endpoints felt.
     pub healthy: Healthy,
     /// What became of each bad one's events.
     pub bad: Vec<Bad>,
-    /// Invocations of all functions.
     pub invocations: u64,
-    /// What Lambda bills for them.
     pub billed_gb_seconds: f64,
-    /// What broke a promise.
     pub violations: Vec<String>,
     #[serde(skip)]
     specs: Vec<Spec>,
@@ -36,15 +31,12 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Healthy {
-    /// Events.
     pub count: usize,
-    /// The median.
     pub p50_ms: Option<u64>,
     /// Nine of ten took at most so long.
     pub p90_ms: Option<u64>,
     /// 99 of 100 did.
     pub p99_ms: Option<u64>,
-    /// All did.
     pub max_ms: Option<u64>,
 }
 
@@ -52,21 +44,15 @@ pub struct Healthy {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bad {
-    /// Events published to it.
     pub published: usize,
-    /// Those that it took.
     pub delivered: usize,
-    /// Those that are dead letters.
     pub dead_lettered: usize,
-    /// Requests that it got.
     pub requests: usize,
     /// Most requests that waited for its answer at the same time.
     pub in_flight_max: usize,
-    /// The median.
     pub p50_ms: Option<u64>,
     /// 99 of 100 took at most so long.
     pub p99_ms: Option<u64>,
-    /// All did.
     pub max_ms: Option<u64>,
 }
 

@@ -7,7 +7,6 @@ use gridpost_testkit::dice::SeededDice;
 use super::{Plan, Spec};
 use crate::lambda::Ramp;
 
-/// What bad endpoints do.
 const SPECS: [&str; 11] = [
     "never",
     "never",
@@ -27,7 +26,7 @@ const SPECS: [&str; 11] = [
 const WITHIN: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(5)];
 
 /// Neighbours of many kinds, chosen by a seed. In half of the worlds calls fail, functions die and
-/// messages come twice; then nothing is said of how long events wait.
+/// messages come twice; then waiting times are not checked.
 pub fn mixed(seed: u64) -> Plan {
     let dice = SeededDice::new(seed);
     let spec = |_| dice.choose(&SPECS).parse::<Spec>().expect("a word of those");

@@ -21,17 +21,14 @@ pub enum Spec {
 pub enum Answering {
     /// Nothing ever comes.
     Never,
-    /// That status, after a while.
     Status {
         /// The status: 200 to 599.
         status: u16,
-        /// How long it takes.
         after: Duration,
     },
 }
 
 impl Spec {
-    /// What the simulation's endpoint does.
     pub fn script(&self) -> Script {
         match self {
             Self::Always(answering) => Script::Answers(vec![answering.reaction()]),

@@ -1,5 +1,5 @@
-//! What was added to the worlds of [`super::plain`]. Dice of its own choose it, so that the worlds
-//! of all seeds stay as they were, but for what is added.
+//! What was added to the worlds of [`super::plain`], with dice of its own, so that the worlds of
+//! all seeds stay the same except for the additions.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub fn mixed(seed: u64) -> Scenario {
     scenario
 }
 
-/// What the SDK repeats, and services that fail together.
+/// Calls that the SDK repeats, and services that fail together.
 fn set_faults(dice: &SeededDice, scenario: &mut Scenario) {
     let plan = &mut scenario.plan;
     let (repeats, outage) = (dice.chance(0.2), dice.chance(0.15));
@@ -98,8 +98,7 @@ fn set_settings(dice: &SeededDice, scenario: &mut Scenario) {
     }
 }
 
-/// Machines whose clocks differ by seconds, endpoints that take long to connect to, and machines
-/// that stand still for a while.
+/// Machines whose clocks differ by seconds or that stall, and endpoints that are slow to connect.
 fn pace(dice: &SeededDice) -> Pace {
     let most = |rate, of: &[u64]| {
         Duration::from_millis(if dice.chance(rate) { dice.choose(of) } else { 0 })
@@ -112,7 +111,7 @@ fn pace(dice: &SeededDice) -> Pace {
     }
 }
 
-/// Lets everything happen so much later: at other minutes of an hour, hours of a day.
+/// Moves everything to a later time: other minutes of an hour, other hours of a day.
 fn begin_later(scenario: &mut Scenario, by: Duration) {
     let Scenario { publishes, deletions, changes, consents, operations, .. } = scenario;
     let Scenario { bucket_refuses, plan, .. } = scenario;

@@ -16,9 +16,7 @@ use gridpost_testkit::{clock::BEGINNING, dice::SeededDice};
 /// A change of the configuration.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// When.
     pub at: Timestamp,
-    /// What is written.
     pub what: Changed,
 }
 

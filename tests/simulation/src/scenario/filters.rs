@@ -1,5 +1,4 @@
-//! Topics with several event subscriptions, each with a filter of its own, and events to ask them
-//! about.
+//! Topics with several event subscriptions, each with a filter of its own, and events for them.
 
 use gridpost_core::{
     secret::Secret,
@@ -17,7 +16,7 @@ pub struct Filtered {
     /// Whether events have equal ids now and then, those of a publish that is made again always.
     /// Where an endpoint answers for each event, ids must tell them apart.
     pub equal_ids: bool,
-    /// Events may be so many times larger than others.
+    /// How many times larger than others events may be.
     pub grown: usize,
 }
 
@@ -101,7 +100,7 @@ fn advanced(dice: &SeededDice) -> Value {
     }
 }
 
-/// Draws that a text decides: the same for the same text.
+/// Draws determined by a text.
 struct Draws(u64);
 
 impl Draws {
@@ -117,13 +116,13 @@ impl Draws {
     }
 }
 
-/// What a publisher says of one event.
-pub(crate) struct Said<'e> {
+/// The parts of one event.
+pub(crate) struct EventFacts<'e> {
     /// Topic and event subscription that its subject begins with.
     pub(crate) to: &'e str,
-    /// What tells it from all others.
+    /// What identifies it.
     pub(crate) mark: &'e str,
-    /// What it has in common with its repetitions.
+    /// What it shares with its repetitions.
     pub(crate) id: &'e str,
     /// Bytes of its data, besides what filters ask for.
     pub(crate) bytes: usize,
@@ -133,8 +132,8 @@ pub(crate) struct Said<'e> {
 
 /// An event's JSON: of members that filters ask for, and of texts and numbers that are easily
 /// changed on the way.
-pub(crate) fn event(filtered: Filtered, said: &Said<'_>) -> String {
-    let Said { to, mark, id, bytes, is_cloud_event } = *said;
+pub(crate) fn event(filtered: Filtered, said: &EventFacts<'_>) -> String {
+    let EventFacts { to, mark, id, bytes, is_cloud_event } = *said;
     let mut draws = Draws::of(mark);
     let id = match filtered.equal_ids {
         false => mark,

@@ -1,4 +1,4 @@
-//! What operators do while events flow: the commands of the manage API that change something.
+//! Operators' actions while events flow: the calls of the manage API that change something.
 
 use std::time::Duration;
 
@@ -11,46 +11,38 @@ use gridpost_testkit::{clock::BEGINNING, dice::SeededDice};
 
 use super::{CHANGING, Scenario, seeds};
 
-/// The topic that is told of dead letters.
+/// The topic for dead-letter events.
 pub const TOLD: &str = "told";
 
 /// Something that an operator does.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// When.
     pub at: Timestamp,
-    /// With which event subscription.
     pub of: SubscriptionKey,
-    /// What.
     pub what: Operate,
 }
 
 /// What an operator does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operate {
-    /// Gives it another label: nothing that deliveries would feel.
+    /// Gives it another label, which does not affect deliveries.
     Label,
     /// Gives it another endpoint, which must consent.
     Move(u32),
-    /// Resets its endpoint's health.
     Reset,
     /// Has one of its waiting deliveries attempted now.
     Resend,
-    /// Sends what is parked of it back.
+    /// Releases its parked deliveries.
     Release,
-    /// Ends what is parked of it.
+    /// Cancels its parked deliveries.
     Cancel,
-    /// Sends its dead letters again.
     Redrive,
-    /// Stops that.
     StopRedrive,
-    /// Has it go on.
     ResumeRedrive,
-    /// Purges the poison queue.
     PurgePoison,
 }
 
-/// Gives some worlds operators, and in some a topic is told of dead letters.
+/// Adds operators to some worlds, and to some a topic for dead-letter events.
 pub(super) fn set(dice: &SeededDice, mut scenario: Scenario) -> Scenario {
     if dice.chance(0.2) {
         let script = seeds::script(dice);

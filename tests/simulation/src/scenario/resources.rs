@@ -9,7 +9,7 @@ use gridpost_core::{
 
 use super::{Scenario, Script, SeededDice};
 
-/// Makes some endpoints AWS resources: those that nobody asks for consent, and that allow any rate.
+/// Makes some endpoints AWS resources: those without a consent request, and without a rate.
 pub(super) fn set(dice: &SeededDice, scenario: &mut Scenario) {
     let asked: BTreeSet<_> = scenario.consents.iter().map(|consent| consent.of.clone()).collect();
     for (topic, subscriptions) in &mut scenario.topics {

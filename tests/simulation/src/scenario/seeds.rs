@@ -24,8 +24,7 @@ use gridpost_testkit::{
 use super::{Publish, Scenario, changes, key, resources};
 use crate::lambda::{Ramp, Readings};
 
-/// A world of many kinds, chosen by a seed: what seeds were before anything was added to them.
-/// Seeds that failed then are lived again as they were.
+/// A world of many kinds, chosen by a seed, without later additions.
 pub fn plain(seed: u64) -> Scenario {
     let dice = SeededDice::new(seed);
     let mut scenario = Scenario { jitter: dice.chance(0.8), ..Scenario::default() };
@@ -274,6 +273,6 @@ fn set_world(dice: &SeededDice, scenario: &mut Scenario) {
         // Events of 300 to 600 bytes then do not fit a message.
         scenario.queues.message_bytes_max = HEADROOM_BYTES + 800;
     }
-    // Somebody else's draws must not move when this function changes.
+    // Other draws must not change when this function does.
     let _ = dice.roll();
 }

@@ -1,4 +1,4 @@
-//! The configuration as its owner changes it, and what is known of who was there when.
+//! The configuration as its owner changes it, and the history of event subscriptions.
 
 use gridpost_core::{
     subscription::{EventSubscription, SubscriptionKey},

@@ -1,4 +1,4 @@
-//! Copies of the functions: the one place that gives them what they need.
+//! Creates copies of the functions with their ports.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -20,11 +20,11 @@ use gridpost_testkit::faults::{Faulty, Instance};
 use super::{CONFIGURATION_KEPT_FOR, World, meter::CountingMeter};
 use crate::scenario::{DEAD_LETTER_DELAY_S, GIVE_UP_AFTER, Settings as Tuned};
 
-/// For how long dispatch keeps configuration in memory, as deployed. It reads anew sooner where a delivery was matched under more.
+/// How long dispatch caches configuration, as deployed. It reads again sooner if a delivery was
+/// matched under a newer revision.
 const DISPATCH_KEEPS_CONFIGURATION: Duration = Duration::from_secs(10);
 
 impl World {
-    /// A fresh copy of ingest.
     pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest_handler::Context {
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
@@ -95,7 +95,6 @@ impl World {
         })
     }
 
-    /// A fresh copy of dispatch.
     pub fn dispatch(&self, instance: &Arc<Instance>) -> gridpost_dispatch_handler::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
@@ -132,7 +131,6 @@ impl World {
         }
     }
 
-    /// A fresh copy of dead-letter.
     pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter_handler::Context {
         let queues = self.faulty(instance, &self.queues);
         gridpost_dead_letter_handler::Context {
@@ -147,7 +145,7 @@ impl World {
         }
     }
 
-    /// Who tells of dead letters, where a topic is to be told.
+    /// The notifier for dead-letter events, if a topic is configured.
     fn notifier(&self, instance: &Arc<Instance>) -> Option<Notifier> {
         let topic = self.scenario.told.clone()?;
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
@@ -176,7 +174,6 @@ impl World {
         }
     }
 
-    /// A fresh copy of manage.
     pub fn manage(&self, instance: &Arc<Instance>) -> gridpost_manage_handler::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
@@ -217,7 +214,6 @@ impl World {
         }
     }
 
-    /// A fresh copy of wake.
     pub fn wake(&self, instance: &Arc<Instance>) -> gridpost_wake_handler::Context {
         let tables = self.faulty(instance, &self.tables);
         gridpost_wake_handler::Context {

@@ -1,5 +1,5 @@
-//! The stores of one machine, in memory, in the place of those of the fakes: the same handlers, the
-//! same crashes and failing calls, on SQLite.
+//! The stores of one machine, in memory, instead of the fakes: the same handlers, crashes and
+//! failing calls, on SQLite.
 
 use std::sync::Arc;
 
@@ -19,12 +19,11 @@ pub enum Stores {
     /// Those of the fakes, which do what SQS and DynamoDB may do.
     #[default]
     Fakes,
-    /// Those of one machine. Where queues are to hand messages over twice, late or to a poison queue, they
-    /// don't.
+    /// Those of one machine. Their queues ignore faults such as duplicates, late messages and
+    /// poison.
     Embedded,
 }
 
-/// Empty stores in memory.
 pub(super) fn open(settings: &QueueSettings, clock: VirtualClock) -> Embedded {
     let options = Options {
         retry_queues: settings.retry_shards,

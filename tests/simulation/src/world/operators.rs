@@ -1,4 +1,4 @@
-//! Operators: they ask manage, and ask again until they are answered.
+//! Operators: they call manage, and retry until they get an answer.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     scenario::{Operate, Operation},
 };
 
-/// An operator gives up after so many tries.
+/// The number of tries after which an operator gives up.
 const TRIES_MAX: u32 = 30;
 
 /// manage's timeout, as deployed.
@@ -29,7 +29,6 @@ struct Ask {
 }
 
 impl World {
-    /// Does what an operator does.
     pub(super) async fn operate_on(self: &Rc<Self>, operation: &Operation) {
         let from = self.clock.now();
         if let Some(ask) = self.ask_for(operation).await {
@@ -100,7 +99,7 @@ impl World {
             let context = self.manage(&instance);
             if let Some((status, body)) = self.answered(&instance, &context, ask).await {
                 self.history().operated.answers.insert((ask.name, status));
-                // The question whether an endpoint wants events fails as other calls do.
+                // Consent requests fail as other calls do.
                 let is_unproven = body["error"]["code"] == "Endpoint validation";
                 match status {
                     400 if is_unproven => {}

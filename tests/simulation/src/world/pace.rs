@@ -1,4 +1,4 @@
-//! The pace of copies: machines whose clocks differ, and that stand still for a while.
+//! The pace of copies: machines whose clocks differ, and that stall.
 
 use std::{pin::pin, sync::Arc};
 
@@ -11,7 +11,6 @@ use super::World;
 /// Tells the dice of the copies' pace from the world's.
 const PACE: u64 = 0x9ace;
 
-/// Those of connections from both.
 const DIALS: u64 = 0xd1a1;
 
 /// What chooses the pace of copies in the world of that seed.
@@ -25,7 +24,6 @@ pub(super) fn dials(seed: u64) -> SeededDice {
 }
 
 impl World {
-    /// A fresh copy's machine.
     pub fn instance(&self, instance: Instance) -> Arc<Instance> {
         let most = i64::try_from(self.scenario.pace.skew_max.as_millis()).unwrap_or(0);
         let skew_ms = match most {

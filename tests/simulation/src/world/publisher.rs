@@ -1,4 +1,4 @@
-//! Publishers: they publish until they are accepted, and believe what they are told.
+//! Publishers: they publish until they are accepted.
 
 use std::{rc::Rc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     lambda::Function,
     scenario::{
         Publish,
-        filters::{self, Said},
+        filters::{self, EventFacts},
     },
 };
 use gridpost_testkit::{
@@ -20,7 +20,7 @@ use gridpost_testkit::{
     history::{Confirmed, Published},
 };
 
-/// A publish is answered at most so long after its events were matched.
+/// The longest time from matching a publish's events to its answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 impl World {
@@ -82,7 +82,7 @@ impl World {
             return true;
         }
         if self.scenario.filtered.contains_key(&publish.to.topic) {
-            // Who is to get it is asked of naive filters, at the end.
+            // The checker's naive filters decide at the end which event subscriptions get it.
             return true;
         }
         if history.deleted.contains_key(&publish.to) || self.may_lack_consent(&publish.to) {
@@ -129,9 +129,9 @@ impl World {
         {
             None => event(&publish.to, schema, mark, *bytes).to_string(),
             Some(filtered) => {
-                // What is published once more has the same id.
+                // A repeated publish has the same id.
                 let id = mark.rsplit_once('-').map_or(mark.as_str(), |(id, _)| id);
-                let said = Said { to: &to, mark, id, bytes: *bytes, is_cloud_event };
+                let said = EventFacts { to: &to, mark, id, bytes: *bytes, is_cloud_event };
                 filters::event(*filtered, &said)
             }
         };

@@ -1,4 +1,4 @@
-//! The worked examples: what Event Grid's documentation says will happen, happening.
+//! The worked examples of Event Grid's documentation.
 
 mod fan_out;
 mod health;
@@ -231,7 +231,8 @@ fn a_burst_is_delivered_at_the_endpoints_rate() {
         assert_eq!(minutes.iter().sum::<usize>(), 100, "{minutes:?}");
         assert!(minutes.iter().all(|requests| *requests <= 10), "{minutes:?}");
         assert!(minutes.len() <= 11, "{minutes:?}");
-        // Each asks when it comes and again when it is told to, and hardly ever a third time.
+        // Each asks when it comes and again at the time that it was given, and hardly ever a third
+        // time.
         let asked: u64 = remains.history.counts.values().sum();
         assert!(asked <= 200, "{asked}");
     }

@@ -1,4 +1,4 @@
-//! Large fan-outs: what a request has no time for is made afterwards, all of it.
+//! Large fan-outs: deliveries that a request has no time for are made afterwards, all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Endpoints in trouble, and what becomes of events to them.
+//! Endpoints in trouble, and what happens to their events.
 
 use std::{collections::BTreeMap, time::Duration};
 

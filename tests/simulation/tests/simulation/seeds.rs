@@ -24,32 +24,29 @@ use gridpost_simulation::{
 /// Seeds of one run, beside those that are always lived.
 const SEEDS: u64 = 4_000;
 
-/// So many seeds belong to one commit.
+/// The number of seeds of one commit.
 const SEEDS_OF_COMMIT: u64 = 10_000;
 
 /// Seeds that failed once, one a line: the number, `plain` where its world is to be as it was
 /// before something was added to worlds, and after `#` what it found.
 const CORPUS: &str = include_str!("corpus.txt");
 
-/// So many failures say enough.
 const FAILURES_MAX: usize = 5;
 
-/// What chooses a world.
+/// The seed of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seed {
-    /// The seed.
     pub(super) number: u64,
     /// Whether nothing is added to its world.
     pub(super) is_plain: bool,
 }
 
 impl Seed {
-    /// Lives its world; answers what is left of it and what is wrong with it.
+    /// Runs its world. Returns the finished world and what is wrong with it.
     pub(super) fn live(self, traced: bool) -> (world::Remains, Vec<String>) {
         self.live_on(Stores::Fakes, traced)
     }
 
-    /// The same with those stores.
     fn live_on(self, stores: Stores, traced: bool) -> (world::Remains, Vec<String>) {
         let make = if self.is_plain { scenario::plain } else { scenario::mixed };
         let remains = world::run_on(stores, &make(self.number), self.number, traced);
@@ -57,7 +54,6 @@ impl Seed {
         (remains, failures)
     }
 
-    /// How it is lived again.
     fn replay(self) -> String {
         let plain = if self.is_plain { " GRIDPOST_SIM_PLAIN=1" } else { "" };
         format!(

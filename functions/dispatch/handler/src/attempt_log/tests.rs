@@ -11,14 +11,14 @@ use uuid::Uuid;
 use super::*;
 use crate::world::{NOW, World, delivery};
 
-/// What is logged while dispatch handles a delivery of the queue that is answered so.
+/// What dispatch logs while it handles a delivery from that queue.
 async fn logged(world: World, of: &Delivery, queue: Queue) -> Vec<Value> {
     logs::take();
     world.receive(queue, std::slice::from_ref(of)).await;
     logs::take()
 }
 
-/// A world whose endpoint answers so.
+/// A world whose endpoint answers with that status.
 fn world(status: u16) -> World {
     let mut world = World::new(None);
     world.status = status;

@@ -168,11 +168,11 @@ async fn late_responses_are_heard_while_the_lane_is_quiet() {
     }
 }
 
-/// A copy that finds the empty object takes its events for counted.
+/// A copy that finds the empty object takes the events as already counted.
 #[tokio::test(start_paused = true)]
 async fn a_payload_is_let_go_when_the_end_of_its_delivery_is_counted() {
     let mut world = World::new(None);
-    // It is read, and then let go: there the function dies.
+    // The payload is read and then released: there the function dies.
     world.payload_faults = Plan { calls: [(2, Fault::DiesBefore)].into(), ..Plan::default() };
     let large = [world.claimed(delivery(1)).await];
     let handled = world.receive(Queue::Dispatch, &large);

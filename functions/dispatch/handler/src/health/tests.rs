@@ -7,7 +7,7 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-/// A table whose calls are numbered, and copies of dispatch that look at it.
+/// A table whose calls are numbered, and copies of dispatch that read it.
 struct World {
     deployment: Deployment,
     subscription: EventSubscription,
@@ -45,9 +45,9 @@ impl World {
     }
 
     /// A failure of another delivery each time.
-    fn failed(&self, outcome: Outcome, ended_at: Timestamp) -> Failed {
+    fn failed(&self, outcome: Outcome, ended_at: Timestamp) -> FailedAttempt {
         let number = self.deliveries.fetch_add(1, Ordering::Relaxed);
-        Failed {
+        FailedAttempt {
             delivery: Uuid::from_u128(u128::from(number)),
             began_at: NOW,
             ended_at,
@@ -63,7 +63,7 @@ impl World {
     }
 
     async fn succeed(&self, copy: &HealthCache, at: Timestamp) {
-        let success = Succeeded { began_at: at, ended_at: at, asked_for: false };
+        let success = SuccessfulAttempt { began_at: at, ended_at: at, asked_for: false };
         let noted = copy.note_success(&self.subscription, success, Duration::ZERO).await;
         noted.expect("noted");
     }
@@ -84,7 +84,7 @@ async fn a_look_is_believed_for_about_a_second() {
         copy.look(&world.subscription, after(millis)).await.expect("readable");
         assert_eq!(world.calls(), reads, "at {millis} ms");
     }
-    // Copies that look together do not go on so.
+    // Copies that read together do not stay in step.
     let mut again = Vec::new();
     for number in 0..20 {
         let copy = world.copy(number);
@@ -238,7 +238,7 @@ async fn leases_of_many_copies_stay_within_the_bound() {
     let granted = futures::future::join_all(takes).await;
     let granted: u32 = granted.into_iter().map(|granted| granted.unwrap_or(0)).sum();
     assert_eq!((granted, world.stored().await.slow.under_way(after(1_300))), (50, 50));
-    let answered = Answered { slow: 7, ..Answered::default() };
+    let answered = LaneReport { slow: 7, ..LaneReport::default() };
     let given = copies.iter().zip(&holders).map(|(copy, holder)| {
         copy.give_back(&world.subscription, *holder, answered, after(2_000), &settings)
     });
@@ -268,7 +268,7 @@ async fn what_is_kept_in_memory_is_bounded() {
         let now = after(number as u64);
         copy.look(&subscription, now).await.expect("readable");
     }
-    let kept = copy.pages.lock().expect("no panic while held").len();
+    let kept = copy.entries.lock().expect("no panic while held").len();
     assert!((KEPT_MAX / 4..KEPT_MAX).contains(&kept), "{kept} are kept");
     let reads = world.calls();
     let uid = Uuid::from_u128(KEPT_MAX as u128 - 1);

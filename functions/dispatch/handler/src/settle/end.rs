@@ -5,12 +5,13 @@ use gridpost_core::{
         Delivery,
         dead_letter::{Ended, shown_attributes},
         event_set::EventSet,
-        queue::Queue,
+        queue::{MESSAGE_BYTES_MAX_LOWEST, Queue},
         queue_text,
         state::{DeliveryState, DeliveryStatus},
     },
     error::chain,
     event::{DeliverySchema, mapping::InputSchemaMapping},
+    publish::pack::HEADROOM_BYTES,
     retry::{EndReason, outcome::Answer},
     time::Timestamp,
 };
@@ -21,14 +22,14 @@ use crate::{
     Context, count,
     in_hand::DeliveryInHand,
     payload,
-    record::{Fate, Settled},
+    record::{Disposition, Settled},
 };
 
-/// A part with an id of its own up to here fits any queue message, whatever its limit: 128 of at
-/// least 256 KiB.
+/// Up to this size, a part with an id of its own fits any queue message.
 const PART_BYTES_MAX: usize = 128 * 1_024;
+const _: () = assert!(PART_BYTES_MAX + HEADROOM_BYTES < MESSAGE_BYTES_MAX_LOWEST);
 
-/// Carries out an end that the state says.
+/// Carries out an end that is recorded in the state.
 pub(super) async fn carry_out(
     context: &Context,
     hand: DeliveryInHand,
@@ -37,11 +38,11 @@ pub(super) async fn carry_out(
 ) -> Settled {
     dead_letter_or_drop(context, &hand, reason, at).await?;
     note_end(context, hand.state(DeliveryStatus::Ended)).await;
-    Ok(Fate::Delete)
+    Ok(Disposition::Delete)
 }
 
-/// Carries out an end that could not be written. Should that fail as well the record comes back late
-/// rather than soon: it will be attempted again, for want of anything that says that it ended.
+/// Carries out an end that could not be recorded. If that fails too, the record comes back late
+/// rather than soon: it will be attempted again, because nothing says that it ended.
 pub(super) async fn carry_out_unwritten(
     context: &Context,
     hand: DeliveryInHand,
@@ -50,11 +51,11 @@ pub(super) async fn carry_out_unwritten(
 ) -> Settled {
     dead_letter_or_drop(context, &hand, reason, at).await?;
     context.meter.flush(context.clock.now());
-    Ok(Fate::Delete)
+    Ok(Disposition::Delete)
 }
 
-/// Ends some events of a delivery before the others, for the reason of what they met. Nothing says yet
-/// that they have ended: a copy that comes here again ends them again.
+/// Ends some events of a delivery before the others. Nothing records yet that they have ended: a
+/// copy that gets here again ends them again.
 ///
 /// # Errors
 ///
@@ -78,7 +79,7 @@ pub(super) async fn end_part(
     Ok(())
 }
 
-/// Sends what ended to its dead-letter destination, or drops it where there is none.
+/// Sends what ended to its dead-letter destination, or drops it if there is none.
 async fn dead_letter_or_drop(
     context: &Context,
     hand: &DeliveryInHand,
@@ -87,7 +88,7 @@ async fn dead_letter_or_drop(
 ) -> Result<(), PortError> {
     let delivery = &hand.delivery;
     if delivery.event_count() == 0 {
-        // What another copy has not done, this one has.
+        // Together with the other copy, this one has delivered everything.
         return Ok(());
     }
     let Some(destination) = hand.destination() else {
@@ -127,7 +128,8 @@ async fn dead_letter_or_drop(
     Ok(())
 }
 
-/// What explains events of the publisher's own schema: their dead letters are in Event Grid's.
+/// The topic's mapping, if events of the publisher's own schema need it: their dead letters are in
+/// Event Grid's schema.
 fn mapping(hand: &DeliveryInHand) -> Option<InputSchemaMapping> {
     let mapping = hand.owner.topic.topic.input_schema_mapping.as_ref()?;
     let schema = hand.delivery.form(hand.subscription()).schema;
@@ -135,28 +137,29 @@ fn mapping(hand: &DeliveryInHand) -> Option<InputSchemaMapping> {
     own.then(|| mapping.clone())
 }
 
-/// Marks a delivery as ended. Best effort: without it a late copy of the message ends a second time,
-/// and it seems to wait. Its end is counted first: what is noted already is counted no more.
+/// Marks a delivery as ended. Best effort: without the mark, a late copy of the message ends a
+/// second time, and the delivery still seems to wait. The end is counted first, because a recorded
+/// end is never counted again.
 async fn note_end(context: &Context, state: DeliveryState) {
     context.meter.flush(context.clock.now());
     let state = DeliveryState { standing: DeliveryStatus::Ended, ..state };
     if let Err(error) = context.states.save(&state).await {
-        tracing::warn!(delivery.id = %state.id, error = %chain(&error), "an end was not noted");
+        tracing::warn!(delivery.id = %state.id, error = %chain(&error), "failed to record an end");
     }
 }
 
-/// Drops a delivery for which nothing more can be done, and whose state is this, where it has one.
+/// Drops a delivery for which nothing more can be done, and marks its state, if it has one.
 pub async fn drop_delivery(
     context: &Context,
     delivery: &Delivery,
     state: Option<DeliveryState>,
     reason: EndReason,
-) -> Fate {
+) -> Disposition {
     drop_events(context, delivery, reason).await;
     if let Some(state) = state {
         note_end(context, state).await;
     }
-    Fate::Delete
+    Disposition::Delete
 }
 
 /// Counts and logs events that end without a dead letter.

@@ -1,10 +1,10 @@
-//! Tells an endpoint's health what a request came to.
+//! Updates an endpoint's health with the result of a request.
 
 use futures::FutureExt;
 use gridpost_core::{
     error::chain,
     retry::{
-        health::{Failed, Succeeded},
+        health::{FailedAttempt, SuccessfulAttempt},
         outcome::{Answer, Outcome},
     },
     subscription::EventSubscription,
@@ -13,41 +13,46 @@ use gridpost_core::{
 
 use crate::{Context, attempt::Response, count, health, in_hand::DeliveryInHand};
 
-/// Notes what a request came to, once for all deliveries in it; answers until when the endpoint waits.
+/// Records the result of a request, once for all deliveries in it. Returns until when the endpoint
+/// waits.
 ///
-/// An endpoint that takes some of the events works: what it refuses waits by its own rule alone. So a
-/// stream with one hot shard is not stopped for all others.
+/// An endpoint that accepts some of the events works: what it refuses waits by its own rule alone,
+/// so that one hot shard does not stop a whole stream.
 pub async fn note_response(
     context: &Context,
     hands: &[DeliveryInHand],
     response: &Response,
 ) -> Option<Timestamp> {
-    let mut answers = response.met.iter().flat_map(|met| met.answers());
+    let mut answers = response.results.iter().flat_map(|result| result.answers());
     let delivered = answers.clone().find(|answer| answer.outcome == Outcome::Delivered);
     let answer = delivered.or_else(|| answers.next())?;
     let (began_at, ended_at) = response.times;
     if delivered.is_some() {
         let asked_for = hands.iter().any(|hand| hand.resend_requested);
-        let success = Succeeded { began_at, ended_at, asked_for };
+        let success = SuccessfulAttempt { began_at, ended_at, asked_for };
         note_success(context, hands[0].subscription(), success).await;
         return None;
     }
     note_failure(context, &hands[0], answer, response.times).boxed().await
 }
 
-/// Notes a success, which on the happy path writes nothing.
-pub async fn note_success(context: &Context, subscription: &EventSubscription, success: Succeeded) {
+/// Records a success, which writes nothing on the happy path.
+pub async fn note_success(
+    context: &Context,
+    subscription: &EventSubscription,
+    success: SuccessfulAttempt,
+) {
     let spread = health::spread(context, subscription, success.ended_at).await;
     let noted = context.healths.note_success(subscription, success, spread).await;
     if let Err(error) = noted {
-        // The events are delivered all the same; the next success tells it again.
+        // The events are delivered all the same; the next success tries again.
         let (key, error) = (&subscription.key, chain(&error));
         tracing::warn!(subscription = %key, %error, "failed to record a recovery");
     }
 }
 
-/// Where many attempts fail at once, some may find the health written by others every time. They go
-/// on with what their own outcome asks for: the delivery's state is what must not be missing.
+/// When many attempts fail at once, some may lose every race to write the health. They go on with
+/// the wait of their own outcome: only the delivery's state must not be missing.
 async fn note_failure(
     context: &Context,
     hand: &DeliveryInHand,
@@ -57,7 +62,7 @@ async fn note_failure(
     let subscription = hand.subscription();
     let delivery = hand.delivery.id;
     let durations = &context.settings.probation;
-    let failed = Failed { delivery, began_at, ended_at, answer, last_success_at: None };
+    let failed = FailedAttempt { delivery, began_at, ended_at, answer, last_success_at: None };
     match context.healths.note_failure(subscription, durations, failed).await {
         Ok(health) => {
             if health.began_waiting_at(ended_at) {

@@ -1,5 +1,5 @@
-//! Holds deliveries back. The dispatch queue holds nothing back, so what comes from it moves to a
-//! retry queue; there a message is hidden, or its delivery is parked.
+//! Holds deliveries back. The dispatch queue holds nothing back, so its deliveries move to a retry
+//! queue; there a message is hidden, or its delivery is parked.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use crate::{
     Context,
     in_hand::DeliveryInHand,
     payload,
-    record::{Fate, Settled},
+    record::{Disposition, Settled},
 };
 
 /// For how long a delivery is held back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hold {
-    /// Until its next attempt is due. It may come back in the last second before.
+    /// Until its next attempt is due. It may come back up to a second early.
     Until(Timestamp),
-    /// Until about then: a second more does not matter, but a life that ends during the wait ends
-    /// then, not after it.
+    /// Until about then: a second more does not matter, but a delivery whose time-to-live ends
+    /// during the wait ends at that moment, not later.
     About(Timestamp),
     /// Not at all: it goes on in its retry queue.
     Move,
 }
 
-/// Holds deliveries of one event subscription back. What comes from the dispatch queue is sent in as
+/// Holds back deliveries of one event subscription. Those from the dispatch queue are sent in as
 /// few calls as possible.
 pub async fn hold_all(
     context: &Context,
@@ -54,15 +54,14 @@ pub async fn hold_all(
     settled
 }
 
-/// Holds one delivery back.
 pub(super) async fn one(context: &Context, hand: DeliveryInHand, hold: Hold) -> Settled {
     let settled = hold_all(context, vec![(hand, hold)]).await.pop();
-    settled.map_or_else(|| Ok(Fate::Keep), |(_, settled)| settled)
+    settled.map_or_else(|| Ok(Disposition::Keep), |(_, settled)| settled)
 }
 
-/// Lets a delivery wait whose state can't be written: a message carries its attempts and when it is
-/// due. Should that not be sent, or have been sent too often, this message waits as it is: its count
-/// is an attempt behind then, but it comes when it is due and not before.
+/// Holds a delivery whose state can't be written: a message carries its attempts and due time. If
+/// that can't be sent, or was sent too often, this message waits as it is: its count is one attempt
+/// behind, but it comes back when it is due.
 pub(super) async fn in_message(
     context: &Context,
     mut hand: DeliveryInHand,
@@ -75,16 +74,16 @@ pub(super) async fn in_message(
         let queue = hand.delivery.retry_queue(context.settings.retry_shards);
         let message = successor(&hand, Some(due), left);
         match send_one(context, queue, message).await {
-            Ok(()) => return Ok(Fate::Delete),
+            Ok(()) => return Ok(Disposition::Delete),
             Err(error) => {
                 let id = hand.delivery.id;
-                tracing::warn!(delivery.id = %id, error = %chain(&error), "not carried on");
+                tracing::warn!(delivery.id = %id, error = %chain(&error), "failed to send a delivery's successor");
             }
         }
     }
     let seconds = parking::hidden_s(left, now.since(hand.record.received_at));
     context.receiver.hide(hand.record.queue, &hand.record.receipt, seconds).await?;
-    Ok(Fate::Keep)
+    Ok(Disposition::Keep)
 }
 
 /// When a hold ends, and how long the queue holds it.
@@ -130,7 +129,7 @@ async fn to_retry_queue(
             Ok(()) => Ok(()),
             Err(_) => send_one(context, queue, message).await,
         };
-        settled.push((hand.record, answer.map(|()| Fate::Delete)));
+        settled.push((hand.record, answer.map(|()| Disposition::Delete)));
     }
     settled
 }
@@ -170,11 +169,11 @@ async fn park(context: &Context, hand: DeliveryInHand, due: Timestamp) -> Settle
     let parked = Parked { id: hand.delivery.id, due, shard, group, postponed: 0, body };
     context.parking.park(&parked).await?;
     context.meter.count(metric::PARKED_COUNT, &[], 1);
-    Ok(Fate::Delete)
+    Ok(Disposition::Delete)
 }
 
-/// Hides a record. Where SQS does not hide it, a short wait is carried on by a delayed message: this
-/// one would come back when the queue's own timeout ends, which is late. A longer wait comes back
+/// Hides a record. If SQS refuses a short wait, a delayed message carries the delivery on: this one
+/// would come back only after the queue's own timeout, which is late. A longer wait comes back
 /// early then and is hidden again: the due time decides, not the queue.
 async fn hide(
     context: &Context,
@@ -186,7 +185,7 @@ async fn hide(
     let mut refused = None;
     for _ in 0..2 {
         match context.receiver.hide(record.queue, &record.receipt, seconds).await {
-            Ok(()) => return Ok(Fate::Keep),
+            Ok(()) => return Ok(Disposition::Keep),
             Err(error) => refused = Some(error),
         }
     }
@@ -195,14 +194,14 @@ async fn hide(
         tracing::warn!(message.id = %record.message_id, error = %chain(error), "not hidden");
     }
     if seconds > DELAY_S_MAX || hand.delivery.resent >= RESENT_MAX {
-        return Ok(Fate::Keep);
+        return Ok(Disposition::Keep);
     }
     let mut next = hand.clone();
     next.delivery.resent += 1;
     let message = successor(&next, due, Duration::from_secs(u64::from(seconds)));
     match send_one(context, record.queue, message).await {
-        Ok(()) => Ok(Fate::Delete),
-        // It comes back late.
-        Err(_) => Ok(Fate::Keep),
+        Ok(()) => Ok(Disposition::Delete),
+        // The message comes back late.
+        Err(_) => Ok(Disposition::Keep),
     }
 }

@@ -6,7 +6,6 @@ use gridpost_testkit::faults::Plan;
 
 use crate::world::{NOW, World, delivery};
 
-/// All calls for states fail.
 fn without_states(status: u16) -> World {
     let mut world = World::new(None);
     (world.status, world.state_faults) = (status, Plan::failing(1..100));

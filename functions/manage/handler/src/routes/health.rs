@@ -4,7 +4,7 @@ use gridpost_core::{
     retry::{
         Rules,
         health::{Cause, Health, Probe},
-        lane::Slow,
+        lane::Slowness,
     },
     subscription::{EventSubscription, ProvisioningState, SubscriptionKey},
     time::Timestamp,
@@ -138,7 +138,7 @@ fn interval(since: Timestamp, until: Timestamp) -> Value {
 
 /// A slow endpoint: until when it is taken for one, unless slow answers go on, and how many requests
 /// it has and may have under way.
-fn slow(slow: &Slow, now: Timestamp) -> Value {
+fn slow(slow: &Slowness, now: Timestamp) -> Value {
     let mut document = json!({"requestsUnderWay": slow.under_way(now)});
     if let Some(until) = slow.marked_until {
         document["until"] = json!(until.to_iso_8601());

@@ -1,4 +1,4 @@
-//! Where dead letters lie: names of objects by hour, and how to pass over those of other hours.
+//! The positions of dead letters: object names by hour, and how to skip the objects of other hours.
 
 use std::fmt;
 
@@ -6,21 +6,20 @@ use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// A dead letter's place among those of its event subscription: its object, and its position there.
+/// A dead letter's position among those of its event subscription: its object, and its index in it.
 /// As text, its id: `2026-11-21-8-{uuid}-0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Year, month, day and hour (UTC) in which the object was written.
     hour: [u16; 4],
-    /// The object's own id.
     object: Uuid,
     /// The record's position in the object, from 0.
     pub index: usize,
 }
 
 impl Position {
-    /// The first dead letter of the object of that name; `None` for a name that no dead-letter
-    /// object of the folder has.
+    /// The first dead letter of the named object; `None` if the name is not that of a dead-letter
+    /// object in this folder.
     pub fn first_of(folder: &str, name: &str) -> Option<Self> {
         let rest = name.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".json")?;
         let parts: Vec<_> = rest.split('/').collect();
@@ -29,25 +28,23 @@ impl Position {
         (position.name(folder) == name).then_some(position)
     }
 
-    /// The same object, at that position.
+    /// The same object, at that index.
     #[must_use]
     pub fn at(self, index: usize) -> Self {
         Self { index, ..self }
     }
 
-    /// The name of the object.
     pub fn name(&self, folder: &str) -> String {
         format!("{}.json", self.before(folder))
     }
 
-    /// A text that stands before the object's name and behind all names before it: a list that is to
-    /// begin with this object begins behind that.
+    /// A text that sorts before the object's name and after all earlier names: listing after it
+    /// begins with this object.
     pub fn before(&self, folder: &str) -> String {
         let [year, month, day, hour] = self.hour;
         format!("{folder}/{year}/{month}/{day}/{hour}/{}", self.object)
     }
 
-    /// Reads an id.
     pub fn parse(id: &str) -> Option<Self> {
         let parts: Vec<_> = id.split('-').collect();
         let [hour @ .., a, b, c, d, e, index] = parts.as_slice() else { return None };
@@ -56,7 +53,7 @@ impl Position {
         (position.to_string() == id).then_some(position)
     }
 
-    /// Whether it stands before another place in the order in which a list gives them.
+    /// Whether it comes before another position in listing order.
     pub fn is_before(&self, other: &Self) -> bool {
         (self.name(""), self.index) < (other.name(""), other.index)
     }
@@ -74,7 +71,7 @@ fn numbers(parts: &[&str]) -> Option<[u16; 4]> {
     numbers.try_into().ok()
 }
 
-/// Hours, the first and the last one of them included.
+/// A range of hours, both ends included.
 #[derive(Clone, Copy, Debug)]
 pub struct Hours {
     first: [u16; 4],
@@ -92,8 +89,8 @@ impl Hours {
         Self { first: parts(from), last: parts(to.unwrap_or(Timestamp::MAX)) }
     }
 
-    /// `None` for an object of these hours; else behind which text the next of them may be: all
-    /// names up to there are of a year, month, day or hour that is none of these.
+    /// `None` for an object of these hours. Otherwise the text after which the next of them may
+    /// come: all names up to it belong to other years, months, days or hours.
     pub fn pass_over(&self, folder: &str, position: &Position) -> Option<String> {
         let is_out = |parts: &usize| {
             let of = &position.hour[..*parts];
@@ -101,11 +98,12 @@ impl Hours {
         };
         let parts = (1..=4).find(is_out)?;
         let out: Vec<_> = position.hour[..parts].iter().map(u16::to_string).collect();
-        // Behind the slash comes the zero: all that begins with this and a slash is before it.
+        // '0' is the character after '/': everything that begins with this path and a slash sorts
+        // before it.
         Some(format!("{folder}/{}0", out.join("/")))
     }
 
-    /// What the names of all objects of these hours begin with.
+    /// The common prefix of the names of all objects of these hours.
     pub fn prefix(&self, folder: &str) -> String {
         let same = self.first.iter().zip(&self.last).take_while(|(first, last)| first == last);
         let same: String = same.map(|(part, _)| format!("{part}/")).collect();
@@ -176,7 +174,7 @@ mod tests {
             let position = Position::first_of("p/S", &name(hour)).expect(hour);
             let passed = hours.pass_over("p/S", &position);
             assert_eq!(passed.as_deref(), want, "{hour}");
-            // What is passed over are the names up to there, this one included.
+            // Names up to and including this text are skipped.
             assert!(passed.is_none_or(|passed| passed > name(hour)), "{hour}");
         }
         assert_eq!(hours.prefix("p/S"), "p/S/2026/");

@@ -1,8 +1,8 @@
-//! Dead letters as they lie in the bucket: read again, event for event.
+//! Reads dead letters from the bucket, event by event.
 //!
-//! A record is the event with members of ours at its end, or with the event inside
-//! ([`Ended::records`](super::Ended::records)). What is taken out is the event as it was delivered, byte for
-//! byte but for white space before its last brace; numbers keep their digits.
+//! A record is the event with our members at its end, or with the event inside
+//! ([`Ended::records`](super::Ended::records)). The event is extracted as it was delivered, byte
+//! for byte but for white space before its last brace; numbers keep their digits.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use crate::{
     trace::{TRACE_PARENT, TraceParent},
 };
 
-/// The member that says how often a record's event was sent again; none stands there for never.
+/// The member that says how often a record's event was redriven; left out if never.
 pub const REDRIVE_COUNT: &str = "redriveCount";
 
 /// The first of the members that a record adds to an event.
@@ -28,20 +28,16 @@ const SCHEMA_LABEL: &str = "gridpost-delivery-schema";
 /// Names and values that an object carries beside its content (metadata of S3).
 pub type Labels = Vec<(&'static str, String)>;
 
-/// The names of all labels, for those who read them.
-pub const LABEL_NAMES: [&str; 3] = [TOPIC_LABEL, SUBSCRIPTION_LABEL, SCHEMA_LABEL];
-
-/// Whose dead letters an object has. Its name does not say that for topics of kind `custom`.
+/// The topic and event subscription of an object's dead letters. For topics of kind `custom`, its
+/// name does not say that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The event subscription.
     pub subscription: SubscriptionKey,
-    /// How their events were delivered.
     pub schema: DeliverySchema,
 }
 
 impl Origin {
-    /// What says so in the object's labels.
+    /// The labels that say so.
     pub fn labels(&self) -> Labels {
         let schema = format!("{:?}", self.schema);
         vec![
@@ -51,7 +47,7 @@ impl Origin {
         ]
     }
 
-    /// Reads labels; `None` where they are not ours.
+    /// Reads labels; `None` if they are not ours.
     pub fn of(label: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let (topic, name) = (label(TOPIC_LABEL)?, label(SUBSCRIPTION_LABEL)?);
         let all = [
@@ -70,33 +66,29 @@ impl Origin {
 pub struct Letter {
     /// The event as it was delivered, a JSON text.
     pub event: String,
-    /// The event's id; empty where its schema does not say.
+    /// The event's id; empty if its schema has none.
     pub event_id: String,
-    /// The event's type; empty where its schema does not say.
+    /// The event's type; empty if its schema has none.
     pub event_type: String,
     /// For the request's header; empty for CloudEvents.
     pub data_version: String,
-    /// The trace that it says it belongs to; CloudEvents alone can.
+    /// The trace that the event names; only CloudEvents can.
     pub trace_parent: Option<TraceParent>,
     /// Why it ended, as the record says it.
     pub reason: String,
-    /// Attempts made.
     pub attempts: u32,
-    /// What the last one met.
     pub last_outcome: Option<String>,
-    /// The HTTP status of the last one, where the record says it.
+    /// The HTTP status of the last attempt, if recorded.
     pub last_status: Option<u16>,
-    /// When it was published.
     pub published_at: Timestamp,
-    /// When the last attempt began.
     pub last_attempt_at: Option<Timestamp>,
-    /// How often it was sent again before.
+    /// How often it was redriven before.
     pub redriven: u32,
 }
 
-/// What becomes a letter; the records of both profiles name it alike but for the case.
+/// The members of a record. The records of both profiles name them alike but for the case.
 #[derive(Debug, Default)]
-struct Said {
+struct RawLetter {
     reason: String,
     attempts: u32,
     last_outcome: Option<String>,
@@ -106,8 +98,8 @@ struct Said {
     redriven: u32,
 }
 
-impl Said {
-    /// Takes over one member, whatever its case is; answers whether it is one of ours.
+impl RawLetter {
+    /// Takes one member, in any case. Returns whether it is one of ours.
     fn take(&mut self, name: &str, value: &RawValue) -> bool {
         let text = || string_of(value).map(|text| text.into_owned());
         let number = || value.get().parse::<u32>().ok();
@@ -128,7 +120,7 @@ impl Said {
     }
 }
 
-/// A record of the namespace form. What else it has is of no use here.
+/// A record of the namespace form; its other members are not needed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wrapped<'r> {
@@ -138,12 +130,12 @@ struct Wrapped<'r> {
     event: &'r RawValue,
 }
 
-/// Reads an object's records, in their order; a record that is none says why not. `schema` is how
-/// their events were delivered.
+/// Reads an object's records in order; a record that can't be read says why. `schema` is the one in
+/// which their events were delivered.
 ///
 /// # Errors
 ///
-/// The object is no JSON array.
+/// The object is not a JSON array.
 pub fn letters(
     object: &[u8],
     schema: DeliverySchema,
@@ -153,7 +145,7 @@ pub fn letters(
 }
 
 fn letter(record: &str, schema: DeliverySchema) -> Result<Letter, String> {
-    let mut said = Said::default();
+    let mut said = RawLetter::default();
     if let Ok(Wrapped { dead_letter_properties, event }) = serde_json::from_str(record) {
         let properties = members(dead_letter_properties.get()).map_err(not_a_letter)?;
         for (name, value) in &properties {
@@ -164,12 +156,12 @@ fn letter(record: &str, schema: DeliverySchema) -> Result<Letter, String> {
         return whole(said, event.to_owned(), &inner, schema);
     }
     let all = members(record).map_err(not_a_letter)?;
-    // An event may have a member of that name too: ours are behind it.
+    // An event may have a member of that name too: ours come after it.
     let first = all.iter().rposition(|(name, _)| name.eq_ignore_ascii_case(FIRST_MEMBER));
     let first = first.ok_or_else(|| format!("it has no member {FIRST_MEMBER}"))?;
     let (own, ours) = all.split_at(first);
     if !ours.iter().fold(true, |known, (name, value)| said.take(name, value) && known) {
-        return Err("it has members behind those of a dead letter".to_owned());
+        return Err("it has members after those of a dead letter".to_owned());
     }
     let event = match schema {
         DeliverySchema::CustomInputSchema => {
@@ -185,10 +177,10 @@ fn letter(record: &str, schema: DeliverySchema) -> Result<Letter, String> {
 }
 
 fn not_a_letter(error: serde_json::Error) -> String {
-    format!("it is no record of a dead letter: {error}")
+    format!("it is not a dead-letter record: {error}")
 }
 
-/// The text of an object up to the end of these, its first members.
+/// The text of an object up to the end of these first members.
 fn up_to<'o>(object: &'o str, first: &[Member<'_>]) -> &'o str {
     let Some((_, last)) = first.last() else { return "{" };
     // The value is a part of the object's text.
@@ -198,7 +190,7 @@ fn up_to<'o>(object: &'o str, first: &[Member<'_>]) -> &'o str {
 
 /// The letter of an event whose envelope has these members.
 fn whole(
-    said: Said,
+    said: RawLetter,
     event: String,
     envelope: &[Member<'_>],
     schema: DeliverySchema,
@@ -213,7 +205,9 @@ fn whole(
         }
         _ => (text("eventType"), text("dataVersion"), None),
     };
-    let Said { reason, attempts, last_outcome, last_status, last_attempt_at, redriven, .. } = said;
+    let RawLetter {
+        reason, attempts, last_outcome, last_status, last_attempt_at, redriven, ..
+    } = said;
     Ok(Letter {
         event,
         event_id: text("id"),
@@ -324,9 +318,9 @@ mod tests {
     fn what_is_no_dead_letter_says_so() {
         let table = [
             (r#"[{"id":"1"}]"#, "it has no member deadLetterReason"),
-            (r#"["x"]"#, "it is no record of a dead letter"),
+            (r#"["x"]"#, "it is not a dead-letter record"),
             (r#"[{"deadLetterReason":"a"}]"#, "it does not say when it was published"),
-            (r#"[{"deadLetterReason":"a","more":1}]"#, "it has members behind"),
+            (r#"[{"deadLetterReason":"a","more":1}]"#, "it has members after"),
         ];
         for (object, want) in table {
             let found = letters(object.as_bytes(), DeliverySchema::EventGridSchema);
@@ -345,7 +339,6 @@ mod tests {
     fn labels_say_whose_letters_they_are() {
         let origin = Origin { subscription: key(), schema: DeliverySchema::CustomInputSchema };
         let labels = origin.labels();
-        assert!(labels.iter().map(|(name, _)| *name).eq(LABEL_NAMES));
         let label = |wanted: &str| {
             labels.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.clone())
         };

@@ -1,7 +1,7 @@
 //! CloudEvents in binary mode: attributes in `ce-*` headers, data as the body.
 //!
-//! The event becomes the structured one that says the same, and is then read like any other. JSON
-//! data stay as they were sent; text becomes a JSON string, anything else base64.
+//! The event is rewritten in structured form and then read like any other. JSON data stay as they
+//! were sent; text becomes a JSON string, anything else base64.
 //!
 //! Source: CloudEvents 1.0.2, "HTTP protocol binding", section 3.1, and "JSON event format", section
 //! 3.1; Event Grid, "CloudEvents support in Azure Event Grid namespaces".
@@ -13,10 +13,9 @@ use serde_json::value::RawValue;
 
 use crate::event::{ParseError, json_string};
 
-/// What names of attribute headers begin with.
+/// The prefix of attribute headers.
 const PREFIX: &str = "ce-";
 
-/// Attributes that every event has.
 const REQUIRED: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
 
 /// Whether a request has an event's attributes in its headers.
@@ -28,8 +27,8 @@ pub fn is_binary(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 ///
-/// [`ParseError`] for a header or data that can't be part of a CloudEvent. Rules of attributes are
-/// for whoever reads the structured form.
+/// [`ParseError`] for a header or data that can't be part of a CloudEvent. The rules of attributes
+/// are checked when the structured form is read.
 pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseError> {
     for name in REQUIRED {
         if !headers.contains_key(name) {
@@ -54,7 +53,7 @@ pub fn to_structured(headers: &HeaderMap, body: &[u8]) -> Result<String, ParseEr
         text.push_str(&format!(r#""datacontenttype":{},"#, json_string(content_type)));
     }
     push_data(&mut text, content_type, body)?;
-    // At least the required attributes were written, each with a comma behind it.
+    // The required attributes were written, each followed by a comma.
     if text.ends_with(',') {
         text.pop();
     }
@@ -71,7 +70,7 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<&'h HeaderValue
     }
 }
 
-/// The value of an attribute: quotes around it are taken off, percent-encoding once.
+/// The value of an attribute, without quotes around it and percent-decoded once.
 fn attribute_of(name: &HeaderName, value: &HeaderValue) -> Result<String, ParseError> {
     match name.as_str() {
         "ce-datacontenttype" => {
@@ -88,7 +87,7 @@ fn attribute_of(name: &HeaderName, value: &HeaderValue) -> Result<String, ParseE
     Ok(text.into_owned())
 }
 
-/// The inside of a quoted string, whose backslashes escape what follows them.
+/// Unescapes the inside of a quoted string.
 fn unescaped(inside: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(inside.len());
     let mut rest = inside.iter();
@@ -98,11 +97,11 @@ fn unescaped(inside: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// How data stand in the structured form.
+/// How data are written in the structured form.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
-    /// JSON where they are JSON: clients that take JSON for granted send no content type.
+    /// As JSON if they are JSON: clients that take JSON for granted send no content type.
     Unnamed,
     Text,
     Bytes,
@@ -238,7 +237,7 @@ mod tests {
         assert!(text.contains(r#""myext":"7""#) && !text.contains("other"), "{text}");
     }
 
-    /// Attributes by header have the rules of all attributes.
+    /// The rules of attributes apply to headers too.
     #[test]
     fn what_no_attribute_may_have_is_refused_by_header_too() {
         for (header, want) in [

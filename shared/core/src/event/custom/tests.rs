@@ -140,7 +140,7 @@ fn an_envelope_can_be_made_again_later() {
     };
     let mapped = data(r#"{"key":"1","kind":"K","path":"p"}"#, &mapping());
     assert_eq!(mapped, (json!("1"), json!("K"), json!({"key": "1", "kind": "K", "path": "p"})));
-    // The mapping has got a member since that this event does not have.
+    // The mapping has gained a member that this event does not have.
     let outgrown = data(r#"{"kind":"K"}"#, &mapping());
     assert_eq!(outgrown, (json!(id.to_string()), json!("CustomEvent"), json!({"kind": "K"})));
 }

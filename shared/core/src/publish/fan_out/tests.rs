@@ -68,7 +68,7 @@ fn packed<'m>(matches: &'m [Match], body: &str, message_bytes_max: usize) -> Pac
     pack(matches, &events, acceptance(), message_bytes_max)
 }
 
-/// What would be sent, by id.
+/// What is sent, by id.
 fn sent(packed: &Packed<'_>, parcels: &[Parcel<'_>]) -> Vec<(Uuid, String, Vec<String>)> {
     let one = |parcel: &Parcel<'_>| {
         let delivery = packed.delivery(parcel);
@@ -101,7 +101,7 @@ proptest! {
             prop_assert_eq!(piece.publish, acceptance().id);
             let parcels = piece.parcels(&stored);
             prop_assert!((1..=deliveries_max).contains(&parcels.len()));
-            // Wherever a piece is interrupted, the rest of it is what is missing.
+            // Wherever a piece is interrupted, its rest is what is missing.
             for (number, parcel) in parcels.iter().enumerate() {
                 let rest = piece.rest(parcel.place).parcels(&stored);
                 prop_assert_eq!(sent(&stored, &rest), sent(&stored, &parcels[number..]));

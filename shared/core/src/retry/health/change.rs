@@ -10,53 +10,49 @@ use super::{
 };
 use crate::{retry::outcome::Answer, time::Timestamp};
 
-/// What other copies of dispatch have seen is known to about a second: failures so soon after a
-/// known success do not lengthen the row.
+/// Successes of other copies of dispatch are known to about a second: failures within this time
+/// after a known success do not lengthen the row.
 const AS_FAR_AS_KNOWN: Duration = Duration::from_secs(1);
 
-/// While attempts fail beside those that succeed, the shared time of a success is kept younger than
-/// [`AS_FAR_AS_KNOWN`]: it is written anew when it is so old.
+/// While some attempts fail and others succeed, the shared time of a success is rewritten at this
+/// age.
 const SUCCESS_TOLD_AFTER: Duration = Duration::from_millis(600);
+const _: () = assert!(SUCCESS_TOLD_AFTER.as_millis() < AS_FAR_AS_KNOWN.as_millis());
 
-/// A copy of dispatch goes on telling its successes so long after the last failure it has seen.
+/// How long a copy of dispatch goes on sharing its successes after the last failure it has seen.
 const TOLD_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// A wait that would grow by less is left as it is: a write for it would change next to nothing.
+/// A wait that would grow by less is left as it is: the write would change next to nothing.
 const EXTENDED_BY_MIN: Duration = Duration::from_secs(1);
 
-/// A failure that changes nothing else is noted when the last one that was is so old.
+/// A failure that changes nothing else is recorded if the last recorded one is this old.
 const FAILURE_NOTED_AFTER: Duration = Duration::from_secs(60);
 
 /// A failed attempt, as the health sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Failed {
+pub struct FailedAttempt {
     /// The delivery, or the first of those that went out together: one request fails once.
     pub delivery: Uuid,
-    /// When it began.
     pub began_at: Timestamp,
-    /// When it ended.
     pub ended_at: Timestamp,
-    /// What it met.
     pub answer: Answer,
     /// The last success this copy of dispatch has seen from the endpoint. Successes are not written
-    /// while nothing fails, so it is the failure that brings word of them.
+    /// while nothing fails, so the failure reports them.
     pub last_success_at: Option<Timestamp>,
 }
 
 /// An attempt that succeeded, as the health sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Succeeded {
-    /// When it began.
+pub struct SuccessfulAttempt {
     pub began_at: Timestamp,
-    /// When it ended.
     pub ended_at: Timestamp,
     /// Whether an operator asked for it, whatever the health.
     pub asked_for: bool,
 }
 
-/// What a copy of dispatch has seen of an endpoint itself.
+/// What a copy of dispatch has itself seen of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenAttempts {
     /// When an attempt of its own last succeeded.
     pub last_success_at: Option<Timestamp>,
     /// When an attempt of its own last failed.
@@ -64,9 +60,14 @@ pub struct Seen {
 }
 
 /// The health after several failed attempts, in the order in which they ended; `None` if there is
-/// nothing to write. What a write that was repeated has counted already is not counted again.
-pub fn after_failures(health: &Health, durations: &Durations, failed: &[Failed]) -> Option<Health> {
-    let is_counted = |failed: &Failed| health.counted == Some((failed.delivery, failed.began_at));
+/// nothing to write. Attempts that an earlier, repeated write has counted are not counted again.
+pub fn after_failures(
+    health: &Health,
+    durations: &Durations,
+    failed: &[FailedAttempt],
+) -> Option<Health> {
+    let is_counted =
+        |failed: &FailedAttempt| health.counted == Some((failed.delivery, failed.began_at));
     let counted = failed.iter().rposition(is_counted).map_or(0, |last| last + 1);
     failed[counted..].iter().fold(None, |changed, failed| {
         let next = after_failure(changed.as_ref().unwrap_or(health), durations, *failed);
@@ -74,14 +75,18 @@ pub fn after_failures(health: &Health, durations: &Durations, failed: &[Failed])
     })
 }
 
-/// The health after a failed attempt; `None` if there is nothing to write: this attempt was counted
-/// already, or it was under way when the endpoint was found unhealthy and lengthens no wait.
-pub fn after_failure(health: &Health, durations: &Durations, failed: Failed) -> Option<Health> {
+/// The health after a failed attempt; `None` if there is nothing to write: this attempt was already
+/// counted, or it was under way when the endpoint was found unhealthy and lengthens no wait.
+pub fn after_failure(
+    health: &Health,
+    durations: &Durations,
+    failed: FailedAttempt,
+) -> Option<Health> {
     let request = (failed.delivery, failed.began_at);
     if health.counted == Some(request) {
         return None;
     }
-    // Only an attempt that began after both waits were over can speak about them: the probe.
+    // Only an attempt that began after both waits were over is a probe.
     let probed = health.until().is_some_and(|until| failed.began_at >= until);
     let row = row_after(health, failed, probed);
     let delayed = delayed_after(health, row, failed, probed);
@@ -106,13 +111,13 @@ pub fn after_failure(health: &Health, durations: &Durations, failed: Failed) -> 
     (!same || !noted).then_some(next)
 }
 
-fn known_success(health: &Health, failed: Failed) -> Option<Timestamp> {
+fn known_success(health: &Health, failed: FailedAttempt) -> Option<Timestamp> {
     health.last_success_at.max(failed.last_success_at)
 }
 
 /// The row of failures. A success in between breaks it, as far as it is known, and it goes on to
 /// [`UNHEALTHY_AFTER`]; then probes alone are counted.
-fn row_after(health: &Health, failed: Failed, probed: bool) -> Row {
+fn row_after(health: &Health, failed: FailedAttempt, probed: bool) -> Row {
     let success = known_success(health, failed);
     let mut row = health.row;
     if health.delayed.is_none() && row.since.is_some_and(|since| success >= Some(since)) {
@@ -127,7 +132,12 @@ fn row_after(health: &Health, failed: Failed, probed: bool) -> Row {
     row
 }
 
-fn delayed_after(health: &Health, row: Row, failed: Failed, probed: bool) -> Option<Delayed> {
+fn delayed_after(
+    health: &Health,
+    row: Row,
+    failed: FailedAttempt,
+    probed: bool,
+) -> Option<Delayed> {
     let step = match health.delayed {
         Some(wait) if probed => wait.step.saturating_add(1),
         None if row.failures >= UNHEALTHY_AFTER => 1,
@@ -142,13 +152,13 @@ fn delayed_wait(step: u32) -> Duration {
     Duration::from_secs(u64::from(DELAYED_WAITS_S[index]))
 }
 
-/// Probation after a failed attempt. A failed probe never opens the gate: what its outcome does not
-/// ask for, nor delayed delivery, it waits all the same.
+/// Probation after a failed attempt. A failed probe never opens the gate: if neither its outcome
+/// nor delayed delivery asks for a wait, it waits all the same.
 fn probation_after(
     health: &Health,
     durations: &Durations,
     delayed: Option<Delayed>,
-    failed: Failed,
+    failed: FailedAttempt,
     probed: bool,
 ) -> Option<Probation> {
     let least = (probed && delayed.is_none()).then_some(FAILED_PROBE_WAIT);
@@ -163,16 +173,20 @@ fn probation_after(
     }
 }
 
-/// The health after a success; `None` when there is nothing to write, which is so on the happy path.
-/// `spread` says over how long what waits comes back (see `delivery::parking::spread`); it is asked
-/// only while the health [waits](Health::is_waiting).
+/// The health after a success; `None` if there is nothing to write, as on the happy path. `spread`
+/// is the time over which waiting deliveries come back (see `delivery::parking::spread`); it only
+/// matters while the health [waits](Health::is_waiting).
 ///
-/// An attempt that began when both waits were over ends them, the probe, and so does one that an
-/// operator asked for meanwhile. One that was under way when a wait began, or that a copy of dispatch
-/// made before it had heard of the wait, does not. But a success it is: it breaks the row of failures
-/// and lifts a first delayed wait that came of one.
-pub fn after_success(health: &Health, success: Succeeded, spread: Duration) -> Option<Health> {
-    let Succeeded { began_at, ended_at, asked_for } = success;
+/// A probe, which began when both waits were over, ends them, and so does an attempt that an
+/// operator asked for meanwhile. An attempt that was under way when a wait began, or that a copy of
+/// dispatch made before it knew of the wait, does not. But it is a success: it breaks the row of
+/// failures, and lifts a first delayed wait caused by one.
+pub fn after_success(
+    health: &Health,
+    success: SuccessfulAttempt,
+    spread: Duration,
+) -> Option<Health> {
+    let SuccessfulAttempt { began_at, ended_at, asked_for } = success;
     let ends = health.until().is_some_and(|until| began_at >= until);
     if ends || (asked_for && health.waits_since().is_some_and(|since| began_at >= since)) {
         let recovered = Some(Recovery { at: ended_at, over: spread });
@@ -181,14 +195,14 @@ pub fn after_success(health: &Health, success: Succeeded, spread: Duration) -> O
     broken_by(health, ended_at)
 }
 
-/// The health that a copy of dispatch finds, with what it has seen itself; `None` when it has
-/// nothing new to tell.
+/// The health that a copy of dispatch has read, with what it has seen itself; `None` if it has
+/// nothing new to share.
 ///
 /// Successes are not written while nothing fails, so one copy may count ten failures in a row while
-/// the others see successes. Each copy asks this at every look: a success of its own breaks a row
-/// that others have counted, and lifts the first delayed wait that came of one. While attempts fail
-/// beside those that succeed it tells the others of a success, at most twice a second.
-pub fn evidence(health: &Health, seen: Seen, now: Timestamp) -> Option<Health> {
+/// the others see successes. Each copy calls this at every read: a success of its own breaks a row
+/// that others have counted, and lifts the first delayed wait caused by it. While some attempts
+/// fail and others succeed, it shares a success with the others, at most twice a second.
+pub fn evidence(health: &Health, seen: SeenAttempts, now: Timestamp) -> Option<Health> {
     let success = seen.last_success_at?;
     let broken = broken_by(health, success);
     if broken.is_some() {
@@ -200,8 +214,8 @@ pub fn evidence(health: &Health, seen: Seen, now: Timestamp) -> Option<Health> {
         .then(|| Health { last_success_at: Some(success), ..health.clone() })
 }
 
-/// The health in which a success at that time has broken the row of failures; `None` if it breaks
-/// none. A failed probe says more than a success before it.
+/// The health after a success at that time has broken the row of failures; `None` if it breaks
+/// none. A failed probe outweighs an earlier success.
 fn broken_by(health: &Health, success: Timestamp) -> Option<Health> {
     let in_row = health.row.since.is_some_and(|since| success >= since);
     if !in_row || health.delayed.is_some_and(|wait| wait.step > 1) {

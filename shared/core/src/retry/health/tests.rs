@@ -13,17 +13,17 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 /// A failure of a delivery of its own, that took no time.
-fn failed(number: u128, seconds: u64, answer: Answer) -> Failed {
+fn failed(number: u128, seconds: u64, answer: Answer) -> FailedAttempt {
     let (began_at, ended_at) = (at(seconds), at(seconds));
     let delivery = Uuid::from_u128(number);
-    Failed { delivery, began_at, ended_at, answer, last_success_at: None }
+    FailedAttempt { delivery, began_at, ended_at, answer, last_success_at: None }
 }
 
-fn change(health: &Health, failed: Failed) -> Option<Health> {
+fn change(health: &Health, failed: FailedAttempt) -> Option<Health> {
     after_failure(health, &Durations::default(), failed)
 }
 
-fn after(health: &Health, failed: Failed) -> Health {
+fn after(health: &Health, failed: FailedAttempt) -> Health {
     change(health, failed).unwrap_or_else(|| health.clone())
 }
 
@@ -32,7 +32,7 @@ fn success(health: &Health, began_s: u64, now_s: u64) -> Option<Health> {
 }
 
 fn succeeded(health: &Health, began_s: u64, ended_s: u64, asked_for: bool) -> Option<Health> {
-    let success = Succeeded { began_at: at(began_s), ended_at: at(ended_s), asked_for };
+    let success = SuccessfulAttempt { began_at: at(began_s), ended_at: at(ended_s), asked_for };
     after_success(health, success, Duration::ZERO)
 }
 
@@ -47,12 +47,12 @@ fn failures(count: u64, code: u16) -> Health {
     })
 }
 
-fn asking(delivery: u128, now_s: u64) -> Asking {
+fn asking(delivery: u128, now_s: u64) -> AdmissionRequest {
     let delivery = Uuid::from_u128(delivery);
-    Asking { delivery, now: at(now_s), admitted: 0, spread: Duration::ZERO, dice: 0.0 }
+    AdmissionRequest { delivery, now: at(now_s), admitted: 0, spread: Duration::ZERO, dice: 0.0 }
 }
 
-fn admission(health: &Health, asking: Asking) -> Admission {
+fn admission(health: &Health, asking: AdmissionRequest) -> Admission {
     let policy = RetryPolicy::default_of(ProfileName::Basic);
     let rules = Rules { profile: ProfileName::Basic, kind: EndpointKind::Webhook, policy: &policy };
     admit(health, rules, ProbationPolicy::EventGrid, asking)
@@ -169,7 +169,7 @@ fn a_probe_of_short_waits_waits_ten_seconds() {
 #[test]
 fn what_changes_next_to_nothing_is_not_written() {
     let busy = failures(9, 503);
-    let ended = |millis: i64, number, answer| Failed {
+    let ended = |millis: i64, number, answer| FailedAttempt {
         delivery: Uuid::from_u128(number),
         began_at: at(5),
         ended_at: Timestamp::from_millis(millis),
@@ -201,7 +201,8 @@ fn a_thousand_timeouts_at_once_write_little() {
         let answer = Answer::without_status(Outcome::TimedOut);
         let ended_at = at(30) + Duration::from_millis(number);
         let delivery = Uuid::from_u128(u128::from(number));
-        let failed = Failed { delivery, began_at: at(0), ended_at, answer, last_success_at: None };
+        let failed =
+            FailedAttempt { delivery, began_at: at(0), ended_at, answer, last_success_at: None };
         if let Some(next) = change(&health, failed) {
             (health, writes) = (next, writes + 1);
         }
@@ -233,7 +234,7 @@ fn a_success_breaks_the_row_as_far_as_a_second_tells() {
         ("just now", Some(Timestamp::from_millis(29_001)), 0, false),
     ];
     for (row, last_success_at, failures_in_row, delays) in table {
-        let own = Failed { last_success_at, ..failed(9, 30, status(500)) };
+        let own = FailedAttempt { last_success_at, ..failed(9, 30, status(500)) };
         let shared = Health { last_success_at, ..failures(9, 500) };
         for health in [after(&failures(9, 500), own), after(&shared, failed(9, 30, status(500)))] {
             assert_eq!(
@@ -249,7 +250,7 @@ fn a_success_breaks_the_row_as_far_as_a_second_tells() {
 
 #[test]
 fn evidence_table() {
-    let seen = |success: Option<u64>, failure: Option<u64>| Seen {
+    let seen = |success: Option<u64>, failure: Option<u64>| SeenAttempts {
         last_success_at: success.map(at),
         last_failure_at: failure.map(at),
     };
@@ -278,7 +279,8 @@ fn evidence_table() {
         let want = want.map(|(failures, waits, success)| (failures, waits, Some(at(success))));
         assert_eq!(found, want, "{name}");
     }
-    let before = Seen { last_success_at: Some(Timestamp::from_millis(-1)), last_failure_at: None };
+    let before =
+        SeenAttempts { last_success_at: Some(Timestamp::from_millis(-1)), last_failure_at: None };
     assert_eq!(evidence(&first, before, at(21)), None, "a success before the row");
     let busy = after(&first, failed(11, 9, status(503)));
     let lifted = evidence(&busy, seen(Some(9), None), at(10)).expect("it is lifted");
@@ -298,7 +300,7 @@ fn who_meets_a_first_delay_that_is_young_looks_again_soon() {
         ("on probation, too", &not_found, 10, 0.0, 309_000),
     ];
     for (row, health, now_s, dice, until_ms) in table {
-        let found = admission(health, Asking { dice, ..asking(1, now_s) });
+        let found = admission(health, AdmissionRequest { dice, ..asking(1, now_s) });
         let until = Timestamp::from_millis(until_ms);
         assert_eq!(found, Admission::Wait { until }, "{row}");
     }
@@ -322,7 +324,7 @@ fn what_waits_comes_back_spread_by_the_backlog() {
     let Admission::Probe(probed) = admitted(&busy, 10, 1) else {
         panic!("nothing probes");
     };
-    let asked = |now_s, spread_s, dice| Asking {
+    let asked = |now_s, spread_s, dice| AdmissionRequest {
         spread: Duration::from_secs(spread_s),
         dice,
         ..asking(2, now_s)
@@ -349,7 +351,7 @@ fn a_growing_backlog_comes_back_evenly() {
     for backlog in 0..540_000_u64 {
         let dice = (backlog as f64 * 0.618_033_988_749).fract();
         let spread = Duration::from_millis(backlog * 2).min(Duration::from_secs(600));
-        let moment = Asking { spread, dice, ..asking(1, 0) }.moment();
+        let moment = AdmissionRequest { spread, dice, ..asking(1, 0) }.moment();
         seconds[moment.as_secs() as usize] += 1;
     }
     let most = seconds.iter().max().copied().unwrap_or(0);
@@ -360,7 +362,7 @@ fn a_growing_backlog_comes_back_evenly() {
 fn a_success_ends_both_waits_and_admission_doubles() {
     let spread = Duration::from_secs(40);
     let not_found = after(&failures(9, 500), failed(9, 9, status(404)));
-    let success = Succeeded { began_at: at(309), ended_at: at(310), asked_for: false };
+    let success = SuccessfulAttempt { began_at: at(309), ended_at: at(310), asked_for: false };
     let health = after_success(&not_found, success, spread).expect("a recovery");
     assert_eq!(health.recovered, Some(Recovery { at: at(310), over: spread }));
     assert_eq!((health.until(), health.row.failures, health.probe), (None, 0, None));
@@ -372,7 +374,7 @@ fn a_success_ends_both_waits_and_admission_doubles() {
     }
     let limits: Vec<_> = [0, 1, 2, 9, 10].map(|s| admission_limit(Duration::from_secs(s))).to_vec();
     assert_eq!(limits, [1, 2, 4, 512, u64::MAX]);
-    let one_more = |now_s, admitted, dice| Asking { admitted, dice, ..asking(1, now_s) };
+    let one_more = |now_s, admitted, dice| AdmissionRequest { admitted, dice, ..asking(1, now_s) };
     let table = [
         ("the first", one_more(310, 0, 0.0), Admission::Attempt),
         ("the second", one_more(310, 1, 0.0), wait_until(312)),

@@ -21,16 +21,20 @@ fn id(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-fn marked(until_s: u64) -> Slow {
-    Slow { marked_until: Some(at(until_s)), ..Slow::default() }
+fn marked(until_s: u64) -> Slowness {
+    Slowness { marked_until: Some(at(until_s)), ..Slowness::default() }
 }
 
-fn fast(answers: u32) -> Answered {
-    Answered { fast: answers, took: Duration::from_millis(100) * answers, ..Answered::default() }
+fn fast(answers: u32) -> LaneReport {
+    LaneReport {
+        fast: answers,
+        took: Duration::from_millis(100) * answers,
+        ..LaneReport::default()
+    }
 }
 
-fn silent(requests: u32) -> Answered {
-    Answered { silent: requests, took: RESPONSE_WAIT * requests, ..Answered::default() }
+fn silent(requests: u32) -> LaneReport {
+    LaneReport { silent: requests, took: RESPONSE_WAIT * requests, ..LaneReport::default() }
 }
 
 #[test]
@@ -40,13 +44,13 @@ fn the_defaults_are_those_of_the_tests() {
 
 #[test]
 fn vote_table() {
-    let voted = Slow { votes: 1, votes_since: Some(at(5)), ..Slow::default() };
-    let patient = Slow { budget: Some(8), ..voted.clone() };
+    let voted = Slowness { votes: 1, votes_since: Some(at(5)), ..Slowness::default() };
+    let patient = Slowness { budget: Some(8), ..voted.clone() };
     // Until when it is marked, and the votes that are known.
     let table = [
-        ("none", &Slow::default(), 0, 6, None),
-        ("one is not enough", &Slow::default(), 1, 6, Some((None, 1))),
-        ("two at once", &Slow::default(), 2, 6, Some((Some(at(16)), 0))),
+        ("none", &Slowness::default(), 0, 6, None),
+        ("one is not enough", &Slowness::default(), 1, 6, Some((None, 1))),
+        ("two at once", &Slowness::default(), 2, 6, Some((Some(at(16)), 0))),
         ("two in a window", &voted, 1, 14, Some((Some(at(24)), 0))),
         ("a window later", &voted, 1, 15, Some((None, 1))),
         ("a budget that has grown", &patient, 6, 14, Some((None, 7))),
@@ -64,7 +68,7 @@ fn vote_table() {
 
 #[test]
 fn a_window_begins_with_its_first_vote() {
-    let first = vote(&Slow { budget: Some(4), ..Slow::default() }, 1, at(0), &SETTINGS);
+    let first = vote(&Slowness { budget: Some(4), ..Slowness::default() }, 1, at(0), &SETTINGS);
     let second = vote(&first.expect("told"), 1, at(9), &SETTINGS).expect("told");
     assert_eq!(second.votes_since, Some(at(0)));
     assert_eq!(vote(&second, 1, at(10), &SETTINGS).map(|slow| slow.votes), Some(1));
@@ -74,7 +78,7 @@ fn a_window_begins_with_its_first_vote() {
 fn take_table() {
     let lease =
         |holder, requests, until_s| Lease { holder: id(holder), requests, until: at(until_s) };
-    let held = |leases| Slow { bound: Some(30), leases, ..marked(20) };
+    let held = |leases| Slowness { bound: Some(30), leases, ..marked(20) };
     let table = [
         ("all free", held(vec![]), 10, 10),
         ("more than the bound", held(vec![]), 100, 30),
@@ -104,8 +108,10 @@ fn a_lease_outlives_a_response_and_ends_by_itself() {
 
 #[test]
 fn what_waits_for_its_turn_keeps_the_mark() {
-    let full =
-        Slow { leases: vec![Lease { holder: id(2), requests: 50, until: at(40) }], ..marked(20) };
+    let full = Slowness {
+        leases: vec![Lease { holder: id(2), requests: 50, until: at(40) }],
+        ..marked(20)
+    };
     let table = [("young", 15, 20), ("old", 16, 26), ("past, with requests under way", 20, 30)];
     for (row, now_s, until_s) in table {
         let (next, granted) = take(&full, id(1), 5, at(now_s), &SETTINGS);
@@ -117,7 +123,7 @@ fn what_waits_for_its_turn_keeps_the_mark() {
 #[test]
 fn a_mark_lasts_while_requests_are_under_way() {
     let lease = Lease { holder: id(2), requests: 50, until: at(40) };
-    let full = Slow { leases: vec![lease], ..marked(20) };
+    let full = Slowness { leases: vec![lease], ..marked(20) };
     for (now_s, want) in [(19, true), (20, true), (39, true), (40, false)] {
         assert_eq!(full.is_slow(at(now_s)), want, "{now_s}");
         assert!(!full.unmarked().is_slow(at(now_s)), "{now_s}: unmarked");
@@ -126,12 +132,12 @@ fn a_mark_lasts_while_requests_are_under_way() {
 
 #[test]
 fn the_bound_grows_with_answers_and_halves_in_silence() {
-    let slow = |answers| Answered {
+    let slow = |answers| LaneReport {
         slow: answers,
         took: Duration::from_secs(2) * answers,
-        ..Answered::default()
+        ..LaneReport::default()
     };
-    let both = Answered { fast: 10, ..silent(1) };
+    let both = LaneReport { fast: 10, ..silent(1) };
     let table = [
         ("an answer each", 50, None, slow(7), 57),
         ("fast ones too", 50, None, fast(3), 53),
@@ -141,10 +147,10 @@ fn the_bound_grows_with_answers_and_halves_in_silence() {
         ("five seconds later", 100, Some(5), silent(9), 50),
         ("to the least", 30, None, silent(1), 20),
         ("both", 100, None, both, 55),
-        ("nothing learned", 70, None, Answered::default(), 70),
+        ("nothing learned", 70, None, LaneReport::default(), 70),
     ];
     for (row, bound, halved_s, answered, want) in table {
-        let before = Slow { bound: Some(bound), halved_at: halved_s.map(at), ..marked(20) };
+        let before = Slowness { bound: Some(bound), halved_at: halved_s.map(at), ..marked(20) };
         let next = give_back(&before, id(1), answered, at(10), &SETTINGS);
         assert_eq!(next.bound(&SETTINGS), want, "{row}");
     }
@@ -153,7 +159,7 @@ fn the_bound_grows_with_answers_and_halves_in_silence() {
 #[test]
 fn what_is_under_way_is_kept() {
     let (slow, _) = take(&marked(20), id(1), 7, at(10), &SETTINGS);
-    let some = Answered { under_way: 3, ..fast(4) };
+    let some = LaneReport { under_way: 3, ..fast(4) };
     let next = give_back(&slow, id(1), some, at(11), &SETTINGS);
     assert_eq!((next.under_way(at(59)), next.under_way(at(60))), (3, 0), "as long as before");
     let again = give_back(&next, id(1), some, at(11), &SETTINGS);
@@ -165,7 +171,7 @@ fn what_is_under_way_is_kept() {
 
 #[test]
 fn a_mark_ends_when_hardly_an_answer_is_slow() {
-    let with = |fast, slow| Answers { fast, slow, took_ms: None };
+    let with = |fast, slow| AnswerCounts { fast, slow, took_ms: None };
     let table = [
         ("too few", with(18, 0), fast(1), true, 2),
         ("enough", with(18, 0), fast(2), false, 4),
@@ -174,7 +180,7 @@ fn a_mark_ends_when_hardly_an_answer_is_slow() {
         ("silence is slow", with(19, 1), silent(1), true, 2),
     ];
     for (row, answers, answered, is_slow, budget) in table {
-        let before = Slow { answers, ..marked(20) };
+        let before = Slowness { answers, ..marked(20) };
         let next = give_back(&before, id(1), answered, at(11), &SETTINGS);
         assert_eq!((next.is_slow(at(11)), next.budget(&SETTINGS)), (is_slow, budget), "{row}");
     }
@@ -182,7 +188,7 @@ fn a_mark_ends_when_hardly_an_answer_is_slow() {
 
 #[test]
 fn slow_answers_renew_the_mark_in_its_second_half() {
-    let slow = Answered { slow: 1, ..Answered::default() };
+    let slow = LaneReport { slow: 1, ..LaneReport::default() };
     for (row, answered, now_s, until_s) in [
         ("early", slow, 15, 20),
         ("late", slow, 16, 26),
@@ -197,14 +203,14 @@ fn slow_answers_renew_the_mark_in_its_second_half() {
 /// An endpoint of which one answer in a hundred is slow, at 100 requests a second.
 #[test]
 fn what_is_slow_now_and_then_is_soon_left_in_the_first_lane() {
-    let (mut slow, mut marks) = (Slow::default(), 0);
+    let (mut slow, mut marks) = (Slowness::default(), 0);
     for second in 0..600 {
         if let Some(next) = vote(&slow, 1, at(second), &SETTINGS) {
             slow = next;
         }
         if slow.is_slow(at(second)) {
             marks += 1;
-            let answered = Answered { slow: 1, ..fast(99) };
+            let answered = LaneReport { slow: 1, ..fast(99) };
             slow = give_back(&slow, id(1), answered, at(second), &SETTINGS);
         }
     }
@@ -218,9 +224,9 @@ fn what_is_slow_now_and_then_is_soon_left_in_the_first_lane() {
 
 #[test]
 fn what_is_beyond_the_bound_comes_back_when_it_may_have_its_turn() {
-    let took = |took_ms, bound| Slow {
+    let took = |took_ms, bound| Slowness {
         bound: Some(bound),
-        answers: Answers { took_ms, ..Answers::default() },
+        answers: AnswerCounts { took_ms, ..AnswerCounts::default() },
         ..marked(20)
     };
     let table = [
@@ -240,18 +246,18 @@ fn what_is_beyond_the_bound_comes_back_when_it_may_have_its_turn() {
 
 #[test]
 fn the_average_follows_the_answers() {
-    let answered = |slow, seconds: u64| Answered {
+    let answered = |slow, seconds: u64| LaneReport {
         slow,
         took: Duration::from_secs(seconds) * slow,
-        ..Answered::default()
+        ..LaneReport::default()
     };
-    let mut answers = Answers::default();
+    let mut answers = AnswerCounts::default();
     for (row, heard, want_ms) in [
         ("the first", answered(1, 20), 20_000),
         ("one of another pace", answered(1, 0), 19_000),
         ("many of another pace", answered(20, 2), 2_000),
         ("more than many", answered(200, 4), 4_000),
-        ("none", Answered::default(), 4_000),
+        ("none", LaneReport::default(), 4_000),
     ] {
         answers = answers.with(heard);
         assert_eq!(answers.took_ms, Some(want_ms), "{row}");
@@ -260,7 +266,7 @@ fn the_average_follows_the_answers() {
 
 #[test]
 fn a_reset_forgets_the_mark_and_keeps_the_leases() {
-    let (slow, _) = take(&Slow { votes: 1, ..marked(20) }, id(1), 7, at(10), &SETTINGS);
+    let (slow, _) = take(&Slowness { votes: 1, ..marked(20) }, id(1), 7, at(10), &SETTINGS);
     let reset = slow.unmarked();
     assert_eq!((reset.is_slow(at(10)), reset.votes, reset.under_way(at(10))), (false, 0, 7));
 }
@@ -270,7 +276,7 @@ enum Step {
     Pass(u64),
     Vote(u32),
     Take { holder: u128, wanted: u32 },
-    GiveBack { holder: u128, answered: Answered },
+    GiveBack { holder: u128, answered: LaneReport },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -278,7 +284,7 @@ fn step() -> impl Strategy<Value = Step> {
     let answered = (few.clone(), few.clone(), few.clone(), few.clone()).prop_map(
         |(fast, slow, silent, under_way)| {
             let took = Duration::from_secs(1) * (fast + slow + silent);
-            Answered { fast, slow, silent, took, under_way }
+            LaneReport { fast, slow, silent, took, under_way }
         },
     );
     prop_oneof![
@@ -327,7 +333,7 @@ proptest! {
             prop_assert!((SETTINGS.bound_min..=SETTINGS.bound_max).contains(&slow.bound(&SETTINGS)));
             prop_assert!((SETTINGS.first_budget..=SETTINGS.budget_max).contains(&slow.budget(&SETTINGS)));
             let text = serde_json::to_string(&slow).expect("JSON");
-            prop_assert_eq!(serde_json::from_str::<Slow>(&text).expect("JSON"), slow.clone());
+            prop_assert_eq!(serde_json::from_str::<Slowness>(&text).expect("JSON"), slow.clone());
         }
         prop_assert_eq!(slow.under_way(at(now_s) + LEASE), 0, "leases end by themselves");
     }

@@ -23,15 +23,14 @@ pub const KEY_CHARS_MAX: usize = 512;
 /// A condition on one value of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdvancedFilter {
-    /// Where the value stands: names of members with dots between them, such as `subject` or
+    /// The path of the value: names of members with dots between them, such as `subject` or
     /// `data.order.total`.
     pub key: String,
-    /// What must hold of it.
     pub operator: Operator,
 }
 
-/// What must hold of a value. Several values of one operator are alternatives; for those with `Not`
-/// none may hold.
+/// A condition on a value. Several values of one operator are alternatives; with `Not`, none may
+/// hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "operatorType", content = "values")]
 pub enum Operator {
@@ -51,7 +50,6 @@ pub enum Operator {
     NumberInRange(Vec<(Number, Number)>),
     /// In none of the ranges.
     NumberNotInRange(Vec<(Number, Number)>),
-    /// That boolean.
     BoolEquals(bool),
     /// Equal to one of the strings, in any case.
     StringIn(Vec<String>),
@@ -65,18 +63,15 @@ pub enum Operator {
     StringEndsWith(Vec<String>),
     /// Ends with none of the strings.
     StringNotEndsWith(Vec<String>),
-    /// Contains one of the strings.
     StringContains(Vec<String>),
     /// Contains none of the strings.
     StringNotContains(Vec<String>),
     /// Is null, or is not there.
     IsNullOrUndefined,
-    /// Is there and not null.
     IsNotNull,
 }
 
 impl Operator {
-    /// Its name on the wire.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NumberIn(_) => "NumberIn",
@@ -101,7 +96,7 @@ impl Operator {
         }
     }
 
-    /// How many values it has, for the limit on them: a range is one.
+    /// How many values count towards the limit: a range is one.
     pub fn values(&self) -> usize {
         match self {
             Self::NumberIn(values) | Self::NumberNotIn(values) => values.len(),
@@ -123,11 +118,11 @@ impl Operator {
         }
     }
 
-    /// Whether a key that is missing or null fulfils it.
+    /// Whether it matches a missing or null key.
     ///
     /// Source: as above, which lists `NumberNotIn` and `StringNotIn` as matched, the other negative
-    /// string operators as not matched, and says nothing of `NumberNotInRange`: it goes with
-    /// `NumberNotIn`, whose generalisation it is.
+    /// string operators as not matched, and does not mention `NumberNotInRange`: it follows
+    /// `NumberNotIn`, which it generalizes.
     pub fn wants_missing(&self) -> bool {
         matches!(
             self,
@@ -141,27 +136,25 @@ impl Operator {
 
 /// A finite number of a filter, with the order of numbers.
 ///
-/// It is stored as text, so that it stays the same to its last bit.
+/// It is stored as text, so that it keeps every bit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Number(f64);
 
 impl Number {
-    /// Numbers up to here are whole in a document where they are whole: beyond it, `f64` has gaps.
+    /// Whole numbers up to here are written without fraction: beyond it, `f64` has gaps.
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-    /// A number, if it is finite.
+    /// `None` if it is not finite.
     pub fn new(number: f64) -> Option<Self> {
-        // Plus zero, because there is a negative one.
+        // Adding zero turns -0.0 into 0.0.
         number.is_finite().then_some(Self(number + 0.0))
     }
 
-    /// As the machine has it.
     pub fn get(self) -> f64 {
         self.0
     }
 
-    /// As a document writes it.
     pub fn to_json(self) -> Value {
         if self.0.fract() == 0.0 && self.0.abs() <= Self::WHOLE_MAX {
             return Value::from(self.0 as i64);

@@ -1,8 +1,9 @@
 //! The filters of a topic, compiled together.
 //!
-//! Event types are an index, so that an event asks only those who want its type. Keys of all advanced
-//! filters are one set: an event's text is walked once, at the first advanced filter that is asked
-//! about it, and each of its values is prepared once (numbers read, strings without case, hashed).
+//! Event types are indexed, so that an event is only tested by filters that include its type. The
+//! keys of all advanced filters are one set: an event's text is walked once, at the first advanced
+//! filter that needs it, and each value is prepared once (numbers parsed, strings folded and
+//! hashed).
 
 use std::{cell::OnceCell, collections::HashMap};
 
@@ -17,31 +18,28 @@ use crate::{
     topic::InputSchema,
 };
 
-/// The filters of a topic. A filter is known by its position.
+/// The filters of a topic, identified by position.
 #[derive(Debug)]
 pub struct Filters {
     keys: Keys,
     filters: Vec<Compiled>,
-    /// Those that want every event type, rising.
+    /// Filters without event types, ascending.
     of_all_types: Vec<usize>,
-    /// Those that want that event type, rising.
+    /// Filters that include an event type, ascending.
     by_type: HashMap<String, Vec<usize>>,
 }
 
-/// Why a filter does not want an event: one part of it.
+/// A part of a filter that refuses an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal<'f> {
     /// Its event type is not among those included.
     EventType,
-    /// Its subject begins otherwise.
     SubjectBeginsWith,
-    /// Its subject ends otherwise.
     SubjectEndsWith,
     /// An advanced filter does not hold.
     Advanced {
         /// Which, counted from 0.
         index: usize,
-        /// The filter.
         filter: &'f AdvancedFilter,
         /// The JSON text of the value that was found.
         found: Option<String>,
@@ -71,9 +69,9 @@ impl Filters {
         Self { keys, filters: compiled, of_all_types, by_type }
     }
 
-    /// Calls `wanted` with the position of every filter that wants the event, in no order.
+    /// Calls `wanted` with the position of every matching filter, in no order.
     pub fn ask(&self, event: &ParsedEvent<'_>, mut wanted: impl FnMut(usize)) {
-        let asked = Asked::new(&self.keys, event);
+        let asked = Evaluation::new(&self.keys, event);
         let of_type = self.by_type.get(&*event.event_type).map_or(&[][..], Vec::as_slice);
         for position in self.of_all_types.iter().chain(of_type) {
             if self.filters[*position].wants(&asked) {
@@ -82,15 +80,15 @@ impl Filters {
         }
     }
 
-    /// The parts of a filter that do not want an event: none if it does. `filter` is the one that
-    /// was compiled at that position.
+    /// The parts of a filter that refuse an event; empty if it matches. `filter` must be the one
+    /// that was compiled at that position.
     pub fn refusals<'f>(
         &self,
         position: usize,
         filter: &'f Filter,
         event: &ParsedEvent<'_>,
     ) -> Vec<Refusal<'f>> {
-        let asked = Asked::new(&self.keys, event);
+        let asked = Evaluation::new(&self.keys, event);
         let compiled = &self.filters[position];
         let types = filter.included_event_types.as_ref();
         let is_type = types.is_none_or(|types| types.iter().any(|name| *name == *event.event_type));
@@ -109,15 +107,15 @@ impl Filters {
     }
 }
 
-/// An event, with what filters have found out about it so far.
-struct Asked<'a> {
+/// An event, with what filters have computed about it so far.
+struct Evaluation<'a> {
     keys: &'a Keys,
     event: &'a ParsedEvent<'a>,
     folded_subject: OnceCell<String>,
     values: OnceCell<Values<'a>>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Evaluation<'a> {
     fn new(keys: &'a Keys, event: &'a ParsedEvent<'a>) -> Self {
         Self { keys, event, folded_subject: OnceCell::new(), values: OnceCell::new() }
     }
@@ -134,12 +132,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// One filter, but for its event types.
+/// One filter, without its event types.
 #[derive(Debug)]
 struct Compiled {
-    /// Without case, unless it matters.
+    /// Case-folded, unless case matters.
     subject_begins_with: String,
-    /// Without case, unless it matters.
+    /// Case-folded, unless case matters.
     subject_ends_with: String,
     is_subject_case_sensitive: bool,
     looks_into_arrays: bool,
@@ -162,18 +160,18 @@ impl Compiled {
         }
     }
 
-    fn wants(&self, asked: &Asked<'_>) -> bool {
+    fn wants(&self, asked: &Evaluation<'_>) -> bool {
         self.wants_beginning(asked)
             && self.wants_end(asked)
             && self.tests.iter().all(|test| test.holds(asked, self.looks_into_arrays))
     }
 
-    fn wants_beginning(&self, asked: &Asked<'_>) -> bool {
+    fn wants_beginning(&self, asked: &Evaluation<'_>) -> bool {
         self.subject_begins_with.is_empty()
             || asked.subject(self.is_subject_case_sensitive).starts_with(&self.subject_begins_with)
     }
 
-    fn wants_end(&self, asked: &Asked<'_>) -> bool {
+    fn wants_end(&self, asked: &Evaluation<'_>) -> bool {
         self.subject_ends_with.is_empty()
             || asked.subject(self.is_subject_case_sensitive).ends_with(&self.subject_ends_with)
     }
@@ -189,12 +187,11 @@ struct Test {
     predicate: Predicate,
 }
 
-/// What is asked of a value, or of some element of an array.
+/// A predicate on a value, or on any element of an array.
 #[derive(Debug)]
 enum Predicate {
-    /// One of the numbers, rising.
     Number(Vec<f64>),
-    /// One of the ranges; both ends may be excluded.
+    /// In one of the ranges; both ends may be excluded.
     Ranges(Vec<Range>),
     Bool(bool),
     /// One of the strings, by hash.
@@ -210,7 +207,7 @@ enum Predicate {
 struct Range {
     from: f64,
     to: f64,
-    /// Whether the ends themselves belong to it.
+    /// Whether the ends are included.
     is_closed: bool,
 }
 
@@ -248,14 +245,14 @@ impl Test {
         Self { place: keys.place(&filter.key), is_negative, wants_missing, predicate }
     }
 
-    fn holds(&self, asked: &Asked<'_>, looks_into_arrays: bool) -> bool {
+    fn holds(&self, asked: &Evaluation<'_>, looks_into_arrays: bool) -> bool {
         let value = asked.values().at(self.place);
         match (value.kind, &self.predicate) {
             (Kind::Missing, _) => self.wants_missing,
             (_, Predicate::There) => !self.is_negative,
             (Kind::Object, _) => false,
             (Kind::Array | Kind::EmptyArray, _) if !looks_into_arrays => false,
-            // No element is what must not be.
+            // An empty array has no forbidden element.
             (Kind::EmptyArray, _) => self.is_negative,
             (Kind::Array | Kind::Scalar, predicate) => match predicate.finds(value) {
                 None => false,
@@ -266,8 +263,7 @@ impl Test {
 }
 
 impl Predicate {
-    /// Whether the value, or some element of it, is what is asked for; `None` if all of it is of
-    /// another type.
+    /// Whether the value, or any element of it, matches; `None` if all of it is of another type.
     fn finds(&self, value: &Value) -> Option<bool> {
         let in_texts = |holds: &dyn Fn(&Text) -> bool| {
             (!value.texts.is_empty()).then(|| value.texts.iter().any(holds))
@@ -305,7 +301,7 @@ impl Predicate {
 }
 
 impl Range {
-    /// Whether one of the numbers, which rise, lies in it.
+    /// Whether one of the ascending numbers is in it.
     fn has_some_of(self, numbers: &[f64]) -> bool {
         let Self { from, to, is_closed } = self;
         let first = match is_closed {

@@ -1,4 +1,4 @@
-//! The values of one event at the keys that filters name, each looked at once, whoever asks.
+//! The values of one event at the keys of all filters, each prepared once.
 
 use std::{
     borrow::Cow,
@@ -21,13 +21,13 @@ use crate::{
 pub(super) struct Keys {
     schema: InputSchema,
     paths: Paths,
-    /// What is stamped on events that lack it.
+    /// The keys whose values are stamped on events that lack them.
     stamps: Vec<(PathId, Stamp)>,
-    /// Attributes of CloudEvents, whose text counts even where it is written as a number.
+    /// Attributes of CloudEvents, which count as text even if they are written as numbers.
     attributes: BTreeSet<PathId>,
 }
 
-/// What Event Grid's schema gets stamped.
+/// A stamp of Event Grid's schema.
 #[derive(Clone, Copy, Debug)]
 enum Stamp {
     Topic,
@@ -49,7 +49,7 @@ const EVENT_GRID: [&str; 8] =
 #[derive(Debug, Default)]
 pub(super) struct Value {
     pub(super) kind: Kind,
-    /// Its numbers, rising: itself, or an array's elements.
+    /// Its numbers, ascending: itself, or an array's elements.
     pub(super) numbers: Vec<f64>,
     /// Its strings, by hash: itself, or an array's elements.
     pub(super) texts: Vec<Text>,
@@ -57,7 +57,7 @@ pub(super) struct Value {
     pub(super) bools: [bool; 2],
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Not there, or null.
@@ -65,15 +65,13 @@ pub(super) enum Kind {
     Missing,
     /// A number, a string, a boolean.
     Scalar,
-    /// An array that has elements.
     Array,
     /// An array that has none.
     EmptyArray,
-    /// An object.
     Object,
 }
 
-/// A string without its case, with what makes comparing it quick.
+/// A case-folded string, prepared for fast comparison.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text {
     pub(super) hash: u64,
@@ -90,8 +88,8 @@ impl Text {
     }
 }
 
-/// Which pairs of neighbouring bytes a text has, roughly: a text that lacks a pair of another one
-/// does not contain it.
+/// An approximate set of a text's byte pairs: a text can't contain another one that has a pair it
+/// lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pairs([u64; 4]);
 
@@ -116,11 +114,11 @@ impl Keys {
         Self { schema, paths: Paths::default(), stamps, attributes }
     }
 
-    /// The place of a key.
+    /// Registers a key.
     ///
-    /// The envelope's names are read in any case: Event Grid's documentation writes `Subject` and
-    /// `subject`, and CloudEvents has lower-case names alone. Names within `data`, and all names of a
-    /// publisher's own schema, are exact.
+    /// The envelope's names match in any case: Event Grid's documentation writes `Subject` and
+    /// `subject`, and CloudEvents has only lower-case names. Names within `data`, and all names of
+    /// a publisher's own schema, are exact.
     pub(super) fn place(&mut self, key: &str) -> PathId {
         let (first, rest) = key.split_once('.').map_or((key, None), |(a, b)| (a, Some(b)));
         let first = self.envelope_name(first);
@@ -156,7 +154,6 @@ impl Keys {
         }
     }
 
-    /// The values of an event.
     pub(super) fn look<'a>(&'a self, event: &'a ParsedEvent<'_>) -> Values<'a> {
         let cells = std::iter::repeat_with(OnceCell::new).take(self.paths.len()).collect();
         Values { keys: self, event, found: self.paths.walk(event.text), cells }
@@ -172,12 +169,11 @@ pub(super) struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// The value at a place.
     pub(super) fn at(&self, place: PathId) -> &Value {
         self.cells[place.index()].get_or_init(|| self.read(place))
     }
 
-    /// The JSON text of the value at a place, for people.
+    /// The JSON text of the value at a path, for people.
     pub(super) fn shown(&self, place: PathId) -> Option<String> {
         let stamp = || self.stamp(place).map(|text| serde_json::Value::from(text).to_string());
         self.found.at(place).map(str::to_owned).or_else(stamp)
@@ -240,8 +236,8 @@ impl Value {
     }
 }
 
-/// A number as documents are read too, so that the same digits are the same number. One beyond the
-/// machine's is the last of the machine's.
+/// Parses a number as documents do, so that the same digits are the same number. One out of range
+/// becomes the largest or smallest finite number.
 fn number(json: &str) -> f64 {
     let number: f64 = serde_json::from_str(json).or_else(|_| json.parse()).unwrap_or_default();
     number.clamp(f64::MIN, f64::MAX) + 0.0

@@ -7,13 +7,14 @@ use crate::{
     subscription::DeadLetterDestination,
 };
 
-/// Bytes of a prefix. A key of S3 has 1,024 at most; what follows the prefix takes up to about 200.
+/// Most bytes of a prefix. An S3 key has at most 1,024; what follows the prefix takes up to about
+/// 200.
 const PREFIX_BYTES_MAX: usize = 200;
 
-/// Beginnings of bucket names that S3 keeps for itself.
+/// Prefixes of bucket names that S3 reserves.
 const RESERVED_BEGINNINGS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
 
-/// Endings of bucket names that S3 keeps for itself.
+/// Suffixes of bucket names that S3 reserves.
 const RESERVED_ENDINGS: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
 
 pub(super) fn read(

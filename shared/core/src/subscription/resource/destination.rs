@@ -13,17 +13,16 @@ use crate::{
     subscription::{Batching, DeliveryAttribute, Endpoint, ResourceKind},
 };
 
-/// What a destination says.
+/// A destination, read from its document.
 pub(super) struct Destination {
     pub(super) endpoint: Endpoint,
     pub(super) batching: Option<Batching>,
     pub(super) delivery_attributes: Vec<DeliveryAttribute>,
 }
 
-/// Characters of an endpoint's URL.
 const URL_CHARS_MAX: usize = 2_048;
 
-/// Destinations of Event Grid's that are Azure's own, and what stands for them here.
+/// Event Grid's destinations on Azure, and their counterparts here.
 const AZURE_RESOURCES: [(&str, &str); 8] = [
     ("AzureFunction", "'LambdaFunction'"),
     ("EventHub", "'KinesisStream'"),
@@ -35,7 +34,7 @@ const AZURE_RESOURCES: [(&str, &str); 8] = [
     ("StorageQueue", "'SqsQueue'"),
 ];
 
-/// The types of endpoints that there are.
+/// The supported endpoint types.
 const TYPES: &str = "'WebHook', 'SqsQueue', 'SnsTopic', 'KinesisStream', 'EventBridgeBus' or \
                      'LambdaFunction'";
 
@@ -92,7 +91,7 @@ fn read_webhook(
 ) -> Option<Destination> {
     refuse_unsupported(&mut webhook, problems);
     let url = read_url(&mut webhook, context, problems);
-    // Where the URL can't be read, that is the problem to tell of.
+    // If the URL can't be read, that alone is the problem to report.
     let stays = |old: &Endpoint| url.as_deref().is_none_or(|url| old.is_of_origin(url));
     let stored = attributes::kept(context.existing, stays);
     let delivery_attributes = attributes::read(&mut webhook, stored, problems);
@@ -102,7 +101,7 @@ fn read_webhook(
     Some(Destination { endpoint, batching, delivery_attributes })
 }
 
-/// The two settings of batching, where one of them turns it on.
+/// Reads the two settings of batching; either one turns it on.
 fn read_batching(members: &mut Object<'_>, problems: &mut Problems) -> Option<Batching> {
     let Batching { max_events, preferred_kilobytes } = Batching::OFF;
     let batching = Batching {
@@ -114,11 +113,12 @@ fn read_batching(members: &mut Object<'_>, problems: &mut Problems) -> Option<Ba
             problems,
         ),
     };
-    // Event Grid's reads fill in the defaults where batching is off: they must not turn it on.
+    // Event Grid's reads include the defaults when batching is off: they must not turn it on.
     Some(batching).filter(|batching| *batching != Batching::OFF)
 }
 
-/// Members of Event Grid's webhooks that come later. Values that ask for what is so anyway pass.
+/// Refuses members of Event Grid's webhooks that are not supported yet, except values that ask for
+/// nothing new.
 fn refuse_unsupported(webhook: &mut Object<'_>, problems: &mut Problems) {
     let nothing = |_: &Value| false;
     let instead = "put credentials into a secret delivery attribute";
@@ -129,8 +129,8 @@ fn refuse_unsupported(webhook: &mut Object<'_>, problems: &mut Problems) {
     webhook.not_yet("minimumTlsVersionAllowed", is_floor, instead, problems);
 }
 
-/// The endpoint's URL. A document that a read has answered has no `endpointUrl`: its
-/// `endpointBaseUrl` says that the stored URL stays, if it still is that URL's.
+/// Reads the endpoint's URL. A document from a read has no `endpointUrl`: its `endpointBaseUrl`
+/// means that the stored URL stays, if it still belongs to that URL.
 fn read_url(
     webhook: &mut Object<'_>,
     context: &Context<'_>,
@@ -167,7 +167,7 @@ fn stored_url(
     None
 }
 
-/// Checks a URL, and never repeats it: its query may carry a key.
+/// Checks a URL. The error never repeats it, because its query may carry a key.
 fn check_url(given: &str, context: &Context<'_>) -> Result<(), String> {
     let chars = given.chars().count();
     if chars > URL_CHARS_MAX {

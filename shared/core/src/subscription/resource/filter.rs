@@ -9,21 +9,21 @@ use crate::{
     topic::Kind,
 };
 
-/// The event type that stands for all of them. Source: Event Grid, "Event filtering".
+/// The event type that means all of them. Source: Event Grid, "Event filtering".
 const ALL: &str = "All";
 
-/// Characters that a subject's beginning or end may have.
+/// Most characters of a subject's prefix or suffix.
 const SUBJECT_CHARS_MAX: usize = 1_024;
 
-/// Event types that a filter may name: all of them stand in the memory of every function.
+/// Most event types of a filter: all are in the memory of every function.
 const TYPES_MAX: usize = 250;
 
-/// Characters that each of them may have.
+/// Most characters of an event type.
 const TYPE_CHARS_MAX: usize = 512;
 
-/// Reads `filter`, or `filtersConfiguration` of a namespace topic's document. One that is the filter of
-/// `existing` stays allowed, whatever bounds there are now: a change of something else must not fail
-/// by it.
+/// Reads `filter`, or `filtersConfiguration` of a namespace topic's document. The filter of
+/// `existing` stays allowed whatever the limits are now: an unrelated change must not fail because
+/// of it.
 pub(super) fn read(
     properties: &mut Object<'_>,
     kind: Kind,

@@ -1,22 +1,20 @@
-//! The form that documents of namespace topics have: `deliveryConfiguration` and
-//! `filtersConfiguration`. It says the same by other names; reads answer in the one form.
+//! The form of documents for namespace topics: `deliveryConfiguration` and `filtersConfiguration`.
+//! It says the same by other names; reads return one form.
 
 use crate::{
     document::{Code, Object, Problems},
     topic::Kind,
 };
 
-/// Where destination, retry policy and dead-letter destination stand, in push delivery.
+/// The member with destination, retry policy and dead-letter destination of push delivery.
 pub(super) const DELIVERY: &str = "deliveryConfiguration";
 
-/// Where the filter stands.
 pub(super) const FILTERS: &str = "filtersConfiguration";
 
-/// What they stand for.
 const STAND_FOR: [(&str, &[&str]); 2] =
     [(DELIVERY, &["destination", "retryPolicy", "deadLetterDestination"]), (FILTERS, &["filter"])];
 
-/// Refuses the form where it does not belong, and beside what it stands for.
+/// Refuses this form for other topics, and together with its equivalents.
 pub(super) fn check(properties: &mut Object<'_>, kind: Kind, problems: &mut Problems) {
     for (name, plain) in STAND_FOR {
         if !properties.has(name) {

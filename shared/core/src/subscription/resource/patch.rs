@@ -1,4 +1,4 @@
-//! Changes of an event subscription that name only what changes.
+//! Patches of event subscriptions.
 
 use serde_json::{Map, Value, json};
 
@@ -13,13 +13,12 @@ const PROPERTIES: &str = "properties";
 
 const FILTER: &str = "filter";
 
-/// Reads a patch against the event subscription it changes: members it names take the place of what
-/// was, `null` goes back to the default, and the whole is checked like any document. A filter takes
-/// the place of the whole filter: Event Grid's clients send all of it, and leave out what they took
-/// out of it.
+/// Reads a patch of an existing event subscription: its members replace the old ones, `null`
+/// restores the default, and the whole is checked like any document. A filter replaces the whole
+/// filter: Event Grid's clients send all of it, without the parts they removed.
 ///
-/// The patch has Event Grid's shape, which is flat (`{"labels": [], "retryPolicy": {…}}`); one with
-/// `properties` around it, like a document, does as well. Paths of problems are the patch's.
+/// The patch has Event Grid's flat shape (`{"labels": [], "retryPolicy": {…}}`); one with
+/// `properties` around it, like a document, works too. Paths of problems are the patch's.
 ///
 /// # Errors
 ///
@@ -49,7 +48,7 @@ pub fn read_patch(
     if is_flat { settings.map_err(|problems| problems.inside(PROPERTIES)) } else { settings }
 }
 
-/// Brings what is there into the form in which the patch speaks of it.
+/// Converts the existing document to the form that the patch uses.
 fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind: Kind) {
     // Properties of one type of destination mean nothing to another.
     let destination_type = |members: &Map<String, Value>| {
@@ -63,7 +62,7 @@ fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind:
     if changes.contains_key(FILTER) {
         members.remove(FILTER);
     }
-    // Elsewhere the form is refused, and null says nothing of it.
+    // For other topics the form is refused, and null means nothing.
     if kind != Kind::Namespace {
         return;
     }

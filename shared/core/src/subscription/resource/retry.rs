@@ -13,16 +13,16 @@ use crate::{
     },
 };
 
-/// Steps that an own schedule may have.
+/// The number of steps of a custom schedule.
 const STEPS: RangeInclusive<usize> = 1..=30;
 
-/// Longest wait that an own row may ask for: a day.
+/// The longest wait of a custom row: a day.
 const RETRY_AFTER_S_MAX: u32 = 86_400;
 
-/// How the limits are called where the topic's profile is one of the basic tier.
+/// The names of the limits for profiles of the basic tier.
 const BASIC: [&str; 2] = ["maxDeliveryAttempts", "eventTimeToLiveInMinutes"];
 
-/// And where it is that of namespace topics.
+/// The names of the limits for the namespace profile.
 const NAMESPACE: [&str; 2] = ["maxDeliveryCount", "eventTimeToLive"];
 
 pub(super) fn read(
@@ -36,7 +36,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads the members of a retry policy, and ends the reading of the object they stand in.
+/// Reads the members of a retry policy, and finishes the object that holds them.
 pub(super) fn read_members(
     mut given: Object<'_>,
     profile: ProfileName,
@@ -126,7 +126,7 @@ pub fn parse_duration(text: &str) -> Option<u32> {
     let mut rest = days;
     for (unit, unit_minutes) in [('D', 24 * 60), ('T', 0), ('H', 60), ('M', 1), ('S', 0)] {
         if unit == 'T' {
-            // The days must be used up before the time begins.
+            // No days may be left when the time begins.
             if !rest.is_empty() {
                 return None;
             }
@@ -161,7 +161,7 @@ pub fn write_duration(minutes: u32) -> String {
     }
 }
 
-/// An own schedule: 1 to 30 offsets in seconds, rising, none beyond time-to-live.
+/// Reads a custom schedule: 1 to 30 offsets in seconds, ascending, none beyond time-to-live.
 fn schedule(
     given: &mut Object<'_>,
     time_to_live_minutes: u32,
@@ -193,7 +193,7 @@ fn schedule(
     Some(steps)
 }
 
-/// What an own row is about.
+/// The key of a custom row.
 enum Key {
     Status(u16),
     Class(u8),

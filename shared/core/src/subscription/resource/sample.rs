@@ -1,5 +1,5 @@
-//! What `eventSubscriptions:test` is asked: a filter, by a document or by the name of an event
-//! subscription, and sample events.
+//! The request of `eventSubscriptions:test`: sample events, and a filter given by a document or by
+//! the name of an event subscription.
 
 use serde_json::Value;
 
@@ -10,10 +10,9 @@ use crate::{
     topic::Kind,
 };
 
-/// What is to be tested.
+/// A filter and sample events to test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample<'d> {
-    /// Whose filter.
     pub of: Of<'d>,
     /// The events, an array or one by itself.
     pub events: &'d Value,
@@ -24,12 +23,11 @@ pub struct Sample<'d> {
 pub enum Of<'d> {
     /// That of the event subscription of this name.
     Named(&'d str),
-    /// That of a document.
     Document(Filter),
 }
 
-/// Reads `{"name"} or {"properties"}, with "events"`. Of properties the filter alone is looked at, so
-/// that a whole document may be given.
+/// Reads `{"name"}` or `{"properties"}`, with `"events"`. Only the filter of the properties is
+/// read, so that a whole document may be given.
 ///
 /// # Errors
 ///

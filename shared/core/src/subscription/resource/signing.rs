@@ -9,7 +9,6 @@ use crate::{
     subscription::signing::{OVERLAP_DEFAULT, OVERLAP_MAX, Signing},
 };
 
-/// The only scheme there is.
 const SCHEMES: [(&str, ()); 1] = [("StandardWebhooks", ())];
 
 const OVERLAP: &str = "overlapInSeconds";
@@ -17,7 +16,7 @@ const OVERLAP: &str = "overlapInSeconds";
 /// Whether requests are to be signed.
 pub(super) fn read(properties: &mut Object<'_>, problems: &mut Problems) -> bool {
     let Some(mut signing) = properties.object("signing", problems) else { return false };
-    // Reads tell it.
+    // Reads return it.
     signing.ignore(&["previousSecretValidUntil"]);
     signing.required("scheme", "'StandardWebhooks'", problems);
     signing.choice("scheme", &SCHEMES, None, problems);
@@ -25,7 +24,7 @@ pub(super) fn read(properties: &mut Object<'_>, problems: &mut Problems) -> bool
     true
 }
 
-/// What a read tells of signing: no secret.
+/// The signing settings in a read, without secrets.
 pub(super) fn write(signing: &Signing) -> Value {
     let valid_until = signing.previous.as_ref().map(|previous| previous.valid_until.to_iso_8601());
     json!({"scheme": SCHEMES[0].0, "previousSecretValidUntil": valid_until})
@@ -41,7 +40,7 @@ pub fn write_secrets(signing: &Signing) -> Value {
     })
 }
 
-/// Reads what `rotateSigningSecret` is asked: for how long the replaced secret stays valid.
+/// Reads the request of `rotateSigningSecret`: for how long the replaced secret stays valid.
 ///
 /// # Errors
 ///

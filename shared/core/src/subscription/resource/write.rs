@@ -1,4 +1,4 @@
-//! Event subscriptions to documents. Secrets are no part of them.
+//! Writes event subscriptions as documents, without secrets.
 
 use serde_json::{Value, json};
 
@@ -15,10 +15,10 @@ use crate::{
     topic,
 };
 
-/// An event subscription as a document, defaults filled in. `profile` is its topic's: it says by
-/// which names the retry policy goes.
+/// Writes an event subscription as a document with defaults filled in. `profile` is its topic's,
+/// which determines the names of the retry policy's limits.
 ///
-/// The URL's query may carry a key: as in Event Grid's reads, `endpointBaseUrl` stands for the URL.
+/// The URL's query may carry a key: as in Event Grid's reads, `endpointBaseUrl` replaces the URL.
 pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
     let filter = &subscription.filter;
     let topic = topic::id_of(&subscription.key.topic);
@@ -71,7 +71,7 @@ fn destination(subscription: &EventSubscription) -> Value {
     })
 }
 
-/// What `getFullUrl` answers: the URL with its query. AWS resources have none.
+/// The response of `getFullUrl`: the URL with its query. AWS resources have none.
 pub fn full_url(subscription: &EventSubscription) -> Option<Value> {
     match &subscription.endpoint {
         Endpoint::WebHook { url } => Some(json!({"endpointUrl": url.expose()})),
@@ -79,7 +79,7 @@ pub fn full_url(subscription: &EventSubscription) -> Option<Value> {
     }
 }
 
-/// What `getDeliveryAttributes` answers: the delivery attributes, secret values included.
+/// The response of `getDeliveryAttributes`: the delivery attributes, secret values included.
 pub fn delivery_attributes(subscription: &EventSubscription) -> Value {
     json!({"value": attributes::write(&subscription.delivery_attributes, true)})
 }

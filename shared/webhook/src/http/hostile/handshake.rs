@@ -79,7 +79,7 @@ async fn an_answer_has_its_time() {
     }
 }
 
-/// Consent to CloudEvents stands in the head.
+/// Consent to CloudEvents is in the head.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_the_body_of_a_head_that_says_all() {
     let allowed = head("webhook-allowed-origin: *\r\ncontent-length: 31\r\n\r\n");

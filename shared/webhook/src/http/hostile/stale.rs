@@ -1,4 +1,4 @@
-//! Receivers that close a connection which was kept for the next request.
+//! Receivers that close a pooled connection.
 
 use super::*;
 
@@ -52,7 +52,7 @@ async fn a_request_on_a_fresh_connection_is_never_sent_once_more() {
     assert_eq!((net.dialled().len(), net.requests.load(Ordering::Relaxed)), (1, 1));
 }
 
-/// Where one kept connection has gone, others may have, too.
+/// If one pooled connection is dead, others may be too.
 #[tokio::test(start_paused = true)]
 async fn the_second_time_the_connection_is_a_new_one() {
     let net = Arc::new(Net::new(Transport::Plain, vec![stale(), stale(), answers()]));

@@ -1,4 +1,4 @@
-//! A network in memory, whose receivers follow a script.
+//! An in-memory network, whose receivers follow a script.
 
 use std::{
     collections::VecDeque,
@@ -32,7 +32,6 @@ pub(super) enum Step {
     Send(Vec<u8>),
     /// Until the other side has gone.
     Forever(Vec<u8>),
-    /// A byte a second.
     Drip(&'static [u8]),
     Wait(Duration),
     /// Closes its half of the connection.
@@ -51,7 +50,7 @@ pub(super) enum Transport {
     Tls(Arc<ServerConfig>),
 }
 
-/// Connections whose bytes are counted.
+/// The network: its connections' bytes are counted.
 #[derive(Debug)]
 pub(super) struct Net {
     /// One script for each connection; the last one serves all others.
@@ -62,7 +61,6 @@ pub(super) struct Net {
     /// Addresses that refuse, and addresses that swallow everything.
     pub(super) refusing: Vec<IpAddr>,
     pub(super) silent: Vec<IpAddr>,
-    /// How long a connection takes.
     pub(super) dials_for: Duration,
     pub(super) looked_up: AtomicUsize,
     pub(super) dialled: Mutex<Vec<SocketAddr>>,

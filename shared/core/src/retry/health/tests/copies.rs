@@ -1,16 +1,16 @@
-//! Many copies of dispatch, and one health that each of them knows as it last read it.
+//! Many copies of dispatch and one shared health, which each knows as of its last read.
 
 use super::*;
 
-/// A look at the health is believed for so long.
+/// How long a read of the health is used.
 const KEPT_FOR_MS: i64 = 1_250;
 
-/// What one copy knows.
+/// The knowledge of one copy.
 #[derive(Clone, Default)]
 struct Copy {
     read_at: Option<i64>,
     health: Health,
-    seen: Seen,
+    seen: SeenAttempts,
 }
 
 /// The stored health, its copies, and numbers that follow each other without order.
@@ -32,7 +32,7 @@ impl World {
         self.number >> 33
     }
 
-    /// Writes what follows from what a copy believes, or from what is stored where that is newer.
+    /// Writes a change of what a copy knows, or of what is stored if that is newer.
     fn write(&mut self, copy: usize, change: impl Fn(&Health) -> Option<Health>) {
         if change(&self.copies[copy].health).is_none() {
             return;
@@ -44,7 +44,8 @@ impl World {
         self.copies[copy].health = self.stored.clone();
     }
 
-    /// What a copy believes at that millisecond; it looks when that is old, and says what it has seen.
+    /// The health that a copy uses at that millisecond. An old one is read again, and the copy
+    /// shares what it has seen.
     fn look(&mut self, copy: usize, now_ms: i64) -> Health {
         if self.copies[copy].read_at.is_none_or(|at| now_ms >= at + KEPT_FOR_MS) {
             (self.copies[copy].read_at, self.copies[copy].health) =
@@ -55,13 +56,13 @@ impl World {
         self.copies[copy].health.clone()
     }
 
-    /// A delivery meets a copy at that millisecond; says whether it was attempted.
+    /// A delivery comes to a copy at that millisecond. Returns whether it was attempted.
     fn deliver(&mut self, delivery: u64, now_ms: i64, fails: bool) -> bool {
         let copy = self.draw() as usize % self.copies.len();
         let now = Timestamp::from_millis(now_ms);
         let health = self.look(copy, now_ms);
         let delivery = Uuid::from_u128(u128::from(delivery));
-        let asking = Asking { now, delivery, ..asking(0, 0) };
+        let asking = AdmissionRequest { now, delivery, ..asking(0, 0) };
         if admission(&health, asking) != Admission::Attempt {
             return false;
         }
@@ -69,11 +70,11 @@ impl World {
             self.copies[copy].seen.last_failure_at = Some(now);
             let last_success_at = self.copies[copy].seen.last_success_at;
             let (began_at, ended_at, answer) = (now, now, status(500));
-            let failed = Failed { delivery, began_at, ended_at, answer, last_success_at };
+            let failed = FailedAttempt { delivery, began_at, ended_at, answer, last_success_at };
             self.write(copy, |health| after_failure(health, &Durations::default(), failed));
         } else {
             self.copies[copy].seen.last_success_at = Some(now);
-            let success = Succeeded { began_at: now, ended_at: now, asked_for: false };
+            let success = SuccessfulAttempt { began_at: now, ended_at: now, asked_for: false };
             self.write(copy, |health| after_success(health, success, Duration::ZERO));
         }
         true

@@ -1,4 +1,4 @@
-//! What a health comes to, and its reset.
+//! The states of a health, and its reset.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn a_reset_leaves_nothing_in_the_way() {
     }
     let failing = after(&Health::default(), failed(1, 0, status(500)));
     assert_eq!(failing.reset(at(1)).map(|health| health.row.failures), Some(0));
-    let slow = Slow { marked_until: Some(at(9)), ..Slow::default() };
+    let slow = Slowness { marked_until: Some(at(9)), ..Slowness::default() };
     let slow = Health { slow, ..Health::default() };
     assert_eq!(slow.reset(at(1)).map(|health| health.slow.is_slow(at(1))), Some(false));
     assert_eq!(slow.reset(at(9)), None, "not slow any more");

@@ -1,4 +1,4 @@
-//! `deliveryAttributeMappings`: reading them, every problem listed, and writing them.
+//! Reads and writes `deliveryAttributeMappings`; every problem is listed.
 
 use serde_json::{Value, json};
 
@@ -42,15 +42,15 @@ const RESERVED: [&str; 19] = [
     "via",
 ];
 
-/// What names must not begin with.
+/// Reserved prefixes of names.
 const RESERVED_BEGINNINGS: [&str; 2] = ["aeg-", "webhook-"];
 
-/// What reads of Event Grid show in the place of a secret.
+/// What Event Grid's reads show instead of a secret.
 const HIDDEN: &str = "Hidden";
 
-/// The attributes whose secrets a document may leave out: those that are stored, if the endpoint
-/// `stays` with the party that has them. Who may change an endpoint may not read its secrets, so they
-/// must not follow it to another one.
+/// The attributes whose secrets a document may leave out: the stored ones, if the endpoint `stays`
+/// with the party that has them. An author of an endpoint may not read its secrets, so they must
+/// not follow it to another one.
 pub(super) fn kept(
     existing: Option<&EventSubscription>,
     stays: impl Fn(&Endpoint) -> bool,
@@ -59,7 +59,7 @@ pub(super) fn kept(
     kept.map_or(&[], |existing| &existing.delivery_attributes)
 }
 
-/// Reads the attributes of an endpoint. Secrets that are `stored` are kept where the document leaves
+/// Reads the attributes of an endpoint. Secrets that are `stored` are kept if the document leaves
 /// their value out, as reads do, or says `Hidden`, as Event Grid's reads do.
 pub(super) fn read(
     webhook: &mut Object<'_>,
@@ -140,7 +140,7 @@ fn dynamic(properties: Object<'_>, problems: &mut Problems) -> Option<AttributeV
     source_field(properties, problems).map(|source_field| AttributeValue::Dynamic { source_field })
 }
 
-/// The member `sourceField`, alone in its object: a place in the event.
+/// Reads the member `sourceField`, the only one of its object: a path in the event.
 pub(super) fn source_field(mut properties: Object<'_>, problems: &mut Problems) -> Option<String> {
     const FIELD: &str = "sourceField";
     let what = "where the value stands in the event, such as data.key";
@@ -148,7 +148,7 @@ pub(super) fn source_field(mut properties: Object<'_>, problems: &mut Problems) 
     let path = properties.path_of(FIELD);
     properties.finish(problems);
     let given = given?;
-    // JSONPath's root may stand before it; its other operators could find several values.
+    // JSONPath's root may precede it; its other operators could find several values.
     let field = given.strip_prefix("$.").unwrap_or(given);
     let is_plain = |name: &str| {
         !name.is_empty() && !name.contains(['[', ']', '*', '?', '@', '$', '(', ')', '\'', '"'])

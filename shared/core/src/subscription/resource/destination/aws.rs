@@ -68,7 +68,7 @@ pub(super) fn read(
     Some(Destination { endpoint, batching, delivery_attributes })
 }
 
-/// The ARN: of the kind, in the deployment's region, and one that it may deliver to.
+/// Reads the ARN: of this kind, in the deployment's region, and one that it may deliver to.
 fn read_arn(
     members: &mut Object<'_>,
     kind: ResourceKind,
@@ -99,7 +99,7 @@ fn read_arn(
         problems.add(Code::InvalidValue, path, rule);
         return None;
     }
-    // What exists is not refused for another change of it: dispatch asks AWS, and AWS says so.
+    // An existing destination is not refused in an unrelated change: dispatch finds out from AWS.
     let stays = context.existing.is_some_and(|existing| match &existing.endpoint {
         Endpoint::Resource(resource) => resource.arn == arn,
         Endpoint::WebHook { .. } => false,
@@ -186,7 +186,7 @@ fn is_attribute_name(name: &str) -> bool {
     name.bytes().all(legal) && name.split('.').all(|part| !part.is_empty()) && !reserved
 }
 
-/// A text, or an object that says where it stands in the event.
+/// Reads a text, or an object that says where it is in the event.
 fn read_key(
     members: &mut Object<'_>,
     name: &'static str,
@@ -231,7 +231,7 @@ fn fixed_key(
     Some(KeySource::Static { value: text.to_owned() })
 }
 
-/// Whether SQS, SNS and Kinesis take a text as group or key.
+/// Whether SQS, SNS and Kinesis accept a text as group or key.
 fn is_key(text: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

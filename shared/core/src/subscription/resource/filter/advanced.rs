@@ -1,4 +1,4 @@
-//! `advancedFilters`: reading them, every problem listed, and writing them.
+//! Reads and writes `advancedFilters`; every problem is listed.
 
 use serde_json::{Map, Value, json};
 
@@ -10,9 +10,9 @@ use crate::{
     },
 };
 
-/// What an operator takes, and what makes it of that.
+/// The operand of an operator, with its constructor.
 #[derive(Clone, Copy)]
-enum Takes {
+enum Operand {
     /// `value`, a number.
     Number(fn(Number) -> Operator),
     /// `values`, numbers.
@@ -23,33 +23,32 @@ enum Takes {
     Bool(fn(bool) -> Operator),
     /// `values`, strings.
     Texts(fn(Vec<String>) -> Operator),
-    /// Neither.
     Nothing(fn() -> Operator),
 }
 
-const OPERATORS: [(&str, Takes); 19] = [
-    ("NumberIn", Takes::Numbers(Operator::NumberIn)),
-    ("NumberNotIn", Takes::Numbers(Operator::NumberNotIn)),
-    ("NumberLessThan", Takes::Number(Operator::NumberLessThan)),
-    ("NumberGreaterThan", Takes::Number(Operator::NumberGreaterThan)),
-    ("NumberLessThanOrEquals", Takes::Number(Operator::NumberLessThanOrEquals)),
-    ("NumberGreaterThanOrEquals", Takes::Number(Operator::NumberGreaterThanOrEquals)),
-    ("NumberInRange", Takes::Ranges(Operator::NumberInRange)),
-    ("NumberNotInRange", Takes::Ranges(Operator::NumberNotInRange)),
-    ("BoolEquals", Takes::Bool(Operator::BoolEquals)),
-    ("StringIn", Takes::Texts(Operator::StringIn)),
-    ("StringNotIn", Takes::Texts(Operator::StringNotIn)),
-    ("StringBeginsWith", Takes::Texts(Operator::StringBeginsWith)),
-    ("StringNotBeginsWith", Takes::Texts(Operator::StringNotBeginsWith)),
-    ("StringEndsWith", Takes::Texts(Operator::StringEndsWith)),
-    ("StringNotEndsWith", Takes::Texts(Operator::StringNotEndsWith)),
-    ("StringContains", Takes::Texts(Operator::StringContains)),
-    ("StringNotContains", Takes::Texts(Operator::StringNotContains)),
-    ("IsNullOrUndefined", Takes::Nothing(|| Operator::IsNullOrUndefined)),
-    ("IsNotNull", Takes::Nothing(|| Operator::IsNotNull)),
+const OPERATORS: [(&str, Operand); 19] = [
+    ("NumberIn", Operand::Numbers(Operator::NumberIn)),
+    ("NumberNotIn", Operand::Numbers(Operator::NumberNotIn)),
+    ("NumberLessThan", Operand::Number(Operator::NumberLessThan)),
+    ("NumberGreaterThan", Operand::Number(Operator::NumberGreaterThan)),
+    ("NumberLessThanOrEquals", Operand::Number(Operator::NumberLessThanOrEquals)),
+    ("NumberGreaterThanOrEquals", Operand::Number(Operator::NumberGreaterThanOrEquals)),
+    ("NumberInRange", Operand::Ranges(Operator::NumberInRange)),
+    ("NumberNotInRange", Operand::Ranges(Operator::NumberNotInRange)),
+    ("BoolEquals", Operand::Bool(Operator::BoolEquals)),
+    ("StringIn", Operand::Texts(Operator::StringIn)),
+    ("StringNotIn", Operand::Texts(Operator::StringNotIn)),
+    ("StringBeginsWith", Operand::Texts(Operator::StringBeginsWith)),
+    ("StringNotBeginsWith", Operand::Texts(Operator::StringNotBeginsWith)),
+    ("StringEndsWith", Operand::Texts(Operator::StringEndsWith)),
+    ("StringNotEndsWith", Operand::Texts(Operator::StringNotEndsWith)),
+    ("StringContains", Operand::Texts(Operator::StringContains)),
+    ("StringNotContains", Operand::Texts(Operator::StringNotContains)),
+    ("IsNullOrUndefined", Operand::Nothing(|| Operator::IsNullOrUndefined)),
+    ("IsNotNull", Operand::Nothing(|| Operator::IsNotNull)),
 ];
 
-/// Reads the advanced filters of `filter`, which calls them `name`.
+/// Reads the advanced filters of `filter`, in its member `name`.
 pub(super) fn read(
     filter: &mut Object<'_>,
     name: &'static str,
@@ -63,7 +62,7 @@ pub(super) fn read(
         problems.add(Code::OutOfRange, path, rule);
         return Vec::new();
     }
-    // Values are counted as they are given: those that break a rule count too.
+    // Values are counted as given: invalid ones count too.
     let mut values = 0;
     let read = given.into_iter().filter_map(|(path, value)| {
         let count = value.get("values").and_then(Value::as_array).map_or(1, Vec::len);
@@ -126,13 +125,13 @@ fn key(filter: &mut Object<'_>, problems: &mut Problems) -> Option<String> {
 fn operator(
     filter: &mut Object<'_>,
     name: &str,
-    takes: Takes,
+    takes: Operand,
     problems: &mut Problems,
 ) -> Option<Operator> {
     let wrong_member = match takes {
-        Takes::Number(_) | Takes::Bool(_) => ("values", "value"),
-        Takes::Numbers(_) | Takes::Ranges(_) | Takes::Texts(_) => ("value", "values"),
-        Takes::Nothing(_) => ("value", "neither value nor values"),
+        Operand::Number(_) | Operand::Bool(_) => ("values", "value"),
+        Operand::Numbers(_) | Operand::Ranges(_) | Operand::Texts(_) => ("value", "values"),
+        Operand::Nothing(_) => ("value", "neither value nor values"),
     };
     let refuse = |member: &'static str, filter: &mut Object<'_>, problems: &mut Problems| {
         filter.ignore(&[member]);
@@ -143,11 +142,11 @@ fn operator(
     };
     refuse(wrong_member.0, filter, problems);
     match takes {
-        Takes::Number(make) => {
+        Operand::Number(make) => {
             let value = filter.required("value", "a number", problems)?;
             number(value, &filter.path_of("value"), problems).map(make)
         }
-        Takes::Bool(make) => {
+        Operand::Bool(make) => {
             let value = filter.required("value", "true or false", problems)?;
             let flag = value.as_bool();
             if flag.is_none() {
@@ -156,10 +155,10 @@ fn operator(
             }
             flag.map(make)
         }
-        Takes::Numbers(make) => all(filter, "numbers", problems, number).map(make),
-        Takes::Ranges(make) => all(filter, "pairs of numbers", problems, range).map(make),
-        Takes::Texts(make) => all(filter, "strings", problems, string).map(make),
-        Takes::Nothing(make) => {
+        Operand::Numbers(make) => all(filter, "numbers", problems, number).map(make),
+        Operand::Ranges(make) => all(filter, "pairs of numbers", problems, range).map(make),
+        Operand::Texts(make) => all(filter, "strings", problems, string).map(make),
+        Operand::Nothing(make) => {
             refuse("values", filter, problems);
             Some(make())
         }

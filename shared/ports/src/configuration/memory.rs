@@ -1,4 +1,4 @@
-//! What is in memory, and which reads are under way.
+//! The cached topics, and the reads under way.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -8,24 +8,23 @@ use gridpost_core::time::Timestamp;
 use super::{Reading, TopicSnapshot};
 use crate::PortError;
 
-/// Names of topics that do not exist are kept up to this many, so that a scan of names costs neither
-/// memory nor topics that exist.
+/// The most names of missing topics that are cached, so that a scan of names costs neither memory
+/// nor existing topics.
 const UNKNOWN_MAX: usize = 4_096;
 
-/// What was read, and when. A topic that does not exist is kept too.
+/// A topic as it was read, and when. The absence of a topic is cached too.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
-    /// When the read began.
+pub(super) struct CachedTopic {
     pub(super) read_at: Timestamp,
-    /// For how long it is used as it is.
+    /// How long it is used without a refresh.
     pub(super) fresh_for: Duration,
     pub(super) snapshot: Option<Arc<TopicSnapshot>>,
 }
 
-/// A read under way. It ends with the last of those who wait for it.
+/// A read under way. It ends when the last waiting caller is dropped.
 pub(super) struct Flight {
     began_at: Timestamp,
-    reading: Option<WeakShared<BoxFuture<'static, Result<Kept, PortError>>>>,
+    reading: Option<WeakShared<BoxFuture<'static, Result<CachedTopic, PortError>>>>,
 }
 
 impl Flight {
@@ -37,23 +36,22 @@ impl Flight {
 /// Topics by name.
 #[derive(Default)]
 pub(super) struct Memory {
-    topics: HashMap<String, Place>,
-    unknown: HashMap<String, Kept>,
+    topics: HashMap<String, Entry>,
+    unknown: HashMap<String, CachedTopic>,
     flights: HashMap<String, Flight>,
     bytes: usize,
-    /// Counts uses.
     uses: u64,
 }
 
-struct Place {
-    kept: Kept,
+struct Entry {
+    kept: CachedTopic,
     bytes: usize,
     used: u64,
 }
 
 impl Memory {
-    /// What is known of a topic.
-    pub(super) fn get(&mut self, name: &str) -> Option<Kept> {
+    /// The cached topic, if any.
+    pub(super) fn get(&mut self, name: &str) -> Option<CachedTopic> {
         self.uses += 1;
         if let Some(place) = self.topics.get_mut(name) {
             place.used = self.uses;
@@ -62,8 +60,8 @@ impl Memory {
         self.unknown.get(name).cloned()
     }
 
-    /// Keeps what was read, in the place of what was known, and forgets what is too much.
-    pub(super) fn keep(&mut self, name: String, kept: Kept, bytes_max: usize) {
+    /// Caches a topic in place of the old one, and removes topics beyond the limit.
+    pub(super) fn keep(&mut self, name: String, kept: CachedTopic, bytes_max: usize) {
         let before = self.forget(&name);
         let Some(snapshot) = &kept.snapshot else {
             if self.unknown.len() >= UNKNOWN_MAX {
@@ -83,31 +81,30 @@ impl Memory {
         }
         self.bytes += bytes;
         self.uses += 1;
-        self.topics.insert(name, Place { kept, bytes, used: self.uses });
+        self.topics.insert(name, Entry { kept, bytes, used: self.uses });
     }
 
-    /// The read of a topic that is under way, and when it began.
+    /// The topic's read under way, if any, and when it began.
     pub(super) fn flight(&self, name: &str) -> Option<(Timestamp, Reading)> {
         let flight = self.flights.get(name)?;
         let reading = flight.reading.as_ref()?.upgrade()?;
         Some((flight.began_at, reading))
     }
 
-    /// Notes a read that begins.
     pub(super) fn take_off(&mut self, name: &str, flight: Flight) {
-        // Those that everybody has stopped waiting for never land.
+        // Reads whose callers were all dropped never land.
         let is_up =
             |flight: &Flight| flight.reading.as_ref().and_then(WeakShared::upgrade).is_some();
         self.flights.retain(|_, flight| is_up(flight));
         self.flights.insert(name.to_owned(), flight);
     }
 
-    /// Notes that a topic's read is over.
+    /// Removes a topic's finished read.
     pub(super) fn land(&mut self, name: &str) {
         self.flights.remove(name);
     }
 
-    fn forget(&mut self, name: &str) -> Option<Place> {
+    fn forget(&mut self, name: &str) -> Option<Entry> {
         self.unknown.remove(name);
         let place = self.topics.remove(name)?;
         self.bytes -= place.bytes;
@@ -127,7 +124,7 @@ mod tests {
     #[test]
     fn names_of_no_topics_are_bounded() {
         let mut memory = Memory::default();
-        let unknown = Kept {
+        let unknown = CachedTopic {
             read_at: Timestamp::from_millis(0),
             fresh_for: Duration::from_secs(2),
             snapshot: None,
