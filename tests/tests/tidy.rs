@@ -164,9 +164,6 @@ fn functions_start_with_the_settings_of_local_env() {
     for path in here.into_iter().flat_map(|folder| files(folder, &[".rs"])) {
         for name in code(&read(&path)).split(ASKS).skip(1) {
             let name = name.split('"').next().unwrap_or_default();
-            if name == "IS_SET_NOWHERE" {
-                continue;
-            }
             let name = format!("GRIDPOST_{name}");
             asked += 1;
             if !given.lines().any(|line| line.starts_with(&format!("{name}="))) {
