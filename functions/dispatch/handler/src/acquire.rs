@@ -49,8 +49,8 @@ pub async fn events(
         Found::Missing => {
             let state = (hand.revision > 0).then(|| hand.state(DeliveryStatus::Ended));
             let reason = EndReason::PayloadMissing;
-            let fate = settle::drop_delivery(context, &hand.delivery, state, reason).await;
-            Acquired::Settled(fate)
+            let disposition = settle::drop_delivery(context, &hand.delivery, state, reason).await;
+            Acquired::Settled(disposition)
         }
     })
 }

@@ -157,7 +157,7 @@ async fn with_events(
         match taken {
             Ok(Acquired::InHand(hand)) => ready.push(hand),
             Ok(Acquired::Hold(hand, hold)) => held.push((*hand, hold)),
-            Ok(Acquired::Settled(fate)) => report.one(record, Ok(fate)).await,
+            Ok(Acquired::Settled(disposition)) => report.one(record, Ok(disposition)).await,
             Err(error) => report.one(record, Err(error)).await,
         }
     }
@@ -265,7 +265,7 @@ async fn make(
             late.of(hand.delivery.id, due);
         }
         match settle::at_once(context, &hand, &verdict, response.times) {
-            Some(fate) => settled.push((hand.record, Ok(fate))),
+            Some(disposition) => settled.push((hand.record, Ok(disposition))),
             None => others.push(settle_one(context, hand, verdict, &response).boxed()),
         }
     }

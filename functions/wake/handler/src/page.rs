@@ -63,8 +63,8 @@ pub(crate) async fn send(
         }
     };
     let (mut sent, mut postponed, mut is_whole) = (Vec::new(), Vec::new(), strand.is_whole);
-    for fate in send_all(context, page.due, until).await {
-        match fate {
+    for result in send_all(context, page.due, until).await {
+        match result {
             SendResult::Sent(parked) => sent.push(parked),
             SendResult::Stuck(parked, reason) => postponed.push((parked, reason)),
             SendResult::Kept(parked, Some(reason)) if is_past => postponed.push((parked, reason)),
@@ -95,12 +95,12 @@ impl Page {
 }
 
 async fn send_all(context: &Context, due: Vec<Parked>, until: Timestamp) -> Vec<SendResult> {
-    let mut fates = Vec::with_capacity(due.len());
+    let mut results = Vec::with_capacity(due.len());
     let mut queues: BTreeMap<usize, Vec<Parked>> = BTreeMap::new();
     for parked in due {
         match fitting(context, parked, until).await {
             Ok((queue, parked)) => queues.entry(queue).or_default().push(parked),
-            Err(fate) => fates.push(fate),
+            Err(result) => results.push(result),
         }
     }
     let mut batches = Vec::new();
@@ -115,9 +115,9 @@ async fn send_all(context: &Context, due: Vec<Parked>, until: Timestamp) -> Vec<
         .buffer_unordered(CALLS_AT_ONCE);
     let mut sent = std::pin::pin!(sent);
     while let Some(batch) = sent.next().await {
-        fates.extend(batch);
+        results.extend(batch);
     }
-    fates
+    results
 }
 
 /// The delivery in the form that its queue takes now: there may be fewer queues, and shorter
@@ -169,12 +169,12 @@ async fn send_batch(
         delay_s: parking::delay_s(parked.due.since(now)),
     });
     let mut answers = context.sender.send(queue, messages.collect()).await.into_iter();
-    let fate = |parked| match answers.next() {
+    let result = |parked| match answers.next() {
         Some(Ok(())) => SendResult::Sent(parked),
         Some(Err(error)) => SendResult::Kept(parked, Some(chain(&error))),
         None => SendResult::Kept(parked, Some("no answer came".to_owned())),
     };
-    batch.into_iter().map(fate).collect()
+    batch.into_iter().map(result).collect()
 }
 
 /// Parks a delivery again that can't be sent. A crash in between leaves it twice: a duplicate.

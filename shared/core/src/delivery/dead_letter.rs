@@ -1,4 +1,4 @@
-//! Dead letters: what is kept of a delivery that ended undelivered.
+//! Dead letters: the records of deliveries that ended undelivered.
 //!
 //! Source: Event Grid, "Message delivery and retry", section "Dead-letter events", and "Manage
 //! event delivery".

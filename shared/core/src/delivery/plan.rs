@@ -41,6 +41,7 @@ pub struct Facts {
 /// What is known of a delivery's event subscription and its endpoint.
 #[derive(Clone, Debug)]
 pub struct SubscriptionFacts {
+    /// When the delivery's time-to-live ends.
     pub expires_at: Timestamp,
     /// Until when the endpoint may still consent; `None` if it has consented.
     pub consent_until: Option<Timestamp>,

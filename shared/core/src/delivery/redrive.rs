@@ -164,7 +164,7 @@ pub struct Job {
     pub revision: u64,
 }
 
-/// A place as its text.
+/// Serializes a position as its text.
 mod position_text {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

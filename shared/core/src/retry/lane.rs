@@ -152,6 +152,7 @@ impl Slowness {
         self.bound.unwrap_or(settings.first_bound).clamp(settings.bound_min, settings.bound_max)
     }
 
+    /// The votes that mark it.
     pub fn budget(&self, settings: &LaneSettings) -> u32 {
         self.budget
             .unwrap_or(settings.first_budget)
