@@ -383,7 +383,7 @@ mod tests {
             "rollout --step 0",
             "rollout --step 101",
             "rollout --every 0",
-            "rollout --function expand",
+            "rollout --function emit",
             "rollout --function dispatch=newest",
             "rollout --revert --step 10",
             "completion tcsh",
