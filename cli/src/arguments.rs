@@ -175,6 +175,7 @@ mod tests {
             "subscription create --topic demo --name s1 --endpoint http://127.0.0.1:9000/hook \
              --dead-letter-bucket B --max-attempts 5 --ttl 30m",
             "subscription create --topic demo --name s1 --file s1.json",
+            "subscription create --topic demo --name s1 --file s1.json --replace",
             "topic update orders --disable-local-auth true --if-match \"abc\"",
             "topic regenerate-key orders key2",
             "topic delete orders --if-match \"abc\"",

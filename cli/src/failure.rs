@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
+use crate::output;
+
 /// A command that cannot be carried out as it was written. Exit code 2, as for a bad flag.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -133,10 +135,10 @@ impl Refusal {
 /// code: 2 for a misuse, 3 for what is not over yet, else 1.
 pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     match error.downcast_ref::<Refusal>() {
-        refusal if json => eprintln!("{}", as_json(error, refusal)),
-        Some(refusal) => eprintln!("error: {}{}", context(error), refusal.explain()),
-        None if is_unfinished(error) => eprintln!("{}", chain(error)),
-        None => eprintln!("error: {}", chain(error)),
+        refusal if json => output::note(&as_json(error, refusal).to_string()),
+        Some(refusal) => output::note(&format!("error: {}{}", context(error), refusal.explain())),
+        None if is_unfinished(error) => output::note(&chain(error)),
+        None => output::note(&format!("error: {}", chain(error))),
     }
     match (error.is::<Misuse>(), is_unfinished(error)) {
         (true, _) => ExitCode::from(2),

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use reqwest::Certificate;
+use gridpost_core::time::Timestamp;
 use reqwest::redirect::Policy;
+use reqwest::{Certificate, Response};
 
 /// Longer than API Gateway's own limit of 30 s, so that its answer is what the user sees.
 const ANSWER_MAX: Duration = Duration::from_secs(40);
@@ -38,6 +39,13 @@ pub fn trusting(url: &str, ca_file: Option<&Path>) -> anyhow::Result<reqwest::Cl
         None => builder,
     };
     Ok(builder.build()?)
+}
+
+/// When an answer was made, by the clock of what answered: its `Date`, which has whole seconds, in
+/// milliseconds since the Unix epoch. None where it has none.
+pub fn date_ms(answer: &Response) -> Option<i64> {
+    let date = answer.headers().get("date")?.to_str().ok()?;
+    Timestamp::parse_http_date(date).map(Timestamp::as_millis)
 }
 
 fn certificate(file: &Path) -> anyhow::Result<Certificate> {

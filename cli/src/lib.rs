@@ -12,10 +12,14 @@
 //! judges what a deployment that runs was seen to do. [`receiver`] is an endpoint: `listen` and the demonstration print what it receives, and
 //! `prober` makes of it, with [`probe`], whether anything got lost.
 
+// `println!` and `eprintln!` panic where the reader went away: [`output`] does not.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 pub mod answers;
 pub mod arguments;
 pub mod attempt_lines;
 pub mod aws_api;
+pub mod clock;
 pub mod commands;
 pub mod console;
 pub mod cost;

@@ -47,6 +47,12 @@ impl Output {
     }
 }
 
+/// Prints one line, or several, to standard error. A reader that went away changes nothing: what is being
+/// done may be a way back, and the exit code says what came of it.
+pub fn note(text: &str) {
+    let _ = is_written(&mut io::stderr(), &format!("{text}\n"));
+}
+
 /// Prints one line, or several, to standard output. A reader that went away (`| head`) ends it quietly.
 pub fn line(text: &str) {
     if !is_written(&mut io::stdout(), &format!("{text}\n")) {

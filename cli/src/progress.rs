@@ -1,10 +1,11 @@
 //! Progress of long work on standard error: bars on a terminal, plain lines elsewhere.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
+
+use crate::output;
 
 /// Where the steps of one command are shown.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl Progress {
         bar.set_message(title.to_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
         if self.display == Display::Lines {
-            plain(&format!("· {title}"));
+            output::note(&format!("· {title}"));
         }
         Step { progress: self.clone(), bar, title: title.to_owned(), started: Instant::now() }
     }
@@ -59,7 +60,7 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match self.display {
             Display::Bars => drop(self.bars.println(text)),
-            Display::Lines => plain(text),
+            Display::Lines => output::note(text),
             Display::Silent => {}
         }
     }
@@ -90,7 +91,7 @@ impl Step {
         let length = self.bar.length().unwrap_or(0);
         let tenth = |count: u64| (count * 10).checked_div(length).unwrap_or(0);
         if self.progress.display == Display::Lines && tenth(count) > tenth(self.bar.position()) {
-            plain(format!("· {count}/{length} {detail}").trim_end());
+            output::note(format!("· {count}/{length} {detail}").trim_end());
         }
         self.bar.set_position(count);
         self.bar.set_message(detail.to_owned());
@@ -116,11 +117,6 @@ impl Drop for Step {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// Prints a line. A closed standard error ends no work: what is being done may be a way back.
-fn plain(text: &str) {
-    drop(writeln!(io::stderr(), "{text}"));
 }
 
 fn style(template: &str) -> ProgressStyle {

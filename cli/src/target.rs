@@ -2,13 +2,18 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use gridpost_core::time::Timestamp;
 use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use url::Url;
 
+use crate::clock::Clock;
 use crate::deployments::{self, Deployment, Deployments};
 use crate::document::TimeToLive;
 use crate::failure::Misuse;
@@ -21,6 +26,12 @@ use crate::wall_clock;
 
 /// The default of the Terraform variable `name_prefix`.
 const NAME_PREFIX: &str = "gridpost";
+
+/// How long it counts what a deployment's clock showed: this machine's may be set meanwhile.
+const CLOCK_KEPT: Duration = Duration::from_secs(60);
+
+/// How long to wait for an answer that is to tell the time.
+const CLOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// Flags that choose the deployment; one that is named by `--deployment` keeps what other flags do not
 /// say. Without them: the local stack that `gridpost dev` or `gridpost up` started.
@@ -60,6 +71,8 @@ pub struct Target {
     ca_file: Option<PathBuf>,
     home: Option<Home>,
     is_dev: bool,
+    /// What its clock was last seen to show, and when.
+    clock: Arc<Mutex<Option<(Instant, Clock)>>>,
 }
 
 impl TargetArguments {
@@ -110,6 +123,7 @@ impl TargetArguments {
             aws_profile: None,
             ca_file: local.ca_file,
             home,
+            clock: Arc::default(),
         })
     }
 
@@ -172,7 +186,8 @@ impl Target {
     }
 
     /// What the deployment's clock shows: that of `gridpost dev` is asked for, as `--speed` puts it
-    /// ahead of this machine's; any other one is taken to show the same as this machine's.
+    /// ahead of this machine's; that of AWS is told by the date of an answer. A local stack's is this
+    /// machine's.
     ///
     /// # Errors
     ///
@@ -181,7 +196,40 @@ impl Target {
         let document = self.dev_counts().await?;
         let told = document["now"].as_str().and_then(Timestamp::parse_rfc_3339);
         // Another program that has the port, or a `gridpost dev` of before: it tells no time.
-        Ok(told.unwrap_or_else(machine_time))
+        let Some(told) = told else {
+            let ahead_ms = self.ahead_ms().await;
+            return Ok(Timestamp::from_millis(wall_clock::now_ms().saturating_add(ahead_ms)));
+        };
+        Ok(told)
+    }
+
+    /// How far the clock of a deployment on AWS is ahead of this machine's, in milliseconds.
+    async fn ahead_ms(&self) -> i64 {
+        let mut known = self.clock.lock().await;
+        match *known {
+            Some((seen, clock)) if seen.elapsed() < CLOCK_KEPT => clock.ahead_ms(),
+            _ => {
+                let clock = self.seen_clock().await;
+                *known = Some((Instant::now(), clock));
+                clock.ahead_ms()
+            }
+        }
+    }
+
+    /// Asks for nothing, unsigned: what refuses that tells the time, too. Without an answer the clocks are
+    /// taken to be the same; what needs the time asks the same URL next, and says what is wrong.
+    async fn seen_clock(&self) -> Clock {
+        let mut clock = Clock::default();
+        let url = self.manage_url.as_deref().or(self.publish_url.as_deref());
+        let Some(url) = url.filter(|_| self.home.is_none()) else { return clock };
+        let Ok(client) = self.http_client(url) else { return clock };
+        let begun_ms = wall_clock::now_ms();
+        if let Ok(answer) = client.get(url).timeout(CLOCK_WAIT).send().await
+            && let Some(date_ms) = http_client::date_ms(&answer)
+        {
+            clock.take((begun_ms, wall_clock::now_ms()), date_ms);
+        }
+        clock
     }
 
     /// How many times as fast as this machine's the deployment's clock runs: 1, but for
@@ -275,10 +323,6 @@ impl Target {
     }
 }
 
-fn machine_time() -> Timestamp {
-    Timestamp::from_millis(wall_clock::now_ms())
-}
-
 /// So long before a time.
 pub fn before(time: Timestamp, span: TimeToLive) -> Timestamp {
     Timestamp::from_millis(time.as_millis() - i64::from(span.minutes) * 60_000)
@@ -311,6 +355,30 @@ mod tests {
             assert!(other.now().await.expect("a time") < of_2100, "{other:?}");
             assert_eq!(other.speed().await.expect("a speed"), 1, "{other:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_clock_of_aws_is_told_by_its_answers() {
+        // (their date, what the clock shows to a second)
+        let table = [
+            ("Fri, 01 Jan 2100 00:00:00 GMT", "2100-01-01T00:00:0"),
+            ("Sat, 01 Jan 2000 00:00:00 GMT", "2000-01-01T00:00:0"),
+        ];
+        for (date, want) in table {
+            let api = FakeApi::dated(date).await;
+            let away = Target { manage_url: Some(api.url()), ..Target::default() };
+            let told = away.now().await.expect("a time").to_iso_8601();
+            assert!(told.starts_with(want), "{told}");
+            // What was seen counts for a while, and for copies too.
+            drop(api);
+            let told = away.clone().now().await.expect("a time").to_iso_8601();
+            assert!(told.starts_with(want), "{told}");
+        }
+        let api = FakeApi::dated("Fri, 01 Jan 2100 00:00:00 GMT").await;
+        let home = Some(Home::at(Path::new("/nowhere")));
+        let stack = Target { manage_url: Some(api.url()), home, ..Target::default() };
+        let of_2100 = Timestamp::from_millis(4_102_444_800_000);
+        assert!(stack.now().await.expect("a time") < of_2100, "a local stack's is this machine's");
     }
 
     #[tokio::test]

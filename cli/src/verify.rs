@@ -2,7 +2,6 @@
 //! took, what it costs. Pure: [`commands::verify`](crate::commands::verify) does what is planned here.
 
 pub mod bill;
-pub mod clock;
 pub mod figures;
 pub mod judge;
 pub mod report;

@@ -22,6 +22,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+#[path = "dev/beside.rs"]
+mod beside;
+
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 

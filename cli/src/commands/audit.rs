@@ -70,7 +70,7 @@ pub async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let audit = look_until(arguments, target).await?;
-    output.print(&audit.document(), |_| audit.text());
+    output.tell(&audit.document(), |_| audit.text());
     outcome(audit.verdict())
 }
 

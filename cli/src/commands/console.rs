@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::console::{Console, Settings};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::target::{Target, TargetArguments};
 
 /// The port, unless another one is named.
@@ -53,7 +53,7 @@ pub async fn run(
         format!("The console is at {url}. This link signs one browser in, once:\n\n  {sign_in_url}\n\nCtrl-C ends it.")
     });
     if !arguments.no_browser && !open(&sign_in_url) {
-        eprintln!("No browser could be opened: open the link yourself.");
+        output::note("No browser could be opened: open the link yourself.");
     }
     tokio::select! {
         ended = console.serve() => ended,

@@ -102,7 +102,7 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
     let told = json!({
         "resources": resources, "faults": faults, "notes": notes, "region": asked.region,
     });
-    output.print(&told, |_| told_in_words(resources, &faults, &notes));
+    output.tell(&told, |_| told_in_words(resources, &faults, &notes));
     if !faults.is_empty() {
         bail!("{} in the plan", count(faults.len()));
     }

@@ -108,7 +108,7 @@ pub async fn run(
     let target = target.resolve()?;
     let event = arguments.event.as_deref().map(read_events).transpose()?;
     let told = look_up(&target, arguments, event).await?;
-    output.print(&told.document(), |_| told.text());
+    output.tell(&told.document(), |_| told.text());
     told.outcome()
 }
 

@@ -64,16 +64,16 @@ pub async fn run(
             output.print(&document, |_| next(folder, &files, &export.variables));
         }
     }
-    tell(&export.notes, output);
+    tell(&export.notes, output.is_json());
     Ok(())
 }
 
 /// What is to be known goes to standard error: the file is on standard output.
-fn tell(notes: &[String], output: Output) {
-    if output.is_json() && !notes.is_empty() {
-        eprintln!("{}", json!({ "notes": notes }));
+fn tell(notes: &[String], is_json: bool) {
+    if is_json && !notes.is_empty() {
+        output::note(&json!({ "notes": notes }).to_string());
     } else {
-        notes.iter().for_each(|note| eprintln!("! {note}"));
+        notes.iter().for_each(|note| output::note(&format!("! {note}")));
     }
 }
 

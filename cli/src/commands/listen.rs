@@ -47,11 +47,12 @@ pub async fn run(arguments: ListenArguments, output: Output) -> anyhow::Result<(
     let behaviour = Behaviour { answers: arguments.answer, delay: arguments.delay.0 };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let receiver = Receiver::start(address, HashMap::new(), behaviour, sender).await?;
-    eprintln!("listening on {} (Ctrl-C ends it); as an endpoint:", receiver.url("/"));
-    eprintln!(
-        "  gridpost subscription create --topic demo --name listen --endpoint {}",
+    output::note(&format!(
+        "listening on {} (Ctrl-C ends it); as an endpoint:\n  gridpost subscription create --topic demo \
+         --name listen --endpoint {}",
+        receiver.url("/"),
         receiver.url("/hook")
-    );
+    ));
     loop {
         tokio::select! {
             arrival = arrivals.recv() => match arrival {

@@ -151,7 +151,7 @@ fn report(
     });
     done.extend(missing.collect::<Vec<_>>());
     let left = done.iter().filter(|one| one["result"] != good).count();
-    output.print(&json!({ "value": done }), |_| results(&done));
+    output.tell(&json!({ "value": done }), |_| results(&done));
     anyhow::ensure!(left == 0, "{left} of {} deliveries were not handled", done.len());
     Ok(())
 }

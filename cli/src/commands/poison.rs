@@ -130,7 +130,7 @@ async fn handle(
 /// Prints what became of each; one that was not handled makes the command fail.
 fn report(output: Output, done: Vec<Value>, good: &str) -> anyhow::Result<()> {
     let left = done.iter().filter(|one| one["result"] != good).count();
-    output.print(&json!({ "value": done }), |_| results(&done));
+    output.tell(&json!({ "value": done }), |_| results(&done));
     anyhow::ensure!(left == 0, "{left} of {} messages were not handled", done.len());
     Ok(())
 }

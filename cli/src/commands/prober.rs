@@ -82,7 +82,7 @@ pub async fn run(
     let target = target.resolve()?;
     let interrupted = async { drop(tokio::signal::ctrl_c().await) };
     let probe = probe(&arguments, &target, Progress::on_stderr(), interrupted).await?;
-    output.print(&probe.document(), |_| probe.text());
+    output.tell(&probe.document(), |_| probe.text());
     match probe.missing() {
         0 => Ok(()),
         missing => Err(anyhow!(

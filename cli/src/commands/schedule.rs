@@ -168,11 +168,8 @@ pub async fn run(
     let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
     let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
     let timeline = timeline(rules, delays_on_probation, &answers, dice);
-    // Defaults are not to blame.
-    let warnings = match arguments.max_attempts.is_some() || arguments.topic.is_some() {
-        true => warnings(rules, &timeline),
-        false => Vec::new(),
-    };
+    let is_named = arguments.max_attempts.is_some() || has_own_attempts(rules);
+    let warnings = if is_named { warnings(rules, &timeline) } else { Vec::new() };
     let document = result(&timeline, &policy, &arguments.responses, &warnings);
     output.print(&document, text);
     Ok(())
@@ -196,7 +193,8 @@ pub(crate) fn preview(
     let rules = Rules { profile, kind, policy: &policy };
     let given: Vec<_> = answers.iter().map(|response| response.answer).collect();
     let timeline = timeline(rules, delays_on_probation, &given, 0.0);
-    Ok(result(&timeline, &policy, &answers, &warnings(rules, &timeline)))
+    let warnings = if has_own_attempts(rules) { warnings(rules, &timeline) } else { Vec::new() };
+    Ok(result(&timeline, &policy, &answers, &warnings))
 }
 
 /// A policy, or all that is wrong with its document.
@@ -255,6 +253,12 @@ fn timeline(rules: Rules<'_>, delay: bool, answers: &[Answer], dice: f64) -> Tim
     let probation_policy = if delay { ProbationPolicy::Delay } else { ProbationPolicy::EventGrid };
     let durations = Durations::default();
     play(&Question { rules, probation_policy, durations: &durations, answers, dice })
+}
+
+/// Whether a policy has other attempts than the profile's most. Those are the default, which is not to
+/// blame, and a saved policy names them, too.
+fn has_own_attempts(rules: Rules<'_>) -> bool {
+    rules.policy.max_attempts != RetryPolicy::default_of(rules.profile).max_attempts
 }
 
 /// Says which limits can never be reached, as even an endpoint that always fails with the shortest waits
@@ -465,6 +469,19 @@ mod tests {
         );
         assert!(subject.delays_on_probation);
         assert_eq!(subject.policy, json!({"maxDeliveryCount": 3}));
+    }
+
+    #[test]
+    fn what_a_saved_policy_has_by_default_is_not_scolded() {
+        let topic = json!({"properties": {"deliveryProfile": "basic"}});
+        // (attempts that are saved, whether they are too many to be made)
+        for (attempts, want) in [(30, false), (29, true), (3, false)] {
+            let subscription = json!({"properties": {
+                "destination": {"endpointType": "WebHook"},
+                "retryPolicy": {"maxDeliveryAttempts": attempts, "eventTimeToLiveInMinutes": 1440}}});
+            let document = preview(&topic, &subscription, None, "500").expect("in range");
+            assert_eq!(document.get("warnings").is_some(), want, "{attempts}: {document}");
+        }
     }
 
     #[test]

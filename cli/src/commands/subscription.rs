@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::commands::schedule::delayed;
 use crate::commands::{if_there, read_document};
 use crate::document::{SubscriptionFlags, TimeToLive};
-use crate::failure::Misuse;
-use crate::manage_api::ManageApi;
+use crate::failure::{Misuse, Refusal};
+use crate::manage_api::{ManageApi, Reply};
 use crate::output::{self, Output, text_at};
 use crate::progress::Progress;
 use crate::target::TargetArguments;
@@ -26,7 +26,7 @@ use show::describe;
 /// What to do with event subscriptions.
 #[derive(Subcommand, Debug)]
 pub enum SubscriptionCommand {
-    /// Create an event subscription, or replace the one of that name
+    /// Create an event subscription; --replace replaces the one of that name
     Create(Box<CreateArguments>),
     /// Change some settings of an event subscription
     Update(Box<update::UpdateArguments>),
@@ -115,6 +115,10 @@ pub struct CreateArguments {
 
     #[command(flatten)]
     flags: SubscriptionFlags,
+
+    /// If there is one of that name, replace it whole: what is not named is set to its default
+    #[arg(long)]
+    replace: bool,
 }
 
 impl CreateArguments {
@@ -185,9 +189,8 @@ pub async fn run(
             output.print(&secrets, describe_secrets);
         }
         SubscriptionCommand::Create(create) => {
-            let NamedArguments { topic, name } = &create.named;
-            let reply = api.put_subscription(topic, name, &create.document(&api).await?).await?;
-            let done = if reply.status == 201 { "created" } else { "updated" };
+            let reply = make(&create, &api).await?;
+            let done = if reply.status == 201 { "created" } else { "replaced" };
             warn_of_waits(&reply.document);
             output.print_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
         }
@@ -246,6 +249,24 @@ fn warn_of_waits(subscription: &Value) {
     if let Some(warning) = delayed::warning_of(subscription) {
         Progress::on_stderr().line(&format!("! {warning}"));
     }
+}
+
+/// Creates an event subscription; one that is there is replaced only where that was asked for.
+async fn make(create: &CreateArguments, api: &ManageApi) -> anyhow::Result<Reply> {
+    let NamedArguments { topic, name } = &create.named;
+    let document = create.document(api).await?;
+    if create.replace {
+        return api.put_subscription(topic, name, &document).await;
+    }
+    let made = api.clone().only_new().put_subscription(topic, name, &document).await;
+    made.map_err(|error| match error.downcast_ref::<Refusal>() {
+        Some(refusal) if refusal.status == 412 => anyhow::anyhow!(
+            "the event subscription {name} of topic {topic} is there already, and stays as it is. `gridpost \
+             subscription update --topic {topic} --name {name}` changes single settings and keeps the others; \
+             --replace replaces it whole."
+        ),
+        _ => error,
+    })
 }
 
 /// What goes with an event subscription.

@@ -7,6 +7,7 @@ use tokio::signal;
 use crate::local::build::Profile;
 use crate::local::stack::{self, Settings};
 use crate::local::watched::{self, Relay};
+use crate::output;
 use crate::progress::Progress;
 use crate::target::TargetArguments;
 
@@ -35,9 +36,9 @@ pub async fn run(arguments: WatchArguments, target: &TargetArguments) -> anyhow:
     watch.arg("--env-file").arg(settings.home.environment_file());
     // With the stack goes its lock, which other commands want.
     drop(stack);
-    eprintln!(
+    output::note(&format!(
         "publish to http://127.0.0.1:{port}/lambda-url/ingest/topics/sample/api/events; Ctrl-C ends it"
-    );
+    ));
     let mut watch = watch.spawn().context("cargo-lambda can't be started")?;
     tokio::select! {
         ended = watch.wait() => {

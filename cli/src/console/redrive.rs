@@ -96,7 +96,7 @@ fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
             fieldset {
                 legend { "How" }
                 label { "Events in a second, 1 to 1000 " input name="rate" inputmode="numeric" value="100"; }
-                label { "Leave out what was sent again so often " input name="max_redrives" inputmode="numeric" value="3"; }
+                label { "Skip events redriven N times or more " input name="max_redrives" inputmode="numeric" value="3"; }
                 label.check { input type="checkbox" name="again" value="yes" checked[again]; "Send also what an earlier redrive has sent" }
                 label { "To another event subscription (their own where empty) " input name="to_name"; }
                 label { "of the topic (the same where empty) " input name="to_topic"; }

@@ -16,6 +16,7 @@ use crate::http_client;
 use crate::local::python::Environment;
 use crate::local::terraform::{ACCOUNT, REGION};
 use crate::local::{build, child};
+use crate::output;
 use crate::target::Target;
 
 /// The port of README.
@@ -87,7 +88,9 @@ impl Relay {
     pub async fn run(&self) {
         loop {
             if let Err(err) = self.relay().await {
-                eprintln!("! not relayed to the watched dispatch, which is tried again: {err:#}");
+                output::note(&format!(
+                    "! not relayed to the watched dispatch, which is tried again: {err:#}"
+                ));
                 sleep(PAUSE).await;
             }
         }

@@ -16,9 +16,11 @@ pub(crate) struct FakeApi {
 }
 
 /// How it answers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Told {
     rows: Vec<(String, u16, String)>,
+    /// The header of the date, whole; empty for none.
+    date: String,
     together: Option<(String, Barrier)>,
 }
 
@@ -26,7 +28,12 @@ impl FakeApi {
     /// One that answers a request by the first row whose method and path it begins with: with that status
     /// and document. Everything else is a 500.
     pub(crate) async fn answering(rows: &[(&str, u16, Value)]) -> Self {
-        Self::told(Told { rows: owned(rows), together: None }).await
+        Self::told(Told { rows: owned(rows), ..Told::default() }).await
+    }
+
+    /// One that answers each request with a 500 of that date.
+    pub(crate) async fn dated(date: &str) -> Self {
+        Self::told(Told { date: format!("date: {date}\r\n"), ..Told::default() }).await
     }
 
     /// The same, but what begins with `line` is answered only while `count` such requests are under way,
@@ -36,7 +43,7 @@ impl FakeApi {
         rows: &[(&str, u16, Value)],
     ) -> Self {
         let together = Some((line.to_owned(), Barrier::new(count)));
-        Self::told(Told { rows: owned(rows), together }).await
+        Self::told(Told { rows: owned(rows), together, ..Told::default() }).await
     }
 
     async fn told(told: Told) -> Self {
@@ -82,8 +89,9 @@ async fn answer(mut stream: TcpStream, told: Arc<Told>) {
     let found = told.rows.iter().find(|(line, ..)| head.starts_with(line.as_str()));
     let (status, body) = found.map_or((500, "{}"), |(_, status, body)| (*status, body));
     let answer = format!(
-        "HTTP/1.1 {status} Told\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+        "HTTP/1.1 {status} Told\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\
          connection: close\r\n\r\n{body}",
+        told.date,
         body.len()
     );
     let _ = stream.write_all(answer.as_bytes()).await;

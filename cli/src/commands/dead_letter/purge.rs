@@ -78,7 +78,7 @@ pub(super) async fn run(
         let done = api.purge_dead_letters(topic, subscription, &choice, take).await;
         purged.note(key, counts, done);
     }
-    output.print(&purged.document(), |_| purged.text());
+    output.tell(&purged.document(), |_| purged.text());
     match purged.failed.len() {
         0 => Ok(()),
         failed => anyhow::bail!(

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::{Chosen, whose};
 use crate::commands::Whose;
 use crate::document::TimeToLive;
-use crate::failure::{Misuse, Refusal};
+use crate::failure::{Misuse, Refusal, chain};
 use crate::http_client::is_loopback;
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
@@ -178,20 +178,74 @@ pub(super) async fn run(
             return Err(Misuse(refused).into());
         }
     }
-    let mut jobs = Vec::new();
-    for one in &whose {
-        jobs.push(begin(arguments, api, one, now, &progress).await?);
-    }
+    let Begun { whose, mut jobs, watched, refused } =
+        begin_all(arguments, api, whose.into_iter().zip(watched), now, &progress).await?;
     if !arguments.detach {
         jobs = follow_all(api, &whose, &jobs, &watched, &progress).await?;
     }
-    output.print(&json!({ "value": jobs }), |_| {
-        jobs.iter().map(summary).collect::<Vec<_>>().join("\n")
-    });
+    if !jobs.is_empty() {
+        output.tell(&json!({ "value": jobs }), |_| {
+            jobs.iter().map(summary).collect::<Vec<_>>().join("\n")
+        });
+    }
+    ended(&jobs, &refused)
+}
+
+/// What became of the command: which jobs were not begun, and how many did not come to their end.
+fn ended(jobs: &[Value], refused: &[String]) -> anyhow::Result<()> {
     let open = |job: &&Value| !matches!(text_at(job, "/status"), "Completed" | "Running");
     let left = jobs.iter().filter(open).count();
-    anyhow::ensure!(left == 0, "{left} of {} redrives did not come to their end", jobs.len());
+    let mut problems = Vec::new();
+    if !refused.is_empty() {
+        let all = jobs.len() + refused.len();
+        problems.push(format!(
+            "{} of {all} redrives were not begun:\n  {}",
+            refused.len(),
+            refused.join("\n  ")
+        ));
+    }
+    if left > 0 {
+        problems.push(format!("{left} of {} redrives did not come to their end", jobs.len()));
+    }
+    anyhow::ensure!(problems.is_empty(), "{}", problems.join("\n"));
     Ok(())
+}
+
+/// The jobs that were begun, each with whose it is and what is watched, and why others were not.
+#[derive(Default)]
+struct Begun {
+    whose: Vec<Whose>,
+    jobs: Vec<Value>,
+    watched: Vec<Option<Whose>>,
+    refused: Vec<String>,
+}
+
+/// Begins a job for each event subscription: one that is refused keeps none of the others from theirs. A
+/// single one that is refused is the command's own failure.
+async fn begin_all(
+    arguments: &RedriveArguments,
+    api: &ManageApi,
+    all: impl ExactSizeIterator<Item = (Whose, Option<Whose>)>,
+    now: Timestamp,
+    progress: &Progress,
+) -> anyhow::Result<Begun> {
+    let is_one = all.len() == 1;
+    let mut begun = Begun::default();
+    for (one, watched) in all {
+        match begin(arguments, api, &one, now, progress).await {
+            Ok(job) => {
+                begun.whose.push(one);
+                begun.jobs.push(job);
+                begun.watched.push(watched);
+            }
+            Err(error) if is_one => return Err(error),
+            Err(error) => {
+                let Whose { topic, subscription } = one;
+                begun.refused.push(format!("{topic}/{subscription}: {}", chain(&error)));
+            }
+        }
+    }
+    Ok(begun)
 }
 
 /// Begins a job, or finds the one that is meant.
@@ -220,7 +274,7 @@ async fn begin(
             let other = differences(&job, &asked, of, arguments.chosen.since);
             anyhow::ensure!(
                 other.is_empty(),
-                "{topic}/{subscription}: the redrive {id} runs already, and it is another one ({}). Wait for \
+                "the redrive {id} of {topic}/{subscription} runs already, and is another one ({}). Wait for \
                  it, `gridpost dead-letter redrive --topic {topic} --subscription {subscription} --follow \
                  {id}`, or cancel it.",
                 other.join(", ")
@@ -488,6 +542,43 @@ mod tests {
         for part in ["t/u", "until 2026-01-01T00:05:00Z", "Unauthorized", "--on-probation"] {
             assert!(refused.contains(part), "{part} is not in\n{refused}");
         }
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: RedriveArguments,
+    }
+
+    #[tokio::test]
+    async fn one_that_is_refused_keeps_none_of_the_others_from_theirs() {
+        let begins = |name: &str| format!("POST /topics/t/eventSubscriptions/{name}/redrives ");
+        let runs = |name: &str| format!("GET /topics/t/eventSubscriptions/{name}/redrives ");
+        let job = |name: &str| json!({"id": format!("of-{name}"), "status": "Running"});
+        let other = json!({"value": [{"id": "j", "status": "Running", "dryRun": false,
+            "eventsPerSecond": 7}]});
+        let api = FakeApi::answering(&[
+            (begins("a").as_str(), 201, job("a")),
+            (begins("b").as_str(), 409, json!({})),
+            (runs("b").as_str(), 200, other),
+            (begins("c").as_str(), 201, job("c")),
+        ])
+        .await;
+        let api = ManageApi::connect(&api.url()).await.map(|it| (it, api)).expect("built");
+        let arguments = <Line as clap::Parser>::parse_from(["redrive", "--topic", "t"]).arguments;
+        let whose = |name: &str| Whose { topic: "t".to_owned(), subscription: name.to_owned() };
+        let begin = async |names: &[&str]| {
+            let all: Vec<_> = names.iter().map(|name| (whose(name), None)).collect();
+            let now = Timestamp::from_millis(0);
+            begin_all(&arguments, &api.0, all.into_iter(), now, &Progress::silent()).await
+        };
+        let begun = begin(&["a", "b", "c"]).await.expect("the others");
+        let names: Vec<_> = begun.whose.iter().map(|one| one.subscription.as_str()).collect();
+        assert_eq!((names, begun.jobs.as_slice()), (vec!["a", "c"], &[job("a"), job("c")][..]));
+        let told = ended(&begun.jobs, &begun.refused).expect_err("not all").to_string();
+        assert!(told.contains("1 of 3 redrives were not begun"), "{told}");
+        assert!(told.contains("t/b: ") && told.contains("the redrive j runs already"), "{told}");
+        assert!(begin(&["b"]).await.is_err(), "a single one is the command's own");
     }
 
     /// The API answers the first look at each job only while all four are asked for: looks that come one

@@ -44,7 +44,7 @@ pub(super) async fn run(
         }
     };
     let sent = api.send_test_event(topic, name, &event).await?;
-    output.print(&sent, told);
+    output.tell(&sent, told);
     let outcome = text_at(&sent, "/outcome");
     let hint = match arguments.event {
         Some(_) => "",

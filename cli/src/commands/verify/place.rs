@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::commands::if_there;
 use crate::commands::publish::{self, InputSchema};
 use crate::failure::{Refusal, chain};
+use crate::http_client::date_ms;
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::output::text_at;
@@ -174,10 +174,7 @@ impl Place {
             request.header("content-type", content_type).body(body.to_owned()).send().await;
         let answer = answer.map_err(|error| anyhow!("POST {} got no answer: {error}", self.url))?;
         match answer.status().as_u16() {
-            200 => {
-                let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
-                Ok(date.and_then(Timestamp::parse_http_date).map(Timestamp::as_millis))
-            }
+            200 => Ok(date_ms(&answer)),
             status => {
                 let text = answer.text().await.unwrap_or_default();
                 Err(Refusal::from_answer(status, &text).into())

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{ARRIVED_MAX, Shown, Trial, between};
+use crate::clock::Clock;
 use crate::commands::verify::measure::Span;
 use crate::commands::verify::place::Published;
 use crate::commands::verify::queue::Queue;
 use crate::output::count;
-use crate::verify::clock::Clock;
 use crate::verify::figures::{Stage, told};
 use crate::verify::judge::{Filler, Seen, fanned_out, of};
 use crate::verify::step::{Step, Where};

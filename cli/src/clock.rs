@@ -1,5 +1,5 @@
-//! How far the clock of a deployment is ahead of this machine's: its logs have times of the former, and what
-//! is published and what arrives is timed by the latter.
+//! How far the clock of a deployment is ahead of this machine's: its logs and its storage have times of the
+//! former, and what a command does is timed by the latter.
 
 /// By the `Date` of answers, which has whole seconds: each bounds the difference, and several bound it
 /// closely.
@@ -28,6 +28,13 @@ impl Clock {
         });
     }
 
+    /// How far the deployment's clock is ahead at the least, in milliseconds: none where answers leave it open
+    /// whether the two differ, as whole seconds say less than a clock that is kept right.
+    pub fn ahead_ms(&self) -> i64 {
+        let (least, most) = self.ahead.unwrap_or_default();
+        0_i64.max(least).min(most)
+    }
+
     /// A time span of this machine's as the deployment's clock has it, with all of what is uncertain.
     pub fn there(&self, from_ms: i64, to_ms: i64) -> (i64, i64) {
         let (least, most) = self.ahead.unwrap_or_default();
@@ -41,6 +48,25 @@ mod tests {
 
     /// Begun, ended, date.
     type Answer = (i64, i64, i64);
+
+    #[test]
+    fn clocks_are_the_same_until_answers_say_otherwise() {
+        // (answer, how far it is ahead at the least)
+        let table: [(&[Answer], i64); 5] = [
+            (&[], 0),
+            (&[(5_000, 5_100, 5_000)], 0),
+            (&[(5_900, 6_100, 5_000)], 0),
+            (&[(5_000, 5_100, 65_000)], 59_900),
+            (&[(65_000, 65_100, 5_000)], -59_001),
+        ];
+        for (answers, want) in table {
+            let mut clock = Clock::default();
+            for (begun, ended, date) in answers {
+                clock.take((*begun, *ended), *date);
+            }
+            assert_eq!(clock.ahead_ms(), want, "{answers:?}");
+        }
+    }
 
     /// (row, answers, what becomes of the span from 100,000 to 200,000)
     #[test]
