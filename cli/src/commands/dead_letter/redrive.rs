@@ -552,8 +552,9 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_is_refused_keeps_none_of_the_others_from_theirs() {
-        let begins = |name: &str| format!("POST /topics/t/eventSubscriptions/{name}/redrives ");
-        let runs = |name: &str| format!("GET /topics/t/eventSubscriptions/{name}/redrives ");
+        let of = |name: &str| format!("/topics/t/eventSubscriptions/{name}");
+        let begins = |name: &str| format!("POST {}/deadLetters:redrive ", of(name));
+        let runs = |name: &str| format!("GET {}/redrives ", of(name));
         let job = |name: &str| json!({"id": format!("of-{name}"), "status": "Running"});
         let other = json!({"value": [{"id": "j", "status": "Running", "dryRun": false,
             "eventsPerSecond": 7}]});
