@@ -578,7 +578,10 @@ mod tests {
         assert_eq!((names, begun.jobs.as_slice()), (vec!["a", "c"], &[job("a"), job("c")][..]));
         let told = ended(&begun.jobs, &begun.refused).expect_err("not all").to_string();
         assert!(told.contains("1 of 3 redrives were not begun"), "{told}");
-        assert!(told.contains("t/b: ") && told.contains("the redrive j runs already"), "{told}");
+        assert!(
+            told.contains("t/b: ") && told.contains("the redrive j of t/b runs already"),
+            "{told}"
+        );
         assert!(begin(&["b"]).await.is_err(), "a single one is the command's own");
     }
 
