@@ -410,17 +410,17 @@ variable "retry_in_flight_limit" {
 }
 
 variable "queue_message_bytes_max" {
-  description = "Largest queue message in bytes, 65536 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. An event that does not fit into a message goes through the payload bucket."
+  description = "Largest queue message in bytes, 229376 to 1048576 (SQS's limit). Over 262144 needs AWS provider 6.8 or later. An event that does not fit into a message goes through the payload bucket."
   type        = number
   default     = 262144
   nullable    = false
 
   validation {
     condition = (
-      var.queue_message_bytes_max >= 65536 && var.queue_message_bytes_max <= 1048576
+      var.queue_message_bytes_max >= 229376 && var.queue_message_bytes_max <= 1048576
       && floor(var.queue_message_bytes_max) == var.queue_message_bytes_max
     )
-    error_message = "queue_message_bytes_max must be a whole number from 65536 to 1048576, got ${var.queue_message_bytes_max}."
+    error_message = "queue_message_bytes_max must be a whole number from 229376 to 1048576, got ${var.queue_message_bytes_max}."
   }
 }
 

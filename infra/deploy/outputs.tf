@@ -26,7 +26,7 @@ output "dead_letter_role_arn" {
 }
 
 output "redrive_role_arn" {
-  description = "Role that sends dead letters again: the same."
+  description = "Role that reads dead letters and sends them again: to be allowed in the policy of a dead-letter bucket of another account (s3:ListBucket, s3:GetObject, kms:Decrypt)."
   value       = module.gridpost.redrive_role_arn
 }
 

@@ -29,7 +29,7 @@ run "refuses_what_is_below_its_range" {
     probation_seconds           = { Busy = -1 }
     publish_burst_limit         = 0
     publish_rate_limit          = 0
-    queue_message_bytes_max     = 65535
+    queue_message_bytes_max     = 229375
     late_response_share         = -0.1
     retry_batch_size            = 0
     retry_window_seconds        = -1
@@ -113,7 +113,7 @@ run "refuses_fractions" {
     memory_mb                   = { dispatch = 128.5 }
     probation_seconds           = { Busy = 1.5 }
     publish_burst_limit         = 1.5
-    queue_message_bytes_max     = 65536.5
+    queue_message_bytes_max     = 229376.5
     retry_concurrency           = 2.5
     retry_in_flight_limit       = 1.5
     retry_queue_count           = 1.5
@@ -330,7 +330,7 @@ run "takes_both_ends_of_each_range" {
     probation_seconds           = { Busy = 0, InvalidFunctionDestination = 86400 }
     publish_burst_limit         = 50000
     publish_rate_limit          = 100000
-    queue_message_bytes_max     = 65536
+    queue_message_bytes_max     = 229376
     retry_concurrency           = 1000
     retry_in_flight_limit       = 120000
     retry_queue_count           = 32

@@ -462,7 +462,7 @@ run "settings_reach_the_functions" {
     log_successful_attempts     = true
     latency_metrics             = true
     probation_seconds           = { Busy = 1, NotFound = 2 }
-    queue_message_bytes_max     = 131072
+    queue_message_bytes_max     = 229376
     retry_in_flight_limit       = 0
     validation_origin           = "events.example.com"
   }
@@ -472,7 +472,7 @@ run "settings_reach_the_functions" {
       module.ingest.environment["GRIDPOST_CONFIG_CACHE_MS"] == "500"
       && alltrue([
         for function in [module.ingest, module.expand, module.dead_letter, module.redrive] :
-        function.environment["GRIDPOST_QUEUE_MESSAGE_BYTES_MAX"] == "131072"
+        function.environment["GRIDPOST_QUEUE_MESSAGE_BYTES_MAX"] == "229376"
       ])
       && module.ingest.environment["GRIDPOST_INLINE_FAN_OUT"] == "0"
       && module.ingest.environment["GRIDPOST_LOG"] == "warn,gridpost=debug"
@@ -501,7 +501,7 @@ run "settings_reach_the_functions" {
           aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison,
         ], aws_sqs_queue.retry
       ) :
-      queue.max_message_size == 131072
+      queue.max_message_size == 229376
     ])
     error_message = "a queue takes other sizes than ingest packs"
   }

@@ -1,5 +1,5 @@
-//! Settings of the functions, read once from the environment that Terraform sets. Every variable is
-//! named here, with its default.
+//! Settings of the functions, read once from the environment that Terraform sets. Every variable of
+//! every function but manage is named here, with its default.
 
 use std::{collections::BTreeMap, env, fmt::Display, str::FromStr, time::Duration};
 

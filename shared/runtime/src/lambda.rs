@@ -1,4 +1,4 @@
-//! The edge to Lambda: every function runs here, from its settings to its replies.
+//! The edge to Lambda: every function but manage runs here.
 
 use std::{
     cell::Cell,
@@ -20,7 +20,7 @@ use lambda_runtime_api_client::{PooledClient, body::Body, build_request};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    lineage,
+    config, lineage,
     sqs::{self, Batch, BatchReply},
     system::{self, SystemClock},
     telemetry::EmbeddedMeter,
@@ -60,11 +60,12 @@ where
 }
 
 /// [`serve`] for a function whose one invoker is the mapping of a queue; `handle` answers which
-/// messages SQS keeps, by id.
+/// messages SQS keeps, by id. Messages of another queue, as from a mapping that an update has not led
+/// away yet, are kept: the function that they are for gets them.
 ///
 /// # Errors
 ///
-/// As [`serve`].
+/// As [`serve`], or the queue's URL is not set.
 pub async fn serve_queue<F>(
     meter: &EmbeddedMeter,
     queue: Queue,
@@ -73,9 +74,10 @@ pub async fn serve_queue<F>(
 where
     F: Future<Output = Vec<String>>,
 {
-    let handle = &handle;
+    let (handle, url) = (&handle, &config::queue_url(queue)?);
     serve(meter, move |batch: Batch, deadline| async move {
-        let (records, mut reply) = sqs::records(batch.messages, SystemClock.now(), |_| Some(queue));
+        let queue_of = |name: &str| sqs::is_queue_of(url, name).then_some(queue);
+        let (records, mut reply) = sqs::records(batch.messages, SystemClock.now(), queue_of);
         reply.extend(handle(records, deadline).await);
         Ok::<BatchReply, Error>(reply)
     })

@@ -85,6 +85,13 @@ pub fn records(
     (records, reply)
 }
 
+/// Whether a queue with that URL has that name, which is also the end of its ARN.
+///
+/// Source: SQS developer guide, "Queue and message identifiers".
+pub fn is_queue_of(url: &str, name: &str) -> bool {
+    url.rsplit('/').next() == Some(name) && !name.is_empty()
+}
+
 impl Message {
     /// SQS always gives id and receipt; without them it could not be settled in any way.
     fn into_record(
@@ -135,6 +142,20 @@ mod tests {
         let kept = ["no receipt", "other", "from nowhere"].map(|id| json!({"itemIdentifier": id}));
         let want = json!({ "batchItemFailures": kept });
         assert_eq!(serde_json::to_value(reply).expect("JSON"), want);
+    }
+
+    #[test]
+    fn a_queue_is_known_by_the_end_of_its_url() {
+        let url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive";
+        for (url, name, want) in [
+            (url, "gridpost-redrive", true),
+            (url, "gridpost-dead-letter", false),
+            (url, "redrive", false),
+            (url, "", false),
+            ("", "", false),
+        ] {
+            assert_eq!(is_queue_of(url, name), want, "{url} {name}");
+        }
     }
 
     #[test]

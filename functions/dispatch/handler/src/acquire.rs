@@ -32,7 +32,7 @@ pub enum Acquired<T> {
 ///
 /// # Errors
 ///
-/// A call to AWS failed. Nothing was attempted.
+/// A call of a port failed. Nothing was attempted.
 pub async fn events(
     context: &Context,
     mut hand: DeliveryInHand,

@@ -1,4 +1,4 @@
-//! Takes the deliveries of one event subscription through the six steps: load, plan, attempt,
+//! Takes the deliveries of one event subscription through five of the six steps: load, plan, attempt,
 //! decide, settle. Each step has a module of its own.
 //!
 //! Nearly all deliveries succeed at their first attempt. What only the others need is boxed,

@@ -1,4 +1,4 @@
-//! A panic while one record is handled must fail that record alone.
+//! A panic while a group of records is handled must fail that group alone.
 
 use std::{any::Any, panic::AssertUnwindSafe};
 

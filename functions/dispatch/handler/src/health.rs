@@ -38,7 +38,7 @@ const WRITES_MAX: u32 = 8;
 /// How long a write that lost a race waits at most before the next try; it doubles each time.
 const BACK_OFF: Duration = Duration::from_millis(10);
 
-/// Cached healths at most; beyond it, expired ones are removed.
+/// Cached healths at most; beyond it, the older half is removed.
 const KEPT_MAX: usize = 10_000;
 
 /// Endpoints' health: read about once a second per endpoint at most, written only on change.

@@ -241,7 +241,7 @@ async fn follow_stored(context: &Context, mut hand: DeliveryInHand) -> Settled {
     let stored = context.states.load(hand.delivery.id).await?;
     let Some(state) = stored else {
         return Err(PortError::new(
-            "failed to read a delivery's state",
+            "reading a delivery's state",
             "it was deleted while it was being written",
         ));
     };

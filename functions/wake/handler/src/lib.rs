@@ -61,7 +61,7 @@ const FIRST_LOOK_BACK_MINUTES: i64 = 60;
 const PAGES_AT_ONCE: usize = 8;
 
 /// How often a run tries to read a partition of a minute. A partition that stays unread holds back
-/// the cursor.
+/// the cursor, and with many minutes to make up for there is always one.
 const READS_MAX: u32 = 3;
 
 /// Sends every parked delivery that is due by the end of the next minute back to its retry queue,
@@ -126,7 +126,7 @@ impl Run {
                 minute = page.strand.minute,
                 partition = page.strand.partition,
                 error = %chain(&error),
-                "failed to send parked deliveries; the next run tries again",
+                "failed to finish a page of parked deliveries; the next run takes it up again",
             );
             self.failed.get_or_insert(error);
         } else if let Some(strand) = page.rest {

@@ -1,6 +1,6 @@
 //! Chooses the deliveries that share a request.
 //!
-//! Batching is opportunistic: nothing is held back to fill a request, but deliveries that wait
+//! Batching is optimistic: nothing is held back to fill a request, but deliveries that wait
 //! together are sent together. Source: Event Grid, "Message delivery and retry", section "Output
 //! batching".
 

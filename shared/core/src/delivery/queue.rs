@@ -32,8 +32,9 @@ impl fmt::Display for Queue {
     }
 }
 
-/// The lowest limit that a deployment may set for a queue message, in bytes.
-pub const MESSAGE_BYTES_MAX_LOWEST: usize = 256 * 1_024;
+/// The lowest limit that a deployment may set for a queue message, in bytes
+/// (`queue_message_bytes_max` in Terraform).
+pub const MESSAGE_BYTES_MAX_LOWEST: usize = 224 * 1_024;
 
 /// The longest `DelaySeconds` of SQS.
 pub const DELAY_S_MAX: u32 = 900;

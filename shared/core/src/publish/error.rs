@@ -77,7 +77,7 @@ pub enum PublishError {
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
-    /// Status 503: a call to AWS failed. Some deliveries may have been made; the publisher's retry
+    /// Status 503: a call of a port failed. Some deliveries may have been made; the publisher's retry
     /// duplicates them.
     #[error("the events could not be stored for delivery; send them again")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),

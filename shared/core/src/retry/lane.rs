@@ -59,10 +59,11 @@ pub struct LaneSettings {
     pub first_budget: u32,
     /// The votes that mark any endpoint.
     pub budget_max: u32,
-    /// The bound of an endpoint when it is marked for the first time.
+    /// The bound of requests under way to an endpoint that is marked for the first time.
     pub first_bound: u32,
-    /// The lowest bound; at least 1.
+    /// The lowest bound of requests under way to a marked endpoint; at least 1.
     pub bound_min: u32,
+    /// The highest.
     pub bound_max: u32,
 }
 

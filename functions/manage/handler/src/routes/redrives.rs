@@ -1,4 +1,4 @@
-//! Redrive jobs of an event subscription: begun, shown, stopped, resumed. The dead-letter function
+//! Redrive jobs of an event subscription: begun, shown, stopped, resumed. The redrive function
 //! does the work.
 
 use gridpost_core::{

@@ -180,7 +180,7 @@ fn probation_after(
 /// A probe, which began when both waits were over, ends them, and so does an attempt that an
 /// operator asked for meanwhile. An attempt that was under way when a wait began, or that a copy of
 /// dispatch made before it knew of the wait, does not. But it is a success: it breaks the row of
-/// failures, and lifts a first delayed wait caused by one.
+/// failures, and lifts a first delayed wait that such a row has caused.
 pub fn after_success(
     health: &Health,
     success: SuccessfulAttempt,
@@ -200,7 +200,7 @@ pub fn after_success(
 ///
 /// Successes are not written while nothing fails, so one copy may count ten failures in a row while
 /// the others see successes. Each copy calls this at every read: a success of its own breaks a row
-/// that others have counted, and lifts the first delayed wait caused by it. While some attempts
+/// that others have counted, and lifts the first delayed wait that this row has caused. While some attempts
 /// fail and others succeed, it shares a success with the others, at most twice a second.
 pub fn evidence(health: &Health, seen: SeenAttempts, now: Timestamp) -> Option<Health> {
     let success = seen.last_success_at?;
