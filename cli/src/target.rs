@@ -220,8 +220,9 @@ impl Target {
     /// taken to be the same; what needs the time asks the same URL next, and says what is wrong.
     async fn seen_clock(&self) -> Clock {
         let mut clock = Clock::default();
-        let url = self.manage_url.as_deref().or(self.publish_url.as_deref());
-        let Some(url) = url.filter(|_| self.home.is_none()) else { return clock };
+        // Not the publish URL: behind a function URL, ingest would count a failed publish.
+        let url = self.manage_url.as_deref().filter(|_| self.home.is_none());
+        let Some(url) = url else { return clock };
         let Ok(client) = self.http_client(url) else { return clock };
         let begun_ms = wall_clock::now_ms();
         if let Ok(answer) = client.get(url).timeout(CLOCK_WAIT).send().await

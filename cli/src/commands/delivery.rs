@@ -128,10 +128,13 @@ async fn whose(
         None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
     };
     let mut found = Vec::new();
-    for topic in topics {
-        for one in api.subscriptions(&topic).await? {
+    for topic_name in topics {
+        let all = api.subscriptions(&topic_name).await;
+        // It may have been deleted since the topics were listed.
+        let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
+        for one in all.unwrap_or_default() {
             let subscription = text_at(&one, "/name").to_owned();
-            found.push(Whose { topic: topic.clone(), subscription });
+            found.push(Whose { topic: topic_name.clone(), subscription });
         }
     }
     Ok(found)

@@ -49,7 +49,7 @@ pub async fn run(arguments: ListenArguments, output: Output) -> anyhow::Result<(
     let receiver = Receiver::start(address, HashMap::new(), behaviour, sender).await?;
     output::note(&format!(
         "listening on {} (Ctrl-C ends it); as an endpoint:\n  gridpost subscription create --topic demo \
-         --name listen --endpoint {}",
+         --name listen --endpoint {} --replace",
         receiver.url("/"),
         receiver.url("/hook")
     ));

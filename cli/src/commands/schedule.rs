@@ -169,7 +169,7 @@ pub async fn run(
     let dice = if arguments.jitter { SystemDice.roll() } else { 0.0 };
     let timeline = timeline(rules, delays_on_probation, &answers, dice);
     let is_named = arguments.max_attempts.is_some() || has_own_attempts(rules);
-    let warnings = if is_named { warnings(rules, &timeline) } else { Vec::new() };
+    let warnings = warnings(rules, &timeline, is_named);
     let document = result(&timeline, &policy, &arguments.responses, &warnings);
     output.print(&document, text);
     Ok(())
@@ -193,7 +193,7 @@ pub(crate) fn preview(
     let rules = Rules { profile, kind, policy: &policy };
     let given: Vec<_> = answers.iter().map(|response| response.answer).collect();
     let timeline = timeline(rules, delays_on_probation, &given, 0.0);
-    let warnings = if has_own_attempts(rules) { warnings(rules, &timeline) } else { Vec::new() };
+    let warnings = warnings(rules, &timeline, has_own_attempts(rules));
     Ok(result(&timeline, &policy, &answers, &warnings))
 }
 
@@ -263,8 +263,9 @@ fn has_own_attempts(rules: Rules<'_>) -> bool {
 
 /// Says which limits can never be reached, as even an endpoint that always fails with the shortest waits
 /// ends by the other limit; and where events may end without an attempt.
-fn warnings(rules: Rules<'_>, shown: &Timeline) -> Vec<String> {
-    unreachable_limit(rules, shown).into_iter().chain(delayed::warning(rules.policy)).collect()
+fn warnings(rules: Rules<'_>, shown: &Timeline, names_attempts: bool) -> Vec<String> {
+    let unreachable = names_attempts.then(|| unreachable_limit(rules, shown)).flatten();
+    unreachable.into_iter().chain(delayed::warning(rules.policy)).collect()
 }
 
 fn unreachable_limit(rules: Rules<'_>, shown: &Timeline) -> Option<String> {
@@ -392,7 +393,7 @@ mod tests {
         let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
         let answers: Vec<_> = arguments.responses.iter().map(|response| response.answer).collect();
         let timeline = timeline(rules, arguments.delay_on_probation, &answers, 0.0);
-        result(&timeline, &policy, &arguments.responses, &warnings(rules, &timeline))
+        result(&timeline, &policy, &arguments.responses, &warnings(rules, &timeline, true))
     }
 
     #[test]
@@ -419,6 +420,20 @@ mod tests {
         let warning = fewer["warnings"][0].as_str().expect("a warning");
         let shown = fewer["attempts"].as_array().expect("attempts").len();
         assert!(warning.contains(&format!("({shown} with these answers)")), "{warning}");
+    }
+
+    /// Attempts by default are not scolded, but a life that a wait outlasts is said in any case.
+    #[test]
+    fn a_short_life_is_said_whatever_the_attempts() {
+        let profile = ProfileName::Basic;
+        let policy = json!({"eventTimeToLiveInMinutes": 60});
+        let policy = resource::read_retry_policy(policy, profile).expect("in range");
+        let rules = Rules { profile, kind: EndpointKind::Webhook, policy: &policy };
+        let shown = timeline(rules, false, &[], 0.0);
+        let told = |names_attempts| warnings(rules, &shown, names_attempts).join("; ");
+        assert!(!told(false).contains("can never be made"), "{}", told(false));
+        assert!(told(false).contains("delayed delivery"), "{}", told(false));
+        assert!(told(true).contains("can never be made"), "{}", told(true));
     }
 
     #[test]

@@ -260,11 +260,12 @@ async fn make(create: &CreateArguments, api: &ManageApi) -> anyhow::Result<Reply
     }
     let made = api.clone().only_new().put_subscription(topic, name, &document).await;
     made.map_err(|error| match error.downcast_ref::<Refusal>() {
-        Some(refusal) if refusal.status == 412 => anyhow::anyhow!(
-            "the event subscription {name} of topic {topic} is there already, and stays as it is. `gridpost \
+        Some(refusal) if refusal.status == 412 => error.context(format!(
+            "the event subscription {name} of topic {topic} is there already, and stays as it is (an earlier \
+             try may have made it: `gridpost subscription show --topic {topic} --name {name}`). `gridpost \
              subscription update --topic {topic} --name {name}` changes single settings and keeps the others; \
-             --replace replaces it whole."
-        ),
+             --replace replaces it whole"
+        )),
         _ => error,
     })
 }

@@ -241,7 +241,10 @@ async fn begin_all(
             Err(error) if is_one => return Err(error),
             Err(error) => {
                 let Whose { topic, subscription } = one;
-                begun.refused.push(format!("{topic}/{subscription}: {}", chain(&error)));
+                let refused = format!("{topic}/{subscription}: {}", chain(&error));
+                // Following the others may take hours.
+                progress.line(&format!("! not begun: {refused}"));
+                begun.refused.push(refused);
             }
         }
     }

@@ -44,6 +44,8 @@ struct Group {
     written: Option<(String, String)>,
     /// The id of one of them.
     example: String,
+    /// The topic and event subscription of that one.
+    owner: String,
 }
 
 /// What those that the arguments choose have in common, as JSON.
@@ -97,11 +99,12 @@ impl Group {
         self.events += 1;
         let whose =
             format!("{}/{}", text_at(letter, "/topic"), text_at(letter, "/eventSubscription"));
-        self.whose.insert(whose);
+        self.whose.insert(whose.clone());
         let at = text_at(letter, "/writtenTime").to_owned();
         self.written = match self.written.take() {
             None => {
                 text_at(letter, "/id").clone_into(&mut self.example);
+                self.owner = whose;
                 Some((at.clone(), at))
             }
             Some((first, last)) => Some((first.min(at.clone()), last.max(at))),
@@ -120,6 +123,7 @@ impl Group {
             "firstWrittenTime": first,
             "lastWrittenTime": last,
             "example": self.example,
+            "exampleOf": self.owner,
         })
     }
 }
@@ -152,7 +156,7 @@ fn row(group: &Value) -> [String; 7] {
         None => at("/lastDeliveryOutcome"),
     };
     let whose: Vec<_> = group["eventSubscriptions"].as_array().into_iter().flatten().collect();
-    let first = whose.first().and_then(|first| first.as_str()).unwrap_or("-");
+    let first = text_at(group, "/exampleOf");
     let whose = match whose.len() {
         0 | 1 => first.to_owned(),
         count => format!("{first} and {} more", count - 1),
@@ -186,20 +190,21 @@ mod tests {
     #[test]
     fn what_ended_alike_is_one_line() {
         let mut letters: Vec<_> = (1..=3)
-            .map(|one| letter(&format!("l-{one}"), "a", Some(400), &format!("2026-01-0{one}")))
+            .map(|one| letter(&format!("l-{one}"), "b", Some(400), &format!("2026-01-0{one}")))
             .collect();
-        letters.push(letter("l-4", "b", Some(400), "2026-01-04"));
+        letters.push(letter("l-4", "a", Some(400), "2026-01-04"));
         letters.push(letter("l-5", "a", None, "2026-01-05"));
         letters.push(json!({"id": "l-6", "topic": "t", "problem": "no JSON"}));
         let summary = document(&letters, true);
         assert_eq!((&summary["events"], &summary["unreadable"]), (&json!(5), &json!(1)));
         let first = json!({"events": 4, "deadLetterReason": "R", "lastDeliveryOutcome": "BadRequest",
             "lastHttpStatusCode": 400, "eventType": "T", "eventSubscriptions": ["t/a", "t/b"],
-            "firstWrittenTime": "2026-01-01", "lastWrittenTime": "2026-01-04", "example": "l-1"});
+            "firstWrittenTime": "2026-01-01", "lastWrittenTime": "2026-01-04", "example": "l-1",
+            "exampleOf": "t/b"});
         assert_eq!(summary["groups"][0], first);
         assert_eq!(summary["groups"][1]["events"], 1);
         let told = text(&summary);
-        for part in ["5 dead letters", "BadRequest (400)", "t/a and 1 more", "1 more objects"] {
+        for part in ["5 dead letters", "BadRequest (400)", "t/b and 1 more", "1 more objects"] {
             assert!(told.contains(part), "{part} is not in\n{told}");
         }
         assert!(text(&document(&letters, false)).starts_with("of the first 5 dead letters"));

@@ -149,7 +149,8 @@ fn state(name: &str) -> String {
                 .to_owned()
         }
         "Failed" => {
-            "Failed: the endpoint was not validated within 10 minutes; create it again".to_owned()
+            "Failed: the endpoint was not validated within 10 minutes; repeat \
+             `subscription create` with --replace".to_owned()
         }
         other => other.to_owned(),
     }
