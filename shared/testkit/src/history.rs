@@ -11,7 +11,7 @@ use gridpost_core::{
     ledger::Ledger,
     retry::{
         health::{Delayed, Health, Probation, Probe, Recovery},
-        outcome::Answer,
+        outcome::{Answer, Outcome},
     },
     subscription::SubscriptionKey,
     time::Timestamp,
@@ -226,9 +226,12 @@ pub struct EventOutcome {
 }
 
 impl Request {
-    /// The answer for an event; `None` if it was not in the request.
+    /// The answer for an event; `None` if it was not in the request. Of two copies of a delivery,
+    /// the one that arrived ends the event.
     pub fn met_by(&self, delivery: Uuid, event: &str) -> Option<&EventOutcome> {
-        self.met.iter().find(|met| met.delivery == delivery && met.event == event)
+        let mut all = self.met.iter().filter(|met| met.delivery == delivery && met.event == event);
+        let arrived = |met: &&EventOutcome| met.answer.outcome == Outcome::Delivered;
+        all.clone().find(arrived).or_else(|| all.next())
     }
 }
 

@@ -377,11 +377,14 @@ impl<'a> Check<'a> {
                 return Some(ended_at);
             }
             let due = |first: &&&Request| {
-                let by = |noted| {
-                    model::due(topic, subscription, (first.began_at, noted, expires_at), answer)
+                let by = |(began_at, noted)| {
+                    model::due(topic, subscription, (began_at, noted, expires_at), answer)
                 };
-                // The clocks of two copies may differ on how long ago the first was.
-                [self.sooner(ended_at), ended_at].into_iter().filter_map(by).min()
+                // The clocks of the copies that made the first attempt, this one and the next may
+                // differ.
+                let (first, sooner) = (first.began_at, self.sooner(ended_at));
+                let noted = [(first, sooner), (first, ended_at), (self.sooner(first), sooner)];
+                noted.into_iter().filter_map(by).min()
             };
             firsts.iter().filter_map(due).min()
         });
