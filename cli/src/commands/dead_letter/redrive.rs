@@ -220,8 +220,8 @@ struct Begun {
     refused: Vec<String>,
 }
 
-/// Begins a job for each event subscription: one that is refused keeps none of the others from theirs. A
-/// single one that is refused is the command's own failure.
+/// Begins a job for each event subscription: one that is refused is told at once, and keeps none of
+/// the others from theirs. A single one that is refused is the command's own failure.
 async fn begin_all(
     arguments: &RedriveArguments,
     api: &ManageApi,
@@ -240,9 +240,7 @@ async fn begin_all(
             }
             Err(error) if is_one => return Err(error),
             Err(error) => {
-                let Whose { topic, subscription } = one;
-                let refused = format!("{topic}/{subscription}: {}", chain(&error));
-                // Following the others may take hours.
+                let refused = format!("{}/{}: {}", one.topic, one.subscription, chain(&error));
                 progress.line(&format!("! not begun: {refused}"));
                 begun.refused.push(refused);
             }
