@@ -122,7 +122,7 @@ fn why(error: &dyn Error) -> String {
     }
 }
 
-/// A way back out of the poison queue. There is none to the dispatch queue: a delivery's state is
+/// A way back out of the poison queue. None leads to the dispatch queue: a delivery's state is
 /// not read there, because first attempts have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {

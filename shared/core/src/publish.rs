@@ -124,7 +124,7 @@ const CLOUD_EVENTS_OF_ANY_FORM: &str = "application/cloudevents";
 const CLOUD_EVENTS: [&str; 2] =
     ["application/cloudevents+json", "application/cloudevents-batch+json"];
 
-/// The content type in lower case without its parameters; empty if there is none.
+/// The content type in lower case without its parameters; empty without the header.
 fn media_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()

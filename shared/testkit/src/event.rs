@@ -38,7 +38,7 @@ pub fn name_of(event: &Value) -> String {
     mark.or(event["id"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// A member of a published event whose text differs where it was sent; `None` if there is none.
+/// A member of a published event whose text differs where it was sent; `None` if all are the same.
 /// Members may have been added.
 pub fn changed(published: &str, sent: &str) -> Option<String> {
     let members = |text| serde_json::from_str::<BTreeMap<String, &RawValue>>(text).ok();

@@ -280,7 +280,7 @@ impl Health {
             || self.delayed.is_some_and(|wait| wait.since == at)
     }
 
-    /// The latest time that it mentions; `None` if there is none.
+    /// The latest time that it mentions; `None` if it mentions no time.
     pub fn last_change_at(&self) -> Option<Timestamp> {
         let seen = self.row.last_at.max(self.last_success_at);
         let recovered = self.recovered.map(|recovery| recovery.until());

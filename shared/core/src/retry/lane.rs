@@ -177,7 +177,7 @@ impl Slowness {
         own.map_or(0, |lease| lease.requests)
     }
 
-    /// The latest time that it mentions; `None` if there is none.
+    /// The latest time that it mentions; `None` if it mentions no time.
     pub fn last_change_at(&self) -> Option<Timestamp> {
         let lease = self.leases.iter().map(|lease| lease.until).max();
         self.votes_since.max(self.marked_until).max(self.halved_at).max(lease)

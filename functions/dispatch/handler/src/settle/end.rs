@@ -79,7 +79,7 @@ pub(super) async fn end_part(
     Ok(())
 }
 
-/// Sends what ended to its dead-letter destination, or drops it if there is none.
+/// Sends what ended to its dead-letter destination. Without one, drops it.
 async fn dead_letter_or_drop(
     context: &Context,
     hand: &DeliveryInHand,

@@ -81,7 +81,7 @@ async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
     }
 }
 
-/// The route that axum finds is the one that the gate asks for, and HEAD is none.
+/// The gate asks for the route that axum finds, and refuses HEAD.
 #[tokio::test(start_paused = true)]
 async fn every_route_is_refused_as_another() {
     let mut world = World::with_subscription().await;
