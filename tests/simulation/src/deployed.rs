@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lambda::{Reading, Readings};
+use crate::lambda::{Hop, Reading, Readings};
 
 /// Most invocations of dispatch for first attempts (`first_attempt_concurrency`).
 pub const FIRST_ATTEMPT_CONCURRENCY: usize = 550;
@@ -42,5 +42,6 @@ pub fn readings() -> Readings {
         },
         fan_out: Reading { batch: 1, window: at_once, concurrency: 5 },
         ramp: None,
+        hop: Hop::FAR,
     }
 }

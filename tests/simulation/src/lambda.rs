@@ -8,7 +8,7 @@ mod usage;
 mod wake;
 
 pub use self::{
-    mapping::{Mapping, Ramp, Reading, Readings, poll},
+    mapping::{Hop, Mapping, Ramp, Reading, Readings, poll},
     pool::Pools,
     usage::{Function, Usage, Used},
     wake::{Wakes, schedule_wake},

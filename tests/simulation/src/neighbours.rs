@@ -21,7 +21,7 @@ pub use self::{
 };
 use crate::{
     checker, deployed,
-    lambda::Ramp,
+    lambda::{Hop, Ramp},
     scenario::{Publish, Scenario, key},
     world::{self, Remains},
 };
@@ -50,6 +50,8 @@ pub struct Plan {
     pub ttl_minutes: u32,
     /// How mappings grow from five batches; `None`: they are there from the beginning.
     pub ramp: Option<Ramp>,
+    /// How far copies of the functions are from their queues.
+    pub hop: Hop,
     /// Whether queues prefer the messages of quiet groups.
     pub fair: bool,
     pub faults: faults::Plan,
@@ -73,6 +75,7 @@ impl Default for Plan {
             retry_concurrency: deployed::RETRY_CONCURRENCY,
             ttl_minutes: 24 * 60,
             ramp: None,
+            hop: Hop::FAR,
             fair: false,
             faults: Scenario::default().plan,
             duplicates: 0.0,
@@ -105,6 +108,7 @@ pub fn scenario(plan: &Plan) -> Scenario {
     readings.dispatch.concurrency = plan.concurrency;
     readings.retry.concurrency = plan.retry_concurrency;
     readings.ramp = plan.ramp;
+    readings.hop = plan.hop;
     let mut scenario = Scenario {
         readings,
         retry_in_flight_limit: deployed::RETRY_IN_FLIGHT_LIMIT,

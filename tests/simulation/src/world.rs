@@ -282,8 +282,8 @@ impl World {
     }
 
     fn mappings(&self) -> Vec<Mapping> {
-        let Readings { dispatch, retry, dead_letter, fan_out, ramp } = self.scenario.readings;
-        let mapping = |queue, reading, timeout| Mapping { queue, reading, ramp, timeout };
+        let Readings { dispatch, retry, dead_letter, fan_out, ramp, hop } = self.scenario.readings;
+        let mapping = |queue, reading, timeout| Mapping { queue, reading, ramp, hop, timeout };
         (0..self.scenario.queues.retry_shards)
             .map(|shard| mapping(Queue::Retry(shard), retry, DISPATCH_TIMEOUT))
             .chain([

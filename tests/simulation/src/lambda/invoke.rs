@@ -19,9 +19,9 @@ use crate::world::World;
 
 /// Invokes a queue's function with a batch, and deletes what its reply does not name.
 pub(super) async fn invoke(world: &World, mapping: Mapping, received: Vec<Received>) {
-    let (instance, copy) = pool::take(world, mapping.queue);
-    // From the poller to the function it takes a moment, longer when a copy must be started.
-    tokio::time::sleep(world.dice.millis(2..300)).await;
+    let (instance, copy, is_fresh) = pool::take(world, mapping.queue);
+    let (from, to) = if is_fresh { mapping.hop.fresh } else { mapping.hop.warm };
+    tokio::time::sleep(world.dice.millis(from..to)).await;
     let uids: BTreeSet<_> = received.iter().filter_map(|it| it.carried.subscription).collect();
     let ids = received.iter().filter_map(|it| it.carried.delivery).collect();
     instance.take(ids, uids.into_iter().collect());

@@ -45,6 +45,26 @@ pub struct Readings {
     pub fan_out: Reading,
     /// How mappings grow to their maximum; `None` if they start there.
     pub ramp: Option<Ramp>,
+    pub hop: Hop,
+}
+
+/// How long a batch takes from its poller to a copy of the function, in milliseconds: at least, and
+/// less than.
+#[derive(Clone, Copy, Debug)]
+pub struct Hop {
+    /// To a copy that has run before.
+    pub warm: (u64, u64),
+    /// To a copy that must be started.
+    pub fresh: (u64, u64),
+}
+
+impl Hop {
+    /// As on a usual day: a copy that has run is called at once, and one that must be started takes a
+    /// few tenths of a second.
+    pub const NEAR: Self = Self { warm: (2, 40), fresh: (100, 400) };
+
+    /// Worse than it is: any copy may be far away, and batches overtake each other.
+    pub const FAR: Self = Self { warm: (2, 300), fresh: (2, 300) };
 }
 
 /// How a mapping grows while messages are left over. The guide says "up to 300 more a minute",
@@ -63,6 +83,7 @@ pub struct Mapping {
     pub queue: Queue,
     pub reading: Reading,
     pub ramp: Option<Ramp>,
+    pub hop: Hop,
     pub timeout: Duration,
 }
 
@@ -77,6 +98,7 @@ impl Readings {
             dead_letter: reading(100),
             fan_out: reading(1),
             ramp: None,
+            hop: Hop::FAR,
         }
     }
 }

@@ -57,8 +57,9 @@ impl Pools {
     }
 }
 
-/// Takes an idle copy, or a fresh one: the one used last, or any if the world says so.
-pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
+/// Takes an idle copy, or a fresh one: the one used last, or any if the world says so. Returns
+/// whether it is fresh, too.
+pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy, bool) {
     let mut idle = world.pools.of(queue).lock().expect("no panic while held");
     if !world.dice.chance(world.cold_starts)
         && let Some(last) = idle.len().checked_sub(1)
@@ -67,7 +68,8 @@ pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
             true => last,
             false => usize::try_from(world.dice.number(0..idle.len() as u64)).unwrap_or(last),
         };
-        return idle.swap_remove(index);
+        let (instance, copy) = idle.swap_remove(index);
+        return (instance, copy, false);
     }
     let instance = world.instance(Instance::default());
     let copy = match queue {
@@ -76,5 +78,5 @@ pub(super) fn take(world: &World, queue: Queue) -> (Arc<Instance>, Copy) {
         Queue::FanOut => Copy::Expand(Rc::new(world.expand(&instance))),
         _ => Copy::Dispatch(Rc::new(world.dispatch(&instance))),
     };
-    (instance, copy)
+    (instance, copy, true)
 }

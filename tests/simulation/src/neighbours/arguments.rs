@@ -5,7 +5,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 
 use super::{Plan, Spec, live};
-use crate::{deployed, lambda::Ramp};
+use crate::{
+    deployed,
+    lambda::{Hop, Ramp},
+};
 
 /// Most events of one world: more take too long.
 const EVENTS_MAX: f64 = 1_000_000.0;
@@ -21,8 +24,9 @@ SPEC is what a bad endpoint does with a request:
   half:SPEC        one of these with every other request, beginning with the first; the others succeed at once
 
 Every healthy endpoint answers 200 within 200 ms. All endpoints have the deployed defaults (profile basic).
-The world runs the real handlers in virtual time, with calls of AWS that take 1 to 20 ms and 2 to 300 ms from a
-queue to a function, until every delivery has ended. It has no faults but the endpoints'. The same arguments
+The world runs the real handlers in virtual time, with calls of AWS that take 1 to 20 ms, until every
+delivery has ended. From a queue to a function it takes 2 to 300 ms (--hop far), or 2 to 40 ms to a copy that
+has run before and 100 to 400 ms to one that must be started (--hop near). It has no faults but the endpoints'. The same arguments
 give the same figures.
 
 Latencies: of healthy endpoints from the publish to the first attempt, of bad ones from the publish to the
@@ -80,6 +84,10 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = RampWord::Continuous)]
     ramp: RampWord,
 
+    /// How far the functions are from their queues (see below)
+    #[arg(long, value_enum, default_value_t = HopWord::Far)]
+    hop: HopWord,
+
     /// SQS prefers the messages of quiet event subscriptions, as its fair queues are documented; without
     /// it the oldest go first
     #[arg(long)]
@@ -98,6 +106,12 @@ pub struct Arguments {
 enum RampWord {
     Continuous,
     Steps,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum HopWord {
+    Far,
+    Near,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -139,6 +153,10 @@ impl Arguments {
                 RampWord::Continuous => Ramp::Continuous,
                 RampWord::Steps => Ramp::Steps,
             }),
+            hop: match self.hop {
+                HopWord::Far => Hop::FAR,
+                HopWord::Near => Hop::NEAR,
+            },
             fair: self.fair,
             seed: self.seed,
             ..Plan::default()
