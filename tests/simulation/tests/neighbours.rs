@@ -85,6 +85,13 @@ fn twenty_endpoints_that_never_answer_are_not_felt() {
     assert_all_unfelt(&[(&["never"; 20], 10.0, 20, 5, true)]);
 }
 
+/// As behind one provider that is down: each has too few events for two slow requests in ten
+/// seconds, but all together hold more invocations than there are.
+#[test]
+fn hundreds_of_quiet_endpoints_that_never_answer_are_not_felt() {
+    assert_all_unfelt(&[(&["never"; 300], 1.0 / 11.0, 90, 30, false)]);
+}
+
 #[test]
 fn a_slow_failure_is_not_felt() {
     assert_all_unfelt(&[(&["500@25"], 100.0, 40, 5, true)]);

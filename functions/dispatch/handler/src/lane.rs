@@ -13,7 +13,7 @@ use futures::{
 use gridpost_core::{
     error::chain,
     retry::{
-        lane::{self, LaneReport},
+        lane::{self, HANGS_AFTER, LaneReport},
         outcome::Outcome,
     },
     subscription::EventSubscription,
@@ -35,7 +35,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// Makes a request that holds no lease. If it is unanswered after
 /// [`slow_after`](gridpost_core::retry::lane::LaneSettings::slow_after), its endpoint gets a vote
 /// for being slow while the request goes on: its end, up to 30 s later, would be too late for the
-/// others.
+/// others. After [`HANGS_AFTER`] it gets another.
 pub async fn watched<T>(
     context: &Context,
     subscription: &EventSubscription,
@@ -48,6 +48,8 @@ pub async fn watched<T>(
         Either::Right(((), request)) => request,
     };
     let vote = async {
+        vote(context, subscription).await;
+        tokio::time::sleep(HANGS_AFTER.saturating_sub(context.settings.lanes.slow_after)).await;
         vote(context, subscription).await;
         pending::<()>().await;
     };

@@ -22,6 +22,10 @@ use crate::time::Timestamp;
 /// s to settle it.
 pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(20));
 
+/// How long a request must be unanswered to count twice as slow: so an unknown endpoint that hangs
+/// is marked by a single request, and one with few events does not hold an invocation for each.
+pub const HANGS_AFTER: Duration = Duration::from_secs(5);
+
 /// The bound and the budget halve at most once in this time: hanging requests end together.
 const HALVED_EVERY: Duration = Duration::from_secs(5);
 

@@ -83,7 +83,7 @@ pub(super) fn resent_under_way(check: &Check<'_>, delivery: Uuid) -> usize {
     (0..requests.len()).filter(|number| beside(*number, requests[*number])).count()
 }
 
-/// When the end of a delivery was decided by an operator, before `at`.
+/// When the end of a delivery was decided by an operator, before `at`: known is when it was written.
 pub(super) fn canceled(
     check: &Check<'_>,
     delivery: Uuid,
@@ -91,7 +91,9 @@ pub(super) fn canceled(
 ) -> Option<(Timestamp, Timestamp)> {
     let all = times(&check.remains.history.operated.canceled, delivery);
     let before = all.iter().filter(|canceled| **canceled <= at);
-    before.clone().min().copied().zip(before.max().copied())
+    let slack = i64::try_from(check.slack.as_millis()).unwrap_or(0);
+    let decided = |written: &Timestamp| Timestamp::from_millis(written.as_millis() - slack);
+    before.clone().min().map(decided).zip(before.max().copied())
 }
 
 /// Checks that what was purged had gone to the poison queue.
