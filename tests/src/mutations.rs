@@ -68,6 +68,7 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-redrive-handler", &[]), mutations: letters::REDRIVE },
     Area { witness: tests("gridpost-ingest-handler", &[]), mutations: publishing::ALL },
     Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: requests::DISPATCH },
+    Area { witness: NEIGHBOURS, mutations: waiting::LANE },
     Area { witness: tests("gridpost-wake-handler", &[]), mutations: waiting::WAKE },
     Area { witness: tests("gridpost-ports", &[]), mutations: waiting::PORTS },
     Area { witness: tests("gridpost-webhook", &[]), mutations: requests::WEBHOOK },
@@ -76,6 +77,8 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-testkit", &["--test", "golden"]), mutations: tables::STORED },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
+
+const NEIGHBOURS: Witness = tests("gridpost-simulation", &["--test", "neighbours", "never_answer"]);
 
 const TERRAFORM: Witness =
     Witness::Terraform { files: &["policies.tftest.hcl", "wiring.tftest.hcl"] };

@@ -1,9 +1,19 @@
-//! Bugs in wake and in what the functions share of the ports, for their own tests to notice.
+//! Bugs in wake, in what the functions share of the ports, and in the slow lane, for their own tests
+//! to notice.
 
 use super::Mutation;
 
 const WAKE_PAGE: &str = "functions/wake/handler/src/page.rs";
 const PORTS_DEAD_LETTER_WALK: &str = "shared/ports/src/dead_letter_walk.rs";
+
+/// Those in the slow lane.
+pub(super) const LANE: &[Mutation] = &[Mutation {
+    name: "a request that hangs is one vote only",
+    file: "functions/dispatch/handler/src/lane.rs",
+    old: r#"        vote(context, subscription).await;
+        pending::<()>().await;"#,
+    new: "        pending::<()>().await;",
+}];
 
 /// Those in wake.
 pub(super) const WAKE: &[Mutation] = &[
