@@ -163,12 +163,13 @@ impl Buckets {
             let owner = Origin::of(|wanted| label(wanted).map(|(_, value)| value.clone()));
             let owner = owner.map(|origin| origin.subscription);
             let said = |one: &Uuid| history.stored.get(one).map_or(0, |count| *count as usize);
-            let Some(delivery) =
-                owner.and_then(|owner| history.carrier_in(&owner, &id, in_hand, said))
-            else {
+            let delivery =
+                owner.as_ref().and_then(|owner| history.carrier_in(owner, &id, in_hand, said));
+            let Some((delivery, owner)) = delivery.zip(owner) else {
                 history.violation(at, format!("a dead letter of nobody's event: {record}"));
                 continue;
             };
+            history.note_twins(&owner, &id, in_hand);
             history.trace(at, || format!("dead letter {delivery} in {key}"));
             *history.stored.entry(delivery).or_default() += 1;
             let found = DeadLetter { delivery, at, record, writes: 0 };

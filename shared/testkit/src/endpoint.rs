@@ -212,10 +212,7 @@ impl Endpoints {
             let said = |delivery: &Uuid| said_of(&history, &deliveries, delivery);
             let delivery = history.carrier_in(&subscription, &event.id, in_hand, said);
             let delivery = delivery.ok_or("another's event")?;
-            let twins = history.twins_in(&subscription, &event.id, in_hand);
-            for twin in &twins {
-                history.twins.entry(*twin).or_default().extend(&twins);
-            }
+            history.note_twins(&subscription, &event.id, in_hand);
             // Two copies of a delivery may go out together.
             let begins = history.accepted[&delivery].events.first() == Some(&event.id);
             if begins || deliveries.last() != Some(&delivery) {

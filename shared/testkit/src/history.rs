@@ -32,8 +32,8 @@ pub const TWO_WAKES: &str = "two runs of wake have sent it back";
 pub struct History {
     /// Deliveries that were accepted, by id.
     pub accepted: BTreeMap<Uuid, Accepted>,
-    /// Deliveries that were in one hand with another delivery of the same event: requests do not
-    /// tell them apart.
+    /// Deliveries that were in one hand with another delivery of the same event: requests and dead
+    /// letters do not tell them apart.
     pub twins: BTreeMap<Uuid, BTreeSet<Uuid>>,
     /// Which delivery carries an event, by its id, to a subscription.
     pub carriers: BTreeMap<SubscriptionKey, BTreeMap<String, Uuid>>,
@@ -301,15 +301,16 @@ impl History {
         Some(all.min_by_key(|one| said(one)).copied().unwrap_or(latest))
     }
 
-    /// The deliveries in one hand that carry an event, if there are several: what is said about the
-    /// event does not tell which of them is meant.
-    pub fn twins_in(&self, of: &SubscriptionKey, event: &str, in_hand: &[Uuid]) -> BTreeSet<Uuid> {
+    /// Records the deliveries in one hand that carry an event, if there are several: what is said
+    /// about the event does not tell which of them is meant.
+    pub fn note_twins(&mut self, of: &SubscriptionKey, event: &str, in_hand: &[Uuid]) {
         let before = self.carried_before.get(&(of.clone(), event.to_owned()));
-        let Some(before) = before else { return BTreeSet::new() };
-        let latest = self.carrier(of, event);
-        let all: BTreeSet<_> = before.iter().copied().chain(latest).collect();
-        let all: BTreeSet<_> = all.into_iter().filter(|one| in_hand.contains(one)).collect();
-        if all.len() > 1 { all } else { BTreeSet::new() }
+        let Some(before) = before else { return };
+        let all = before.iter().copied().chain(self.carrier(of, event));
+        let twins: BTreeSet<_> = all.filter(|one| in_hand.contains(one)).collect();
+        for twin in twins.iter().filter(|_| twins.len() > 1) {
+            self.twins.entry(*twin).or_default().extend(&twins);
+        }
     }
 
     /// What is wrong with an event as it was sent to an endpoint.

@@ -53,15 +53,15 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "state written without its condition",
-        file: SETTLE,
-        old: "        if !is_asked || stored.attempts.made >= next.attempts.made {",
-        new: "        if (!is_asked || stored.attempts.made >= next.attempts.made) && next.id.is_nil() {",
+        file: IN_HAND,
+        old: "        if !is_asked || (is_behind && !is_answered) {",
+        new: "        if (!is_asked || (is_behind && !is_answered)) && stored.id.is_nil() {",
     },
     Mutation {
         name: "an attempt is forgotten beside which another one was asked for",
-        file: SETTLE,
-        old: "        if !is_asked || stored.attempts.made >= next.attempts.made {",
-        new: "        if is_asked || stored.attempts.made >= next.attempts.made {",
+        file: IN_HAND,
+        old: "        if !is_asked || (is_behind && !is_answered) {",
+        new: "        if is_asked || is_behind {",
     },
     Mutation {
         name: "attempts counted by receives",

@@ -17,6 +17,18 @@ pub(super) const DISPATCH: &[Mutation] = &[
         Err(error) => {
             not_written(&hand, &error, "its message carries it on");"#,
     },
+    Mutation {
+        name: "a requested attempt does not answer the request",
+        file: "functions/dispatch/handler/src/in_hand.rs",
+        old: "        let is_answered = stored.resend.is_some() && stored.resend == self.resend;\n",
+        new: "        let is_answered = stored.resend.is_some() && stored.revision == 0;\n",
+    },
+    Mutation {
+        name: "a message is shown again beside a requested attempt",
+        file: "functions/dispatch/handler/src/settle.rs",
+        old: "        Ok(Some(_)) if hand.resend.is_some() => hold::beside_another(context, hand, due).await,\n",
+        new: "",
+    },
     // A write that fails leaves a message that is tried again without a schedule: seeds excuse that.
     Mutation {
         name: "a failed write of state ends the schedule",

@@ -7,7 +7,7 @@ use gridpost_core::{
         Delivery,
         plan::{Facts, Lane, SubscriptionFacts},
         queue::Queue,
-        state::{AttemptRecord, DeliveryState, DeliveryStatus},
+        state::{AttemptRecord, DeliveryState, DeliveryStatus, Resend},
     },
     retry::{self, Rules, health::Admission},
     subscription::{DeadLetterDestination, EventSubscription},
@@ -44,8 +44,10 @@ pub struct DeliveryInHand {
     pub revision: u64,
     /// The attempts that its state remembers.
     pub past: Vec<AttemptRecord>,
-    /// Whether an operator asked for an attempt now, whatever its endpoint's health.
-    pub resend_requested: bool,
+    /// An operator's request for an attempt now, whatever its endpoint's health.
+    pub resend: Option<Resend>,
+    /// Whether its state was written while it was in hand: by an operator, or by another copy.
+    pub is_contended: bool,
     /// When it took a slot of its endpoint's rate, if it has one.
     pub slot_at: Option<Timestamp>,
 }
@@ -66,7 +68,8 @@ impl Received {
             status: None,
             revision: 0,
             past: Vec::new(),
-            resend_requested: false,
+            resend: None,
+            is_contended: false,
             slot_at: None,
         };
         if let Some(state) = &state {
@@ -105,7 +108,7 @@ impl DeliveryInHand {
             lane: self.lane(),
             status: self.status,
             due: self.delivery.due,
-            resend_requested: self.resend_requested,
+            resend_requested: self.resend.is_some(),
             subscription: Some(SubscriptionFacts {
                 expires_at: self.expires_at(),
                 consent_until: self.subscription().waits_for_consent(now),
@@ -148,9 +151,54 @@ impl DeliveryInHand {
             && matches!(state.standing, DeliveryStatus::Waiting { .. });
         self.status = (!is_behind).then_some(state.standing);
         self.revision = state.revision;
-        self.resend_requested = state.resend.is_some();
+        self.resend = state.resend;
         self.past.clone_from(&state.past);
         catch_up(&mut self.delivery, state);
+    }
+
+    /// What this copy writes although another writer has stored a state meanwhile; `None` if that
+    /// one holds.
+    ///
+    /// An operator may have asked for an attempt while this one was under way. The write includes
+    /// this attempt all the same, or the endpoint would get one more than it may; the requested
+    /// attempt comes next. If this attempt was the requested one, it answers the request, though
+    /// the attempt beside it has been recorded first.
+    pub fn state_over(
+        &mut self,
+        stored: &DeliveryState,
+        status: DeliveryStatus,
+    ) -> Option<DeliveryState> {
+        self.is_contended = true;
+        let is_answered = stored.resend.is_some() && stored.resend == self.resend;
+        let is_behind = stored.attempts.made >= self.delivery.attempts.made;
+        let is_asked = matches!(stored.standing, DeliveryStatus::Waiting { .. });
+        if !is_asked || (is_behind && !is_answered) {
+            return None;
+        }
+        if is_behind {
+            self.add_to(stored);
+            if self.delivery.event_count() == 0 {
+                return None;
+            }
+        }
+        let is_wait = matches!(status, DeliveryStatus::Waiting { .. });
+        let resend = stored.resend.filter(|_| is_wait && !is_answered);
+        let standing = if resend.is_some() { stored.standing } else { status };
+        self.revision = stored.revision;
+        Some(DeliveryState { standing, resend, ..self.state(standing) })
+    }
+
+    /// Adds its last attempt to those of a state that another copy has written.
+    fn add_to(&mut self, stored: &DeliveryState) {
+        let last = self.past.pop();
+        self.past.clone_from(&stored.past);
+        if let Some(last) = last.filter(|last| !stored.past.contains(last)) {
+            last.add_to(&mut self.past);
+        }
+        self.delivery.done.add_all(&stored.done);
+        if stored.attempts.made > self.delivery.attempts.made {
+            self.delivery.attempts = stored.attempts.clone();
+        }
     }
 
     pub fn destination(&self) -> Option<&DeadLetterDestination> {

@@ -175,6 +175,7 @@ pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<
 async fn retry(context: &Context, mut hand: DeliveryInHand, due: Timestamp) -> Settled {
     let status = DeliveryStatus::Waiting { due };
     match write(context, &mut hand, status).await {
+        Ok(Some(_)) if hand.resend.is_some() => hold::beside_another(context, hand, due).await,
         Ok(Some(written)) => follow(context, hand, written).await,
         Ok(None) => follow_stored(context, hand).await,
         Err(error) => {
@@ -202,11 +203,7 @@ pub async fn end(context: &Context, mut hand: DeliveryInHand, reason: EndReason)
 }
 
 /// Writes what follows a failed attempt. Returns the status then in force, or `None` if another
-/// copy has written first.
-///
-/// An operator may have asked for an attempt while this one was under way. The write includes this
-/// attempt all the same, or the endpoint would get one more than it may; the requested attempt
-/// comes next.
+/// copy has written first. A request of an operator that is still to be answered is then in hand.
 async fn write(
     context: &Context,
     hand: &mut DeliveryInHand,
@@ -215,18 +212,12 @@ async fn write(
     let mut next = hand.state(status);
     for _ in 0..WRITES_MAX {
         if context.states.save(&next).await? == Saved::Written {
+            hand.resend = next.resend;
             return Ok(Some(next.standing));
         }
         let Some(stored) = context.states.load(next.id).await? else { return Ok(None) };
-        let is_asked = matches!(stored.standing, DeliveryStatus::Waiting { .. });
-        if !is_asked || stored.attempts.made >= next.attempts.made {
-            return Ok(None);
-        }
-        let is_wait = matches!(status, DeliveryStatus::Waiting { .. });
-        let resend = stored.resend.filter(|_| is_wait);
-        let standing = if resend.is_some() { stored.standing } else { status };
-        hand.revision = stored.revision;
-        next = DeliveryState { standing, resend, ..hand.state(standing) };
+        let Some(over) = hand.state_over(&stored, status) else { return Ok(None) };
+        next = over;
     }
     Ok(None)
 }

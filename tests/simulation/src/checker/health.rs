@@ -197,9 +197,14 @@ impl Model {
             // An instance that does not know of the wait yet has none to lift.
             let unseen = at <= wait.known_at + CACHE + slack;
             self.lift(wait, doubtful || unseen);
-        } else if crosses || at <= wait.known_at + slack || self.level == 1 || self.resent {
+        } else if crosses || at <= wait.known_at + slack || self.is_first() || self.resent {
             self.lift(wait, true);
         }
+    }
+
+    /// Whether the first wait of delayed delivery may be in force, which any success lifts.
+    fn is_first(&self) -> bool {
+        self.level == 1 || (self.level == 0 && self.unsure)
     }
 
     fn reset(&mut self, at: Timestamp) {

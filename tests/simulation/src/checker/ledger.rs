@@ -41,7 +41,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     for (row, bounds) in &rows {
         let account = ledger.accounts.get(row).cloned().unwrap_or_default();
         // Dead-letter events are published by the function itself, again after each fault.
-        let is_told = check.remains.told.as_ref() == Some(&row.0.topic) && !check.remains.calm;
+        let is_told = check.remains.told.as_ref() == Some(&row.0.topic) && !check.is_undisturbed();
         if account.matched != bounds.matched && !is_told {
             let (counted, matched) = (account.matched, bounds.matched);
             check.fail(format!("{row:?}: {matched} events matched, {counted} were counted"));
@@ -63,7 +63,7 @@ pub(super) fn check(check: &mut Check<'_>) {
             let difference = account.difference();
             check.fail(format!("{row:?}: the ledger misses {difference} events: {account:?}"));
         }
-        if check.remains.calm && account.difference() != 0 {
+        if check.is_undisturbed() && account.difference() != 0 {
             let difference = account.difference();
             check.fail(format!("{row:?}: the ledger is open by {difference}: {account:?}"));
         }

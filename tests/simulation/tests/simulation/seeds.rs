@@ -161,6 +161,8 @@ fn every_seed_keeps_the_promise() {
             disturbed.count(&remains);
             if let Some(first) = failures.first() {
                 let line = format!("{} # {first}", seed.replay());
+                // At once: the run may take hours, or be ended.
+                let _ = writeln!(io::stderr(), "{line}");
                 failed.lock().expect("no panic while held").insert(index, line);
             }
         }

@@ -60,6 +60,58 @@ async fn what_is_asked_for_is_attempted_on_probation() {
     }
 }
 
+/// While that attempt is under way, the one before it ends and is recorded.
+#[tokio::test(start_paused = true)]
+async fn a_requested_attempt_answers_the_request_whatever_is_recorded_beside_it() {
+    let delivery = delivery(7);
+    let mut world = World::new(None);
+    (world.status, world.answers_after) = (503, Duration::from_secs(10));
+    let asked = state(&delivery, true);
+    world.knows(&asked).await;
+    let beside = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let attempts = asked.attempts.with(NOW, Outcome::Busy, Some(503));
+        world.knows(&DeliveryState { attempts, revision: 1, ..asked.clone() }).await;
+    };
+    let received = [delivery];
+    let (kept, ()) = futures::join!(world.receive(Queue::Retry(0), &received), beside);
+    let states = world.deployment.tables.states();
+    let [state] = &states[..] else { panic!("{states:?}") };
+    assert_eq!((kept, state.resend, state.attempts.made, state.past.len()), (vec![7], None, 2, 2));
+    let waits = matches!(state.standing, DeliveryStatus::Waiting { due } if due > NOW);
+    assert!(waits, "{state:?}");
+}
+
+/// An operator asks for another attempt while one is under way, and shows its message: another copy
+/// may have it by now.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_beside_a_requested_one_leaves_it_its_message() {
+    for refusals in [0, 9] {
+        let delivery = delivery(7);
+        let mut world = World::new(None);
+        (world.status, world.answers_after) = (503, Duration::from_secs(10));
+        world.receiver_faults = Plan::failing(1..=refusals);
+        let before = state(&delivery, false);
+        world.knows(&before).await;
+        let operator = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let asked = state(&delivery, true);
+            world.knows(&DeliveryState { revision: 1, ..asked }).await;
+        };
+        let received = [delivery.clone()];
+        let (kept, ()) = futures::join!(world.receive(Queue::Retry(0), &received), operator);
+        let states = world.deployment.tables.states();
+        let [state] = &states[..] else { panic!("{states:?}") };
+        assert_eq!((kept, state.attempts.made), (vec![7], 2), "{refusals} refusals");
+        assert!(state.resend.is_some(), "the request is still to be answered");
+        let hidden = world.hidden();
+        let is_soon = |hidden: &[(u128, u32)]| matches!(hidden, [(7, 1..=45)]);
+        assert!(is_soon(&hidden) || refusals > 0, "{hidden:?}");
+        let sent = world.deployment.queues.sent();
+        assert_eq!(sent.len(), 0, "{refusals} refusals");
+    }
+}
+
 /// Its endpoint wanted Event Grid's schema, or CloudEvents one by one, when these were accepted.
 #[tokio::test(start_paused = true)]
 async fn deliveries_of_other_forms_share_no_request() {

@@ -28,7 +28,7 @@ pub async fn note_response(
     let answer = delivered.or_else(|| answers.next())?;
     let (began_at, ended_at) = response.times;
     if delivered.is_some() {
-        let asked_for = hands.iter().any(|hand| hand.resend_requested);
+        let asked_for = hands.iter().any(|hand| hand.resend.is_some());
         let success = SuccessfulAttempt { began_at, ended_at, asked_for };
         note_success(context, hands[0].subscription(), success).await;
         return None;

@@ -12,6 +12,7 @@ use gridpost_core::{
     },
     error::chain,
     metric,
+    retry::outcome::RESPONSE_WAIT,
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Record};
@@ -23,6 +24,11 @@ use crate::{
     payload,
     record::{Disposition, Settled},
 };
+
+/// The longest time that another copy needs for an attempt: to connect, to wait for the response and
+/// to settle.
+const ATTEMPT_MAX: Duration = Duration::from_secs(45);
+const _: () = assert!(ATTEMPT_MAX.as_secs() > RESPONSE_WAIT.as_secs() + 12);
 
 /// For how long a delivery is held back.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +63,26 @@ pub async fn hold_all(
 pub(super) async fn one(context: &Context, hand: DeliveryInHand, hold: Hold) -> Settled {
     let settled = hold_all(context, vec![(hand, hold)]).await.pop();
     settled.map_or_else(|| Ok(Disposition::Keep), |(_, settled)| settled)
+}
+
+/// Holds a delivery for which an operator requested an attempt while another one, this copy's, was
+/// under way. The operator has shown its message, if it could be reached: another copy may be making
+/// the attempt now, and must not be given the message a second time. Otherwise it comes back after
+/// that copy would be done, or when it is due anyway. Nothing is sent: the message is still there.
+pub(super) async fn beside_another(
+    context: &Context,
+    hand: DeliveryInHand,
+    due: Timestamp,
+) -> Settled {
+    let now = context.clock.now();
+    let left = parking::held(due.since(now).min(ATTEMPT_MAX));
+    let seconds = parking::hidden_s(left, now.since(hand.record.received_at));
+    let Record { queue, receipt, .. } = &hand.record;
+    if let Err(error) = context.receiver.hide(*queue, receipt, seconds).await {
+        let id = hand.delivery.id;
+        tracing::info!(delivery.id = %id, error = %chain(&error), "left to another copy");
+    }
+    Ok(Disposition::Keep)
 }
 
 /// Holds a delivery whose state can't be written: a message carries its attempts and due time. If
@@ -193,7 +219,9 @@ async fn hide(
     if let Some(error) = &refused {
         tracing::warn!(message.id = %record.message_id, error = %chain(error), "not hidden");
     }
-    if seconds > DELAY_S_MAX || hand.delivery.resent >= RESENT_MAX {
+    // Another copy of the message may have it: it carries the delivery on.
+    let is_left = hand.is_contended;
+    if is_left || seconds > DELAY_S_MAX || hand.delivery.resent >= RESENT_MAX {
         return Ok(Disposition::Keep);
     }
     let mut next = hand.clone();
