@@ -8,6 +8,7 @@ use std::{
 
 use gridpost_core::{
     delivery::queue::Queue,
+    event::DeliverySchema,
     ledger::Ledger,
     retry::{
         health::{Delayed, Health, Probation, Probe, Recovery},
@@ -119,6 +120,20 @@ pub struct Published {
     pub topic: String,
     /// Its JSON, as it was published.
     pub text: String,
+    /// Whether it is of its publisher's own schema, and as a whole the data of other schemas.
+    pub is_own: bool,
+    /// What it becomes in each schema that it is delivered in, with [nil](Uuid::nil) as an unmapped
+    /// id and the [beginning of time](Timestamp::default) as an unmapped time.
+    pub forms: BTreeMap<DeliverySchema, String>,
+}
+
+impl Published {
+    /// What is delivered in a schema, with the id and the time that ingest has stamped.
+    fn delivered(&self, schema: DeliverySchema, id: &str, time: Timestamp) -> Option<String> {
+        let form = self.forms.get(&schema)?;
+        let (nil, beginning) = (Uuid::nil().to_string(), Timestamp::default().to_iso_8601());
+        Some(form.replace(&nil, id).replace(&beginning, &time.to_iso_8601()))
+    }
 }
 
 /// One creation of an event subscription.
@@ -127,6 +142,8 @@ pub struct SubscriptionLife {
     pub subscription: SubscriptionKey,
     pub from: Timestamp,
     pub until: Option<Timestamp>,
+    /// The schema that it gets its events in.
+    pub schema: DeliverySchema,
     /// Its webhook's URLs, and from when on each.
     pub urls: Vec<(Timestamp, String)>,
     /// The uids of its endpoints' health.
@@ -313,11 +330,24 @@ impl History {
         }
     }
 
-    /// What is wrong with an event as it was sent to an endpoint.
-    pub fn wrong_with(&self, name: &str, sent: &str) -> Option<String> {
+    /// What is wrong with an event as it was sent to an endpoint: every byte is what its schema
+    /// makes of it. A redriven one is read from its dead letter, so its members alone are the same.
+    pub fn wrong_with(&self, delivery: Uuid, name: &str, sent: &str) -> Option<String> {
         let published = self.published.get(name)?;
-        let member = event::changed(&published.text, sent)?;
-        Some(format!("an event whose {member} is not what was published"))
+        let accepted = self.accepted.get(&delivery)?;
+        let schema = self.lives.get(&accepted.uid)?.schema;
+        let id = event::id(sent).unwrap_or_default();
+        let Some(wanted) = published.delivered(schema, &id, accepted.publish_time) else {
+            return Some(format!("an event that is not for {schema:?}"));
+        };
+        let changed = event::changed(&wanted, sent);
+        if accepted.redriven > 0 && changed.is_none() {
+            return None;
+        }
+        let member = changed.unwrap_or_else(|| "form".to_owned());
+        (wanted != sent).then(|| {
+            format!("an event whose {member} is not what was published: {sent}, not {wanted}")
+        })
     }
 
     /// Records a fault that affected a delivery.

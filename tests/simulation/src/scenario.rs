@@ -2,6 +2,7 @@
 
 mod additions;
 mod changes;
+mod conversions;
 pub(crate) mod filters;
 mod operations;
 mod resources;
@@ -29,7 +30,8 @@ use uuid::Uuid;
 
 pub use self::changes::{CHANGING, Change, Changed, Changing};
 pub use self::{
-    additions::mixed,
+    additions::unconverted,
+    conversions::mixed,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
     seeds::plain,
@@ -49,6 +51,8 @@ pub struct Scenario {
     pub scripts: BTreeMap<SubscriptionKey, Script>,
     /// Topics whose event subscriptions have filters, and what is published to them.
     pub filtered: BTreeMap<String, Filtered>,
+    /// Topics whose events are delivered in another schema than they are published in.
+    pub converted: BTreeSet<String>,
     pub publishes: Vec<Publish>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
@@ -164,6 +168,7 @@ impl Default for Scenario {
             topics: Vec::new(),
             scripts: BTreeMap::new(),
             filtered: BTreeMap::new(),
+            converted: BTreeSet::new(),
             publishes: Vec::new(),
             deletions: Vec::new(),
             changes: Vec::new(),

@@ -70,6 +70,7 @@ impl History {
             subscription: key.clone(),
             from: at,
             until: None,
+            schema: subscription.delivery_schema,
             urls: Vec::new(),
             endpoints: Vec::new(),
         });

@@ -1,17 +1,24 @@
 //! Publishers: they publish until they are accepted.
 
-use std::{rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
-use gridpost_core::{subscription::SubscriptionKey, topic::InputSchema};
+use gridpost_core::{
+    event::{DeliverySchema, custom::Stamps},
+    publish,
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::{InputSchema, Topic},
+};
 use gridpost_ports::Clock;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{CONFIGURATION_KEPT_FOR, World};
 use crate::{
     lambda::Function,
     scenario::{
-        Publish,
+        Publish, Scenario,
         filters::{self, EventFacts},
     },
 };
@@ -108,13 +115,13 @@ impl World {
         deliveries > self.scenario.inline_fan_out
     }
 
-    fn schema(&self, topic: &str) -> InputSchema {
+    fn topic(&self, name: &str) -> &(Topic, Vec<EventSubscription>) {
         let mut topics = self.scenario.topics.iter();
-        topics
-            .find(|(found, _)| found.name == topic)
-            .expect("a topic of the scenario")
-            .0
-            .input_schema
+        topics.find(|(found, _)| found.name == name).expect("a topic of the scenario")
+    }
+
+    fn schema(&self, topic: &str) -> InputSchema {
+        self.topic(topic).0.input_schema
     }
 
     /// The events of a publish, each as JSON.
@@ -139,13 +146,20 @@ impl World {
     }
 
     fn note_published(&self, publish: &Publish, names: &[String], events: &[String]) {
-        let topic = &publish.to.topic;
-        if !self.scenario.filtered.contains_key(topic) {
+        let Scenario { filtered, converted, .. } = &self.scenario;
+        let name = &publish.to.topic;
+        if !filtered.contains_key(name) && !converted.contains(name) {
             return;
         }
         let mut history = self.history.lock().expect("no panic while held");
+        let (topic, subscriptions) = self.topic(name);
         for (name, text) in names.iter().zip(events) {
-            let published = Published { topic: topic.clone(), text: text.clone() };
+            let published = Published {
+                topic: topic.name.clone(),
+                text: text.clone(),
+                is_own: topic.input_schema == InputSchema::CustomEventSchema,
+                forms: forms(topic, subscriptions, text),
+            };
             history.published.insert(name.clone(), published);
         }
     }
@@ -165,7 +179,7 @@ impl World {
         headers.insert("content-type", HeaderValue::from_static(content_type));
         gridpost_ingest_handler::gateway::Request {
             method: "POST".to_owned(),
-            path: format!("/topics/{}/api/events", publish.to.topic),
+            path: self.topic(&publish.to.topic).0.publish_path(),
             query: String::new(),
             headers,
             authorizer: None,
@@ -198,8 +212,26 @@ fn event(to: &SubscriptionKey, schema: InputSchema, id: &str, data_bytes: usize)
             "specversion": "1.0", "id": id, "source": "/simulation", "type": "simulated",
             "subject": to.to_string(), "data": data,
         }),
-        InputSchema::CustomEventSchema => {
-            json!({"key": id, "whose": to.to_string(), "data": data})
-        }
+        // The mark tells events apart whose id is not mapped.
+        InputSchema::CustomEventSchema => json!({
+            "id": id, "mark": id, "whose": to.to_string(), "kind": true, "version": 2.50,
+            "at": "2026-01-01T01:00:00.12+01:00", "where": "/somewhere", "pad": data,
+        }),
     }
+}
+
+/// What becomes of an event in each schema that it is delivered in. Its unmapped id is nil, and its
+/// unmapped time the beginning of time.
+fn forms(
+    topic: &Topic,
+    subscriptions: &[EventSubscription],
+    text: &str,
+) -> BTreeMap<DeliverySchema, String> {
+    let topic_id = topic.id();
+    let body = format!("[{text}]");
+    let stamps = Stamps { now: Timestamp::default(), id: &mut Uuid::nil };
+    let events = publish::read(topic, &topic_id, body.as_bytes(), stamps);
+    let events = events.expect("an event of its schema");
+    let schemas = subscriptions.iter().map(|one| one.delivery_schema);
+    schemas.map(|schema| (schema, events[0].in_schema(schema))).collect()
 }
