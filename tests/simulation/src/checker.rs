@@ -168,8 +168,7 @@ impl<'a> Check<'a> {
 
     /// The earliest time at which it may seem to happen, by the slowest clock on a stalled machine.
     fn sooner(&self, at: Timestamp) -> Timestamp {
-        let by = i64::try_from(self.remains.pace.lateness().as_millis()).unwrap_or(0);
-        Timestamp::from_millis(at.as_millis() - by)
+        before(at, self.remains.pace.lateness())
     }
 
     /// Whether a time that a copy recorded may match one of the world's.
@@ -469,4 +468,9 @@ impl<'a> Check<'a> {
             ));
         }
     }
+}
+
+/// A time so long before another one.
+fn before(at: Timestamp, by: Duration) -> Timestamp {
+    Timestamp::from_millis(at.as_millis() - i64::try_from(by.as_millis()).unwrap_or(0))
 }
