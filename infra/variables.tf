@@ -838,7 +838,7 @@ variable "dashboard" {
 }
 
 variable "alarm_failed_publishes" {
-  description = "Publishes that are answered with 5xx within five minutes, at least 1, from which the alarm on refused publishes goes off."
+  description = "Publishes that are answered with 5xx within five minutes, at least 1, from which the alarm on refused publishes goes off; behind a function URL also those that Lambda answers with 429."
   type        = number
   default     = 3
   nullable    = false
