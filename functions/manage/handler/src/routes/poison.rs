@@ -18,6 +18,7 @@ use gridpost_core::{
     metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
     poison::{Content, Origin, Poisoned, WAYS, Way, way_back},
     publish::fan_out::{self, Piece},
+    retry::EndReason,
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
@@ -376,20 +377,24 @@ async fn resend_one(
 /// Its events are counted and the log has it before the message is gone: a crash in between counts
 /// them again. The state comes last: were it first, a crash would leave a message that seems to have
 /// ended, and whose events nobody has counted.
+///
+/// One whose end is decided is refused: its dead letter may have been sent, and its events would be
+/// counted a second time.
 async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortError> {
     let content = Content::of(&message.body);
     let state = match &content {
         Content::Delivery(delivery) => context.states.load(delivery.id).await?,
         _ => None,
     };
-    let has_ended = state.as_ref().is_some_and(|state| {
-        matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered)
-    });
+    let status = state.as_ref().map(|state| state.standing);
+    if let Some(DeliveryStatus::Ending { reason, .. }) = status {
+        return Ok(json!({"result": "Refused", "isRemoved": false, "message": ending(reason)}));
+    }
+    let has_ended = matches!(status, Some(DeliveryStatus::Ended | DeliveryStatus::Delivered));
     let dropped = match (&content, has_ended) {
         (_, true) => 0,
         (Content::FanOut(piece), _) => count_piece(context, piece).await?,
-        // The message does not know which of its events were done with since it was sent.
-        _ => count_dropped(context, &content, state.as_ref().map(|state| state.events)),
+        _ => count_dropped(context, &content, state.as_ref()),
     };
     tracing::warn!(
         message.id = %message.id,
@@ -408,15 +413,24 @@ async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortE
     Ok(json!({"result": "Purged", "isRemoved": true, "droppedEvents": dropped}))
 }
 
-/// Counts a message's events as dropped, for good; answers how many they are. `left` are those that are
-/// not done with, where its state says.
-fn count_dropped(context: &Context, content: &Content, left: Option<u32>) -> u64 {
+/// Why a delivery that ends for this reason is not purged.
+fn ending(reason: EndReason) -> String {
+    format!(
+        "the end of its delivery is decided ({reason}), and its dead letter may have been sent, or its drop \
+         counted; send it back instead: the end is carried out, and no further attempt is made"
+    )
+}
+
+/// Counts a message's events as dropped, for good; answers how many they are.
+fn count_dropped(context: &Context, content: &Content, state: Option<&DeliveryState>) -> u64 {
     let (metric, reason) = (metric::DROPPED_EVENT_COUNT, (DROP_REASON, PURGED));
     let events = match content.delivery() {
         Some(delivery) => {
             let ([topic, name], at) = (of(&delivery.subscription), delivery.publish_time);
-            let events = left.map_or(delivery.event_count() as u64, u64::from);
-            context.meter.count_events(metric, &[reason, topic, name], at, events);
+            let events = events_left(delivery, state);
+            if events > 0 {
+                context.meter.count_events(metric, &[reason, topic, name], at, events);
+            }
             events
         }
         // Nobody can say here how many there were, nor whose.
@@ -424,6 +438,15 @@ fn count_dropped(context: &Context, content: &Content, left: Option<u32>) -> u64
     };
     context.meter.flush(context.clock.now());
     events
+}
+
+/// How many events of a delivery are not done: neither the message nor the state need know of all that
+/// are. One was sent before the other was written, or could not be written at all.
+fn events_left(delivery: &Delivery, state: Option<&DeliveryState>) -> u64 {
+    let mut done = delivery.done.clone();
+    state.iter().for_each(|state| done.add_all(&state.done));
+    let all = delivery.event_count() + delivery.done.len();
+    all.saturating_sub(done.len()) as u64
 }
 
 /// Counts one event of an unknown owner.
