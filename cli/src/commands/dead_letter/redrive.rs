@@ -42,7 +42,7 @@ pub struct RedriveArguments {
     subscription: Option<String>,
 
     #[command(flatten)]
-    chosen: Chosen,
+    pub(super) chosen: Chosen,
 
     /// Send them to this event subscription instead of their own
     #[arg(long, value_name = "NAME", requires = "subscription")]
