@@ -150,6 +150,13 @@ impl World {
         delivery.into_claimed()
     }
 
+    /// Lets dispatch receive a message of that text from that queue. Returns the message's id if it stays
+    /// there.
+    pub(crate) async fn receive_text(&self, queue: Queue, text: String) -> Vec<String> {
+        let record = self.deployment.queues.hand(queue, text).record(queue);
+        handle(&self.context(), vec![record], NOW + Duration::from_secs(200)).await
+    }
+
     /// Lets dispatch receive these deliveries from that queue. Returns the numbers of those that
     /// stay there. A delivery that only waits has no state, and none waits long enough to be
     /// parked.

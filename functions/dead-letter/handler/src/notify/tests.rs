@@ -108,6 +108,19 @@ fn context(world: &Deployment) -> Context {
     }
 }
 
+/// A newer version has sent it: nothing of it is written, and it stays whole.
+#[tokio::test(start_paused = true)]
+async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
+    let world = told_world();
+    let mut newer = record(1, "shop", "all", EndReason::TimeToLiveExceeded);
+    newer.body = newer.body.replace("\"v\":1", "\"v\":9");
+    let body = newer.body.clone();
+    assert!(gather(&context(&world), vec![newer]).await.is_empty(), "it is moved");
+    let moved: Vec<_> = world.queues.sent_to(Queue::Poison).into_iter().map(|it| it.body).collect();
+    assert_eq!(moved, [body]);
+    assert!(stored(&world).is_empty());
+}
+
 /// The names of objects that were stored, in order.
 fn stored(world: &Deployment) -> Vec<String> {
     world.buckets.calls(PUT)
