@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::commands::Whose;
+use crate::commands::{Whose, whose};
 use crate::document::{TimeToLive, reason_name};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
@@ -220,35 +220,14 @@ pub async fn run(
     Ok(())
 }
 
-/// The event subscriptions that the filter names, of those that have their dead letters stored.
-async fn whose(
-    api: &ManageApi,
-    topic: Option<&str>,
-    subscription: Option<&str>,
-) -> anyhow::Result<Vec<Whose>> {
-    if let (Some(topic), Some(subscription)) = (topic, subscription) {
-        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
-        return Ok(vec![Whose { topic, subscription }]);
-    }
-    let topics = match topic {
-        Some(topic) => vec![api.topic(topic).await?],
-        None => api.topics().await?,
-    };
-    let mut found = Vec::new();
-    for topic in &topics {
-        let topic = text_at(topic, "/name");
-        for one in api.subscriptions(topic).await? {
-            if one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object) {
-                let subscription = text_at(&one, "/name").to_owned();
-                found.push(Whose { topic: topic.to_owned(), subscription });
-            }
-        }
-    }
-    Ok(found)
+/// Whether an event subscription has its dead letters stored.
+fn has_letters(subscription: &Value) -> bool {
+    subscription.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
 }
 
+/// The event subscriptions that the filter names, of those that have their dead letters stored.
 async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<Whose>> {
-    whose(api, filter.topic.as_deref(), filter.subscription.as_deref()).await
+    whose(api, filter.topic.as_deref(), filter.subscription.as_deref(), has_letters).await
 }
 
 async fn found(

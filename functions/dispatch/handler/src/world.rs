@@ -67,7 +67,7 @@ impl EndpointClient for Saying {
     async fn attempt(&self, request: Request) -> Attempted {
         match self.0.attempt(request).await {
             Attempted::Answered { answer, .. } => {
-                Attempted::Answered { answer, said: self.1.clone() }
+                Attempted::Answered { answer, response_text: self.1.clone() }
             }
             late => late,
         }

@@ -16,7 +16,7 @@ use gridpost_core::{
     document::{Code, Object, Problems, quoted},
     error::chain,
     metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
-    poison::{Content, Origin, Poisoned, WAYS, Way, way_back},
+    poison::{Content, Origin, Poisoned, RESEND_TARGETS, ResendTarget, resend_queue},
     publish::fan_out::{self, Piece},
     retry::EndReason,
     time::Timestamp,
@@ -212,7 +212,7 @@ fn document(message: &Poisoned, content: &Content, shards: usize) -> Value {
     if let Some(delivery) = content.delivery() {
         document["delivery"] = super::delivery_document(delivery);
     }
-    if let Ok(queue) = way_back(content, None, shards) {
+    if let Ok(queue) = resend_queue(content, None, shards) {
         document["resendTo"] = json!(queue.to_string());
     }
     document
@@ -246,13 +246,13 @@ pub(super) async fn purge(context: &Context, input: &Value) -> Answer {
     handle(context, &chosen, Action::Purge).await
 }
 
-fn read(input: &Value, may_have_way: bool) -> Result<(Chosen, Option<Way>), Problems> {
+fn read(input: &Value, may_name_target: bool) -> Result<(Chosen, Option<ResendTarget>), Problems> {
     let mut problems = Problems::default();
     let chosen = Object::root(input, &mut problems).and_then(|mut root| {
         let ids = super::ids(&mut root, REMOVED_MAX, &mut problems);
         let is_all = root.flag("all", &mut problems);
-        let to = match may_have_way {
-            true => root.choice("to", &WAYS, None, &mut problems),
+        let to = match may_name_target {
+            true => root.choice("to", &RESEND_TARGETS, None, &mut problems),
             false => None,
         };
         let chosen = match (ids, is_all) {
@@ -278,7 +278,7 @@ fn read(input: &Value, may_have_way: bool) -> Result<(Chosen, Option<Way>), Prob
 /// What is done with a message.
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    Resend(Option<Way>),
+    Resend(Option<ResendTarget>),
     Purge,
 }
 
@@ -343,10 +343,10 @@ fn failed(error: &PortError) -> Value {
 async fn resend_one(
     context: &Context,
     message: &Poisoned,
-    to: Option<Way>,
+    to: Option<ResendTarget>,
 ) -> Result<Value, PortError> {
     let content = Content::of(&message.body);
-    let queue = match way_back(&content, to, context.settings.retry_shards) {
+    let queue = match resend_queue(&content, to, context.settings.retry_shards) {
         Ok(queue) => queue,
         Err(refused) => {
             return Ok(json!({"result": "Refused", "isRemoved": false,

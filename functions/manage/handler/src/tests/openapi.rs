@@ -422,7 +422,7 @@ async fn errors_have_the_form_that_it_says() {
     note(world.send(test, json!({"name": "s-1", "events": vec![json!({}); 5_001]})).await);
     let too_large = json!({"name": "s-1", "events": ["x".repeat(1_100_000)]});
     note(world.send(test, too_large).await);
-    world.consent(gridpost_testkit::consent::Manner::Denies);
+    world.consent(gridpost_testkit::consent::ConsentAnswer::Denies);
     note(world.send(S1, webhook("https://e.example/else")).await);
     world.fails_after(Some(0));
     note(world.call("GET /topics/demo").await);

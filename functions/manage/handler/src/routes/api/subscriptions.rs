@@ -13,8 +13,8 @@ use crate::{
         openapi::{
             Conflicts, DeliveryAttributes, EventSubscription, EventSubscriptionInput,
             EventSubscriptionList, ExplainInput, FullUrl, Guard, InSubscription, InTopics, Missing,
-            NotDocument, Over, Paging, Refused, RotateInput, SigningSecrets, Stale,
-            TestEventSent, Token, Validated,
+            NotDocument, Over, Paging, Refused, RotateInput, SigningSecrets, Stale, TestEventSent,
+            Token, Validated,
         },
         sent::{InTopic, Named, Sent},
         subscriptions, trial, validation,

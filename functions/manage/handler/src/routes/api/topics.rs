@@ -12,8 +12,7 @@ use crate::{
         Answer, Change, keys,
         openapi::{
             Conflicts, ExplainInput, Explained, Guard, InTopics, KeyName, Keys, Missing,
-            NotDocument, Paging, Refused, Stale, TestInput, TestResult, Topic,
-            TopicList,
+            NotDocument, Paging, Refused, Stale, TestInput, TestResult, Topic, TopicList,
         },
         sent::{InTopic, Sent},
         topics, trial,
