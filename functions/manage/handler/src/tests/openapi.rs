@@ -382,7 +382,7 @@ async fn dead_letters_have_the_form_that_it_says() {
     }
 }
 
-/// API Gateway answers other methods itself, and 405 comes only where there is none.
+/// API Gateway answers other methods itself: 405 comes only without it.
 #[test]
 fn no_operation_has_a_method_that_is_not_allowed() {
     let document = document();
