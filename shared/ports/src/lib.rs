@@ -394,7 +394,7 @@ pub enum Attempted {
     Answered {
         answer: Answer,
         /// The beginning of a failed response, escaped, if it is kept.
-        said: Option<String>,
+        response_text: Option<String>,
     },
     /// No response head within [`RESPONSE_WAIT`]. The connection is kept: the future resolves to
     /// the late answer, or to `None` if none came within [`LATE_RESPONSE_WAIT`] of sending.
@@ -403,7 +403,7 @@ pub enum Attempted {
 
 impl From<Answer> for Attempted {
     fn from(answer: Answer) -> Self {
-        Self::Answered { answer, said: None }
+        Self::Answered { answer, response_text: None }
     }
 }
 

@@ -133,7 +133,7 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, CARGO_LAMBDA, cargo_lambda::watch_serves_every_sample_and_publishers),
         case!(Disturbing, KILLED, crash::killed_functions_lose_nothing),
         case!(Disturbing, PERMISSIONS, infrastructure::permissions_are_enforced),
-        case!(Alone, PERMISSIONS, infrastructure::a_denied_action_is_refused_of_every_service),
+        case!(Alone, PERMISSIONS, infrastructure::a_denied_read_and_a_denied_send_are_refused),
         case!(
             Disturbing,
             TERRAFORM,

@@ -67,7 +67,7 @@ impl EndpointClient for Saying {
     async fn attempt(&self, request: Request) -> Attempted {
         match self.0.attempt(request).await {
             Attempted::Answered { answer, .. } => {
-                Attempted::Answered { answer, said: self.1.clone() }
+                Attempted::Answered { answer, response_text: self.1.clone() }
             }
             late => late,
         }
@@ -148,6 +148,13 @@ impl World {
         let object = claim::encode(delivery.events());
         self.deployment.payloads.put(&claim::key(delivery.id), object).await.expect("stored");
         delivery.into_claimed()
+    }
+
+    /// Lets dispatch receive a message of that text from that queue. Returns the message's id if it stays
+    /// there.
+    pub(crate) async fn receive_text(&self, queue: Queue, text: String) -> Vec<String> {
+        let record = self.deployment.queues.hand(queue, text).record(queue);
+        handle(&self.context(), vec![record], NOW + Duration::from_secs(200)).await
     }
 
     /// Lets dispatch receive these deliveries from that queue. Returns the numbers of those that

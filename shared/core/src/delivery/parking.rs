@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    delivery::queue::{DELAY_S_MAX, Queue},
+    delivery::queue::{DELAY_S_MAX, POISON_RECEIVES, Queue},
     time::Timestamp,
 };
 
@@ -18,8 +18,6 @@ const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 30);
 /// one: at [`POISON_RECEIVES`] SQS would treat it as one that our code can't settle.
 pub const RECEIVES_MAX: u32 = 500;
 
-/// The `maxReceiveCount` of the queues, at which SQS moves a message to the poison queue.
-const POISON_RECEIVES: u32 = 1_000;
 const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
 
 /// The shortest wait that is parked: wake may be busy with earlier minutes.

@@ -30,6 +30,18 @@ async fn a_message_carries_on_what_could_not_be_written() {
     assert!(next.due.is_some_and(|due| due.since(NOW).as_secs() >= 30), "{:?}", next.due);
 }
 
+/// A newer version has sent it: nothing of it is attempted, and it stays whole.
+#[tokio::test(start_paused = true)]
+async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
+    let world = World::new(None);
+    let newer = delivery(7).encode().replace("\"v\":1", "\"v\":9");
+    for queue in [Queue::Dispatch, Queue::Retry(0)] {
+        assert!(world.receive_text(queue, newer.clone()).await.is_empty(), "it is moved");
+    }
+    assert_eq!(sent_to(&world, Queue::Poison), [newer.clone(), newer]);
+    assert_eq!(world.requests(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_carried_on_too_often_waits_as_it_is() {
     let mut often = delivery(7);

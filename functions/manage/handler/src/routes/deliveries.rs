@@ -71,8 +71,8 @@ fn attempts(state: &DeliveryState) -> Value {
         if let Some(because) = past.because {
             attempt["waitBecause"] = json!(because);
         }
-        if let Some(said) = &past.said {
-            attempt["response"] = json!(said);
+        if let Some(response_text) = &past.response_text {
+            attempt["response"] = json!(response_text);
         }
         attempt
     };

@@ -182,8 +182,6 @@ refusals! {
     Missing: 404;
     /// The same for a message, whose id has no rule.
     MissingMessage: 403, 404, 503;
-    /// The path may name another resource than was meant.
-    NotAllowed: 405;
     /// What exists does not go with the request, or others keep changing it.
     Conflicts: 409;
     /// The validation URL is no longer open.

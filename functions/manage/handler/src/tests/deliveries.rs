@@ -59,7 +59,7 @@ pub(super) fn waiting(world: &World, id: u128) -> DeliveryState {
             took(second, 41),
             Some(DelayReason::RetryAfter),
         )
-        .saying(Some("come back \\n later".to_owned())),
+        .with_response_text(Some("come back \\n later".to_owned())),
     ];
     state
 }

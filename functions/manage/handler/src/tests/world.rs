@@ -10,7 +10,8 @@ use gridpost_core::{
 };
 use gridpost_ports::{HandshakeRequest, Outgoing, ParkingLot};
 use gridpost_testkit::{
-    consent::Manner, deployment::Deployment, faults::Fault, queue::QueueSettings, table::Tables,
+    consent::ConsentAnswer, deployment::Deployment, faults::Fault, queue::QueueSettings,
+    table::Tables,
 };
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -147,8 +148,8 @@ impl World {
     }
 
     /// Lets endpoints answer so when they are asked whether they want events.
-    pub(super) fn consent(&self, manner: Manner) {
-        self.deployment.consents.answer(manner);
+    pub(super) fn consent(&self, answers: ConsentAnswer) {
+        self.deployment.consents.answer(answers);
     }
 
     /// How often endpoints were asked that.

@@ -13,8 +13,8 @@ use crate::{
         openapi::{
             Conflicts, DeliveryAttributes, EventSubscription, EventSubscriptionInput,
             EventSubscriptionList, ExplainInput, FullUrl, Guard, InSubscription, InTopics, Missing,
-            NotAllowed, NotDocument, Over, Paging, Refused, RotateInput, SigningSecrets, Stale,
-            TestEventSent, Token, Validated,
+            NotDocument, Over, Paging, Refused, RotateInput, SigningSecrets, Stale, TestEventSent,
+            Token, Validated,
         },
         sent::{InTopic, Named, Sent},
         subscriptions, trial, validation,
@@ -60,7 +60,7 @@ async fn list(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sent
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
         (status = 201, description = "It is new.", body = EventSubscription,
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
-        Refused, Missing, NotAllowed, Conflicts, Stale, NotDocument
+        Refused, Missing, Conflicts, Stale, NotDocument
     )
 )]
 async fn put(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
@@ -94,7 +94,7 @@ async fn get(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
     responses(
         (status = 200, description = "The changed event subscription.", body = EventSubscription,
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
-        Refused, Missing, NotAllowed, Conflicts, Stale, NotDocument
+        Refused, Missing, Conflicts, Stale, NotDocument
     )
 )]
 async fn patch(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
