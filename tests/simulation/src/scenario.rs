@@ -4,6 +4,7 @@ mod additions;
 mod changes;
 pub(crate) mod filters;
 mod operations;
+mod repeats;
 mod resources;
 mod seeds;
 
@@ -23,7 +24,7 @@ use gridpost_core::{
         SubscriptionKey,
     },
     time::Timestamp,
-    topic::{InputSchema, Kind, Topic},
+    topic::{Idempotency, InputSchema, Kind, Topic},
 };
 use uuid::Uuid;
 
@@ -32,6 +33,7 @@ pub use self::{
     additions::mixed,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
+    repeats::repeated,
     seeds::plain,
 };
 use crate::lambda::{Readings, Wakes};
@@ -50,6 +52,8 @@ pub struct Scenario {
     /// Topics whose event subscriptions have filters, and what is published to them.
     pub filtered: BTreeMap<String, Filtered>,
     pub publishes: Vec<Publish>,
+    /// Topics that heed keys; what is published to them has one.
+    pub keyed: BTreeSet<String>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
     /// What else is changed while events flow.
@@ -165,6 +169,7 @@ impl Default for Scenario {
             scripts: BTreeMap::new(),
             filtered: BTreeMap::new(),
             publishes: Vec::new(),
+            keyed: BTreeSet::new(),
             deletions: Vec::new(),
             changes: Vec::new(),
             consents: Vec::new(),
@@ -256,6 +261,16 @@ impl Scenario {
         self
     }
 
+    /// Makes all topics heed keys for a day, and all publishers send some.
+    #[must_use]
+    pub fn with_keys(mut self) -> Self {
+        for (topic, _) in &mut self.topics {
+            topic.idempotency = Some(Idempotency { window_in_seconds: 86_400 });
+            self.keyed.insert(topic.name.clone());
+        }
+        self
+    }
+
     /// Asks the endpoint of subscription `sub` of a topic for its consent, and has it given, at those
     /// seconds after the beginning.
     #[must_use]
@@ -280,6 +295,7 @@ fn topic(name: &str, profile: ProfileName) -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: profile,
+        idempotency: None,
         etag: uuid::Uuid::nil(),
         created_at: BEGINNING,
         revision: 0,
