@@ -77,7 +77,7 @@ pub enum PublishError {
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
-    /// Status 400: the topic heeds keys, and this one is none.
+    /// Status 400: the topic heeds keys, and this one breaks a rule.
     #[error(
         "the key in the header {header} can't be used; send 1 to {KEY_CHARS_MAX} printable ASCII \
          characters"

@@ -3,7 +3,7 @@
 //!
 //! A record under the key is written before anything is enqueued, and says that the publish has
 //! *begun*; once all is enqueued it is *done*. A request that meets a record which is done is
-//! answered; one that meets a fresh one waits. After a crash nobody knows what was enqueued: once the
+//! answered; one that meets a fresh one waits. After a crash it is unknown what was enqueued: once the
 //! lease of the record has passed, a repetition does all of the work again, with the same ids of
 //! deliveries. So a crash may leave a duplicate, and never a loss.
 
@@ -56,7 +56,7 @@ pub struct RecordKey(String);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// From which the ids of its deliveries are derived, whoever makes them.
+    /// From which the ids of its deliveries are derived, whichever request makes them.
     pub publish: Uuid,
     /// The request that wrote it last.
     pub by: Uuid,
