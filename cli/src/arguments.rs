@@ -158,6 +158,8 @@ mod tests {
             "down --purge",
             "topic create orders --schema CloudEventSchemaV1_0",
             "topic create orders --kind namespace",
+            "topic create orders --idempotency-window 300",
+            "topic update orders --idempotency-window 0",
             "topic create orders --input-schema CustomEventSchema --mapping mapping.json",
             "sas --resource https://a/topics/orders/api/events --key K --lasts 24h",
             "sas --resource https://a/topics/orders --key K --until 2030-01-01T00:00:00Z --json",

@@ -329,6 +329,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       GRIDPOST_FAN_OUT_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
       GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
+      GRIDPOST_STATE_TABLE             = "gridpost-state"
       GRIDPOST_INLINE_FAN_OUT          = "10000"
       GRIDPOST_LATENCY_METRICS         = "false"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"

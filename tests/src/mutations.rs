@@ -11,6 +11,7 @@ mod infrastructure;
 mod letters;
 mod operators;
 mod publishing;
+mod repeats;
 mod requests;
 mod rules;
 mod tables;
@@ -62,6 +63,8 @@ pub const AREAS: &[Area] = &[
     Area { witness: Witness::Simulation, mutations: dispatching::ALL },
     Area { witness: Witness::Simulation, mutations: rules::ALL },
     Area { witness: Witness::Simulation, mutations: beside::ALL },
+    Area { witness: Witness::Simulation, mutations: repeats::SIMULATION },
+    Area { witness: tests("gridpost-ingest-handler", &[]), mutations: repeats::INGEST },
     Area { witness: tests("gridpost-aws", &["--features", "s3"]), mutations: adapters::ALL },
     Area { witness: tests("gridpost-manage-handler", &[]), mutations: operators::ALL },
     Area { witness: tests("gridpost-dead-letter-handler", &[]), mutations: letters::DEAD_LETTER },

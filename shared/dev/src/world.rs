@@ -207,6 +207,7 @@ impl Parts {
             configuration: self.cache().with_keys(self.store.tables()),
             sender: self.store.queues(),
             payloads: self.store.payloads(),
+            records: self.store.tables(),
             meter: self.meter("ingest"),
             latency_metrics: self.latency_metrics,
             authorization: ingest::Authorization::Keys,

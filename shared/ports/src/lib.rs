@@ -10,6 +10,7 @@ pub mod dead_letter_walk;
 mod dead_letters;
 mod handshake;
 mod late_listeners;
+mod publish_records;
 mod record;
 mod resources;
 
@@ -35,6 +36,7 @@ pub use handshake::{
     HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse,
 };
 pub use late_listeners::{LateListeners, Listener};
+pub use publish_records::{Kept, PublishRecords};
 pub use record::Record;
 pub use resources::{ResourceChecker, ResourceClient};
 

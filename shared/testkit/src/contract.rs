@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod objects;
 pub mod parking;
 pub mod poison;
+pub mod publishes;
 pub mod queues;
 pub mod tables;
 

@@ -20,9 +20,13 @@ use gridpost_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
+mod keyed;
 mod operated;
 
-pub use self::operated::Operated;
+pub use self::{
+    keyed::{Keyed, KeyedPublish},
+    operated::Operated,
+};
 use crate::event;
 
 /// A disturbance that also happens in calm worlds: a schedule may invoke wake twice.
@@ -41,6 +45,8 @@ pub struct History {
     /// Deliveries that carried an event before it was redriven.
     pub carried_before: BTreeMap<(SubscriptionKey, String), Vec<Uuid>>,
     pub operated: Operated,
+    /// Publishes that were repeated under a key.
+    pub keyed: Keyed,
     /// Events that were accepted for a subscription before a delivery carried them.
     pub promised: BTreeSet<(SubscriptionKey, String)>,
     /// Requests made to endpoints, in the order they began.

@@ -3,6 +3,7 @@
 mod configuration;
 mod listeners;
 mod parked;
+mod publishes;
 mod redrives;
 mod stores;
 
@@ -21,6 +22,7 @@ use gridpost_core::{
         redrive::Job,
         state::{DeliveryState, DeliveryStatus},
     },
+    publish::idempotency::{Record, RecordKey},
     retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -56,6 +58,7 @@ struct Items {
     keys: BTreeMap<String, (AccessKeys, u64)>,
     redrives: BTreeMap<Uuid, Job>,
     listeners: BTreeMap<Queue, Listeners>,
+    publishes: BTreeMap<RecordKey, Record>,
 }
 
 /// All tables of one world.

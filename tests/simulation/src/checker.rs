@@ -17,6 +17,7 @@ pub mod model;
 mod operated;
 mod promptness;
 mod records;
+mod repeats;
 mod waits;
 
 use std::{
@@ -114,6 +115,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     load::check(&mut check);
     promptness::check(&mut check);
     operated::check(&mut check);
+    repeats::check(&mut check);
     check.failures
 }
 

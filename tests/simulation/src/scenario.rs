@@ -5,6 +5,7 @@ mod changes;
 mod conversions;
 pub(crate) mod filters;
 mod operations;
+mod repeats;
 mod resources;
 mod seeds;
 
@@ -24,7 +25,7 @@ use gridpost_core::{
         SubscriptionKey,
     },
     time::Timestamp,
-    topic::{InputSchema, Kind, Topic},
+    topic::{Idempotency, InputSchema, Kind, Topic},
 };
 use uuid::Uuid;
 
@@ -34,6 +35,7 @@ pub use self::{
     conversions::mixed,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
+    repeats::repeated,
     seeds::plain,
 };
 use crate::lambda::{Readings, Wakes};
@@ -54,6 +56,8 @@ pub struct Scenario {
     /// Topics whose events are delivered in another schema than they are published in.
     pub converted: BTreeSet<String>,
     pub publishes: Vec<Publish>,
+    /// Topics that heed keys; what is published to them has one.
+    pub keyed: BTreeSet<String>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
     /// What else is changed while events flow.
@@ -170,6 +174,7 @@ impl Default for Scenario {
             filtered: BTreeMap::new(),
             converted: BTreeSet::new(),
             publishes: Vec::new(),
+            keyed: BTreeSet::new(),
             deletions: Vec::new(),
             changes: Vec::new(),
             consents: Vec::new(),
@@ -261,6 +266,16 @@ impl Scenario {
         self
     }
 
+    /// Makes all topics heed keys for a day, and all publishers send some.
+    #[must_use]
+    pub fn with_keys(mut self) -> Self {
+        for (topic, _) in &mut self.topics {
+            topic.idempotency = Some(Idempotency { window_in_seconds: 86_400 });
+            self.keyed.insert(topic.name.clone());
+        }
+        self
+    }
+
     /// Asks the endpoint of subscription `sub` of a topic for its consent, and has it given, at those
     /// seconds after the beginning.
     #[must_use]
@@ -285,6 +300,7 @@ fn topic(name: &str, profile: ProfileName) -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: profile,
+        idempotency: None,
         etag: uuid::Uuid::nil(),
         created_at: BEGINNING,
         revision: 0,

@@ -5,6 +5,8 @@
 mod changes;
 #[path = "simulation/examples.rs"]
 mod examples;
+#[path = "simulation/repeats.rs"]
+mod repeats;
 #[path = "simulation/seeds.rs"]
 mod seeds;
 

@@ -21,6 +21,7 @@ pub mod receivers;
 pub mod redrive;
 pub mod refusals;
 pub mod release;
+pub mod repeats;
 pub mod resources;
 pub mod retrying;
 pub mod terraform;
@@ -117,6 +118,8 @@ pub fn all() -> Vec<Case> {
         case!(Together, Nothing, resources::a_sample_event_is_tested_against_a_filter),
         case!(Together, PYTHON, publishing::azures_sdk_sends_event_grid_events),
         case!(Together, PYTHON, publishing::azures_sdk_sends_cloud_events),
+        case!(Together, PYTHON, repeats::azures_sdk_repeats_and_is_delivered_once),
+        case!(Together, Nothing, repeats::a_publish_whose_answer_was_lost_is_delivered_once),
         case!(Together, Nothing, publishing::two_hundred_events_reach_three_subscriptions),
         case!(Together, PAYLOADS, publishing::a_large_fan_out_arrives_whole),
         case!(Together, Nothing, publishing::a_hundred_events_published_together_are_one_request),

@@ -37,6 +37,7 @@ impl World {
             sender: self.faulty(instance, &self.queues),
             meter: CountingMeter::of(&self.history),
             authorization: gridpost_ingest_handler::Authorization::Keys,
+            records: self.faulty(instance, &self.tables),
             payloads: self.faulty(instance, &self.payloads),
             queue_message_bytes_max: self.settings().message_bytes_max,
             latency_metrics: true,

@@ -294,7 +294,7 @@ async fn a_purged_piece_counts_the_events_of_its_deliveries() {
     let acceptance = Acceptance { id: Uuid::from_u128(7), time: NOW, revision, trace_parent: None };
     let packed = pack(&matches, &events, acceptance, 262_144);
     let world = World::new();
-    let pieces = fan_out::cut(&packed, 5_000);
+    let pieces = fan_out::cut(&packed, acceptance.id, 5_000);
     world.lay("m-1", &pieces[0].encode(), None, None);
     let purge = || world.send("POST /poison:purge", json!({"all": true}));
     let key = fan_out::key(acceptance.id);
