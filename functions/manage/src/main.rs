@@ -120,6 +120,7 @@ fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::Set
         publish_url: config::text("GRIDPOST_PUBLISH_URL")?,
         manage_url: config::text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned(),
         configuration_kept_for: config::configuration_kept_for()?,
+        dispatch_keeps_configuration: config::dispatch_keeps_configuration()?,
         account: dispatch.account.clone(),
         retry_shards,
         queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,

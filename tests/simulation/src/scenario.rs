@@ -4,6 +4,7 @@ mod additions;
 mod changes;
 pub(crate) mod filters;
 mod operations;
+mod pauses;
 mod resources;
 mod seeds;
 
@@ -19,7 +20,7 @@ use gridpost_core::{
     retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
     secret::Secret,
     subscription::{
-        DeadLetterDestination, Endpoint, EventSubscription, Filter, ProvisioningState,
+        DeadLetterDestination, Endpoint, EventSubscription, Filter, Pauses, ProvisioningState,
         SubscriptionKey,
     },
     time::Timestamp,
@@ -32,6 +33,7 @@ pub use self::{
     additions::mixed,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
+    pauses::paused,
     seeds::plain,
 };
 use crate::lambda::{Readings, Wakes};
@@ -311,5 +313,6 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         created_at: BEGINNING,
         delivery_attributes: Vec::new(),
         signing: None,
+        pauses: Pauses::default(),
     }
 }
