@@ -189,6 +189,9 @@ mod tests {
             "subscription create --topic demo --name s1 --endpoint https://e --header A=b --sign \
              --secret-header S=t --dynamic-header D=data.k",
             "subscription secrets --topic demo --name s1 --rotate --overlap 60",
+            "subscription pause --topic demo --name s1 --time-to-live-stops",
+            "subscription pause --topic demo --name s1 --time-to-live-runs --json",
+            "subscription resume --topic demo --name s1",
             "subscription health --topic demo --name s1 --json",
             "subscription health --topic demo --name s1 --reset",
             "subscription health",

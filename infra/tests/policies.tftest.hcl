@@ -444,6 +444,11 @@ run "wake_takes_parked_deliveries_to_the_retry_queues" {
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
+          Sid      = "ReadPauses", Effect = "Allow"
+          Action   = ["dynamodb:GetItem"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+        },
+        {
           Sid    = "EnqueueRetries", Effect = "Allow"
           Action = ["sqs:SendMessage"]
           Resource = [

@@ -10,6 +10,7 @@ mod dispatching;
 mod infrastructure;
 mod letters;
 mod operators;
+mod pausing;
 mod publishing;
 mod repeats;
 mod requests;
@@ -78,6 +79,10 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-runtime", &["--all-features"]), mutations: requests::RUNTIME },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: tables::CORE },
     Area { witness: tests("gridpost-testkit", &["--test", "golden"]), mutations: tables::STORED },
+    Area { witness: tests("gridpost-core", &["--lib"]), mutations: pausing::CORE },
+    Area { witness: tests("gridpost-wake-handler", &[]), mutations: pausing::WAKE },
+    Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: pausing::DISPATCH },
+    Area { witness: tests("gridpost-manage-handler", &[]), mutations: pausing::MANAGE },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 

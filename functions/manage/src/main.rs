@@ -114,6 +114,7 @@ fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::Set
         publish_url: config::publish_url()?,
         manage_url: config::manage_url()?,
         configuration_kept_for: config::configuration_kept_for()?,
+        dispatch_keeps_configuration: config::dispatch_keeps_configuration()?,
         account: dispatch.account.clone(),
         retry_shards,
         queue_message_bytes_max: config::queue_message_bytes_max()?,

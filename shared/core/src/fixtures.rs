@@ -55,6 +55,7 @@ pub fn subscription(name: &str) -> EventSubscription {
         created_at: Timestamp::from_millis(0),
         delivery_attributes: Vec::new(),
         signing: None,
+        pauses: crate::subscription::Pauses::default(),
     }
 }
 

@@ -227,6 +227,16 @@ pub trait DueDeliveries: Send + Sync {
         after: Option<String>,
     ) -> Result<DuePage, PortError>;
 
+    /// The due time of the first of them, by their places: in a lot, of the one that is due first.
+    async fn first_due_in(
+        &self,
+        minute: i64,
+        partition: u32,
+    ) -> Result<Option<Timestamp>, PortError> {
+        let page = self.due_in(minute, partition, None).await?;
+        Ok(page.due.first().map(|first| first.due))
+    }
+
     /// Removes some; missing ones are ignored. After an error, some may still exist.
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError>;
 }

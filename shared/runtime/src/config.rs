@@ -364,6 +364,16 @@ pub fn configuration_kept_for() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
 }
 
+/// How long dispatch keeps configuration in memory, for the functions that must know it, from
+/// `GRIDPOST_DISPATCH_CONFIG_CACHE_MS` (milliseconds).
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it is no number.
+pub fn dispatch_keeps_configuration() -> Result<Duration, SettingError> {
+    Ok(Duration::from_millis(parsed_or("GRIDPOST_DISPATCH_CONFIG_CACHE_MS", 10_000)?))
+}
+
 /// For how long and how much configuration a function keeps in memory: besides
 /// [`configuration_kept_for`], how long it may go on where the table can't be read, from
 /// `GRIDPOST_CONFIG_STALE_SECONDS`, and an eighth of its memory.

@@ -119,6 +119,8 @@ pub fn parked(number: u128) -> Parked {
         shard: 0,
         group: "t/s".to_owned(),
         postponed: 0,
+        lot: None,
+        watch: None,
         body: "{}".to_owned(),
     }
 }

@@ -14,7 +14,7 @@ use gridpost_core::{
         health::{Delayed, Health, Probation, Probe, Recovery},
         outcome::{Answer, Outcome},
     },
-    subscription::SubscriptionKey,
+    subscription::{Pauses, SubscriptionKey},
     time::Timestamp,
 };
 use serde_json::Value;
@@ -81,6 +81,10 @@ pub struct History {
     pub held_back: BTreeMap<Uuid, Vec<Range<Timestamp>>>,
     /// Each time that a delivery was parked.
     pub parks: BTreeMap<Uuid, Vec<Parking>>,
+    /// Each time that a delivery was held by a pause.
+    pub held: BTreeMap<Uuid, Vec<Held>>,
+    /// The pauses of event subscriptions by uid, at each change, and when it was written.
+    pub pauses: BTreeMap<Uuid, Vec<(Timestamp, Pauses)>>,
     /// Times in which no run of wake began, though one was due.
     pub wake_waits: Vec<Range<Timestamp>>,
     /// Deliveries that were sent to the dispatch queue more than once.
@@ -192,6 +196,14 @@ pub struct Parking {
     pub due: Timestamp,
     /// How often it could not be sent before.
     pub postponed: u32,
+    /// When it was taken out again.
+    pub gone_at: Option<Timestamp>,
+}
+
+/// A delivery in the lot of a paused event subscription.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    pub at: Timestamp,
     /// When it was taken out again.
     pub gone_at: Option<Timestamp>,
 }

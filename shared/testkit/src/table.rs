@@ -47,7 +47,7 @@ const EXPIRES_LATE_MAX: Duration = Duration::from_secs(48 * 60 * 60);
 struct Items {
     states: BTreeMap<Uuid, DeliveryState>,
     healths: BTreeMap<Uuid, Health>,
-    parked: BTreeMap<(i64, Uuid), Parked>,
+    parked: BTreeMap<(i64, String), Parked>,
     in_hand: parked::InHand,
     cursor: Option<i64>,
     topics: BTreeMap<String, Topic>,
@@ -105,13 +105,15 @@ impl Tables {
         }
         let mut items = self.items();
         let from = items.cursor.unwrap_or(next);
-        if items.parked.range((from, Uuid::nil())..).next().is_none() {
+        if items.parked.range((from, String::new())..).next().is_none() {
             items.cursor = Some(next);
         }
     }
 
     pub fn parked_ids(&self) -> Vec<Uuid> {
-        self.items().parked.keys().map(|(_, id)| *id).collect()
+        let items = self.items();
+        let deliveries = items.parked.values().filter(|parked| parked.watch.is_none());
+        deliveries.map(|parked| parked.id).collect()
     }
 
     pub fn states(&self) -> Vec<DeliveryState> {

@@ -5,6 +5,7 @@ mod changes;
 mod conversions;
 pub(crate) mod filters;
 mod operations;
+mod pauses;
 mod repeats;
 mod resources;
 mod seeds;
@@ -21,7 +22,7 @@ use gridpost_core::{
     retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
     secret::Secret,
     subscription::{
-        DeadLetterDestination, Endpoint, EventSubscription, Filter, ProvisioningState,
+        DeadLetterDestination, Endpoint, EventSubscription, Filter, Pauses, ProvisioningState,
         SubscriptionKey,
     },
     time::Timestamp,
@@ -35,6 +36,7 @@ pub use self::{
     conversions::mixed,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
+    pauses::paused,
     repeats::repeated,
     seeds::plain,
 };
@@ -332,5 +334,6 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         created_at: BEGINNING,
         delivery_attributes: Vec::new(),
         signing: None,
+        pauses: Pauses::default(),
     }
 }

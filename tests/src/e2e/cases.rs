@@ -14,6 +14,7 @@ pub mod infrastructure;
 pub mod javascript;
 pub mod neighbours;
 pub mod operating;
+pub mod pausing;
 pub mod probation;
 pub mod publishing;
 pub mod quotas;
@@ -69,6 +70,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, RESOURCES, verify::a_deployment_is_proven_with_a_queue),
         case!(Together, Nothing, retrying::a_late_success_cancels_the_retry),
         case!(Together, Nothing, probation::ten_failures_in_a_row_delay_delivery),
+        case!(Together, Nothing, pausing::what_a_pause_holds_comes_back),
         case!(Together, Nothing, retrying::a_failing_webhook_sees_the_schedule),
         case!(Together, Nothing, retrying::two_failures_then_success),
         case!(Together, Nothing, probation::a_busy_answer_holds_everything_ten_seconds),

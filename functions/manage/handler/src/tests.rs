@@ -9,6 +9,7 @@ mod health;
 mod openapi;
 mod pages;
 mod parked;
+mod pauses;
 mod poison;
 mod redrives;
 mod refusals;

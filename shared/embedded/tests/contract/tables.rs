@@ -102,6 +102,7 @@ async fn parked_deliveries_wait_for_wake() {
     for world in World::both() {
         let tables = world.stores.tables();
         parking::parked_deliveries_are_found_when_they_are_due(&*tables).await;
+        parking::a_lot_is_found_in_the_order_of_its_ends(&*tables).await;
         parking::how_far_wake_has_come_is_noted(&*tables).await;
     }
     for world in World::both() {

@@ -205,6 +205,42 @@ fn every_seed_keeps_the_promise() {
     assert!(share < DISTURBED_MAX, "{share} % of all deliveries were disturbed");
 }
 
+/// Seeds of one run whose worlds have pauses.
+const PAUSED_SEEDS: u64 = 600;
+
+/// The worlds of other tests, with pauses and resumptions in them. `GRIDPOST_SIM_PAUSED` sets how
+/// many.
+#[test]
+fn every_seed_keeps_the_promise_with_pauses() {
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let seeds = number("GRIDPOST_SIM_PAUSED").unwrap_or(PAUSED_SEEDS);
+    let (next, held) = (AtomicU64::new(from), AtomicU64::new(0));
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= from + seeds {
+                return;
+            }
+            let remains = world::run_on(Stores::Fakes, &scenario::paused(seed), seed, false);
+            held.fetch_add(remains.history.held.len() as u64, Ordering::Relaxed);
+            if let Some(first) = checker::check(&remains).first() {
+                failed.lock().expect("no panic while held").push(format!("{seed} # {first}"));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(2, usize::from);
+        (0..threads).for_each(|_| {
+            scope.spawn(work);
+        });
+    });
+    let lines = failed.into_inner().expect("no panic while held");
+    assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
+    let held = held.into_inner();
+    assert!(held > seeds, "only {held} deliveries were held in {seeds} worlds");
+}
+
 /// Seeds of one run on the stores of one machine, beside those that are always lived.
 const EMBEDDED_SEEDS: u64 = 100;
 

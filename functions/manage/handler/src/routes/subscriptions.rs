@@ -171,7 +171,10 @@ pub(super) async fn write(
             Some(existing) => changed_identity(context, existing, &settings),
             None => context.new_identity(),
         };
+        // No document pauses or resumes: a change that knows nothing of a pause must not end it.
+        let pauses = existing.as_ref().map(|existing| existing.pauses.clone()).unwrap_or_default();
         let subscription = settings.into_subscription(key.clone(), identity, consent);
+        let subscription = EventSubscription { pauses, ..subscription };
         refuse_too_large(context, &topic, existing.as_ref(), &subscription).await?;
         if existing.as_ref() == Some(&subscription) {
             // Whoever has written it may not have waited for the data plane.
@@ -434,7 +437,8 @@ pub(super) async fn existing(
 /// As it is now: a validation that nobody has completed in time has failed.
 fn document(context: &Context, topic: &Topic, subscription: &EventSubscription) -> Value {
     let provisioning_state = subscription.state(context.clock.now());
-    let now = EventSubscription { provisioning_state, ..subscription.clone() };
+    let pauses = subscription.pauses.as_of(context.clock.now());
+    let now = EventSubscription { provisioning_state, pauses, ..subscription.clone() };
     resource::write(&now, topic.delivery_profile)
 }
 

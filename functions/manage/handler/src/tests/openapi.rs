@@ -241,6 +241,7 @@ async fn documents_have_the_form_that_it_says() {
     let sample = json!({"name": "s-1", "events": [event]});
     let event = json!({"event": sample["events"][0]});
     let overlap = json!({"overlapInSeconds": 5});
+    let pause = json!({"timeToLiveRuns": false});
     let topic = json!({"properties": {"disableLocalAuth": true}});
     let key = json!({"keyName": "key1"});
     let table = [
@@ -269,6 +270,14 @@ async fn documents_have_the_form_that_it_says() {
             Some(("RotateInput", &overlap)),
             "SigningSecrets",
         ),
+        (
+            "POST /topics/demo/eventSubscriptions/s-1/pause",
+            Some(("PauseInput", &pause)),
+            "PauseStanding",
+        ),
+        ("GET /topics/demo/eventSubscriptions/s-1", None, "EventSubscription"),
+        ("GET /topics/demo/eventSubscriptions/s-1/health", None, "Health"),
+        ("POST /topics/demo/eventSubscriptions/s-1/resume", None, "PauseStanding"),
     ];
     for (line, sent, answered) in table {
         if let Some((name, document)) = sent {
@@ -308,6 +317,8 @@ async fn what_waits_has_the_form_that_it_says() {
             due,
             shard: 0,
             postponed: 0,
+            lot: None,
+            watch: None,
             group,
             body,
         };

@@ -80,6 +80,7 @@ impl World {
                 publish_url: "https://publish.example".to_owned(),
                 manage_url: "https://manage.example".to_owned(),
                 configuration_kept_for: KEPT_FOR,
+                dispatch_keeps_configuration: 5 * KEPT_FOR,
                 account: "123456789012".to_owned(),
                 retry_shards: 4,
                 queue_message_bytes_max: 262_144,
