@@ -112,7 +112,7 @@ where
     let after = Some(held(9).place());
     let page = tables.due_in(of_lot, 0, after).await.expect("a page");
     assert_eq!(page.due, [held(10), held(11)]);
-    assert_eq!(all_due(tables, 7).await, [] as [u128; 0], "its minute has nothing of it");
+    assert_eq!(all_due(tables, 9).await, [] as [u128; 0], "its minute has nothing of it");
     ParkingLot::remove(tables, &held(8)).await.expect("removed");
     tables.remove_all(&[held(7), held(11)]).await.expect("removed");
     assert_eq!(tables.due_in(of_lot, 0, None).await.expect("a page").due, [held(9), held(10)]);

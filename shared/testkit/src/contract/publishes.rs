@@ -90,8 +90,12 @@ pub async fn what_has_expired_can_be_replaced<T: PublishRecords>(
     let replaced = match save(records, &key, &next).await {
         Kept::Other(Some(stored)) => {
             assert!(stored.until <= at, "{stored:?}");
-            let next = Record { revision: stored.revision, ..next };
-            save(records, &key, &next).await
+            let over = Record { revision: stored.revision, ..next.clone() };
+            match save(records, &key, &over).await {
+                // It was cleaned away meanwhile.
+                Kept::Other(None) => save(records, &key, &next).await,
+                kept => kept,
+            }
         }
         kept => kept,
     };
