@@ -220,14 +220,20 @@ pub async fn run(
     Ok(())
 }
 
-/// Whether an event subscription has its dead letters stored.
-fn has_letters(subscription: &Value) -> bool {
-    subscription.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
+/// The event subscriptions that are named, of those that have their dead letters stored.
+async fn owners(
+    api: &ManageApi,
+    topic: Option<&str>,
+    subscription: Option<&str>,
+) -> anyhow::Result<Vec<Whose>> {
+    let has_letters = |one: &Value| {
+        one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
+    };
+    whose(api, topic, subscription, has_letters).await
 }
 
-/// The event subscriptions that the filter names, of those that have their dead letters stored.
 async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<Whose>> {
-    whose(api, filter.topic.as_deref(), filter.subscription.as_deref(), has_letters).await
+    owners(api, filter.topic.as_deref(), filter.subscription.as_deref()).await
 }
 
 async fn found(

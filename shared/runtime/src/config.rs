@@ -247,8 +247,7 @@ pub fn manage_url() -> Result<String, SettingError> {
 ///
 /// [`SettingError::Missing`] when it is not set, [`SettingError::Wrong`] when it is no ARN.
 pub fn dispatch_arn() -> Result<Arn, SettingError> {
-    const NAME: &str = "GRIDPOST_DISPATCH_ARN";
-    parsed(NAME, &text(NAME)?)
+    parsed("GRIDPOST_DISPATCH_ARN", &text("GRIDPOST_DISPATCH_ARN")?)
 }
 
 /// How the deployment names itself to CloudEvents endpoints, from `GRIDPOST_VALIDATION_ORIGIN`.

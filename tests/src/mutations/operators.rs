@@ -4,6 +4,7 @@ use super::Mutation;
 
 const MANAGE_ROUTES_PARKED: &str = "functions/manage/handler/src/routes/parked.rs";
 const MANAGE_ROUTES_POISON: &str = "functions/manage/handler/src/routes/poison.rs";
+const MANAGE_ROUTES_POISON_PURGED: &str = "functions/manage/handler/src/routes/poison/purged.rs";
 const MANAGE_ROUTES_DEAD_LETTERS: &str = "functions/manage/handler/src/routes/dead_letters.rs";
 const MANAGE_ROUTES_GATE: &str = "functions/manage/handler/src/routes/gate.rs";
 const MANAGE_ROUTES_SUBSCRIPTIONS: &str = "functions/manage/handler/src/routes/subscriptions.rs";
@@ -49,7 +50,7 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "purged poison is not counted",
-        file: MANAGE_ROUTES_POISON,
+        file: MANAGE_ROUTES_POISON_PURGED,
         old: r#"            if events > 0 {
                 context.meter.count_events(metric, &[reason, topic, name], at, events);
             }
@@ -59,19 +60,19 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "a purge counts what is done, too",
-        file: MANAGE_ROUTES_POISON,
+        file: MANAGE_ROUTES_POISON_PURGED,
         old: "    state.iter().for_each(|state| done.add_all(&state.done));\n",
         new: "    let _ = state;\n",
     },
     Mutation {
         name: "a purge of what is about to end",
-        file: MANAGE_ROUTES_POISON,
+        file: MANAGE_ROUTES_POISON_PURGED,
         old: "    if let Some(DeliveryStatus::Ending { reason, .. }) = status {",
         new: "    if let Some(DeliveryStatus::Ending { reason, .. }) = status.filter(|_| false) {",
     },
     Mutation {
         name: "a purge notes the end before it counts",
-        file: MANAGE_ROUTES_POISON,
+        file: MANAGE_ROUTES_POISON_PURGED,
         old: "    let dropped = match (&content, has_ended) {",
         new: r#"    if let Content::Delivery(delivery) = &content {
         note_end(context, delivery, state.clone()).await;

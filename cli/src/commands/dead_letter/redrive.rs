@@ -9,8 +9,8 @@ use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Chosen, has_letters};
-use crate::commands::{Whose, whose};
+use super::{Chosen, owners};
+use crate::commands::Whose;
 use crate::document::TimeToLive;
 use crate::failure::{Misuse, Refusal, chain};
 use crate::http_client::is_loopback;
@@ -159,8 +159,7 @@ pub(super) async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let progress = Progress::on_stderr();
-    let (topic, subscription) = (Some(arguments.topic.as_str()), arguments.subscription.as_deref());
-    let whose = whose(api, topic, subscription, has_letters).await?;
+    let whose = owners(api, Some(&arguments.topic), arguments.subscription.as_deref()).await?;
     if whose.is_empty() {
         let message = format!(
             "no event subscription of the topic {} has a dead-letter destination",

@@ -4,24 +4,19 @@
 //! end. A queue hands out in no order and has no pages, so every request begins anew, and says
 //! whether it has come to the end.
 
+mod purged;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
 use gridpost_core::{
-    delivery::{
-        Delivery,
-        queue::Queue,
-        state::{DeliveryState, DeliveryStatus},
-    },
+    delivery::queue::Queue,
     document::{Code, Object, Problems, quoted},
     error::chain,
-    metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
     poison::{Content, Origin, Poisoned, RESEND_TARGETS, ResendTarget, resend_queue},
-    publish::fan_out::{self, Piece},
-    retry::EndReason,
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError, Saved};
+use gridpost_ports::{Outgoing, PortError};
 use serde_json::{Value, json};
 
 use super::{Answer, send_back};
@@ -50,12 +45,6 @@ const AT_ONCE_MAX: usize = 32;
 
 /// Characters of a message's body that are shown.
 const BODY_CHARS_MAX: usize = 64 * 1024;
-
-/// The reason of a drop.
-const PURGED: &str = "PurgedByOperator";
-
-/// Stands for the topic and the event subscription of a message that can't be read.
-const UNKNOWN: &str = "?";
 
 /// A look through the queue.
 struct Look<'c> {
@@ -316,7 +305,7 @@ async fn handle_all(
         for message in messages.iter().filter(|message| chosen.has(&message.id)) {
             let result = match action {
                 Action::Resend(to) => resend_one(look.context, message, to).await,
-                Action::Purge => purge_one(look.context, message).await,
+                Action::Purge => purged::purge_one(look.context, message).await,
             };
             let result = result.unwrap_or_else(|error| failed(&error));
             if result["isRemoved"] == json!(true) {
@@ -372,121 +361,4 @@ async fn resend_one(
         tracing::warn!(message.id = %message.id, error = %chain(error), "sent back, not removed");
     }
     Ok(json!({"result": "Resent", "to": queue.to_string(), "isRemoved": removed.is_ok()}))
-}
-
-/// Its events are counted and the log has it before the message is gone: a crash in between counts
-/// them again. The state comes last: were it first, a crash would leave a message that seems to have
-/// ended, and whose events nobody has counted.
-///
-/// One whose end is decided is refused: its dead letter may have been sent, and its events would be
-/// counted a second time.
-async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortError> {
-    let content = Content::of(&message.body);
-    let state = match &content {
-        Content::Delivery(delivery) => context.states.load(delivery.id).await?,
-        _ => None,
-    };
-    let status = state.as_ref().map(|state| state.standing);
-    if let Some(DeliveryStatus::Ending { reason, .. }) = status {
-        return Ok(json!({"result": "Refused", "isRemoved": false, "message": ending(reason)}));
-    }
-    let has_ended = matches!(status, Some(DeliveryStatus::Ended | DeliveryStatus::Delivered));
-    let dropped = match (&content, has_ended) {
-        (_, true) => 0,
-        (Content::FanOut(piece), _) => count_piece(context, piece).await?,
-        _ => count_dropped(context, &content, state.as_ref()),
-    };
-    tracing::warn!(
-        message.id = %message.id,
-        delivery.id = content.delivery_id().map(tracing::field::display),
-        subscription = content.delivery().map(|it| tracing::field::display(&it.subscription)),
-        events = dropped,
-        reason = PURGED,
-        "events dropped: a poison message is purged",
-    );
-    context.receiver.delete(Queue::Poison, vec![message.receipt.clone()]).await?;
-    if let Content::Delivery(delivery) = &content
-        && !has_ended
-    {
-        note_end(context, delivery, state).await;
-    }
-    Ok(json!({"result": "Purged", "isRemoved": true, "droppedEvents": dropped}))
-}
-
-/// Why a delivery that ends for this reason is not purged.
-fn ending(reason: EndReason) -> String {
-    format!(
-        "the end of its delivery is decided ({reason}), and its dead letter may have been sent, or its drop \
-         counted; send it back instead: the end is carried out, and no further attempt is made"
-    )
-}
-
-/// Counts a message's events as dropped, for good; answers how many they are.
-fn count_dropped(context: &Context, content: &Content, state: Option<&DeliveryState>) -> u64 {
-    let (metric, reason) = (metric::DROPPED_EVENT_COUNT, (DROP_REASON, PURGED));
-    let events = match content.delivery() {
-        Some(delivery) => {
-            let ([topic, name], at) = (of(&delivery.subscription), delivery.publish_time);
-            let events = events_left(delivery, state);
-            if events > 0 {
-                context.meter.count_events(metric, &[reason, topic, name], at, events);
-            }
-            events
-        }
-        // Nobody can say here how many there were, nor whose.
-        None => count_unknown(context),
-    };
-    context.meter.flush(context.clock.now());
-    events
-}
-
-/// How many events of a delivery are not done: neither the message nor the state need know of all that
-/// are. One was sent before the other was written, or could not be written at all.
-fn events_left(delivery: &Delivery, state: Option<&DeliveryState>) -> u64 {
-    let mut done = delivery.done.clone();
-    state.iter().for_each(|state| done.add_all(&state.done));
-    let all = delivery.event_count() + delivery.done.len();
-    all.saturating_sub(done.len()) as u64
-}
-
-/// Counts one event of an unknown owner.
-fn count_unknown(context: &Context) -> u64 {
-    let whose = [(DROP_REASON, PURGED), (TOPIC, UNKNOWN), (EVENT_SUBSCRIPTION_NAME, UNKNOWN)];
-    context.meter.count(metric::DROPPED_EVENT_COUNT, &whose, 1);
-    1
-}
-
-/// Counts the events of a piece's deliveries, by event subscription, as its publish has them; answers
-/// how many they are. Where that is gone, or can't be read, nothing is known of them.
-async fn count_piece(context: &Context, piece: &Piece) -> Result<u64, PortError> {
-    let object = context.payloads.get(&fan_out::key(piece.publish)).await?;
-    let most = context.settings.queue_message_bytes_max;
-    let packed = object.and_then(|object| fan_out::decode(&object, most).ok());
-    let mut sum = 0;
-    if let Some(packed) = &packed {
-        let at = packed.acceptance().time;
-        for (key, events) in piece.events(packed) {
-            let ([topic, name], metric) = (of(key), metric::DROPPED_EVENT_COUNT);
-            context.meter.count_events(metric, &[(DROP_REASON, PURGED), topic, name], at, events);
-            sum += events;
-        }
-    }
-    if sum == 0 {
-        sum = count_unknown(context);
-    }
-    context.meter.flush(context.clock.now());
-    Ok(sum)
-}
-
-/// Lets copies of the message that are elsewhere delete themselves. Best effort: without it they go
-/// on, and what was counted as dropped may be delivered.
-async fn note_end(context: &Context, delivery: &Delivery, state: Option<DeliveryState>) {
-    let ended = DeliveryState {
-        standing: DeliveryStatus::Ended,
-        ..state.unwrap_or_else(|| super::first_state(delivery, DeliveryStatus::Ended))
-    };
-    let saved = context.states.save(&ended).await;
-    if !matches!(saved, Ok(Saved::Written)) {
-        tracing::warn!(delivery.id = %delivery.id, "the end of a purged delivery was not noted");
-    }
 }

@@ -430,7 +430,10 @@ async fn errors_have_the_form_that_it_says() {
     }
     note(world.send_bytes(&format!("PUT {one}"), vec![b' '; 300_000]).await);
     let test = "POST /topics/demo/eventSubscriptions:test";
-    note(world.send(test, json!({"name": "s-1", "events": vec![json!({}); 5_001]})).await);
+    let event = json!({
+        "id": "1", "eventType": "T", "subject": "", "eventTime": "2026-01-01T00:00:00Z", "data": {},
+    });
+    note(world.send(test, json!({"name": "s-1", "events": vec![event; 5_001]})).await);
     let too_large = json!({"name": "s-1", "events": ["x".repeat(1_100_000)]});
     note(world.send(test, too_large).await);
     world.consent(gridpost_testkit::consent::ConsentAnswer::Denies);
