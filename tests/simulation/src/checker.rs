@@ -281,27 +281,6 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// However many functions run, crash and repeat, no minute has more requests than the rate
-    /// allows.
-    fn requests_in_rate(&mut self, subscription: &EventSubscription) {
-        let Some(rate) = subscription.allowed_rate else { return };
-        let mut minutes: BTreeMap<i64, u32> = BTreeMap::new();
-        for request in &self.remains.history.requests {
-            let at = request.began_at;
-            let (soonest, latest) = (self.sooner(at), at + self.remains.pace.lateness());
-            // Its copy's clock may have shown another minute.
-            let is_sure = soonest.as_minutes() == latest.as_minutes();
-            if request.subscription == subscription.key && is_sure {
-                *minutes.entry(at.as_minutes()).or_default() += 1;
-            }
-        }
-        for (minute, requests) in minutes.into_iter().filter(|(_, made)| *made > rate.get()) {
-            let at = Timestamp::from_millis(minute * 60_000);
-            let key = &subscription.key;
-            self.fail(format!("{requests} requests to {key} from {at} on, {rate} are allowed"));
-        }
-    }
-
     /// How long stale configuration is used because the table can't be read.
     fn unreadable(&self) -> Duration {
         Duration::from_secs(if self.remains.calm { 0 } else { 60 })

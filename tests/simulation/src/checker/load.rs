@@ -1,9 +1,16 @@
 //! What must hold under any load: healthy endpoints wait for no other, and no copy of a function
 //! has more in hand than its memory holds.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use gridpost_core::{retry::outcome::Outcome, subscription::SubscriptionKey, time::Timestamp};
+use gridpost_core::{
+    retry::outcome::Outcome,
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+};
 use gridpost_testkit::history::Request;
 use uuid::Uuid;
 
@@ -32,6 +39,29 @@ fn keys(check: &mut Check<'_>) {
         check.fail(format!(
             "{refused} calls were refused for a hot key; the busiest was {busiest:?}"
         ));
+    }
+}
+
+impl Check<'_> {
+    /// However many functions run, crash and repeat, no minute has more requests than the rate
+    /// allows.
+    pub(super) fn requests_in_rate(&mut self, subscription: &EventSubscription) {
+        let Some(rate) = subscription.allowed_rate else { return };
+        let mut minutes: BTreeMap<i64, u32> = BTreeMap::new();
+        for request in &self.remains.history.requests {
+            let at = request.began_at;
+            let (soonest, latest) = (self.sooner(at), at + self.remains.pace.lateness());
+            // Its copy's clock may have shown another minute.
+            let is_sure = soonest.as_minutes() == latest.as_minutes();
+            if request.subscription == subscription.key && is_sure {
+                *minutes.entry(at.as_minutes()).or_default() += 1;
+            }
+        }
+        for (minute, requests) in minutes.into_iter().filter(|(_, made)| *made > rate.get()) {
+            let at = Timestamp::from_millis(minute * 60_000);
+            let key = &subscription.key;
+            self.fail(format!("{requests} requests to {key} from {at} on, {rate} are allowed"));
+        }
     }
 }
 
