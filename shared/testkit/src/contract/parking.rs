@@ -122,7 +122,10 @@ where
     let watch = Parked::watch(&key, Uuid::from_u128(77), now);
     tables.park(&watch).await.expect("parked");
     let partition = parked_partition(watch.id);
-    assert_eq!(tables.due_in(6, partition, None).await.expect("a page").due, std::slice::from_ref(&watch));
+    assert_eq!(
+        tables.due_in(6, partition, None).await.expect("a page").due,
+        std::slice::from_ref(&watch)
+    );
     tables.remove_all(&[watch, held(9), held(10)]).await.expect("removed");
 }
 
