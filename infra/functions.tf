@@ -60,6 +60,22 @@ locals {
     local.emulated ? { AWS_ENDPOINT_URL = var.aws_endpoint_url } : {},
   )
 
+  # What authenticated endpoints take: nothing in the environment and nothing in the roles where no secret is named.
+  endpoint_secret_arns = distinct(concat(keys(var.endpoint_secrets), var.endpoint_entra_client[*].secret))
+  endpoint_secret_environment = length(local.endpoint_secret_arns) == 0 ? {} : {
+    GRIDPOST_ENDPOINT_SECRETS = jsonencode(merge(
+      { hosts = var.endpoint_secrets },
+      { for client in var.endpoint_entra_client[*] : "entra" => { clientId = client.client_id, secret = client.secret } },
+    ))
+  }
+  endpoint_secret_statements = [
+    for service, action in { secretsmanager = "secretsmanager:GetSecretValue", ssm = "ssm:GetParameter" } : {
+      sid                                   = service == "ssm" ? "ReadEndpointParameters" : "ReadEndpointSecrets"
+      actions                               = [action]
+      resources                             = [for arn in local.endpoint_secret_arns : arn if split(":", arn)[2] == service]
+    } if anytrue([for arn in local.endpoint_secret_arns : split(":", arn)[2] == service])
+  ]
+
   # One function, one place for its limits; queues take their visibility timeouts from here.
   # ingest, manage: API Gateway gives up after 30 s, so a function that answers later answers nobody.
   # wake: runs once a minute, and two runs shall not overlap.

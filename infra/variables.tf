@@ -641,6 +641,55 @@ variable "resource_destinations" {
   }
 }
 
+variable "endpoint_secrets" {
+  description = "Client secrets that event subscriptions may authenticate with without having them: ARNs of Secrets Manager secrets (whole, with the six characters at their end) and of SSM parameters, each with the hosts of token URLs that may be sent it. dispatch and manage are granted to read exactly these; an event subscription that names another one, or a token URL of another host, is refused. Who may write event subscriptions may have tokens made with these secrets and sent to endpoints of their choice. A secret under a key of your own: the key's policy must allow both roles to decrypt."
+  type        = map(list(string))
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition = alltrue([
+      for arn in keys(var.endpoint_secrets) : can(regex(
+        "^arn:aws[a-z-]*:(secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:|ssm:[a-z0-9-]+:[0-9]{12}:parameter/)[A-Za-z0-9/_+=.@-]+$", arn,
+      ))
+    ])
+    error_message = "endpoint_secrets must be named by ARNs of Secrets Manager (…:secret:NAME-AbCdEf) or of SSM (…:parameter/NAME), got ${jsonencode(keys(var.endpoint_secrets))}."
+  }
+
+  validation {
+    condition = alltrue([
+      for hosts in values(var.endpoint_secrets) :
+      length(hosts) > 0 && alltrue([for host in hosts : can(regex("^[A-Za-z0-9.-]+$", host))])
+    ])
+    error_message = "endpoint_secrets must have at least one host for each secret, such as login.microsoftonline.com: names without scheme, port and path."
+  }
+
+  validation {
+    # The functions get them in their environment, which has 4 KB in all (Lambda).
+    condition     = length(jsonencode(var.endpoint_secrets)) <= 1500
+    error_message = "endpoint_secrets must have at most 1500 characters together, as JSON, got ${length(jsonencode(var.endpoint_secrets))}."
+  }
+}
+
+variable "endpoint_entra_client" {
+  description = "The deployment's own client of Microsoft Entra ID (client_id), and the ARN of its secret in Secrets Manager or SSM. With it, event subscriptions may name azureActiveDirectoryTenantId and azureActiveDirectoryApplicationIdOrUri alone, as Event Grid's do: the token is asked for in its name. Null: such event subscriptions are refused."
+  type        = object({ client_id = string, secret = string })
+  default     = null
+
+  validation {
+    condition = var.endpoint_entra_client == null || can(regex(
+      "^arn:aws[a-z-]*:(secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:|ssm:[a-z0-9-]+:[0-9]{12}:parameter/)[A-Za-z0-9/_+=.@-]+$",
+      var.endpoint_entra_client.secret,
+    ))
+    error_message = "endpoint_entra_client.secret must be the ARN of a Secrets Manager secret (…:secret:NAME-AbCdEf) or of an SSM parameter (…:parameter/NAME)."
+  }
+
+  validation {
+    condition     = var.endpoint_entra_client == null || can(regex("^[A-Za-z0-9-]{1,100}$", var.endpoint_entra_client.client_id))
+    error_message = "endpoint_entra_client.client_id must be the id of an application: letters, digits and hyphens."
+  }
+}
+
 variable "validation_origin" {
   description = "Host name by which endpoints are asked for consent to CloudEvents (WebHook-Request-Origin), and that requests carry. The default is the only one that the trigger of Azure Functions answers."
   type        = string

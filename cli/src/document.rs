@@ -1,5 +1,7 @@
 //! An event subscription's JSON document from flags, in Event Grid's ARM shape.
 
+mod authentication;
+
 use std::str::FromStr;
 
 use clap::Args;
@@ -9,6 +11,8 @@ use gridpost_core::{
     subscription::{ResourceKind, resource::retry::write_duration},
 };
 use serde_json::{Map, Value, json};
+
+pub use authentication::AuthenticationFlags;
 
 /// An event time-to-live in whole minutes. Its range is for the server to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +154,10 @@ pub struct SettingFlags {
     #[arg(long, conflicts_with = "file")]
     pub sign: bool,
 
+    /// How requests to a webhook are authenticated.
+    #[command(flatten)]
+    pub authentication: AuthenticationFlags,
+
     /// Delivery attempts before the event is dead-lettered or dropped, 1 to 30
     #[arg(long, value_name = "COUNT", conflicts_with = "file")]
     pub max_attempts: Option<u32>,
@@ -254,6 +262,7 @@ impl SubscriptionFlags {
             ("partitionKey", key(&self.partition_key, &self.partition_key_path)),
             ("endpointUrl", self.endpoint.as_ref().map(|url| json!(url))),
             ("deliveryAttributeMappings", (!attributes.is_empty()).then(|| json!(attributes))),
+            ("authentication", settings.authentication.authentication()),
         ]);
         destination.append(&mut settings.batching());
         properties.insert(
@@ -411,6 +420,10 @@ mod tests {
                 secret_headers: vec![("X-S".into(), "s".into())],
                 dynamic_headers: vec![("X-D".into(), "data.k".into())],
                 sign: true,
+                authentication: AuthenticationFlags {
+                    oauth_token_url: Some("https://id/token".into()),
+                    ..Default::default()
+                },
             },
             ..SubscriptionFlags::default()
         };
@@ -419,6 +432,8 @@ mod tests {
                 "endpointUrl": "https://e/h",
                 "maxEventsPerBatch": 10,
                 "preferredBatchSizeInKilobytes": 64,
+                "authentication": {"type": "OAuth2ClientCredentials",
+                    "properties": {"tokenUrl": "https://id/token"}},
                 "deliveryAttributeMappings": [
                     {"name": "X-A", "type": "Static",
                         "properties": {"value": "a=b", "isSecret": false}},

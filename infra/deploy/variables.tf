@@ -288,6 +288,18 @@ variable "resource_destinations" {
   default     = null
 }
 
+variable "endpoint_secrets" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(list(string))
+  default     = null
+}
+
+variable "endpoint_entra_client" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = object({ client_id = string, secret = string })
+  default     = null
+}
+
 variable "validation_origin" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = string

@@ -227,6 +227,41 @@ run "dispatch_may_send_to_and_ask_for_exactly_the_resources_that_are_named" {
   }
 }
 
+run "the_two_that_call_endpoints_may_read_exactly_the_secrets_that_are_named" {
+  command = plan
+
+  variables {
+    endpoint_secrets = {
+      "arn:aws:secretsmanager:eu-central-1:123456789012:secret:orders-AbCdEf" = ["id.example"]
+      "arn:aws:ssm:eu-central-1:123456789012:parameter/gridpost/client"       = ["id.example"]
+    }
+    endpoint_entra_client = {
+      client_id = "c0ffee", secret = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:entra-AbCdEf"
+    }
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [module.dispatch.policy, module.manage.policy] : [
+        for statement in jsondecode(policy).Statement : statement if startswith(statement.Sid, "ReadEndpoint")
+        ] == [
+        {
+          Sid = "ReadEndpointSecrets", Effect = "Allow", Action = ["secretsmanager:GetSecretValue"]
+          Resource = [
+            "arn:aws:secretsmanager:eu-central-1:123456789012:secret:orders-AbCdEf",
+            "arn:aws:secretsmanager:eu-central-1:123456789012:secret:entra-AbCdEf",
+          ]
+        },
+        {
+          Sid      = "ReadEndpointParameters", Effect = "Allow", Action = ["ssm:GetParameter"]
+          Resource = ["arn:aws:ssm:eu-central-1:123456789012:parameter/gridpost/client"]
+        },
+      ]
+    ])
+    error_message = "dispatch's policy is ${module.dispatch.policy}, manage's ${module.manage.policy}"
+  }
+}
+
 run "without_resources_the_small_program_is_deployed" {
   command = plan
 

@@ -445,3 +445,33 @@ run "refuses_an_api_that_nothing_leads_to" {
 
   expect_failures = [aws_apigatewayv2_api.publish, aws_apigatewayv2_api.manage]
 }
+
+run "endpoint_secrets_of_no_service_that_keeps_secrets" {
+  command = plan
+
+  variables {
+    endpoint_secrets = { "arn:aws:s3:::bucket" = ["id.example"] }
+  }
+
+  expect_failures = [var.endpoint_secrets]
+}
+
+run "endpoint_secrets_for_any_host" {
+  command = plan
+
+  variables {
+    endpoint_secrets = { "arn:aws:ssm:eu-central-1:123456789012:parameter/p" = ["*"] }
+  }
+
+  expect_failures = [var.endpoint_secrets]
+}
+
+run "an_entra_client_with_its_secret_written_out" {
+  command = plan
+
+  variables {
+    endpoint_entra_client = { client_id = "c", secret = "hush" }
+  }
+
+  expect_failures = [var.endpoint_entra_client]
+}

@@ -5,6 +5,7 @@
 //! mutation too; a house rule watches that every `old` is still there.
 
 mod adapters;
+mod authentication;
 mod beside;
 mod dispatching;
 mod infrastructure;
@@ -75,6 +76,8 @@ pub const AREAS: &[Area] = &[
     Area { witness: NEIGHBOURS, mutations: waiting::LANE },
     Area { witness: tests("gridpost-wake-handler", &[]), mutations: waiting::WAKE },
     Area { witness: tests("gridpost-ports", &[]), mutations: waiting::PORTS },
+    Area { witness: tests("gridpost-ports", &[]), mutations: authentication::PORTS },
+    Area { witness: tests("gridpost-core", &["--lib"]), mutations: authentication::CORE },
     Area { witness: tests("gridpost-webhook", &[]), mutations: requests::WEBHOOK },
     Area { witness: tests("gridpost-runtime", &["--all-features"]), mutations: requests::RUNTIME },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: tables::CORE },

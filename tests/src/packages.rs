@@ -43,8 +43,11 @@ pub async fn install(
 mod tests {
     #[test]
     fn every_package_is_pinned() {
-        let all =
-            [include_str!("../e2e/schemathesis.txt"), include_str!("../moto/requirements.txt")];
+        let all = [
+            include_str!("../e2e/schemathesis.txt"),
+            include_str!("../moto/requirements.txt"),
+            include_str!("../oauth/requirements.txt"),
+        ];
         let lines = all.iter().flat_map(|text| text.lines());
         for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (name, version) = line.split_once("==").unwrap_or((line, ""));

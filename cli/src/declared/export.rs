@@ -76,6 +76,7 @@ impl Export {
             self.endpoint(one, &mut properties["destination"]["properties"]).await?;
         }
         self.headers(one, &mut properties["destination"]["properties"]).await?;
+        self.client_secret(one, &mut properties["destination"]["properties"]);
         if let Some(scheme) = properties.pointer("/signing/scheme").cloned() {
             properties["signing"] = json!({ "scheme": scheme });
             self.note(
@@ -128,6 +129,20 @@ impl Export {
             header["properties"]["value"] = secret.into();
         }
         Ok(())
+    }
+
+    /// Leaves the secret of an endpoint's authentication to the environment: no request reads it.
+    fn client_secret(&mut self, one: &One<'_>, destination: &mut Value) {
+        const SECRET: &str = "clientSecret";
+        let place = "/authentication/properties";
+        let Some(members) = destination.pointer_mut(place).and_then(Value::as_object_mut) else {
+            return;
+        };
+        if members.get("clientSecretReference").is_some_and(Value::is_string) {
+            return;
+        }
+        let secret = self.secret(one, "CLIENT_SECRET", "the client secret of its authentication");
+        members.insert(SECRET.to_owned(), secret.into());
     }
 
     /// Leaves a secret to a variable of its own.

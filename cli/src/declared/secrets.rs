@@ -1,5 +1,6 @@
 //! Secrets of event subscriptions, which a file leaves to the environment: `${NAME}` in the URL
-//! of an endpoint, or in the value of a secret header, is what the environment variable holds.
+//! of an endpoint, in the value of a secret header, or in a client secret, is what the environment
+//! variable holds.
 
 use serde_json::{Map, Value};
 
@@ -18,8 +19,8 @@ fn fill_all(
 ) {
     match document {
         Value::Object(members) => {
-            for member in ["endpointUrl", "value"] {
-                if member == "endpointUrl" || is_secret(members) {
+            for member in ["endpointUrl", "clientSecret", "value"] {
+                if member != "value" || is_secret(members) {
                     fill_member(members, member, known, missing);
                 }
             }

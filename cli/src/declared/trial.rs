@@ -3,6 +3,7 @@
 
 use gridpost_core::endpoint::Allowed;
 use gridpost_core::endpoint::arn::AllowedResources;
+use gridpost_core::endpoint::secrets::{ClientSecrets, EntraClient};
 use gridpost_core::subscription::resource as subscription;
 use gridpost_core::time::Timestamp;
 use gridpost_core::topic::resource as topic;
@@ -63,5 +64,14 @@ fn everything() -> Allowed {
         networks: "0.0.0.0/0,::/0".parse().unwrap_or_default(),
         ports: "1-65535".parse().unwrap_or_default(),
         resources: AllowedResources { region: String::new(), patterns },
+        secrets: any_secret(),
+    }
+}
+
+fn any_secret() -> ClientSecrets {
+    let any = || "*".to_owned();
+    ClientSecrets {
+        hosts: [(any(), vec![any()])].into(),
+        entra: Some(EntraClient { client_id: any(), secret: any() }),
     }
 }

@@ -9,6 +9,7 @@ use gridpost_aws::{
     late_listeners::ListenerTable,
     parking::ParkingTable,
     payloads::PayloadBucket,
+    secrets::AwsSecrets,
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
 };
@@ -18,7 +19,11 @@ use gridpost_core::{
 use gridpost_dispatch_handler::{
     Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
 };
-use gridpost_ports::{Clock, Configuration, ResourceClient, configuration::ConfigurationCache};
+use gridpost_ports::{
+    Clock, Configuration, EndpointClient, ResourceClient,
+    authentication::{Authenticated, Tokens},
+    configuration::ConfigurationCache,
+};
 use gridpost_runtime::{
     config::{self, SettingError, configuration_limits},
     lambda,
@@ -26,7 +31,7 @@ use gridpost_runtime::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_webhook::http::HttpClient;
+use gridpost_webhook::{http::HttpClient, services::client_for_services};
 use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +96,7 @@ async fn context(
             Arc::new(SystemDice),
             configuration_limits()?,
         ),
-        client: Arc::new(endpoint_client(clock)?),
+        client: endpoint_client(&clients, clock)?,
         resources,
         payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
         meter,
@@ -99,9 +104,17 @@ async fn context(
     })
 }
 
-fn endpoint_client(clock: Arc<dyn Clock>) -> Result<HttpClient, Error> {
-    let kept = config::failed_response_bytes()?;
-    Ok(HttpClient::new(config::allowed_endpoints()?, clock)?.keeping(kept))
+fn endpoint_client(
+    clients: &Clients,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn EndpointClient>, Error> {
+    let (kept, allowed) = (config::failed_response_bytes()?, config::allowed_endpoints()?);
+    let make_client = Box::new(client_for_services(&clock));
+    let secrets = AwsSecrets::new(clients.config().clone(), Arc::clone(&clock), make_client);
+    let named = allowed.secrets.clone();
+    let client = HttpClient::new(allowed, Arc::clone(&clock))?;
+    let tokens = Tokens::new(Arc::new(client.clone()), Arc::new(secrets), named, clock);
+    Ok(Arc::new(Authenticated::new(client.keeping(kept), Arc::new(tokens))))
 }
 
 fn settings(retry_shards: usize) -> Result<Settings, SettingError> {

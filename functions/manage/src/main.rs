@@ -12,17 +12,22 @@ use gridpost_aws::{
     payloads::PayloadBucket,
     redrives::RedriveTable,
     s3::S3Bucket,
+    secrets::AwsSecrets,
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
 };
 use gridpost_core::endpoint::arn::Arn;
 use gridpost_manage_handler::{Context, Settings, respond_event, terraform};
+use gridpost_ports::{
+    Clock,
+    authentication::{Authenticated, Tokens},
+};
 use gridpost_runtime::{
     config, lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_webhook::http::HttpClient;
+use gridpost_webhook::{http::HttpClient, services::client_for_services};
 use lambda_runtime::{Diagnostic, Error};
 use serde_json::Value;
 
@@ -47,17 +52,19 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let redrives = Arc::new(RedriveTable::new(clients.dynamodb(), state_table.clone()));
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table));
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
-    let clock = Arc::new(SystemClock);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
-    let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock) as _)?;
+    let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock))?;
+    let tokens = tokens(&clients, &client, &settings, &clock);
+    let authenticated = |client| Authenticated::new(client, Arc::clone(&tokens));
     Ok(Context {
         configuration: Arc::clone(&table) as _,
         keys: Arc::clone(&table) as _,
         topics: Arc::clone(&table) as _,
         subscriptions: table,
         deliveries: Arc::clone(&states) as _,
-        handshakes: Arc::new(client.clone()),
-        endpoints: Arc::new(client.keeping(config::failed_response_bytes()?)),
+        handshakes: Arc::new(authenticated(client.clone())),
+        endpoints: Arc::new(authenticated(client.keeping(config::failed_response_bytes()?))),
         checker: Arc::new(checker),
         poison: Arc::clone(&queues) as _,
         receiver: Arc::clone(&queues) as _,
@@ -74,6 +81,20 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         dice: Arc::new(SystemDice),
         settings,
     })
+}
+
+/// The tokens of authenticated endpoints.
+fn tokens(
+    clients: &Clients,
+    client: &HttpClient,
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+) -> Arc<Tokens> {
+    let make_client = Box::new(client_for_services(clock));
+    let secrets = AwsSecrets::new(clients.config().clone(), Arc::clone(clock), make_client);
+    let named = settings.allowed.secrets.clone();
+    let (client, secrets) = (Arc::new(client.clone()), Arc::new(secrets));
+    Arc::new(Tokens::new(client, secrets, named, Arc::clone(clock)))
 }
 
 /// What invokes the function.

@@ -17,6 +17,12 @@ locals {
         deliveryAttributeMappings = concat(try(local.destination.properties.deliveryAttributeMappings, []), local.secret_attributes)
       } : member => mappings if length(local.secret_attributes) > 0
     },
+    {
+      for member, value in { clientSecret = var.client_secret } : "authentication" => merge(
+        try(local.destination.properties.authentication, {}),
+        { properties = merge(try(local.destination.properties.authentication.properties, {}), { (member) = value }) },
+      ) if value != null
+    },
   )
   document = merge(var.document, {
     properties = merge(local.properties, {

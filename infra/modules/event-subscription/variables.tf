@@ -35,7 +35,7 @@ variable "name" {
 }
 
 variable "document" {
-  description = "The event subscription's document, as the resource API takes and gives it: an object with the member properties. It is shown in plans: secrets belong in endpoint_url and secret_headers."
+  description = "The event subscription's document, as the resource API takes and gives it: an object with the member properties. It is shown in plans: secrets belong in endpoint_url, secret_headers and client_secret."
   type        = any
   nullable    = false
 
@@ -90,6 +90,29 @@ variable "secret_headers" {
       length(var.document.properties.destination.properties.deliveryAttributeMappings), 0
     ) <= 10
     error_message = "An event subscription has at most 10 headers: secret_headers and the document's deliveryAttributeMappings together."
+  }
+}
+
+variable "client_secret" {
+  description = "Client secret of the document's authentication, at most 4,096 bytes, where it names none by reference. It becomes clientSecret of properties.destination.properties.authentication.properties, which the document must have. Null: the document names the secret, or has no authentication."
+  type        = string
+  default     = null
+  sensitive   = true
+
+  validation {
+    condition     = var.client_secret == null || can(keys(var.document.properties.destination.properties.authentication))
+    error_message = "client_secret belongs to an authentication: write type, tokenUrl and clientId into properties.destination.properties.authentication of document."
+  }
+
+  validation {
+    # Base64 turns three bytes into four characters: 4,096 bytes become 5,464.
+    condition     = length(base64encode(coalesce(var.client_secret, "-"))) <= 5464
+    error_message = "client_secret must have at most 4096 bytes."
+  }
+
+  validation {
+    condition     = var.client_secret == null || try(var.document.properties.destination.properties.authentication.properties.clientSecret, null) == null
+    error_message = "The secret is given twice: client_secret and clientSecret of the document's authentication. Remove one."
   }
 }
 

@@ -10,6 +10,8 @@ pub mod publishes;
 pub mod redrives;
 #[cfg(feature = "s3")]
 pub mod s3;
+#[cfg(feature = "secrets")]
+pub mod secrets;
 pub mod sqs;
 pub mod state;
 mod table;

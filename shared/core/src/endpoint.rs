@@ -16,9 +16,10 @@ use ipnet::IpNet;
 use url::{Host, Url};
 
 pub mod arn;
+pub mod secrets;
 mod special;
 
-use crate::endpoint::arn::AllowedResources;
+use crate::endpoint::{arn::AllowedResources, secrets::ClientSecrets};
 use special::is_public;
 
 /// The endpoints that a deployment allows: by default the public internet over https.
@@ -27,6 +28,8 @@ pub struct Allowed {
     pub networks: AllowedNetworks,
     pub ports: AllowedPorts,
     pub resources: AllowedResources,
+    /// The secrets that its authentication may use.
+    pub secrets: ClientSecrets,
 }
 
 /// Networks allowed besides the public internet. Plain `http` is allowed only to addresses in them.

@@ -56,6 +56,7 @@ pub fn subscription(name: &str) -> EventSubscription {
         delivery_attributes: Vec::new(),
         signing: None,
         pauses: crate::subscription::Pauses::default(),
+        authentication: None,
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A string that does not print. It is revealed only where it is stored (tables encrypt at rest)
 /// and where [`Secret::expose`] is called, which is easy to search for.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 

@@ -1,6 +1,7 @@
 //! Event subscriptions: filter, endpoint, retry policy and dead-letter destination under one topic.
 
 pub mod attributes;
+pub mod authentication;
 pub mod aws;
 pub mod filter;
 pub mod pause;
@@ -8,7 +9,7 @@ pub mod resource;
 pub mod signing;
 pub mod validation;
 
-use std::{fmt, num::NonZeroU32};
+use std::{fmt, num::NonZeroU32, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use url::{Origin, Url};
@@ -23,6 +24,7 @@ use crate::{
 };
 
 pub use attributes::DeliveryAttribute;
+pub use authentication::Authentication;
 pub use aws::{KeySource, Resource, ResourceKind};
 pub use filter::Filter;
 pub use pause::Pauses;
@@ -173,6 +175,9 @@ pub struct EventSubscription {
     /// Its pause, and those before that a delivery may have lived through. No document sets them.
     #[serde(default, skip_serializing_if = "Pauses::is_empty")]
     pub pauses: Pauses,
+    /// How its requests prove who sends them, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Arc<Authentication>>,
 }
 
 impl EventSubscription {

@@ -15,6 +15,7 @@ mod http;
 pub mod log;
 mod mapping;
 mod meter;
+mod secrets;
 mod tasks;
 pub mod tls;
 mod world;

@@ -23,6 +23,7 @@ use gridpost_ingest_handler as ingest;
 use gridpost_manage_handler as manage;
 use gridpost_ports::{
     Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient,
+    authentication::{Authenticated, Tokens},
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_redrive_handler as redrive;
@@ -37,6 +38,7 @@ use crate::{
     log::Log,
     mapping::{self, RETRY_QUEUES},
     meter::LogMeter,
+    secrets,
 };
 
 /// Of a failed response, kept with its attempt: who develops an endpoint wants to see what it said, and
@@ -93,6 +95,7 @@ struct Parts {
     counts: Counts,
     allowed: Allowed,
     client: HttpClient,
+    tokens: Arc<Tokens>,
     latency_metrics: bool,
     resources: Arc<dyn ResourceClient>,
 }
@@ -113,12 +116,27 @@ impl World {
         let allowed = allowed(options.resources.is_some());
         let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
         let client = client.map_err(StartError::Certificates)?;
+        let tokens = Arc::new(Tokens::new(
+            Arc::new(client.clone()),
+            Arc::new(secrets::Environment),
+            allowed.secrets.clone(),
+            Arc::clone(&clock) as _,
+        ));
         let (log, counts) = (options.log.clone(), Counts::default());
         let latency_metrics = options.latency_metrics;
         let resources = options.resources.as_ref().map(|Resources(clients)| Arc::clone(clients));
         let resources = resources.unwrap_or_else(|| Arc::new(NoResources));
-        let parts =
-            Parts { clock, store, log, counts, allowed, client, latency_metrics, resources };
+        let parts = Parts {
+            clock,
+            store,
+            log,
+            counts,
+            allowed,
+            client,
+            tokens,
+            latency_metrics,
+            resources,
+        };
         Ok(Self {
             ingest: parts.ingest(),
             expand: parts.expand(),
@@ -177,6 +195,7 @@ fn allowed(resources_too: bool) -> Allowed {
         networks: NETWORKS.parse().unwrap_or_default(),
         ports: AllowedPorts::default(),
         resources: AllowedResources { region: String::new(), patterns },
+        secrets: secrets::of_environment(),
     }
 }
 
@@ -187,6 +206,10 @@ impl Parts {
 
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock) as _
+    }
+
+    fn authenticated(&self, client: HttpClient) -> Authenticated<HttpClient> {
+        Authenticated::new(client, Arc::clone(&self.tokens))
     }
 
     fn cache(&self) -> ConfigurationCache {
@@ -242,7 +265,7 @@ impl Parts {
             rates: Rates::new(Arc::clone(&tables) as _),
             configuration: self.cache(),
             listeners: tables,
-            client: Arc::new(self.client.clone().keeping(response_bytes())),
+            client: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
             resources: Arc::clone(&self.resources),
             meter: self.meter("dispatch"),
             settings: dispatch::Settings {
@@ -301,8 +324,8 @@ impl Parts {
             topics: Arc::clone(&tables) as _,
             subscriptions: Arc::clone(&tables) as _,
             deliveries: Arc::clone(&tables) as _,
-            handshakes: Arc::new(self.client.clone()),
-            endpoints: Arc::new(self.client.clone().keeping(response_bytes())),
+            handshakes: Arc::new(self.authenticated(self.client.clone())),
+            endpoints: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
             checker: Arc::new(Checker(Arc::clone(&self.resources))),
             poison: Arc::clone(&queues) as _,
             receiver: Arc::clone(&queues) as _,

@@ -1,6 +1,7 @@
 //! A whole process, from a publish by HTTP to an endpoint on loopback, by a fast clock.
 
 mod process {
+    pub(super) mod issuer;
     pub(super) mod receiver;
 }
 
@@ -13,7 +14,10 @@ use std::{
 use gridpost_core::time::Timestamp;
 use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Options, clock::Speed};
 use gridpost_ports::Clock;
-use process::receiver::Receiver;
+use process::{
+    issuer::{CLIENT, Issuer},
+    receiver::Receiver,
+};
 use reqwest::{Certificate, Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -345,4 +349,95 @@ async fn a_folder_has_one_process_and_a_port_too() {
     world.dev.stop().await;
     let next = Dev::start(Options { data, ..Options::default() }).await.expect("it is free");
     next.stop().await;
+}
+
+impl World {
+    /// An event subscription whose requests carry tokens of an issuer, asked for with that secret.
+    async fn subscribe_with_tokens(&self, name: &str, issuer: &Issuer, secret: &str) -> Value {
+        let authentication = json!({
+            "type": "OAuth2ClientCredentials",
+            "properties": {"tokenUrl": issuer.token_url(), "clientId": CLIENT.0,
+                "clientSecret": secret},
+        });
+        let properties = json!({
+            "destination": {"endpointType": "WebHook", "properties": {
+                "endpointUrl": issuer.endpoint(), "authentication": authentication}},
+            "filter": {"includedEventTypes": [name]},
+        });
+        let path = self.url(&format!("/topics/orders/eventSubscriptions/{name}"));
+        let document = json!({ "properties": properties });
+        let answer = self.http.put(path).json(&document).send().await.expect("an answer");
+        answer.json().await.expect("JSON")
+    }
+
+    /// What a test event comes to.
+    async fn test(&self, name: &str, id: &str) -> Value {
+        let path = self.url(&format!("/topics/orders/eventSubscriptions/{name}/sendTestEvent"));
+        let document = json!({"event": event(name, id)[0]});
+        let answer = self.http.post(path).json(&document).send().await.expect("an answer");
+        answer.json().await.expect("JSON")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
+    let (world, issuer) = (World::start(None).await, Issuer::start().await);
+    issuer.state().expires_in = 86_400;
+    // The handshake needs a token, too: with another secret there is none, and nothing is stored.
+    let refused = world.subscribe_with_tokens("safe", &issuer, "another").await.to_string();
+    assert!(refused.contains("answered 401 (invalid_client)"), "{refused}");
+    assert_eq!(issuer.state().seen, [], "nothing is sent without a token");
+    let stored = world.subscribe_with_tokens("safe", &issuer, CLIENT.1).await.to_string();
+    assert!(stored.contains("Succeeded") && !stored.contains(CLIENT.1), "{stored}");
+    world.publish("safe", "1").await;
+    let came = async |id: &str| {
+        let look = async || {
+            let state = issuer.state();
+            let found = state.seen.iter().find(|(seen, _, status)| seen == id && *status == 200);
+            found.map(|(_, token, _)| token.clone())
+        };
+        until(id, look).await
+    };
+    let first = came("1").await;
+    // Revoked: the next event comes with a new token, after one 401 that counts for nothing.
+    let next = format!("token-{}", issuer.state().issued + 1);
+    // The next one lives an hour, which takes 6 s by this clock.
+    issuer.state().expires_in = 3_600;
+    issuer.state().only = Some(next.clone());
+    world.publish("safe", "2").await;
+    assert_eq!(came("2").await, next);
+    let of_two: Vec<_> = issuer.state().seen.iter().filter(|one| one.0 == "2").cloned().collect();
+    let two = || "2".to_owned();
+    assert_eq!(of_two, [(two(), first, 401), (two(), next, 200)]);
+    issuer.state().only = None;
+    let before = issuer.state().issued;
+    sleep(Duration::from_millis(6_500)).await;
+    world.publish("safe", "3").await;
+    assert_eq!(came("3").await, format!("token-{}", before + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
+    let (world, issuer) = (World::start(None).await, Issuer::start().await);
+    issuer.state().expires_in = 0;
+    world.subscribe_with_tokens("safe", &issuer, CLIENT.1).await;
+    let before = issuer.state().seen.len();
+    let table = [
+        (200, "<html>", "no JSON object"),
+        (200, r#"{"access_token": "a\r\nx-evil: 1", "token_type": "Bearer"}"#, "characters"),
+        (200, r#"{"access_token": 7}"#, "missing"),
+        (307, "", "answered 307"),
+        (500, r#"{"error": "x\ny"}"#, "answered 500"),
+    ];
+    for (number, (status, answer, want)) in table.into_iter().enumerate() {
+        issuer.state().refuses = Some((status, answer));
+        let met = world.test("safe", &format!("hostile-{number}")).await;
+        assert_eq!(met["outcome"], "EndpointAuthenticationFailed", "{met}");
+        assert!(met["response"].as_str().is_some_and(|said| said.contains(want)), "{met}");
+        // It is asked again after 2 s of this clock.
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(issuer.state().seen.len(), before, "the endpoint heard nothing");
+    issuer.state().refuses = None;
+    assert_eq!(world.test("safe", "at last").await["outcome"], "Delivered");
 }

@@ -1,8 +1,9 @@
 //! Asks endpoints whether they want events.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use gridpost_core::subscription::{Authentication, authentication::token::NoToken};
 
 /// A request by which an endpoint is asked whether it wants events. Headers and body carry secrets,
 /// so they never print.
@@ -18,6 +19,8 @@ pub struct HandshakeRequest {
     pub attributes: Vec<(String, gridpost_core::secret::Secret)>,
     /// The body; empty for `OPTIONS`.
     pub body: Vec<u8>,
+    /// How it proves who sends it, if it does.
+    pub authentication: Option<Arc<Authentication>>,
     /// How long the whole response may take.
     pub wait: Duration,
 }
@@ -54,6 +57,9 @@ pub enum HandshakeError {
     /// The connection failed; the text says how, without secrets.
     #[error("{0}")]
     Unreachable(String),
+    /// There is no token to ask with, so nothing was sent.
+    #[error("nothing was sent, for there is no token to authenticate with: {0}")]
+    Unauthenticated(NoToken),
 }
 
 /// Asks endpoints whether they want events.

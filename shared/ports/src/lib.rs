@@ -1,10 +1,11 @@
 //! The ports of the pipeline: what it needs of the world, as small traits.
 //!
 //! The crates `gridpost-aws`, `gridpost-embedded`, `gridpost-webhook` and `gridpost-runtime`
-//! implement them for real, `gridpost-testkit` in virtual time. No SDK type appears here. Two tools
-//! that functions share use only one port each: [`configuration`] caches what it reads,
-//! [`dead_letter_walk`] walks through a bucket.
+//! implement them for real, `gridpost-testkit` in virtual time. No SDK type appears here. Three tools
+//! that functions share use only ports: [`configuration`] caches what it reads, [`dead_letter_walk`]
+//! walks through a bucket, [`authentication`] has the tokens of requests to endpoints.
 
+pub mod authentication;
 pub mod configuration;
 pub mod dead_letter_walk;
 mod dead_letters;

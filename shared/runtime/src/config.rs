@@ -8,6 +8,7 @@ use gridpost_core::{
     endpoint::{
         Allowed, AllowedNetworks, AllowedPorts,
         arn::{AllowedResources, Arn, ArnPatterns},
+        secrets::ClientSecrets,
     },
     retry::{
         health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
@@ -392,7 +393,8 @@ pub fn configuration_limits() -> Result<Limits, SettingError> {
 }
 
 /// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS`,
-/// `GRIDPOST_ENDPOINT_ALLOWED_PORTS` and `GRIDPOST_RESOURCE_DESTINATIONS` (all comma separated).
+/// `GRIDPOST_ENDPOINT_ALLOWED_PORTS`, `GRIDPOST_RESOURCE_DESTINATIONS` (all comma separated) and
+/// `GRIDPOST_ENDPOINT_SECRETS` (a JSON object).
 ///
 /// # Errors
 ///
@@ -405,6 +407,7 @@ pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
             region: env::var("AWS_REGION").unwrap_or_default(),
             patterns: parsed_or("GRIDPOST_RESOURCE_DESTINATIONS", ArnPatterns::default())?,
         },
+        secrets: parsed_or("GRIDPOST_ENDPOINT_SECRETS", ClientSecrets::default())?,
     })
 }
 

@@ -13,7 +13,7 @@
 //! Source: Event Grid, "Endpoint validation with Event Grid event schema" and "with CloudEvents
 //! schema"; CloudEvents, "HTTP 1.1 Web Hooks", section 4.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use futures::future::select_ok;
 use http::{HeaderMap, Method};
@@ -22,8 +22,12 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use gridpost_core::{
-    document::quoted, event::DeliverySchema, secret::Secret, subscription::SubscriptionKey,
-    time::Timestamp, topic,
+    document::quoted,
+    event::DeliverySchema,
+    secret::Secret,
+    subscription::{Authentication, SubscriptionKey},
+    time::Timestamp,
+    topic,
 };
 use gridpost_ports::{HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse};
 
@@ -42,6 +46,8 @@ pub struct Handshake {
     pub url: Secret,
     /// The user's delivery attributes: an endpoint may refuse requests without them.
     pub attributes: Vec<(String, Secret)>,
+    /// How its requests are authenticated.
+    pub authentication: Option<Arc<Authentication>>,
     pub question: Question,
     /// How long the whole answer may take, at most [`WAIT_MAX`].
     pub wait: Duration,
@@ -146,6 +152,7 @@ pub async fn ask(client: &dyn HandshakeClient, handshake: &Handshake) -> Result<
 /// Builds the request.
 fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
     let (url, attributes) = (handshake.url.clone(), handshake.attributes.clone());
+    let authentication = handshake.authentication.clone();
     match &handshake.question {
         Question::EventGrid { code, asked_at, validation_url } => HandshakeRequest {
             method: Method::POST,
@@ -160,6 +167,7 @@ fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
             ],
             attributes,
             body: validation_events(&handshake.key, *code, *asked_at, validation_url.as_ref()),
+            authentication,
             wait,
         },
         Question::CloudEvents { origin, validation_url } => {
@@ -167,7 +175,7 @@ fn request(handshake: &Handshake, wait: Duration) -> HandshakeRequest {
             let callback = validation_url.as_ref().map(|url| url.expose().to_owned());
             headers.extend(callback.map(|url| ("webhook-request-callback", url)));
             let (method, body) = (Method::OPTIONS, Vec::new());
-            HandshakeRequest { method, url, headers, attributes, body, wait }
+            HandshakeRequest { method, url, headers, attributes, body, authentication, wait }
         }
     }
 }

@@ -333,7 +333,7 @@ fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)])
 #[async_trait]
 impl EndpointClient for HttpClient {
     async fn attempt(&self, request: Request) -> Attempted {
-        let Request { url, headers, attributes, body } = request;
+        let Request { url, headers, attributes, body, .. } = request;
         let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
             Err(refused) => {
@@ -405,7 +405,7 @@ impl HandshakeClient for HttpClient {
         &self,
         request: HandshakeRequest,
     ) -> Result<HandshakeResponse, HandshakeError> {
-        let HandshakeRequest { method, url, headers, attributes, body, wait } = request;
+        let HandshakeRequest { method, url, headers, attributes, body, wait, .. } = request;
         let request = self
             .build(method, &url, &headers, &attributes, body)
             .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;

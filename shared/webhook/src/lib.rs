@@ -6,3 +6,4 @@ pub mod handshake;
 pub mod http;
 mod metered_stream;
 pub mod network;
+pub mod services;

@@ -335,5 +335,6 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         delivery_attributes: Vec::new(),
         signing: None,
         pauses: Pauses::default(),
+        authentication: None,
     }
 }

@@ -192,6 +192,7 @@ fn request(url: &str) -> Request {
         headers: Vec::new(),
         attributes: Vec::new(),
         body: b"[]".to_vec(),
+        authentication: None,
     }
 }
 

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::{NamedArguments, delivery_profile};
 use crate::commands::read_document;
-use crate::document::{SettingFlags, retry_limits};
+use crate::document::{AuthenticationFlags, SettingFlags, retry_limits};
 use crate::failure::Misuse;
 use crate::manage_api::ManageApi;
 use crate::output::text_at;
 
 /// The flags of which one must be given.
-const CHANGES: [&str; 22] = [
+const CHANGES: [&str; 31] = [
     "endpoint",
     "labels",
     "expires",
@@ -37,6 +37,15 @@ const CHANGES: [&str; 22] = [
     "preferred_batch_kb",
     "dead_letter_prefix",
     "no_labels",
+    "no_authentication",
+    "oauth_token_url",
+    "entra_tenant",
+    "entra_application",
+    "oauth_client_id",
+    "oauth_client_secret",
+    "oauth_secret_reference",
+    "oauth_scope",
+    "oauth_audience",
 ];
 
 /// What to change of an event subscription.
@@ -68,6 +77,10 @@ pub struct UpdateArguments {
     /// Take this header away; may be given several times. Headers that no flag names stay
     #[arg(long = "remove-header", value_name = "NAME", conflicts_with = "file")]
     remove_headers: Vec<String>,
+
+    /// Authenticate requests no longer
+    #[arg(long, conflicts_with_all = AuthenticationFlags::NAMES, conflicts_with = "file")]
+    no_authentication: bool,
 
     /// Store no dead letters from now on: what ends undelivered is lost
     #[arg(long, conflicts_with_all = ["dead_letter_bucket", "file"])]
@@ -137,6 +150,12 @@ impl UpdateArguments {
         let mut destination = settings.batching();
         if let Some(url) = &self.endpoint {
             destination.insert("endpointUrl".to_owned(), json!(url));
+        }
+        if let Some(authentication) = settings.authentication.authentication() {
+            destination.insert("authentication".to_owned(), authentication);
+        }
+        if self.no_authentication {
+            destination.insert("authentication".to_owned(), Value::Null);
         }
         let is_changed = !settings.attributes().is_empty() || !self.remove_headers.is_empty();
         if is_changed {

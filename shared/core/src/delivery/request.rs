@@ -3,13 +3,15 @@
 //! Source: Event Grid, "Webhook event delivery" and "Message headers"; CloudEvents, "HTTP protocol
 //! binding" and "Web hooks for event delivery".
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
 use super::{Delivery, form::Form};
 use crate::{
     event::DeliverySchema,
     secret::Secret,
-    subscription::{EventSubscription, attributes, signing},
+    subscription::{Authentication, EventSubscription, attributes, signing},
     time::Timestamp,
     trace::{TRACE_PARENT, TraceParent},
 };
@@ -28,6 +30,8 @@ pub struct Request {
     /// The user's delivery attributes, sent after them.
     pub attributes: Vec<(String, Secret)>,
     pub body: Vec<u8>,
+    /// How it proves who sends it, if it does.
+    pub authentication: Option<Arc<Authentication>>,
 }
 
 /// Builds the request for deliveries that share it. They have one form and the same number of
@@ -75,7 +79,8 @@ pub fn build(
     {
         headers.push((TRACE_PARENT, trace_parent.to_string()));
     }
-    Request { url: url.clone(), headers, attributes, body }
+    let authentication = subscription.authentication.clone();
+    Request { url: url.clone(), headers, attributes, body, authentication }
 }
 
 /// The `dataVersion` that goes beside an event, empty if that is too long or has characters

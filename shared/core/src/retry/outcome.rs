@@ -44,6 +44,8 @@ pub enum Outcome {
     SessionQueueNotSupported,
     /// A function that can't be invoked.
     InvalidFunctionDestination,
+    /// Not attempted: the request could not be authenticated, for there is no token for it.
+    EndpointAuthenticationFailed,
     /// Not attempted: the event subscription is on probation.
     Probation,
     /// Cancelled by shutdown.
@@ -55,8 +57,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Every outcome, in the order of the specification's table.
-    pub const ALL: [Self; 18] = [
+    /// Every outcome, in the order of the specification's table; ours before the last ones.
+    pub const ALL: [Self; 19] = [
         Self::Delivered,
         Self::BadRequest,
         Self::Unauthorized,
@@ -71,6 +73,7 @@ impl Outcome {
         Self::ResolutionError,
         Self::SessionQueueNotSupported,
         Self::InvalidFunctionDestination,
+        Self::EndpointAuthenticationFailed,
         Self::Probation,
         Self::Canceled,
         Self::Aborted,

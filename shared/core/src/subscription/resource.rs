@@ -15,14 +15,14 @@ mod namespace;
 mod patch;
 mod write;
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, sync::Arc};
 
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    Batching, DeadLetterDestination, DeliveryAttribute, Endpoint, EventSubscription, Filter,
-    Pauses, ProvisioningState, Signing, SubscriptionKey, Validation,
+    Authentication, Batching, DeadLetterDestination, DeliveryAttribute, Endpoint,
+    EventSubscription, Filter, Pauses, ProvisioningState, Signing, SubscriptionKey, Validation,
 };
 use crate::{
     document::{self, Code, Object, Problem, Problems, name_of, quoted, text},
@@ -120,6 +120,8 @@ pub struct Settings {
     pub is_signed: bool,
     /// The secrets they are signed with, if it already has some.
     pub signing: Option<Signing>,
+    /// See [`EventSubscription::authentication`].
+    pub authentication: Option<Arc<Authentication>>,
 }
 
 impl Settings {
@@ -159,6 +161,7 @@ impl Settings {
             delivery_attributes: self.delivery_attributes,
             signing: self.signing,
             pauses: Pauses::default(),
+            authentication: self.authentication,
         }
     }
 
@@ -260,7 +263,7 @@ fn settings(
     let signing_path = properties.path_of("signing");
     let is_signed = signing::read(&mut properties, problems);
     properties.finish(problems);
-    let Destination { endpoint, batching, delivery_attributes } = destination?;
+    let Destination { endpoint, batching, delivery_attributes, authentication } = destination?;
     if is_signed && matches!(endpoint, Endpoint::Resource(_)) {
         let rule = "belongs to WebHook: AWS itself signs the calls to its resources";
         problems.add(Code::InvalidValue, signing_path, rule);
@@ -278,6 +281,7 @@ fn settings(
         delivery_attributes,
         is_signed,
         signing: context.existing.filter(|_| is_signed).and_then(|one| one.signing.clone()),
+        authentication: authentication.map(Arc::new),
     })
 }
 

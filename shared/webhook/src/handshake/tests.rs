@@ -31,7 +31,7 @@ fn handshake(question: Question) -> Handshake {
     let key = SubscriptionKey { topic: "demo".to_owned(), name: "My-sub".to_owned() };
     let url = Secret::new("https://e.example/hook?code=hush");
     let attributes = vec![("X-Key".to_owned(), Secret::new("v"))];
-    Handshake { key, url, attributes, question, wait: BUDGET }
+    Handshake { key, url, attributes, authentication: None, question, wait: BUDGET }
 }
 
 #[test]

@@ -30,7 +30,7 @@ async fn outcome(url: &str) -> Answer {
     let headers = vec![("aeg-event-type", "Notification".to_owned())];
     let attributes = vec![("X-Own".to_owned(), Secret::new("v"))];
     let url = Secret::new(url);
-    let request = Request { url, headers, attributes, body: b"[]".to_vec() };
+    let request = Request { url, headers, attributes, body: b"[]".to_vec(), authentication: None };
     match client().attempt(request).await {
         Attempted::Answered { answer, .. } => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
@@ -91,6 +91,7 @@ async fn a_kept_connection_that_its_receiver_resets_costs_no_attempt() {
             headers: Vec::new(),
             attributes: Vec::new(),
             body: vec![b'x'; 2_000],
+            authentication: None,
         };
         let Attempted::Answered { answer, .. } = client.attempt(request).await else {
             panic!("it is answered at once");
@@ -140,6 +141,7 @@ async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for()
             headers: Vec::new(),
             attributes: Vec::new(),
             body: b"[]".to_vec(),
+            authentication: None,
         };
         let Attempted::Answered { answer, response_text } = client.attempt(request).await else {
             panic!("{status} is answered at once");

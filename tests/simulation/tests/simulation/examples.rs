@@ -3,6 +3,7 @@
 mod fan_out;
 mod health;
 mod operators;
+mod tokens;
 mod trouble;
 
 use std::{num::NonZeroU32, time::Duration};

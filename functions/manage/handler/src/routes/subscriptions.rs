@@ -386,7 +386,9 @@ async fn ask_for_consent(
     );
     let wait = ANSWER_WITHIN.saturating_sub(context.settings.configuration_kept_for).min(WAIT_MAX);
     let attributes = fixed_headers(&settings.delivery_attributes);
-    let handshake = Handshake { key: key.clone(), url: url.clone(), attributes, question, wait };
+    let authentication = settings.authentication.clone();
+    let (key, url) = (key.clone(), url.clone());
+    let handshake = Handshake { key, url, attributes, authentication, question, wait };
     match ask(context.handshakes.as_ref(), &handshake).await {
         Ok(handshake::Consent::Given { allowed_rate }) => {
             Ok(Consent { state: ProvisioningState::Succeeded, validation: None, allowed_rate })
@@ -396,7 +398,7 @@ async fn ask_for_consent(
             Ok(Consent { state, validation, allowed_rate: None })
         }
         Err(refused) => {
-            let base = resource::base_url(url.expose());
+            let base = resource::base_url(handshake.url.expose());
             Err(Reply::error(400, "Endpoint validation", not_validated(base, refused)))
         }
     }

@@ -235,6 +235,10 @@ async fn documents_have_the_form_that_it_says() {
         {"name": "X-Order", "type": "Dynamic", "properties": {"sourceField": "data.n"}},
     ]);
     full["properties"]["signing"] = json!({"scheme": "StandardWebhooks"});
+    full["properties"]["destination"]["properties"]["authentication"] = json!({
+        "type": "OAuth2ClientCredentials",
+        "properties": {"tokenUrl": "https://id.example/token", "clientId": "c", "clientSecret": "hush"},
+    });
     let event = json!({
         "id": "1", "eventType": "T", "subject": "", "eventTime": "2026-01-01T00:00:00Z", "data": {},
     });

@@ -1,6 +1,7 @@
 //! `properties.destination`: where events go.
 
 pub(super) mod attributes;
+pub(super) mod authentication;
 pub(super) mod aws;
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use crate::{
     document::{Code, Object, Problems, quoted},
     endpoint::{self, Refusal},
     secret::Secret,
-    subscription::{Batching, DeliveryAttribute, Endpoint, ResourceKind},
+    subscription::{Authentication, Batching, DeliveryAttribute, Endpoint, ResourceKind},
 };
 
 /// A destination, read from its document.
@@ -18,6 +19,7 @@ pub(super) struct Destination {
     pub(super) endpoint: Endpoint,
     pub(super) batching: Option<Batching>,
     pub(super) delivery_attributes: Vec<DeliveryAttribute>,
+    pub(super) authentication: Option<Authentication>,
 }
 
 const URL_CHARS_MAX: usize = 2_048;
@@ -95,10 +97,15 @@ fn read_webhook(
     let stays = |old: &Endpoint| url.as_deref().is_none_or(|url| old.is_of_origin(url));
     let stored = attributes::kept(context.existing, stays);
     let delivery_attributes = attributes::read(&mut webhook, stored, problems);
+    let has_stayed = context.existing.is_some_and(|existing| stays(&existing.endpoint));
+    let authentication = authentication::read(&mut webhook, context, has_stayed, problems);
+    if authentication.is_some() {
+        authentication::refuse_own_header(&webhook, &delivery_attributes, problems);
+    }
     let batching = read_batching(&mut webhook, problems);
     webhook.finish(problems);
     let endpoint = Endpoint::WebHook { url: Secret::new(url?) };
-    Some(Destination { endpoint, batching, delivery_attributes })
+    Some(Destination { endpoint, batching, delivery_attributes, authentication })
 }
 
 /// Reads the two settings of batching; either one turns it on.
@@ -120,10 +127,6 @@ fn read_batching(members: &mut Object<'_>, problems: &mut Problems) -> Option<Ba
 /// Refuses members of Event Grid's webhooks that are not supported yet, except values that ask for
 /// nothing new.
 fn refuse_unsupported(webhook: &mut Object<'_>, problems: &mut Problems) {
-    let nothing = |_: &Value| false;
-    let instead = "put credentials into a secret delivery attribute";
-    webhook.not_yet("azureActiveDirectoryTenantId", nothing, instead, problems);
-    webhook.not_yet("azureActiveDirectoryApplicationIdOrUri", nothing, instead, problems);
     let is_floor = |value: &Value| value.as_str() == Some("1.2");
     let instead = "it must be '1.2' (the default): TLS 1.2 and 1.3 are spoken";
     webhook.not_yet("minimumTlsVersionAllowed", is_floor, instead, problems);

@@ -62,6 +62,16 @@ fn prepare(members: &mut Map<String, Value>, changes: &Map<String, Value>, kind:
     if changes.contains_key(FILTER) {
         members.remove(FILTER);
     }
+    // One that says its type takes the place of the whole: each type has members of its own.
+    let authentication = "/properties/authentication";
+    let says_type = changes
+        .get("destination")
+        .and_then(|it| it.pointer(authentication)?.get("type"))
+        .is_some_and(Value::is_string);
+    let properties = members.get_mut("destination").and_then(|it| it.get_mut("properties"));
+    if let Some(properties) = properties.and_then(Value::as_object_mut).filter(|_| says_type) {
+        properties.remove("authentication");
+    }
     // For other topics the form is refused, and null means nothing.
     if kind != Kind::Namespace {
         return;

@@ -10,6 +10,7 @@ use crate::{
 };
 
 mod attributes;
+mod authentication;
 mod aws;
 mod changes;
 mod filters;
@@ -202,7 +203,7 @@ fn destinations_are_refused() {
             (
                 webhook_with("url", json!("https://e.com")),
                 "properties.destination.properties.url",
-                "is not known; members here are deliveryAttributeMappings, endpointUrl, max",
+                "is not known; members here are authentication, deliveryAttributeMappings, endpoint",
             ),
             (
                 webhook_with("azureActiveDirectoryTenantId", json!("t")),
@@ -618,6 +619,7 @@ fn defaults_are_event_grids() {
         delivery_attributes: vec![],
         is_signed: false,
         signing: None,
+        authentication: None,
     };
     assert_eq!(settings, want);
     let namespace = read_for(Kind::Namespace, &url("https://example.com/")).expect("valid");

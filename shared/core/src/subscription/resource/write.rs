@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     PROBATION_POLICIES, SCHEMAS, TYPE,
-    destination::{attributes, aws},
+    destination::{attributes, authentication, aws},
     filter::advanced,
     retry, signing,
 };
@@ -64,15 +64,14 @@ fn destination(subscription: &EventSubscription) -> Value {
         Endpoint::Resource(resource) => return aws::write(resource, subscription),
     };
     let batching = subscription.batching();
-    json!({
-        "endpointType": "WebHook",
-        "properties": {
-            "endpointBaseUrl": base_url(url.expose()),
-            "maxEventsPerBatch": batching.max_events,
-            "preferredBatchSizeInKilobytes": batching.preferred_kilobytes,
-            "deliveryAttributeMappings": attributes::write(&subscription.delivery_attributes, false),
-        },
-    })
+    let mut properties = json!({
+        "endpointBaseUrl": base_url(url.expose()),
+        "maxEventsPerBatch": batching.max_events,
+        "preferredBatchSizeInKilobytes": batching.preferred_kilobytes,
+        "deliveryAttributeMappings": attributes::write(&subscription.delivery_attributes, false),
+    });
+    authentication::write(subscription, &mut properties);
+    json!({"endpointType": "WebHook", "properties": properties})
 }
 
 /// The response of `getFullUrl`: the URL with its query. AWS resources have none.

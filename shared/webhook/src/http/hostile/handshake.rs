@@ -14,8 +14,15 @@ async fn exchange(
     steps.insert(0, Step::Requests(1));
     let net = Arc::new(Net::new(Transport::Plain, vec![steps]));
     let (url, headers, attributes) = (Secret::new(PLAIN), Vec::new(), Vec::new());
-    let request =
-        HandshakeRequest { method, url, headers, attributes, body: Vec::new(), wait: WAIT };
+    let request = HandshakeRequest {
+        method,
+        url,
+        headers,
+        attributes,
+        body: Vec::new(),
+        authentication: None,
+        wait: WAIT,
+    };
     let began = Instant::now();
     let answer = client(&net, None).exchange(request).await;
     assert!(began.elapsed() <= WAIT, "it took {:?}", began.elapsed());

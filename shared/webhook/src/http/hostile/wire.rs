@@ -320,6 +320,7 @@ pub(super) async fn attempt(
             headers: Vec::new(),
             attributes: Vec::new(),
             body,
+            authentication: None,
         })
         .await
     {

@@ -65,7 +65,7 @@ pub(super) fn read(
         problems.add(Code::MissingMember, group_path, rule);
     }
     let endpoint = Endpoint::Resource(resource);
-    Some(Destination { endpoint, batching, delivery_attributes })
+    Some(Destination { endpoint, batching, delivery_attributes, authentication: None })
 }
 
 /// Reads the ARN: of this kind, in the deployment's region, and one that it may deliver to.

@@ -1,0 +1,270 @@
+//! Secrets of Secrets Manager and parameters of Systems Manager, which only authenticated endpoints
+//! need: one signed request each, because a client of each service would make every function larger.
+//!
+//! Source: API references of both, `GetSecretValue` and `GetParameter`.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use aws_credential_types::provider::ProvideCredentials;
+use aws_sigv4::{
+    http_request::{self, SignableBody, SignableRequest, SigningSettings},
+    sign::v4,
+};
+use aws_types::SdkConfig;
+use gridpost_core::{endpoint::arn::Arn, error::chain, secret::Secret};
+use gridpost_ports::{
+    Clock, HandshakeClient, HandshakeRequest, PortError,
+    authentication::{SECRET_WAIT, SecretReader},
+};
+use serde_json::{Value, json};
+
+const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
+
+/// Makes the client that calls AWS. Without authenticated endpoints it is never made.
+pub type MakeClient = Box<dyn Fn() -> Result<Arc<dyn HandshakeClient>, String> + Send + Sync>;
+
+/// Reads secrets by their ARNs, in whatever region they are.
+pub struct AwsSecrets {
+    config: SdkConfig,
+    clock: Arc<dyn Clock>,
+    make_client: MakeClient,
+    client: OnceLock<Arc<dyn HandshakeClient>>,
+}
+
+/// How a service is asked for a secret, and where its answer has it.
+#[derive(Debug)]
+struct Service {
+    name: &'static str,
+    target: &'static str,
+    call: &'static str,
+    value_at: &'static str,
+}
+
+const SECRETS_MANAGER: Service = Service {
+    name: "secretsmanager",
+    target: "secretsmanager.GetSecretValue",
+    call: "secretsmanager:GetSecretValue",
+    value_at: "/SecretString",
+};
+
+const SYSTEMS_MANAGER: Service = Service {
+    name: "ssm",
+    target: "AmazonSSM.GetParameter",
+    call: "ssm:GetParameter",
+    value_at: "/Parameter/Value",
+};
+
+impl Service {
+    fn of(arn: &Arn) -> Option<&'static Self> {
+        [&SECRETS_MANAGER, &SYSTEMS_MANAGER].into_iter().find(|one| one.name == arn.service)
+    }
+
+    fn body(&self, arn: &str) -> String {
+        match self.name {
+            "ssm" => json!({"Name": arn, "WithDecryption": true}),
+            _ => json!({"SecretId": arn}),
+        }
+        .to_string()
+    }
+
+    /// The value in an answer. Errors have the service's own code, and nothing else of the answer.
+    fn value(&self, status: u16, body: &[u8]) -> Result<Secret, PortError> {
+        let answer = serde_json::from_slice::<Value>(body).unwrap_or_default();
+        let value = answer.pointer(self.value_at).and_then(Value::as_str);
+        match value.filter(|_| status == 200) {
+            Some(value) => Ok(Secret::new(value)),
+            None if status == 200 => Err(PortError::new(self.call, "it has no text")),
+            None => {
+                let code = answer.get("__type").and_then(Value::as_str).unwrap_or_default();
+                let code = code.rsplit('#').next().unwrap_or_default();
+                let code: String = code.chars().filter(char::is_ascii_alphanumeric).collect();
+                Err(PortError::new(self.call, format!("status {status} {code}").trim_end()))
+            }
+        }
+    }
+}
+
+impl AwsSecrets {
+    /// With the region, the credentials and the endpoint of `config`.
+    pub fn new(config: SdkConfig, clock: Arc<dyn Clock>, make_client: MakeClient) -> Self {
+        Self { config, clock, make_client, client: OnceLock::new() }
+    }
+
+    fn client(&self, call: &'static str) -> Result<&Arc<dyn HandshakeClient>, PortError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let made = (self.make_client)().map_err(|reason| PortError::new(call, reason))?;
+        Ok(self.client.get_or_init(|| made))
+    }
+
+    fn url(&self, service: &Service, arn: &Arn) -> String {
+        if let Some(own) = self.config.endpoint_url() {
+            return format!("{}/", own.trim_end_matches('/'));
+        }
+        let domain = match arn.partition.as_str() {
+            "aws-cn" => "amazonaws.com.cn",
+            _ => "amazonaws.com",
+        };
+        format!("https://{}.{}.{domain}/", service.name, arn.region)
+    }
+
+    async fn signed(
+        &self,
+        service: &Service,
+        arn: &Arn,
+        name: &str,
+    ) -> Result<HandshakeRequest, PortError> {
+        let failed = |error: String| PortError::new(service.call, error);
+        let provider = self.config.credentials_provider();
+        let provider = provider.ok_or_else(|| PortError::new(service.call, "no credentials"))?;
+        let credentials =
+            provider.provide_credentials().await.map_err(|error| failed(chain(&error)))?;
+        let identity = credentials.into();
+        let since = Duration::from_millis(u64::try_from(self.clock.now().as_millis()).unwrap_or(0));
+        let parameters = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(&arn.region)
+            .name(service.name)
+            .time(UNIX_EPOCH + since)
+            .settings(SigningSettings::default())
+            .build()
+            .map_err(|error| failed(chain(&error)))?
+            .into();
+        let (url, body) = (self.url(service, arn), service.body(name));
+        let headers = [("content-type", CONTENT_TYPE), ("x-amz-target", service.target)];
+        let signable = SignableBody::Bytes(body.as_bytes());
+        let request = SignableRequest::new("POST", url.as_str(), headers.into_iter(), signable);
+        let request = request.map_err(|error| failed(chain(&error)))?;
+        let signed = http_request::sign(request, &parameters);
+        let signed = signed.map_err(|error| failed(chain(&error)))?;
+        let (added, _) = signed.into_parts().0.into_parts();
+        let added =
+            added.iter().map(|header| (header.name().to_owned(), Secret::new(header.value())));
+        Ok(HandshakeRequest {
+            method: http::Method::POST,
+            url: Secret::new(url),
+            headers: headers.map(|(name, value)| (name, value.to_owned())).into(),
+            attributes: added.collect(),
+            body: body.into_bytes(),
+            authentication: None,
+            wait: SECRET_WAIT,
+        })
+    }
+}
+
+#[async_trait]
+impl SecretReader for AwsSecrets {
+    async fn read(&self, name: &str) -> Result<Secret, PortError> {
+        let found = name.parse::<Arn>().ok();
+        let found = found.and_then(|arn| Service::of(&arn).map(|service| (service, arn)));
+        let Some((service, arn)) = found else {
+            let reason = "its name is no ARN of Secrets Manager or of a parameter";
+            return Err(PortError::new("reading a secret", reason));
+        };
+        let request = self.signed(service, &arn, name).await?;
+        let answered = self.client(service.call)?.exchange(request).await;
+        let answered = answered.map_err(|error| PortError::new(service.call, error))?;
+        service.value(answered.status, &answered.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
+    use gridpost_ports::{HandshakeError, HandshakeResponse};
+    use gridpost_runtime::system::SystemClock;
+
+    use super::*;
+
+    const SECRET: &str = "arn:aws:secretsmanager:eu-north-1:111122223333:secret:orders-AbCdEf";
+    const PARAMETER: &str = "arn:aws-cn:ssm:cn-north-1:111122223333:parameter/orders";
+
+    /// Answers one thing, and notes what it is asked.
+    #[derive(Default)]
+    struct Answering(u16, &'static str, Mutex<Vec<(String, String, Vec<String>)>>);
+
+    #[async_trait]
+    impl HandshakeClient for Answering {
+        async fn exchange(
+            &self,
+            asked: HandshakeRequest,
+        ) -> Result<HandshakeResponse, HandshakeError> {
+            let names = asked.headers.iter().map(|(name, _)| (*name).to_owned());
+            let added = asked.attributes.iter().map(|(name, _)| name.clone());
+            let body = String::from_utf8_lossy(&asked.body).into_owned();
+            let noted = (asked.url.expose().to_owned(), body, names.chain(added).collect());
+            self.2.lock().expect("no panic while held").push(noted);
+            let body = self.1.as_bytes().to_vec();
+            Ok(HandshakeResponse { status: self.0, headers: http::HeaderMap::new(), body })
+        }
+    }
+
+    fn secrets(client: &Arc<Answering>, endpoint: Option<&str>) -> AwsSecrets {
+        let own = Credentials::new("id", "key", Some("session".to_owned()), None, "test");
+        let own = SharedCredentialsProvider::new(own);
+        let mut config = SdkConfig::builder().credentials_provider(own);
+        config.set_endpoint_url(endpoint.map(str::to_owned));
+        let client: Arc<dyn HandshakeClient> = Arc::clone(client) as _;
+        let make = Box::new(move || Ok(Arc::clone(&client)));
+        AwsSecrets::new(config.build(), Arc::new(SystemClock), make)
+    }
+
+    #[tokio::test]
+    async fn secrets_and_parameters_are_read_by_their_arns() {
+        let table = [
+            (
+                SECRET,
+                None,
+                r#"{"SecretString": "hush"}"#,
+                "https://secretsmanager.eu-north-1.amazonaws.com/",
+            ),
+            (
+                PARAMETER,
+                None,
+                r#"{"Parameter": {"Value": "hush"}}"#,
+                "https://ssm.cn-north-1.amazonaws.com.cn/",
+            ),
+            (
+                SECRET,
+                Some("http://127.0.0.1:4566"),
+                r#"{"SecretString": "hush"}"#,
+                "http://127.0.0.1:4566/",
+            ),
+        ];
+        for (arn, endpoint, answer, url) in table {
+            let client = Arc::new(Answering(200, answer, Mutex::default()));
+            let read = secrets(&client, endpoint).read(arn).await.expect(arn);
+            assert_eq!(read.expose(), "hush");
+            let asked = client.2.lock().expect("no panic while held").remove(0);
+            assert_eq!(asked.0, url);
+            assert!(asked.1.contains(arn), "{}", asked.1);
+            for header in ["x-amz-target", "authorization", "x-amz-date", "x-amz-security-token"] {
+                assert!(asked.2.iter().any(|name| name == header), "{header}: {:?}", asked.2);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_read_is_said_without_what_was_answered() {
+        let denied = r#"{"__type": "com.amazon#AccessDeniedException", "Message": "hush"}"#;
+        let table = [
+            (SECRET, 400, denied, "status 400 AccessDeniedException"),
+            (SECRET, 200, r#"{"SecretBinary": "hush"}"#, "it has no text"),
+            (SECRET, 500, "hush", "status 500"),
+            ("arn:aws:s3:::hush", 200, "{}", "no ARN of Secrets Manager"),
+            ("env:X", 200, "{}", "no ARN of Secrets Manager"),
+        ];
+        for (arn, status, answer, want) in table {
+            let client = Arc::new(Answering(status, answer, Mutex::default()));
+            let error = secrets(&client, None).read(arn).await.expect_err(arn).to_string();
+            assert!(error.contains(want) && !error.contains("hush"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The secrets that requests to endpoints may use, and where they may be sent.
+//!
+//! Who may write event subscriptions may not read these secrets. Without this rule, a token URL of
+//! such an author's own would be sent them.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use serde::Deserialize;
+
+/// The host of Entra ID's tokens.
+pub const ENTRA_HOST: &str = "login.microsoftonline.com";
+
+/// The secrets that a deployment lets event subscriptions use without having them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClientSecrets {
+    /// By name: the hosts of token URLs that may be sent it. `*` is any host, and as a name any
+    /// secret that is not named by itself.
+    #[serde(default)]
+    pub hosts: BTreeMap<String, Vec<String>>,
+    /// The client of Entra ID that asks for tokens where an event subscription names only tenant
+    /// and application, as Event Grid's own do.
+    #[serde(default)]
+    pub entra: Option<EntraClient>,
+}
+
+/// A client of Entra ID.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EntraClient {
+    pub client_id: String,
+    /// The name of its secret.
+    pub secret: String,
+}
+
+/// A setting of secrets that can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("is no JSON object with hosts and entra")]
+pub struct ClientSecretsError(#[source] serde_json::Error);
+
+impl FromStr for ClientSecrets {
+    type Err = ClientSecretsError;
+
+    /// Reads a JSON object; an empty text names no secret.
+    fn from_str(text: &str) -> Result<Self, ClientSecretsError> {
+        match text.trim() {
+            "" => Ok(Self::default()),
+            text => serde_json::from_str(text).map_err(ClientSecretsError),
+        }
+    }
+}
+
+/// Why a secret may not be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretRefused {
+    #[error("is not a secret that this deployment lets event subscriptions use")]
+    Unknown,
+    #[error("may not be sent to '{0}': the deployment names the hosts that may get it")]
+    Host(String),
+}
+
+impl ClientSecrets {
+    /// Checks that a secret may be sent to that token URL.
+    ///
+    /// # Errors
+    ///
+    /// [`SecretRefused`] says what the deployment does not allow.
+    pub fn check(&self, name: &str, token_url: &str) -> Result<(), SecretRefused> {
+        let named = self.hosts.get(name).or_else(|| self.hosts.get("*"));
+        let hosts = named.ok_or(SecretRefused::Unknown)?;
+        let url = url::Url::parse(token_url).ok();
+        let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
+        match hosts.iter().any(|may| may == "*" || may.eq_ignore_ascii_case(host)) {
+            true => Ok(()),
+            false => Err(SecretRefused::Host(host.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_goes_only_to_hosts_that_are_named_for_it() {
+        let secrets: ClientSecrets =
+            r#"{"hosts": {"arn:a": ["id.example"], "arn:b": ["*"]}}"#.parse().expect("read");
+        let host = |host: &str| Err(SecretRefused::Host(host.to_owned()));
+        let table = [
+            ("arn:a", "https://id.example/token", Ok(())),
+            ("arn:a", "https://ID.example:8443/other", Ok(())),
+            ("arn:a", "https://id.example.evil.example/", host("id.example.evil.example")),
+            ("arn:a", "https://evil.example/id.example", host("evil.example")),
+            ("arn:a", "https://id.example@evil.example/", host("evil.example")),
+            ("arn:b", "https://evil.example/", Ok(())),
+            ("arn:c", "https://id.example/token", Err(SecretRefused::Unknown)),
+            ("arn:a", "no URL", host("")),
+        ];
+        for (name, url, want) in table {
+            assert_eq!(secrets.check(name, url), want, "{name} {url}");
+        }
+        assert_eq!("".parse::<ClientSecrets>().ok(), Some(ClientSecrets::default()));
+        assert!("[1]".parse::<ClientSecrets>().is_err());
+        assert!(r#"{"hosts": {}, "other": 1}"#.parse::<ClientSecrets>().is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! How requests prove to an endpoint who sends them: by a token of OAuth 2.0 client credentials.
+//!
+//! [`token`] has the request for a token and what its answer means. Who keeps tokens is
+//! `gridpost_ports::authentication`.
+//!
+//! Source: RFC 6749, section 4.4; Event Grid, "Secure WebHook delivery with Microsoft Entra ID".
+
+pub mod token;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    endpoint::secrets::{ClientSecrets, ENTRA_HOST, SecretRefused},
+    secret::Secret,
+};
+
+/// The authentication of an event subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Authentication {
+    pub grant: Grant,
+    pub client: Client,
+}
+
+/// What is asked for, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum Grant {
+    /// Of any OAuth 2.0 server.
+    #[serde(rename = "OAuth2ClientCredentials")]
+    OAuth2 {
+        token_url: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        audience: Option<String>,
+        #[serde(default)]
+        sent_by: SentBy,
+    },
+    /// Of Entra ID, for an application of that tenant.
+    EntraId { tenant: String, application: String },
+}
+
+/// Where a token request has the client's id and secret. Source: RFC 6749, section 2.3.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SentBy {
+    /// In its body.
+    #[default]
+    Post,
+    /// In `Authorization: Basic`.
+    Basic,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum Client {
+    /// A client of the event subscription's own.
+    Own { id: String, secret: ClientSecret },
+    /// The deployment's own client of Entra ID: see [`ClientSecrets::entra`].
+    Deployment,
+}
+
+/// A client's secret.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum ClientSecret {
+    /// Stored with the event subscription, and never shown by a read.
+    Inline { value: Secret },
+    /// Kept elsewhere, under this name: the ARN of a secret of Secrets Manager or of a parameter.
+    Reference { name: String },
+}
+
+impl Grant {
+    /// Where tokens are asked for.
+    pub fn token_url(&self) -> String {
+        match self {
+            Self::OAuth2 { token_url, .. } => token_url.clone(),
+            Self::EntraId { tenant, .. } => {
+                format!("https://{ENTRA_HOST}/{tenant}/oauth2/v2.0/token")
+            }
+        }
+    }
+}
+
+impl Authentication {
+    /// Who asks: the client's id, and its secret or where that is.
+    ///
+    /// # Errors
+    ///
+    /// [`SecretRefused`]: settings may have changed since the event subscription was written.
+    pub fn client(&self, secrets: &ClientSecrets) -> Result<(String, ClientSecret), SecretRefused> {
+        match &self.client {
+            Client::Deployment => {
+                let entra = secrets.entra.as_ref().ok_or(SecretRefused::Unknown)?;
+                let secret = ClientSecret::Reference { name: entra.secret.clone() };
+                Ok((entra.client_id.clone(), secret))
+            }
+            Client::Own { id, secret } => {
+                if let ClientSecret::Reference { name } = secret {
+                    secrets.check(name, &self.grant.token_url())?;
+                }
+                Ok((id.clone(), secret.clone()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deployments_client_is_there_or_not() {
+        let authentication = Authentication {
+            grant: Grant::EntraId { tenant: "t".to_owned(), application: "a".to_owned() },
+            client: Client::Deployment,
+        };
+        let none = ClientSecrets::default();
+        assert_eq!(authentication.client(&none).err(), Some(SecretRefused::Unknown));
+        let some: ClientSecrets =
+            r#"{"entra": {"clientId": "c", "secret": "arn:s"}}"#.parse().expect("read");
+        let secret = ClientSecret::Reference { name: "arn:s".to_owned() };
+        assert_eq!(authentication.client(&some).ok(), Some(("c".to_owned(), secret)));
+    }
+}

@@ -1,0 +1,282 @@
+//! Reads and writes `authentication`, and Event Grid's own `azureActiveDirectory…` members.
+
+use serde_json::{Value, json};
+
+use super::{super::Context, check_url};
+use crate::{
+    document::{Code, Object, Problems, name_of},
+    endpoint::secrets::SecretRefused,
+    secret::Secret,
+    subscription::{
+        DeliveryAttribute, EventSubscription,
+        authentication::{Authentication, Client, ClientSecret, Grant, SentBy},
+    },
+};
+
+const NAME: &str = "authentication";
+
+/// Event Grid's own members.
+const TENANT: &str = "azureActiveDirectoryTenantId";
+const APPLICATION: &str = "azureActiveDirectoryApplicationIdOrUri";
+
+const SECRET: &str = "clientSecret";
+const REFERENCE: &str = "clientSecretReference";
+
+const TYPES: [(&str, Type); 2] =
+    [("OAuth2ClientCredentials", Type::OAuth2), ("EntraId", Type::EntraId)];
+
+const SENT_BY: [(&str, SentBy); 2] = [("Post", SentBy::Post), ("Basic", SentBy::Basic)];
+
+/// Most characters of a client's id, a scope, an audience, a tenant, an application.
+const CHARS_MAX: usize = 1_024;
+
+/// Most bytes of a secret.
+const SECRET_BYTES_MAX: usize = 4_096;
+
+/// What reads of other services show instead of a secret.
+const HIDDEN: &str = "Hidden";
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Type {
+    OAuth2,
+    EntraId,
+}
+
+/// Reads how a webhook's requests are authenticated. `has_stayed` says whether the endpoint is the
+/// stored one's party: only then is a stored secret kept that the document leaves out.
+pub(super) fn read(
+    webhook: &mut Object<'_>,
+    context: &Context<'_>,
+    has_stayed: bool,
+    problems: &mut Problems,
+) -> Option<Authentication> {
+    let of_azure = read_azure(webhook, context, problems);
+    let path = webhook.path_of(NAME);
+    let Some(mut given) = webhook.object(NAME, problems) else { return of_azure };
+    if of_azure.is_some() {
+        let rule = format!("must be left out where {TENANT} and {APPLICATION} are given");
+        problems.add(Code::InvalidValue, path, rule);
+    }
+    let what = "'OAuth2ClientCredentials' or 'EntraId'";
+    given.required("type", what, problems);
+    let kind = given.choice("type", &TYPES, None, problems);
+    let what = "an object with clientId, and clientSecret or clientSecretReference";
+    let members = given.required_object("properties", what, problems);
+    given.finish(problems);
+    let mut members = members?;
+    let grant = match kind? {
+        Type::OAuth2 => read_oauth(&mut members, context, problems),
+        Type::EntraId => read_entra(&mut members, problems),
+    };
+    let id = required(&mut members, "clientId", "the client's id", problems);
+    let stored = context.existing.filter(|_| has_stayed);
+    let stored = stored.and_then(|existing| existing.authentication.as_deref());
+    let secret = read_secret(&mut members, grant.as_ref(), stored, context, problems);
+    members.finish(problems);
+    Some(Authentication { grant: grant?, client: Client::Own { id: id?, secret: secret? } })
+}
+
+/// Reads Event Grid's own members: the deployment's client asks for tokens.
+fn read_azure(
+    webhook: &mut Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Authentication> {
+    if context.allowed.secrets.entra.is_none() {
+        let instead = "its operator sets endpoint_entra_client; or write authentication of type \
+                       EntraId, with a client of your own";
+        webhook.not_yet(TENANT, |_| false, instead, problems);
+        webhook.not_yet(APPLICATION, |_| false, instead, problems);
+        return None;
+    }
+    let (has_tenant, has_application) = (webhook.has(TENANT), webhook.has(APPLICATION));
+    webhook.ignore(&[TENANT, APPLICATION]);
+    if !has_tenant && !has_application {
+        return None;
+    }
+    let tenant = read_tenant(webhook, TENANT, problems);
+    let what = "the id or the URI of the endpoint's application";
+    let application = required(webhook, APPLICATION, what, problems);
+    let grant = Grant::EntraId { tenant: tenant?, application: application? };
+    Some(Authentication { grant, client: Client::Deployment })
+}
+
+fn read_oauth(
+    members: &mut Object<'_>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Grant> {
+    const URL: &str = "tokenUrl";
+    let given = members.required_text(URL, "the https URL of the token endpoint", problems);
+    let path = members.path_of(URL);
+    let scope = optional(members, "scope", problems);
+    let audience = optional(members, "audience", problems);
+    let sent_by = members.choice("clientAuthentication", &SENT_BY, Some("Post"), problems);
+    let token_url = given?.to_owned();
+    if let Err(rule) = check_url(&token_url, context) {
+        problems.add(Code::InvalidValue, path, rule);
+    } else if token_url.contains(['?', '#']) {
+        let rule = "must have no query and no fragment: reads show it";
+        problems.add(Code::InvalidValue, path, rule);
+    }
+    Some(Grant::OAuth2 { token_url, scope, audience, sent_by: sent_by.unwrap_or_default() })
+}
+
+fn read_entra(members: &mut Object<'_>, problems: &mut Problems) -> Option<Grant> {
+    let tenant = read_tenant(members, "tenantId", problems);
+    let what = "the id or the URI of the endpoint's application";
+    let application = required(members, "applicationIdOrUri", what, problems);
+    Some(Grant::EntraId { tenant: tenant?, application: application? })
+}
+
+/// Reads a tenant, which becomes a part of a URL's path.
+fn read_tenant(
+    members: &mut Object<'_>,
+    name: &'static str,
+    problems: &mut Problems,
+) -> Option<String> {
+    let tenant = required(members, name, "the tenant's id, or a domain of it", problems)?;
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    if !tenant.bytes().all(legal) || tenant.bytes().all(|byte| byte == b'.') {
+        let rule = "must be a tenant's id or a domain: letters, digits, '-' and '.'";
+        problems.add(Code::InvalidValue, members.path_of(name), rule);
+        return None;
+    }
+    Some(tenant)
+}
+
+fn required(
+    members: &mut Object<'_>,
+    name: &'static str,
+    what: &str,
+    problems: &mut Problems,
+) -> Option<String> {
+    members.required(name, what, problems)?;
+    optional(members, name, problems)
+}
+
+fn optional(
+    members: &mut Object<'_>,
+    name: &'static str,
+    problems: &mut Problems,
+) -> Option<String> {
+    let given = members.text(name, problems)?;
+    let chars = given.chars().count();
+    if !(1..=CHARS_MAX).contains(&chars) || given.chars().any(char::is_control) {
+        let rule = format!("must have 1 to {CHARS_MAX} characters, and no control characters");
+        problems.add(Code::InvalidValue, members.path_of(name), rule);
+        return None;
+    }
+    Some(given.to_owned())
+}
+
+/// Reads the secret or its name. One that is left out is the stored one, if neither the endpoint
+/// nor the token URL is another party's.
+fn read_secret(
+    members: &mut Object<'_>,
+    grant: Option<&Grant>,
+    stored: Option<&Authentication>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<ClientSecret> {
+    let (path, reference_path) = (members.path_of(SECRET), members.path_of(REFERENCE));
+    let is_given = members.has(SECRET);
+    let given = members.text(SECRET, problems);
+    let reference = members.text(REFERENCE, problems);
+    if let Some(name) = reference {
+        if is_given {
+            let rule = format!("must be left out (null) where {SECRET} is given");
+            problems.add(Code::InvalidValue, reference_path, rule);
+            return None;
+        }
+        let refused =
+            grant.and_then(|grant| context.allowed.secrets.check(name, &grant.token_url()).err());
+        if let Some(refused) = refused {
+            let hint = match refused {
+                SecretRefused::Unknown => " (its operator names them in endpoint_secrets)",
+                SecretRefused::Host(_) => "",
+            };
+            problems.add(Code::InvalidValue, reference_path, format!("{refused}{hint}"));
+        }
+        return Some(ClientSecret::Reference { name: name.to_owned() });
+    }
+    if is_given && given.is_none() {
+        return None;
+    }
+    let Some(given) = given.filter(|given| *given != HIDDEN) else {
+        let kept = stored.zip(grant).and_then(|(stored, grant)| kept(stored, grant));
+        if kept.is_none() {
+            let rule = format!(
+                "is required, or {REFERENCE} (left out or 'Hidden', it keeps the stored secret while \
+                 the token URL and the endpoint's scheme, host and port stay as they are, and nothing \
+                 is stored)"
+            );
+            problems.add(Code::MissingMember, path, rule);
+        }
+        return kept;
+    };
+    // The value is not repeated: it is a secret.
+    if given.is_empty() || given.len() > SECRET_BYTES_MAX {
+        let bytes = given.len();
+        let rule = format!("must have 1 to {SECRET_BYTES_MAX} bytes, but has {bytes}");
+        problems.add(Code::OutOfRange, path, rule);
+    }
+    Some(ClientSecret::Inline { value: Secret::new(given) })
+}
+
+/// The stored secret, if tokens are still asked for at the same URL.
+fn kept(stored: &Authentication, grant: &Grant) -> Option<ClientSecret> {
+    match &stored.client {
+        Client::Own { secret: secret @ ClientSecret::Inline { .. }, .. }
+            if stored.grant.token_url() == grant.token_url() =>
+        {
+            Some(secret.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Refuses a delivery attribute that would take the token's place.
+pub(super) fn refuse_own_header(
+    webhook: &Object<'_>,
+    attributes: &[DeliveryAttribute],
+    problems: &mut Problems,
+) {
+    if attributes.iter().any(|one| one.name.eq_ignore_ascii_case("authorization")) {
+        let rule = "must not have Authorization where the endpoint's authentication is given: its \
+                    token is sent in that header";
+        problems.add(Code::InvalidValue, webhook.path_of("deliveryAttributeMappings"), rule);
+    }
+}
+
+/// Adds what a read shows to the properties of a webhook: no secret.
+pub(in crate::subscription::resource) fn write(
+    subscription: &EventSubscription,
+    properties: &mut Value,
+) {
+    let Some(authentication) = subscription.authentication.as_deref() else { return };
+    let (kind, mut shown) = match &authentication.grant {
+        Grant::OAuth2 { token_url, scope, audience, sent_by } => {
+            let sent_by = name_of(&SENT_BY, *sent_by);
+            let shown = json!({
+                "tokenUrl": token_url, "scope": scope, "audience": audience,
+                "clientAuthentication": sent_by,
+            });
+            (Type::OAuth2, shown)
+        }
+        Grant::EntraId { tenant, application } => {
+            (Type::EntraId, json!({"tenantId": tenant, "applicationIdOrUri": application}))
+        }
+    };
+    let Client::Own { id, secret } = &authentication.client else {
+        properties[TENANT] = shown["tenantId"].take();
+        properties[APPLICATION] = shown["applicationIdOrUri"].take();
+        return;
+    };
+    shown["clientId"] = json!(id);
+    shown[SECRET] = Value::Null;
+    if let ClientSecret::Reference { name } = secret {
+        shown[REFERENCE] = json!(name);
+    }
+    properties[NAME] = json!({"type": name_of(&TYPES, kind), "properties": shown});
+}

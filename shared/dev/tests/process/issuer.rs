@@ -1,0 +1,137 @@
+//! A token endpoint, and an endpoint that takes its tokens, on one port of loopback.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// What a client must know.
+pub(crate) const CLIENT: (&str, &str) = ("gridpost", "its-secret");
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// How many tokens there are: `token-1` is the first.
+    pub(crate) issued: usize,
+    /// How long tokens live, in seconds.
+    pub(crate) expires_in: u64,
+    /// The only token that the endpoint takes, if not all.
+    pub(crate) only: Option<String>,
+    /// What a token request is answered in place of a token.
+    pub(crate) refuses: Option<(u16, &'static str)>,
+    /// What came to the endpoint: its events' id or `handshake`, the token, and its answer.
+    pub(crate) seen: Vec<(String, String, u16)>,
+}
+
+/// Both of them.
+pub(crate) struct Issuer {
+    base: String,
+    state: Arc<Mutex<State>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Issuer {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let base = format!("http://{}", listener.local_addr().expect("an address"));
+        let state = State { expires_in: 3_600, ..State::default() };
+        let state = Arc::new(Mutex::new(state));
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
+        Self { base, state, accepting }
+    }
+
+    pub(crate) fn token_url(&self) -> String {
+        format!("{}/token", self.base)
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("{}/hook", self.base)
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+}
+
+impl Drop for Issuer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let state = Arc::clone(&state);
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, Arc::clone(&state)));
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    state: Arc<Mutex<State>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let mut state = state.lock().expect("no panic while held");
+    let (status, answer) = match parts.uri.path() {
+        "/token" => state.issue(&body),
+        _ => {
+            let given = parts.headers.get("authorization").and_then(|it| it.to_str().ok());
+            let token = given.and_then(|it| it.strip_prefix("Bearer ")).unwrap_or_default();
+            state.take(token, &body)
+        }
+    };
+    let response = Response::builder().status(status).body(Full::from(answer));
+    Ok(response.expect("a response"))
+}
+
+impl State {
+    fn issue(&mut self, body: &[u8]) -> (u16, String) {
+        if let Some((status, answer)) = self.refuses {
+            return (status, answer.to_owned());
+        }
+        let form: HashMap<_, _> = url::form_urlencoded::parse(body).into_owned().collect();
+        let given = |name: &str| form.get(name).map(String::as_str);
+        let is_known = (given("client_id"), given("client_secret"))
+            == (Some(CLIENT.0), Some(CLIENT.1))
+            && given("grant_type") == Some("client_credentials");
+        if !is_known {
+            return (401, json!({"error": "invalid_client"}).to_string());
+        }
+        self.issued += 1;
+        let token = format!("token-{}", self.issued);
+        let expires_in = self.expires_in;
+        let answer =
+            json!({"access_token": token, "token_type": "Bearer", "expires_in": expires_in});
+        (200, answer.to_string())
+    }
+
+    fn take(&mut self, token: &str, body: &[u8]) -> (u16, String) {
+        let events: Value = serde_json::from_slice(body).unwrap_or_default();
+        let code = &events[0]["data"]["validationCode"];
+        let what =
+            if code.is_string() { "handshake" } else { events[0]["id"].as_str().unwrap_or("") };
+        let is_taken = match &self.only {
+            Some(only) => only == token,
+            None => token.starts_with("token-"),
+        };
+        let status = if is_taken { 200 } else { 401 };
+        self.seen.push((what.to_owned(), token.to_owned(), status));
+        (status, json!({ "validationResponse": code }).to_string())
+    }
+}

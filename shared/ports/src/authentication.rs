@@ -1,0 +1,173 @@
+//! Authenticates requests to endpoints: keeps the tokens of OAuth 2.0, and puts them into requests.
+//!
+//! A token is asked for when a request needs it, once for all who wait for it, and kept in memory
+//! until shortly before its end. The token endpoint is as untrusted as an endpoint, and is called by
+//! the same client: through the address guard, without redirects, within bounds of time and size.
+//!
+//! An endpoint that answers 401 gets the request once more with a new token, because tokens are
+//! revoked, too. What fails on the way to a token is the outcome `EndpointAuthenticationFailed`: the
+//! endpoint has not been asked, so it is no 401 of its own.
+//!
+//! Requests without authentication go straight through.
+
+mod tokens;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use gridpost_core::{
+    delivery::request::Request,
+    retry::outcome::{Answer, Outcome},
+    secret::Secret,
+    subscription::{
+        Authentication,
+        authentication::token::{NoToken, Token},
+    },
+};
+use tokio::time::Instant;
+
+use crate::{
+    Attempted, EndpointClient, HandshakeClient, HandshakeError, HandshakeRequest,
+    HandshakeResponse, PortError,
+};
+
+pub use tokens::{TOKEN_WAIT, Tokens};
+
+/// How soon an endpoint must have refused a token for the request to be sent once more: a delivery
+/// has its place in an invocation only for so long.
+pub const REFUSED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a secret may take to be read.
+pub const SECRET_WAIT: Duration = Duration::from_secs(5);
+
+/// Reads secrets that are kept elsewhere.
+#[async_trait]
+pub trait SecretReader: Send + Sync {
+    /// The value of a secret, within [`SECRET_WAIT`].
+    async fn read(&self, name: &str) -> Result<Secret, PortError>;
+}
+
+/// There are no secrets to read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSecrets;
+
+#[async_trait]
+impl SecretReader for NoSecrets {
+    async fn read(&self, _name: &str) -> Result<Secret, PortError> {
+        Err(PortError::new("reading a secret", "this program reads none"))
+    }
+}
+
+/// A client that authenticates the requests that ask for it.
+pub struct Authenticated<C> {
+    client: C,
+    tokens: Arc<Tokens>,
+}
+
+impl<C> Authenticated<C> {
+    pub fn new(client: C, tokens: Arc<Tokens>) -> Self {
+        Self { client, tokens }
+    }
+}
+
+/// The request with a token.
+fn with(mut request: Request, token: &Token) -> Request {
+    request.attributes.push(("authorization".to_owned(), token.header()));
+    request
+}
+
+/// What an attempt comes to without a token.
+fn failed(error: &NoToken) -> Attempted {
+    let answer = Answer::without_status(Outcome::EndpointAuthenticationFailed);
+    Attempted::Answered { answer, said: Some(error.to_string()) }
+}
+
+fn is_refused(attempted: &Attempted) -> bool {
+    matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(401))
+}
+
+impl<C: EndpointClient> Authenticated<C> {
+    async fn authenticated(&self, request: Request, by: &Authentication) -> Attempted {
+        let token = match self.tokens.get(by).await {
+            Ok(token) => token,
+            Err(error) => return failed(&error),
+        };
+        let again = request.clone();
+        let sent_at = Instant::now();
+        let attempted = self.client.attempt(with(request, &token)).await;
+        if !is_refused(&attempted) {
+            return attempted;
+        }
+        let took = sent_at.elapsed();
+        if took > REFUSED_WITHIN {
+            // It may have been revoked: the next attempt finds out, with a new one.
+            self.tokens.forget(by, &token);
+            return failed(&NoToken::RefusedLate(took));
+        }
+        match self.tokens.instead_of(by, &token).await {
+            Ok(token) => self.client.attempt(with(again, &token)).await,
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+impl<C: EndpointClient> EndpointClient for Authenticated<C> {
+    // Written out, so that requests without authentication cost no second future on the heap.
+    fn attempt<'a, 'b>(&'a self, request: Request) -> BoxFuture<'b, Attempted>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        match request.authentication.clone() {
+            None => self.client.attempt(request),
+            Some(by) => Box::pin(async move { self.authenticated(request, &by).await }),
+        }
+    }
+}
+
+impl<C: HandshakeClient> Authenticated<C> {
+    async fn asked(
+        &self,
+        mut request: HandshakeRequest,
+        by: &Authentication,
+    ) -> Result<HandshakeResponse, HandshakeError> {
+        let began_at = Instant::now();
+        let whole = request.wait;
+        let token = self.tokens.get(by).await.map_err(HandshakeError::Unauthenticated)?;
+        let again = request.clone();
+        request.wait = left(began_at, whole)?;
+        let answered = self.client.exchange(bearing(request, &token)).await?;
+        if answered.status != 401 {
+            return Ok(answered);
+        }
+        let token = self.tokens.instead_of(by, &token).await;
+        let token = token.map_err(HandshakeError::Unauthenticated)?;
+        let wait = left(began_at, whole)?;
+        self.client.exchange(bearing(HandshakeRequest { wait, ..again }, &token)).await
+    }
+}
+
+/// What is left of the time for a handshake.
+fn left(began_at: Instant, whole: Duration) -> Result<Duration, HandshakeError> {
+    let left = whole.saturating_sub(began_at.elapsed());
+    if left.is_zero() { Err(HandshakeError::TimedOut(whole)) } else { Ok(left) }
+}
+
+fn bearing(mut request: HandshakeRequest, token: &Token) -> HandshakeRequest {
+    request.attributes.push(("authorization".to_owned(), token.header()));
+    request
+}
+
+#[async_trait]
+impl<C: HandshakeClient> HandshakeClient for Authenticated<C> {
+    async fn exchange(
+        &self,
+        request: HandshakeRequest,
+    ) -> Result<HandshakeResponse, HandshakeError> {
+        match request.authentication.clone() {
+            None => self.client.exchange(request).await,
+            Some(by) => self.asked(request, &by).await,
+        }
+    }
+}

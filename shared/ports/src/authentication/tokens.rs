@@ -1,0 +1,187 @@
+//! The tokens in memory.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::lock::Mutex as Turn;
+use gridpost_core::{
+    endpoint::secrets::ClientSecrets,
+    secret::Secret,
+    subscription::{
+        Authentication,
+        authentication::{
+            ClientSecret,
+            token::{self, NoToken, Token, TokenRequest},
+        },
+    },
+    time::Timestamp,
+};
+
+use super::SecretReader;
+use crate::{Clock, HandshakeClient, HandshakeRequest};
+
+/// How long a token endpoint may take for its whole answer.
+pub const TOKEN_WAIT: Duration = Duration::from_secs(10);
+
+/// For how long a failure is the answer for those who come after it, so that a token endpoint that is
+/// down is not asked for each event.
+const FAILURE_KEPT_FOR: Duration = Duration::from_secs(2);
+
+/// The most authentications whose tokens are kept.
+const KEPT_MAX: usize = 1_024;
+
+/// The tokens of all event subscriptions that one process has asked for.
+pub struct Tokens {
+    client: Arc<dyn HandshakeClient>,
+    secrets: Arc<dyn SecretReader>,
+    allowed: ClientSecrets,
+    clock: Arc<dyn Clock>,
+    kept: Mutex<HashMap<Authentication, Arc<Place>>>,
+}
+
+/// One authentication's token.
+#[derive(Default)]
+struct Place {
+    last: Mutex<Last>,
+    /// Held by the one who asks for a token. Others wait for it.
+    turn: Turn<()>,
+}
+
+/// What came of asking, last.
+#[derive(Clone, Default)]
+enum Last {
+    #[default]
+    Nothing,
+    Token(Token),
+    Failure(NoToken, Timestamp),
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Place {
+    /// The last result, if it answers a request of `asked_at`: a token that is fresh, or what
+    /// came of asking since then.
+    fn answer(&self, asked_at: Timestamp, now: Timestamp) -> Option<Result<Token, NoToken>> {
+        match &*open(&self.last) {
+            Last::Nothing => None,
+            Last::Token(token) => {
+                let is_for_it = token.is_fresh(now) || token.fetched_at > asked_at;
+                is_for_it.then(|| Ok(token.clone()))
+            }
+            Last::Failure(error, at) => {
+                let is_new = *at >= asked_at || now.since(*at) < FAILURE_KEPT_FOR;
+                is_new.then(|| Err(error.clone()))
+            }
+        }
+    }
+
+    /// Forgets that token, unless it is another's turn already.
+    fn forget(&self, token: &Token) {
+        let mut last = open(&self.last);
+        if matches!(&*last, Last::Token(kept) if kept == token) {
+            *last = Last::Nothing;
+        }
+    }
+}
+
+impl Tokens {
+    /// Tokens that are asked for by `client`, with secrets that `allowed` names.
+    pub fn new(
+        client: Arc<dyn HandshakeClient>,
+        secrets: Arc<dyn SecretReader>,
+        allowed: ClientSecrets,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { client, secrets, allowed, clock, kept: Mutex::default() }
+    }
+
+    /// A token to send a request with.
+    ///
+    /// # Errors
+    ///
+    /// [`NoToken`] says why there is none.
+    pub async fn get(&self, by: &Authentication) -> Result<Token, NoToken> {
+        let asked_at = self.clock.now();
+        let place = self.place(by);
+        if let Some(answer) = place.answer(asked_at, asked_at) {
+            return answer;
+        }
+        let _turn = place.turn.lock().await;
+        // The one before may have brought it.
+        if let Some(answer) = place.answer(asked_at, self.clock.now()) {
+            return answer;
+        }
+        let fetched = self.fetch(by).await;
+        *open(&place.last) = match &fetched {
+            Ok(token) => Last::Token(token.clone()),
+            Err(error) => Last::Failure(error.clone(), self.clock.now()),
+        };
+        fetched
+    }
+
+    /// A token other than one that the endpoint has refused.
+    ///
+    /// # Errors
+    ///
+    /// [`NoToken`] says why there is none.
+    pub async fn instead_of(&self, by: &Authentication, refused: &Token) -> Result<Token, NoToken> {
+        self.forget(by, refused);
+        self.get(by).await
+    }
+
+    /// Forgets a token that an endpoint has refused, if it is still the one that is kept.
+    pub fn forget(&self, by: &Authentication, refused: &Token) {
+        self.place(by).forget(refused);
+    }
+
+    fn place(&self, by: &Authentication) -> Arc<Place> {
+        let mut kept = open(&self.kept);
+        if let Some(place) = kept.get(by) {
+            return Arc::clone(place);
+        }
+        if kept.len() >= KEPT_MAX {
+            // Those under way stay: others would not find them, and ask as well.
+            kept.retain(|_, place| Arc::strong_count(place) > 1);
+        }
+        Arc::clone(kept.entry(by.clone()).or_default())
+    }
+
+    async fn fetch(&self, by: &Authentication) -> Result<Token, NoToken> {
+        let no_secret = |why: String| NoToken::NoSecret(why);
+        let (id, secret) =
+            by.client(&self.allowed).map_err(|refused| no_secret(format!("it {refused}")))?;
+        let secret = match secret {
+            ClientSecret::Inline { value } => value,
+            ClientSecret::Reference { name } => {
+                let read = self.secrets.read(&name).await;
+                read.map_err(|error| no_secret(error.to_string()))?
+            }
+        };
+        let asked = request(token::request(&by.grant, &id, &secret));
+        let answered = self.client.exchange(asked).await;
+        let answered = answered.map_err(|error| NoToken::NoAnswer(error.to_string()))?;
+        token::read(answered.status, &answered.body, self.clock.now())
+    }
+}
+
+fn request(asked: TokenRequest) -> HandshakeRequest {
+    let TokenRequest { url, authorization, body } = asked;
+    let name = |value: Secret| ("authorization".to_owned(), value);
+    HandshakeRequest {
+        method: http::Method::POST,
+        url,
+        headers: vec![
+            ("content-type", "application/x-www-form-urlencoded".to_owned()),
+            ("accept", "application/json".to_owned()),
+        ],
+        attributes: authorization.map(name).into_iter().collect(),
+        body: body.expose().as_bytes().to_vec(),
+        authentication: None,
+        wait: TOKEN_WAIT,
+    }
+}

@@ -1,0 +1,357 @@
+//! Authenticated requests: when tokens are asked for, and what a refusal of one leads to.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use gridpost_core::{
+    delivery::request::Request,
+    endpoint::secrets::ClientSecrets,
+    retry::outcome::{Answer, Outcome},
+    secret::Secret,
+    subscription::authentication::{Authentication, Client, ClientSecret, Grant, SentBy},
+};
+use gridpost_ports::{
+    Attempted, EndpointClient, HandshakeClient, HandshakeError, HandshakeRequest,
+    HandshakeResponse, PortError,
+    authentication::{Authenticated, NoSecrets, REFUSED_WITHIN, SecretReader, TOKEN_WAIT, Tokens},
+};
+use gridpost_testkit::{clock::VirtualClock, consent::response};
+use http::Method;
+use serde_json::json;
+use tokio::time::sleep;
+
+const TOKEN_URL: &str = "https://id.example/token";
+
+/// How long a token endpoint takes.
+const TAKES: Duration = Duration::from_millis(50);
+
+/// A token endpoint, and an endpoint that wants its tokens.
+#[derive(Default)]
+struct World {
+    /// What the next requests for a token are answered; after that, each gets a token of its own.
+    answers: Mutex<VecDeque<Result<HandshakeResponse, HandshakeError>>>,
+    /// Requests for tokens: their bodies.
+    asked: Mutex<Vec<String>>,
+    /// The tokens that the endpoint refuses.
+    revoked: Mutex<Vec<String>>,
+    /// How long it takes to refuse one.
+    refusing_takes: Duration,
+    /// What it was sent as `Authorization`.
+    sent: Mutex<Vec<Option<String>>>,
+}
+
+impl World {
+    fn asked(&self) -> usize {
+        self.asked.lock().expect("no panic").len()
+    }
+
+    fn sent(&self) -> Vec<Option<String>> {
+        self.sent.lock().expect("no panic").clone()
+    }
+
+    fn revoke(&self, token: &str) {
+        self.revoked.lock().expect("no panic").push(format!("Bearer {token}"));
+    }
+
+    fn answers(&self, answer: Result<HandshakeResponse, HandshakeError>) {
+        self.answers.lock().expect("no panic").push_back(answer);
+    }
+
+    fn note(&self, headers: &[(String, Secret)]) -> bool {
+        let found = headers.iter().find(|(name, _)| name == "authorization");
+        let found = found.map(|(_, value)| value.expose().to_owned());
+        let is_good = found
+            .as_ref()
+            .is_some_and(|found| !self.revoked.lock().expect("no panic").contains(found));
+        self.sent.lock().expect("no panic").push(found);
+        is_good
+    }
+}
+
+struct Shared(Arc<World>);
+
+#[async_trait]
+impl EndpointClient for Shared {
+    async fn attempt(&self, request: Request) -> Attempted {
+        let is_good = self.0.note(&request.attributes);
+        if !is_good {
+            sleep(self.0.refusing_takes).await;
+        }
+        Answer::of_status(if is_good { 200 } else { 401 }, None).into()
+    }
+}
+
+#[async_trait]
+impl HandshakeClient for Shared {
+    async fn exchange(
+        &self,
+        request: HandshakeRequest,
+    ) -> Result<HandshakeResponse, HandshakeError> {
+        if request.url.expose() != TOKEN_URL {
+            let is_good = self.0.note(&request.attributes);
+            return Ok(response(if is_good { 200 } else { 401 }, &[], ""));
+        }
+        assert_eq!((request.method, request.wait), (Method::POST, TOKEN_WAIT));
+        let number = {
+            let mut asked = self.0.asked.lock().expect("no panic");
+            asked.push(String::from_utf8_lossy(&request.body).into_owned());
+            asked.len()
+        };
+        sleep(TAKES).await;
+        let answer = self.0.answers.lock().expect("no panic").pop_front();
+        answer.unwrap_or_else(|| Ok(token(&format!("t{number}"), 3_600)))
+    }
+}
+
+fn token(name: &str, expires_in: i64) -> HandshakeResponse {
+    let body = json!({"access_token": name, "token_type": "Bearer", "expires_in": expires_in});
+    response(200, &[], &body.to_string())
+}
+
+fn refusal() -> Result<HandshakeResponse, HandshakeError> {
+    Ok(response(400, &[], r#"{"error": "invalid_client", "error_description": "hush"}"#))
+}
+
+fn by(secret: ClientSecret) -> Arc<Authentication> {
+    let grant = Grant::OAuth2 {
+        token_url: TOKEN_URL.to_owned(),
+        scope: None,
+        audience: None,
+        sent_by: SentBy::Post,
+    };
+    Arc::new(Authentication { grant, client: Client::Own { id: "c".to_owned(), secret } })
+}
+
+fn inline() -> Arc<Authentication> {
+    by(ClientSecret::Inline { value: Secret::new("s") })
+}
+
+fn request(authentication: Option<Arc<Authentication>>) -> Request {
+    Request {
+        url: Secret::new("https://e.example/"),
+        headers: Vec::new(),
+        attributes: Vec::new(),
+        body: b"[]".to_vec(),
+        authentication,
+    }
+}
+
+fn client(world: &Arc<World>) -> Authenticated<Shared> {
+    reading(world, Arc::new(NoSecrets), "")
+}
+
+fn reading(
+    world: &Arc<World>,
+    secrets: Arc<dyn SecretReader>,
+    allowed: &str,
+) -> Authenticated<Shared> {
+    let clock = Arc::new(VirtualClock::start());
+    let allowed: ClientSecrets = allowed.parse().expect("a setting");
+    let asking = Arc::new(Shared(Arc::clone(world)));
+    let tokens = Tokens::new(asking, secrets, allowed, clock);
+    Authenticated::new(Shared(Arc::clone(world)), Arc::new(tokens))
+}
+
+async fn attempt(client: &Authenticated<Shared>) -> (Outcome, Option<u16>, String) {
+    match client.attempt(request(Some(inline()))).await {
+        Attempted::Answered { answer, said } => {
+            (answer.outcome, answer.status, said.unwrap_or_default())
+        }
+        Attempted::TimedOut { .. } => panic!("it is answered at once"),
+    }
+}
+
+async fn outcome(client: &Authenticated<Shared>) -> Outcome {
+    attempt(client).await.0
+}
+
+fn bearer(token: &str) -> Option<String> {
+    Some(format!("Bearer {token}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_asked_for_once_and_kept_until_shortly_before_its_end() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    let all = join_all((0..50).map(|_| outcome(&client))).await;
+    assert!(all.iter().all(|outcome| *outcome == Outcome::Delivered), "{all:?}");
+    assert_eq!(world.asked(), 1, "all wait for one token");
+    sleep(Duration::from_secs(3_500)).await;
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    assert_eq!(world.asked(), 1);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    assert_eq!(world.asked(), 2, "it ends within a minute");
+    assert_eq!(world.sent().last(), Some(&bearer("t2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_ends_at_once_serves_those_who_waited_for_it() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    world.answers(Ok(token("short", 0)));
+    let late = async {
+        sleep(TAKES / 2).await;
+        outcome(&client).await
+    };
+    let (first, second) = futures::join!(outcome(&client), late);
+    assert_eq!((first, second), (Outcome::Delivered, Outcome::Delivered));
+    assert_eq!(world.asked(), 1);
+    outcome(&client).await;
+    assert_eq!(world.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_token_is_replaced_once_before_a_401_counts() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    world.revoke("t1");
+    let all = join_all((0..10).map(|_| outcome(&client))).await;
+    assert!(all.iter().all(|outcome| *outcome == Outcome::Delivered), "{all:?}");
+    assert_eq!(world.asked(), 2, "one new token for all that were refused");
+    for number in 2..20 {
+        world.revoke(&format!("t{number}"));
+    }
+    let (outcome, status, _) = attempt(&client).await;
+    assert_eq!((outcome, status), (Outcome::Unauthorized, Some(401)), "it refuses new ones, too");
+    let last = world.sent().split_off(world.sent().len() - 2);
+    assert_eq!(last, [bearer("t2"), bearer("t3")], "twice, no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_refusal_is_no_401_and_the_next_attempt_has_a_new_token() {
+    let takes = REFUSED_WITHIN + Duration::from_secs(1);
+    let world = Arc::new(World { refusing_takes: takes, ..World::default() });
+    let client = client(&world);
+    world.revoke("t1");
+    let (outcome, status, said) = attempt(&client).await;
+    assert_eq!((outcome, status), (Outcome::EndpointAuthenticationFailed, None), "{said}");
+    assert_eq!(attempt(&client).await.0, Outcome::Delivered);
+    assert_eq!(world.sent(), [bearer("t1"), bearer("t2")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_at_the_token_endpoint_is_an_outcome_of_its_own() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    let unreachable = Err(HandshakeError::Unreachable("no route".to_owned()));
+    let table = [
+        (refusal(), "answered 400 (invalid_client)"),
+        (Ok(response(401, &[], "")), "answered 401"),
+        (unreachable, "gave no answer: no route"),
+        (Err(HandshakeError::TimedOut(TOKEN_WAIT)), "no response within 10 s"),
+        (Ok(token("a\r\nX: 1", 60)), "without a usable token"),
+        (Ok(response(302, &[("location", "http://169.254.169.254/")], "")), "answered 302"),
+    ];
+    for (answer, want) in table {
+        world.answers(answer);
+        let (outcome, status, said) = attempt(&client).await;
+        assert_eq!((outcome, status), (Outcome::EndpointAuthenticationFailed, None), "{said}");
+        assert!(said.contains(want) && !said.contains("hush"), "{said}");
+        sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(world.sent(), [], "nothing was sent without a token");
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_endpoint_that_is_down_is_not_asked_for_each_event() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    for _ in 0..3 {
+        world.answers(refusal());
+    }
+    for _ in 0..20 {
+        let all = join_all((0..5).map(|_| outcome(&client))).await;
+        assert!(all.iter().all(|one| *one == Outcome::EndpointAuthenticationFailed), "{all:?}");
+        sleep(Duration::from_millis(200)).await;
+    }
+    assert!((2..=3).contains(&world.asked()), "asked {} times in 4 s", world.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_gives_up_leaves_the_token_to_the_others() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    let gone = tokio::time::timeout(TAKES / 2, outcome(&client));
+    let (gone, other) = futures::join!(gone, outcome(&client));
+    assert!(gone.is_err());
+    assert_eq!(other, Outcome::Delivered);
+    assert_eq!(world.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_authentication_go_straight_through() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    let attempted = client.attempt(request(None)).await;
+    assert!(matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(401)));
+    assert_eq!((world.asked(), world.sent()), (0, vec![None]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn handshakes_are_authenticated_in_the_same_way() {
+    let world = Arc::new(World::default());
+    let client = client(&world);
+    let handshake = |wait_ms| HandshakeRequest {
+        method: Method::OPTIONS,
+        url: Secret::new("https://e.example/"),
+        headers: Vec::new(),
+        attributes: Vec::new(),
+        body: Vec::new(),
+        authentication: Some(inline()),
+        wait: Duration::from_millis(wait_ms),
+    };
+    world.answers(refusal());
+    let refused = client.exchange(handshake(9_000)).await.expect_err("no token").to_string();
+    assert!(refused.contains("(invalid_client)"), "{refused}");
+    sleep(Duration::from_secs(5)).await;
+    // Its time includes the wait for the token.
+    let late = client.exchange(handshake(20)).await.map(|answer| answer.status);
+    assert_eq!(late, Err(HandshakeError::TimedOut(Duration::from_millis(20))));
+    assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(200));
+    world.revoke("t2");
+    assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(200));
+    assert_eq!(world.sent(), [bearer("t2"), bearer("t2"), bearer("t3")]);
+}
+
+/// Reads one secret, or fails.
+struct Reading(Option<&'static str>);
+
+#[async_trait]
+impl SecretReader for Reading {
+    async fn read(&self, _name: &str) -> Result<Secret, PortError> {
+        let reason = || PortError::new("secretsmanager:GetSecretValue", "AccessDeniedException");
+        self.0.map(Secret::new).ok_or_else(reason)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_by_reference_are_read_for_each_token_where_they_may_be_sent() {
+    let named = r#"{"hosts": {"arn:s": ["id.example"]}}"#;
+    let other = r#"{"hosts": {"arn:s": ["other.example"]}}"#;
+    let reference = || by(ClientSecret::Reference { name: "arn:s".to_owned() });
+    let table = [
+        (Some("from-afar"), named, Outcome::Delivered),
+        (None, named, Outcome::EndpointAuthenticationFailed),
+        // The setting may have changed since the event subscription was written.
+        (Some("from-afar"), other, Outcome::EndpointAuthenticationFailed),
+        (Some("from-afar"), "", Outcome::EndpointAuthenticationFailed),
+    ];
+    for (secret, allowed, want) in table {
+        let world = Arc::new(World::default());
+        let client = reading(&world, Arc::new(Reading(secret)), allowed);
+        let attempted = client.attempt(request(Some(reference()))).await;
+        let Attempted::Answered { answer, said } = attempted else { panic!("it is answered") };
+        assert_eq!(answer.outcome, want, "{said:?}");
+        let asked = world.asked.lock().expect("no panic").clone();
+        let is_sent = asked.iter().any(|body| body.ends_with("client_secret=from-afar"));
+        assert_eq!(is_sent, want == Outcome::Delivered, "{asked:?}");
+    }
+}

@@ -1,0 +1,160 @@
+//! Authenticated requests against an OAuth 2.0 server that is not ours: Authlib's.
+//!
+//! It needs Python, so `tests/complete` runs it and `cargo test` does not.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use gridpost_cli::local::{home, prerequisites};
+use gridpost_core::{
+    delivery::request::Request,
+    endpoint::{Allowed, secrets::ClientSecrets},
+    retry::outcome::Outcome,
+    secret::Secret,
+    subscription::authentication::{Authentication, Client, ClientSecret, Grant, SentBy},
+};
+use gridpost_ports::{
+    Attempted, EndpointClient,
+    authentication::{Authenticated, NoSecrets, Tokens},
+};
+use gridpost_runtime::system::SystemClock;
+use gridpost_tests::packages;
+use gridpost_webhook::http::HttpClient;
+
+const REQUIREMENTS: &str = include_str!("../oauth/requirements.txt");
+const PROGRAM: &str = include_str!("../oauth/server.py");
+
+/// As long as the server's tokens live.
+const LIFE: Duration = Duration::from_secs(4);
+
+struct Server {
+    url: String,
+    /// It ends when its standard input is closed, which the end of this process does.
+    _process: Child,
+}
+
+async fn start() -> anyhow::Result<Server> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
+    let kept = workspace.join(home::FOLDER);
+    let (folder, logs) =
+        (kept.join("cache/oauth"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("oauth"));
+    home::create_ignored(&kept)?;
+    for needed in [kept.join("cache"), logs.clone()] {
+        fs::create_dir_all(&needed).with_context(|| format!("{}", needed.display()))?;
+    }
+    let python = prerequisites::find_python().await?;
+    let lock = File::create(kept.join("cache/oauth.lock"))?;
+    lock.lock().context("another run may install Authlib, and cannot be waited for")?;
+    packages::install(&python, &folder, &logs.join("install.log"), REQUIREMENTS).await?;
+    drop(lock);
+    run(&folder.join("bin/python"), &logs.join("server.log"))
+}
+
+fn run(python: &Path, log: &Path) -> anyhow::Result<Server> {
+    let mut command = Command::new(python);
+    command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(File::create(log)?);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let mut process = command.spawn().context("the server cannot be started")?;
+    let mut line = String::new();
+    let stdout = process.stdout.take().context("it has a standard output")?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    let Ok(port) = line.trim().parse::<u16>() else {
+        let said = fs::read_to_string(log).unwrap_or_default();
+        bail!("the server has not started; it said:\n{said}");
+    };
+    Ok(Server { url: format!("http://127.0.0.1:{port}"), _process: process })
+}
+
+/// The client that dispatch has, where loopback is allowed.
+fn client() -> Authenticated<HttpClient> {
+    let networks = "127.0.0.0/8".parse().expect("a network");
+    let allowed = Allowed { networks, ..Allowed::default() };
+    let clock = Arc::new(SystemClock);
+    let client = HttpClient::new(allowed, Arc::clone(&clock) as _).expect("a client");
+    let none = ClientSecrets::default();
+    let tokens = Tokens::new(Arc::new(client.clone()), Arc::new(NoSecrets), none, clock);
+    Authenticated::new(client, Arc::new(tokens))
+}
+
+impl Server {
+    fn authentication(&self, id: &str, sent_by: SentBy, secret: &str) -> Authentication {
+        let value = Secret::new(secret);
+        Authentication {
+            grant: Grant::OAuth2 {
+                token_url: format!("{}/token", self.url),
+                scope: Some("events".to_owned()),
+                audience: None,
+                sent_by,
+            },
+            client: Client::Own { id: id.to_owned(), secret: ClientSecret::Inline { value } },
+        }
+    }
+
+    async fn attempt(
+        &self,
+        client: &Authenticated<HttpClient>,
+        by: &Authentication,
+    ) -> (Outcome, String) {
+        let request = Request {
+            url: Secret::new(format!("{}/hook", self.url)),
+            headers: Vec::new(),
+            attributes: Vec::new(),
+            body: b"[]".to_vec(),
+            authentication: Some(Arc::new(by.clone())),
+        };
+        match client.attempt(request).await {
+            Attempted::Answered { answer, said } => (answer.outcome, said.unwrap_or_default()),
+            Attempted::TimedOut { .. } => panic!("it answers at once"),
+        }
+    }
+
+    async fn issued(&self) -> u64 {
+        let answer = reqwest::get(format!("{}/issued", self.url)).await.expect("an answer");
+        answer.json().await.expect("a number")
+    }
+
+    async fn revoke_all(&self) {
+        let url = format!("{}/revoke", self.url);
+        reqwest::Client::new().post(url).send().await.expect("an answer");
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_another_server_are_asked_for_kept_renewed_and_replaced() {
+    let server = start().await.expect("a server");
+    let table = [
+        ("posts", SentBy::Post, "s3cret & more", SentBy::Basic),
+        ("basic", SentBy::Basic, "s3cret-and-more", SentBy::Post),
+    ];
+    for (id, sent_by, secret, other) in table {
+        let (client, before) = (client(), server.issued().await);
+        let by = server.authentication(id, sent_by, secret);
+        for _ in 0..3 {
+            assert_eq!(server.attempt(&client, &by).await.0, Outcome::Delivered, "{id}");
+        }
+        assert_eq!(server.issued().await, before + 1, "{id} keeps its token");
+        server.revoke_all().await;
+        assert_eq!(server.attempt(&client, &by).await.0, Outcome::Delivered, "{id} is revoked");
+        assert_eq!(server.issued().await, before + 2);
+        tokio::time::sleep(LIFE).await;
+        assert_eq!(server.attempt(&client, &by).await.0, Outcome::Delivered, "{id} has expired");
+        assert_eq!(server.issued().await, before + 3, "{id} is renewed before it is refused");
+        for wrong in [
+            server.authentication(id, sent_by, "another"),
+            server.authentication(id, other, secret),
+            server.authentication("stranger", sent_by, secret),
+        ] {
+            let (outcome, said) = server.attempt(&client, &wrong).await;
+            assert_eq!(outcome, Outcome::EndpointAuthenticationFailed, "{said}");
+            assert!(said.contains("(invalid_client)") && !said.contains(secret), "{said}");
+        }
+    }
+}
