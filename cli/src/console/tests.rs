@@ -188,6 +188,38 @@ async fn an_edited_event_subscription_stays_typed_where_both_changes_can_t_be_sh
     shows(answer, 412, &kept).await;
 }
 
+/// Another one has made the webhook a queue meanwhile: the form has no field for a URL then.
+#[tokio::test]
+async fn what_was_typed_is_told_where_the_destination_has_another_type_by_now() {
+    let document = |kind: &str, properties: Value| json!({"properties": {"destination": {"endpointType": kind, "properties": properties}}});
+    let was = document("WebHook", json!({"endpointUrl": "https://e.example/was"})).to_string();
+    let queue = json!({"resourceId": "arn:aws:sqs:eu-central-1:123456789012:orders"});
+    let rows = [
+        ("PATCH ", 412, json!({})),
+        ("GET /topics/orders/eventSubscriptions/billing", 200, document("SqsQueue", queue)),
+    ];
+    let (app, _fake) = console(&rows).await;
+    let typed = [
+        ETAG,
+        ("was", was.as_str()),
+        ("destination.endpointType", "WebHook"),
+        ("destination.shown", "WebHook"),
+        ("destination.endpointUrl", "https://e.example/typed"),
+        ("filter.subjectBeginsWith", "/kept"),
+    ];
+    let answer = edit::save(State(app), names(), pairs(&typed)).await.into_response();
+    let page = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    let page = String::from_utf8_lossy(&page);
+    let (told, form) = page.split_once("<form").expect("a form");
+    for part in ["the form below lacks", "https://e.example/typed", ":orders"] {
+        assert!(told.contains(part), "`{part}` is not in {told}");
+    }
+    assert!(form.contains("value=\"/kept\"") && !form.contains("e.example/typed"), "{form}");
+    // What stands in a field is not told to be missing.
+    let lacks = told.split("the form below lacks").nth(1).unwrap_or_default();
+    assert!(!lacks.contains("/kept"), "{lacks}");
+}
+
 /// A query that is read into a type.
 fn query<T: DeserializeOwned>(fields: Value) -> Query<T> {
     Query(serde_json::from_value(fields).expect("a query"))
