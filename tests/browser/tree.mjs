@@ -64,11 +64,17 @@ export async function structured(page) {
   const silent = await page.evaluate(() => [...document.querySelectorAll("main .done, main .problem")]
     .filter((one) => !["status", "alert", "note"].includes(one.getAttribute("role"))).map((one) => one.outerHTML.slice(0, 120)));
   assert.deepEqual(silent, [], `${page.url()}: told by colour alone`);
+  // What has no name is no landmark, and what has no headers may be no table: then they are not in the tree.
+  const nameless = await page.evaluate(() => [
+    ...document.querySelectorAll("[role=region]:not([aria-label], [aria-labelledby])"),
+    ...document.querySelectorAll("table:not(:has(caption)), table:not(:has(thead th[scope=col]))"),
+  ].map((one) => one.outerHTML.slice(0, 120)));
+  assert.deepEqual(nameless, [], `${page.url()}: without a name, or headers`);
 }
 
 /** A page with everything wrong, and what is to be found. */
-const WRONG = `<!doctype html><title></title><nav><h3>Deep</h3></nav><nav></nav><div role="region">x</div>
-  <table><tr><td>1</td></tr><tr><td>2</td></tr></table>
+const WRONG = `<!doctype html><title></title><nav><h3>Deep</h3></nav><nav></nav><div role="region" aria-label="Same">x</div>
+  <div role="region" aria-label="Same">y</div><table role="table"><tr><td>1</td></tr></table>
   <main><h1>One</h1><h1></h1><table><caption>Sizes</caption><tr><th></th></tr><tr><td>1</td></tr></table></main>
   <div role="status" aria-live="off">done</div><svg role="img"></svg>`;
 
@@ -81,7 +87,7 @@ export async function findsWrongs(browser) {
   await page.close();
   const found = wrongs(nodes).join("; ");
   for (const part of ["0 landmarks are banner", "a navigation has no name", "navigations have the same name",
-    "a region has no name", "the page has no title", "2 headings are of the first level", "of level 3 comes after",
+    "regions have the same name: Same, Same", "the page has no title", "2 headings are of the first level", "of level 3 comes after",
     "a heading has no text", "a table has no caption", "no headers of columns", "in no live region", "a picture has no name"]) {
     assert.ok(found.includes(part), `"${part}" is not in: ${found}`);
   }
