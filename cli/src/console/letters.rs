@@ -159,20 +159,16 @@ pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Ans
 
 /// Those of these topics, of the first ones at least.
 async fn places(app: &App, names: Vec<String>) -> Markup {
-    let (mut rows, mut left, mut unread) = (Vec::new(), LOOKED_AT_MAX, Vec::new());
-    let mut skipped = Vec::new();
+    let (mut rows, mut unread) = (Vec::new(), Vec::new());
+    let (mut left, mut looked) = (LOOKED_AT_MAX, 0);
     let of_topic = async |name: String| {
         let found = if_there(app.api.subscriptions(&name).await);
         (name, found)
     };
     let topics = names.clone();
     let mut lists = std::pin::pin!(stream::iter(topics).map(of_topic).buffered(AT_ONCE));
-    for at in 0..names.len() {
-        if left == 0 {
-            skipped = names[at..].to_vec();
-            break;
-        }
-        let Some((topic, found)) = lists.next().await else { break };
+    while let Some((topic, found)) = lists.next().await {
+        looked += 1;
         match found {
             Ok(found) => {
                 let found = found.unwrap_or_default();
@@ -181,7 +177,11 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
             }
             Err(error) => unread.push((topic, error)),
         }
+        if left == 0 {
+            break;
+        }
     }
+    let skipped = &names[looked..];
     html! {
         @for (topic, error) in &unread {
             div.problem role="alert" { p { strong { "The event subscriptions of " (topic) " could not be read." } } (failure::told(error)) }
@@ -196,7 +196,7 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
         }
         @if !skipped.is_empty() {
             p.warn { "There are too many to look at all of them here. Those of these topics are on the topics' pages: "
-                @for topic in &skipped { a href=(page::topic_url(topic)) { (topic) } " " } }
+                @for topic in skipped { a href=(page::topic_url(topic)) { (topic) } " " } }
         }
     }
 }

@@ -216,7 +216,7 @@ impl WaitingDeliveries for StateTable {
         let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
         let mut tally = WaitingTally { next, ..WaitingTally::default() };
         while let Some(states) = reads.try_next().await? {
-            // As in `waiting`: one that has ended since is none.
+            // As in `waiting`: one that has ended since is not counted.
             states.iter().filter(|state| keys(state).is_some()).for_each(|state| tally.add(state));
         }
         Ok(tally)
