@@ -44,7 +44,7 @@ use crate::manage_api::ManageApi;
 use crate::output::text_at;
 
 /// An event subscription.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Whose {
     /// Topic of the event subscription
     #[arg(long, value_name = "NAME")]
@@ -154,7 +154,7 @@ async fn check_exists(
 }
 
 /// What was answered; `None` where it does not exist.
-fn if_there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+pub(crate) fn if_there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match answer {
         Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 404) => {
             Ok(None)

@@ -32,6 +32,7 @@ mod publish;
 mod purge;
 mod redrive;
 mod retry;
+mod sought;
 mod subscribe;
 mod subscription;
 mod subscription_form;

@@ -103,6 +103,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "delivery list --topic orders",
             "delivery list --topic orders --subscription billing --outcome Busy",
+            "delivery list --limit 1000 --json",
             "delivery show 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic orders --subscription billing",
             "delivery resend 3f2504e0-4f89-41d3-9a0c-0305e82c3301 --topic orders --subscription billing",
         ],

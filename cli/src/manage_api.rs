@@ -1,5 +1,6 @@
 //! A client of the resource API: topics, keys, event subscriptions, what waits and what has ended.
 
+pub mod counted;
 pub mod dead_letters;
 pub mod events;
 #[cfg(test)]
@@ -9,6 +10,7 @@ pub mod pauses;
 pub mod secrets;
 pub mod waiting;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Context;
@@ -289,6 +291,21 @@ impl ManageApi {
         self.each(&path, DELIVERY_PAGES_MAX, take).await
     }
 
+    /// The same, as long as `take` says that it goes on; whether there was no more to take.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`], or a transport failure.
+    pub async fn deliveries_while(
+        &self,
+        topic: &str,
+        name: &str,
+        take: impl FnMut(&Value) -> ControlFlow<()>,
+    ) -> anyhow::Result<bool> {
+        let path = format!("{}/deliveries", subscription_path(topic, name)?);
+        self.each_while(&path, DELIVERY_PAGES_MAX, take).await
+    }
+
     /// A delivery that has failed, with its attempts.
     ///
     /// # Errors
@@ -323,13 +340,30 @@ impl ManageApi {
         pages_max: usize,
         mut take: impl FnMut(&Value),
     ) -> anyhow::Result<()> {
+        let take = |item: &Value| {
+            take(item);
+            ControlFlow::Continue(())
+        };
+        self.each_while(path, pages_max, take).await.map(|_| ())
+    }
+
+    /// The same as long as `take` says that it goes on; whether there was no more to take.
+    async fn each_while(
+        &self,
+        path: &str,
+        pages_max: usize,
+        mut take: impl FnMut(&Value) -> ControlFlow<()>,
+    ) -> anyhow::Result<bool> {
         let mut next = format!("{}{path}", self.base_url);
         for _ in 0..pages_max {
             let page = self.send(Method::GET, &next, None).await?.document;
-            page.get("value").and_then(Value::as_array).into_iter().flatten().for_each(&mut take);
+            let mut items = page.get("value").and_then(Value::as_array).into_iter().flatten();
+            if items.try_for_each(&mut take).is_break() {
+                return Ok(false);
+            }
             match page.get("nextLink").and_then(Value::as_str) {
                 Some(link) if !link.is_empty() => next = self.resolve(link)?,
-                _ => return Ok(()),
+                _ => return Ok(true),
             }
         }
         anyhow::bail!("the list at {path} has over {pages_max} pages")

@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 
 import { Session, accessible } from "./browser.mjs";
 import { rows } from "./routes.mjs";
+import { findsWrongs, structured } from "./tree.mjs";
 import { LETTERS } from "./world.mjs";
 
 /** The most that a page may weigh with all that it loads. */
@@ -53,6 +54,12 @@ async function filled(world, session) {
 
 /** Pages that say what did not work. */
 const FAILURES = [["/nothing", 404], ["/topics/none", 404], [`${BUSY}/dead-letters`, 409], ["/cost?events=x", 400]];
+
+/** Searches with characters that do not show: they are left out, and that is told. */
+const HIDDEN = [
+  ["/events?topic=pages&id=pages-Refused%E2%80%8B", "pages-Refused\\u{200b}", "To refused"],
+  [`${REFUSED}/dead-letters?event=%C2%A0pages-Refused%0A`, "\\u{a0}pages-Refused\\u{a}", "pages-Refused"],
+];
 
 /** Opens a page; what it and everything that it loads weigh. */
 async function weight(session, path) {
@@ -122,16 +129,23 @@ export function pages(ground) {
           most = Math.max(most, bytes);
           await usableByKeys(session.page, path);
           await accessible(session.page);
+          await structured(session.page);
           session.fine();
         }
       });
     }
     await context.test("what says that something did not work", async () => {
-      for (const [path, status] of FAILURES) await accessible(await session.go(path, status));
+      for (const [path, status] of FAILURES) {
+        const page = await session.go(path, status);
+        await accessible(page);
+        await structured(page);
+      }
       session.fine();
     });
     context.diagnostic(`the heaviest page has ${most} bytes with all that it loads`);
   });
+
+  test("what is wrong for a screen reader is found", async () => await findsWrongs(ground.browser));
 
   test("a page without JavaScript shows the same, with its times in UTC", async () => {
     const plain = await Session.open(ground.browser, ground.console, { javaScriptEnabled: false });
@@ -139,6 +153,18 @@ export function pages(ground) {
     await plain.shows("/waiting", "parked/one");
     await plain.says(" UTC");
     await plain.close();
+  });
+
+  test("characters that do not show are left out of a search, and that is told", async () => {
+    for (const [path, given, found] of HIDDEN) {
+      const page = await session.go(path);
+      await page.getByRole("status").filter({ hasText: given }).waitFor();
+      await session.says(found);
+      await accessible(page);
+      await structured(page);
+      await session.click("Look for exactly what was given", "link");
+      assert.ok(!(await session.text()).includes("were left out"), path);
+    }
   });
 
   test("a dead letter is found and sent again by keys alone", async () => {

@@ -6,11 +6,11 @@
 pub mod logs;
 pub mod report;
 pub mod verdict;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use gridpost_core::{ledger::Ledger, subscription::SubscriptionKey, time::Timestamp};
 use serde_json::{Value, json};
@@ -20,10 +20,12 @@ use crate::aws_api::{AwsApi, Service};
 use crate::commands::no_such;
 use crate::document::TimeToLive;
 use crate::failure::Unfinished;
-use crate::manage_api::{ManageApi, waiting::ParkedChoice};
+use crate::manage_api::counted::Budget;
 use crate::output::{Output, count, text_at};
 use crate::target::{Target, TargetArguments, before};
-use verdict::{Audit, Queues, Verdict, largest_batch};
+use verdict::{Audit, Queues, Verdict};
+pub(crate) use waiting::Effort;
+use waiting::{add_waiting, parked, waiting_of_others};
 
 /// What is waited before the next look, while it does not balance.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -101,7 +103,7 @@ pub async fn look_until(
     let target = target.resolve()?;
     let last_look = Instant::now() + Duration::from_secs(arguments.wait);
     loop {
-        let audit = look(arguments, &target).await?;
+        let audit = look(arguments, &target, Effort::WHOLE).await?;
         if audit.balances() || Instant::now() >= last_look {
             return Ok(audit);
         }
@@ -109,13 +111,18 @@ pub async fn look_until(
     }
 }
 
-/// Looks at all topics once, so far back.
+/// Looks at all topics once, so far back, with so much effort.
 ///
 /// # Errors
 ///
 /// When something that it needs can't be read.
-pub(crate) async fn look_back(target: &Target, since: TimeToLive) -> anyhow::Result<Audit> {
-    look(&AuditArguments { topic: None, subscription: None, since, wait: 0 }, target).await
+pub(crate) async fn look_back(
+    target: &Target,
+    since: TimeToLive,
+    effort: Effort,
+) -> anyhow::Result<Audit> {
+    let arguments = AuditArguments { topic: None, subscription: None, since, wait: 0 };
+    look(&arguments, target, effort).await
 }
 
 /// Reads everything once. The queues are counted at the cut-off; what has left them when the states of
@@ -124,7 +131,11 @@ pub(crate) async fn look_back(target: &Target, since: TimeToLive) -> anyhow::Res
 /// What seems to be under way is looked at more closely: what the queues hold of topics that were not
 /// asked about, what is parked, and, before events are called missing, what has moved meanwhile or was
 /// packed before a change.
-async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Audit> {
+async fn look(
+    arguments: &AuditArguments,
+    target: &Target,
+    effort: Effort,
+) -> anyhow::Result<Audit> {
     let until = target.now().await?;
     let since = before(until, arguments.since).hour();
     let name_prefix = target.name_prefix();
@@ -141,15 +152,19 @@ async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Aud
         batches: Default::default(),
         changed: Default::default(),
         without_log: Vec::new(),
+        partial: Default::default(),
+        parked_is_whole: true,
     };
     let api = target.manage_api().await?;
-    let topics = add_waiting(arguments, &api, &mut waits).await?;
+    let budget = Budget::of(effort.counts);
+    let topics = add_waiting(arguments, &api, &budget, &mut waits).await?;
     waits.states_read_at = target.now().await?;
     let mut audit = with_logs(arguments, target, &waits).await?;
     if audit.verdict() != Verdict::Balances {
         let others = waiting_of_others(arguments, &api, &topics).await?;
-        let parked = parked(&api).await?;
+        let (parked, is_whole) = parked(&api, effort.parked_pages).await?;
         for one in [&mut waits, &mut audit] {
+            one.parked_is_whole = is_whole;
             one.waiting += others.values().sum::<u64>();
             add_parked(arguments, &parked, &others, one);
         }
@@ -207,36 +222,6 @@ fn check_names(
     Err(no_such(&format!("event subscription of {topic}"), name, names).into())
 }
 
-/// Adds the deliveries that have failed and not ended; answers the names of the topics that there are.
-async fn add_waiting(
-    arguments: &AuditArguments,
-    api: &ManageApi,
-    audit: &mut Audit,
-) -> anyhow::Result<BTreeSet<String>> {
-    let topics: BTreeSet<_> =
-        api.topics().await?.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
-    let wanted = |topic: &&String| arguments.topic.as_ref().is_none_or(|wanted| wanted == *topic);
-    for topic in topics.iter().filter(wanted) {
-        for subscription in api.subscriptions(topic).await? {
-            let name = text_at(&subscription, "/name").to_owned();
-            let key = SubscriptionKey { topic: topic.clone(), name };
-            audit.batches.insert(key.clone(), largest_batch(&subscription));
-            if !arguments.wants(&key) {
-                continue;
-            }
-            let take = |delivery: &Value| {
-                audit.waiting += 1;
-                if !matches!(text_at(delivery, "/standing"), "Ended" | "Delivered") {
-                    wait(audit, &key, delivery);
-                }
-            };
-            let waiting = api.each_delivery(topic, &key.name, take).await;
-            waiting.with_context(|| format!("the deliveries of {key} cannot be read"))?;
-        }
-    }
-    Ok(topics)
-}
-
 /// Adds a delivery that waits, if its events were published in the time asked for.
 fn wait(audit: &mut Audit, key: &SubscriptionKey, delivery: &Value) {
     let published_at = Timestamp::parse_rfc_3339(text_at(delivery, "/publishTime"));
@@ -244,38 +229,6 @@ fn wait(audit: &mut Audit, key: &SubscriptionKey, delivery: &Value) {
         let events = delivery["events"].as_u64().unwrap_or(0);
         audit.ledger.wait(key, published_at, events);
     }
-}
-
-/// How many deliveries have failed and not ended of the event subscriptions that were not asked about:
-/// the queues hold theirs, too.
-async fn waiting_of_others(
-    arguments: &AuditArguments,
-    api: &ManageApi,
-    topics: &BTreeSet<String>,
-) -> anyhow::Result<BTreeMap<SubscriptionKey, u64>> {
-    let mut found = BTreeMap::new();
-    if arguments.topic.is_none() {
-        return Ok(found);
-    }
-    for topic in topics {
-        for subscription in api.subscriptions(topic).await? {
-            let name = text_at(&subscription, "/name").to_owned();
-            let key = SubscriptionKey { topic: topic.clone(), name };
-            if arguments.wants(&key) {
-                continue;
-            }
-            let mut count = 0;
-            let waiting = api.each_delivery(topic, &key.name, |_| count += 1).await;
-            waiting.with_context(|| format!("the deliveries of {key} cannot be read"))?;
-            found.insert(key, count);
-        }
-    }
-    Ok(found)
-}
-
-/// Every parked delivery. All of the state table is looked through for it.
-async fn parked(api: &ManageApi) -> anyhow::Result<Vec<Value>> {
-    api.parked(&ParkedChoice::default()).await.context("parked deliveries cannot be read")
 }
 
 /// Adds the deliveries that were parked before their first attempt: nothing else tells of them. Those
@@ -390,7 +343,7 @@ mod tests {
         assert_eq!((audit.waiting, events(&audit)), (1, 0_u64));
     }
 
-    fn arguments(topic: Option<&str>, subscription: Option<&str>) -> AuditArguments {
+    pub(super) fn arguments(topic: Option<&str>, subscription: Option<&str>) -> AuditArguments {
         AuditArguments {
             topic: topic.map(str::to_owned),
             subscription: subscription.map(str::to_owned),
@@ -400,7 +353,7 @@ mod tests {
     }
 
     /// An audit that found nothing.
-    fn nothing() -> Audit {
+    pub(super) fn nothing() -> Audit {
         Audit {
             since: Timestamp::from_millis(0),
             until: Timestamp::from_millis(0),
@@ -413,6 +366,8 @@ mod tests {
             batches: Default::default(),
             changed: Default::default(),
             without_log: Vec::new(),
+            partial: Default::default(),
+            parked_is_whole: true,
         }
     }
 

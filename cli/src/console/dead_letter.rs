@@ -23,7 +23,7 @@ pub(super) async fn show(
     };
     let rows: Vec<_> = letter.as_object().into_iter().flatten().map(row).collect();
     let event_id = text_at(&letter, "/eventId");
-    let found = with_query("/events", &[("topic", topic.as_str()), ("id", event_id)]);
+    let found = super::event::url(&topic, event_id);
     let redrive = with_query(&subscription_url(&topic, &name, "/redrive"), &[("event", event_id)]);
     let body = html! {
         (page::facts(&rows))

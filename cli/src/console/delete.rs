@@ -6,17 +6,16 @@ use axum::extract::{Path, State};
 use axum::response::Redirect;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::App;
 use super::failure::{self, Answer};
 use super::page::{self, Frame, Tab, number, subscription_url, topic_url};
-use crate::commands::subscription::health;
 use crate::failure::Misuse;
 use crate::output::text_at;
 
-/// Event subscriptions whose waiting deliveries are counted before their topic is deleted.
-const COUNTED_MAX: usize = 50;
+/// Event subscriptions that are named before their topic is deleted.
+const SHOWN_MAX: usize = 50;
 
 /// What was typed.
 #[derive(Deserialize)]
@@ -42,14 +41,14 @@ pub(super) async fn of_subscription(
     Path((topic, name)): Path<(String, String)>,
 ) -> Answer {
     let document = app.api.subscription(&topic, &name).await?;
-    let health = app.api.health(&topic, &name).await;
+    let health = app.api.health(&topic, &name).await.map(|health| json!({ "health": health }));
     let whole = format!("{topic}/{name}");
     let url = subscription_url(&topic, &name, "/delete");
     let body = html! {
-        div.problem {
+        div.problem role="note" {
             p { "This deletes the event subscription " code { (whole) } " for good. From then on no event goes to "
                 code { (page::visible(&destination(&document))) } "." }
-            (waiting(std::slice::from_ref(&health.map(Some))))
+            (waits(health.as_ref().map(std::slice::from_ref)))
             p { "Dead letters: " (letters(&document)) }
         }
         @if app.may_change() { (consent(&app, &url, &whole)) }
@@ -66,12 +65,11 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
     app.api.topic(&topic).await?;
     let mut all = app.api.subscriptions(&topic).await?;
     let count = all.len();
-    all.truncate(COUNTED_MAX);
-    let each = health::each_of_those(&app.api, &topic, all).await;
-    let (all, healths): (Vec<_>, Vec<_>) = each.into_iter().unzip();
+    all.truncate(SHOWN_MAX);
+    let waits = waits(app.api.healths(&topic).await.as_deref());
     let url = format!("{}/delete", topic_url(&topic));
     let body = html! {
-        div.problem {
+        div.problem role="note" {
             p { "This deletes the topic " code { (topic) } " with its keys for good. From then on publishers are "
                 "refused with 404." }
             @if count == 0 { p { "It has no event subscription." } } @else {
@@ -81,8 +79,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
                     @let name = text_at(one, "/name");
                     li { a href=(subscription_url(&topic, name, "")) { (name) } "; dead letters: " (letters(one)) }
                 } }
-                (waiting(&healths))
-                @if count > all.len() { p { "The waiting deliveries of the others were not counted." } }
+                (waits)
             }
         }
         @if app.may_change() { (consent(&app, &url, &topic)) }
@@ -115,24 +112,31 @@ fn letters(document: &Value) -> Markup {
     }
 }
 
-/// How many deliveries wait, and what becomes of them.
-fn waiting(healths: &[anyhow::Result<Option<Value>>]) -> Markup {
-    let known = healths.iter().filter_map(|health| health.as_ref().ok()?.as_ref());
+/// How many deliveries wait by those healths, and what becomes of them.
+fn waits(healths: Result<&[Value], &anyhow::Error>) -> Markup {
     let (mut sum, mut is_whole) = (0, true);
-    for health in known {
-        let waiting = &health["waitingDeliveries"];
+    for health in healths.into_iter().flatten() {
+        let waiting = &health["health"]["waitingDeliveries"];
         sum += waiting["count"].as_u64().unwrap_or(0);
         is_whole &= waiting["isComplete"] != false;
     }
-    let refused = healths.iter().find_map(|health| health.as_ref().err());
     html! {
-        p { "Deliveries that have failed and wait: " strong { @if !is_whole { "more than " } (number(sum)) } ". Their events, "
-            "and those under way, are dropped, counted and logged as SubscriptionDeleted; they become no dead letters." }
-        @if let Some(error) = refused {
-            p { "Not all of them could be counted:" } (failure::told(error))
+        @match healths {
+            Ok(_) => {
+                p { "Deliveries that have failed and wait: "
+                    strong { @if !is_whole { "more than " } (number(sum)) } ". " (DROPPED) }
+            }
+            Err(error) => {
+                p { "Deliveries that have failed and wait could not be counted. " (DROPPED) }
+                (failure::told(error))
+            }
         }
     }
 }
+
+/// What becomes of what waits.
+const DROPPED: &str = "Their events, and those under way, are dropped, counted and logged as SubscriptionDeleted; they \
+    become no dead letters.";
 
 fn consent(app: &App, url: &str, wanted: &str) -> Markup {
     html! {
@@ -169,20 +173,16 @@ pub(super) async fn delete_topic(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn what_can_not_be_counted_is_said() {
-        let health = |count: u64, whole: bool| {
-            Ok(Some(json!({"waitingDeliveries": {"count": count, "isComplete": whole}})))
-        };
-        let shown = waiting(&[health(2, true), health(3, false), Ok(None)]).into_string();
+        let health = |count: u64, whole: bool| json!({"health": {"waitingDeliveries": {"count": count, "isComplete": whole}}});
+        let shown = waits(Ok(&[health(2, true), health(3, false)])).into_string();
         assert!(shown.contains("<strong>more than 5</strong>"), "{shown}");
-        let refused = Err(crate::failure::Refusal::from_answer(403, "{}").into());
-        let shown = waiting(&[health(2, true), refused]).into_string();
-        assert!(shown.contains("<strong>2</strong>") && shown.contains("Not all"), "{shown}");
+        let refused = crate::failure::Refusal::from_answer(403, "{}").into();
+        let shown = waits(Err(&refused)).into_string();
+        assert!(shown.contains("could not be counted") && !shown.contains("<strong>0"), "{shown}");
         assert!(Typed { typed: " a/b ".to_owned() }.check("a/b").is_ok());
         assert!(Typed { typed: "b".to_owned() }.check("a/b").is_err());
     }

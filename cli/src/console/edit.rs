@@ -113,14 +113,23 @@ async fn conflict(
 ) -> anyhow::Result<Markup> {
     let reply = app.api.read_subscription(topic, name).await?;
     let now = editable(&reply.document);
+    let merged = made::merged(was, &now, mine);
+    let fields = fields_of(&merged);
+    // A destination of another type has other fields: what was typed into those that are gone is told.
+    let in_form = document(&fields, &now, false).0;
     let shown = Shown {
-        fields: &fields_of(&made::merged(was, &now, mine)),
+        fields: &fields,
         made: &Made::of(reply.etag.as_deref(), &now),
         was: &now,
         problems: &Placed::default(),
         focus: None,
     };
-    let both = html! { div.problem role="alert" { (made::told(was, &now, mine)) } };
+    let both = html! {
+        div.problem role="alert" {
+            (made::told_of(was, &now, &in_form))
+            (made::lost(was, mine, &in_form))
+        }
+    };
     Ok(render(app, topic, name, &shown, &both))
 }
 

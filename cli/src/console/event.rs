@@ -12,6 +12,7 @@ use super::failure::{self, Answer};
 use super::forms::given;
 use super::page::{self, Frame, Tab, subscription_url};
 use super::publish::{json_text, table_of_verdicts};
+use super::sought::{EXACT, LeftOut, is_exact};
 use crate::attempt_lines::because_of;
 use crate::commands::explain::{self, ExplainArguments, Told};
 use crate::document::TimeToLive;
@@ -22,11 +23,45 @@ const SINCE: &str = "24h";
 
 /// Which event; the text of it where it was given.
 #[derive(Debug, Default, Deserialize)]
+#[serde(from = "Typed")]
 pub(super) struct Asked {
+    typed: Typed,
+    left_out: LeftOut,
+}
+
+/// The same as it was typed.
+#[derive(Debug, Default, Deserialize)]
+struct Typed {
     topic: Option<String>,
     id: Option<String>,
     since: Option<String>,
     event: Option<String>,
+    exact: Option<String>,
+}
+
+impl From<Typed> for Asked {
+    fn from(mut typed: Typed) -> Self {
+        let mut left_out = LeftOut::default();
+        if typed.exact.is_none() {
+            left_out.clean("topic", &mut typed.topic);
+            left_out.clean("id", &mut typed.id);
+            left_out.clean("since", &mut typed.since);
+        }
+        Self { typed, left_out }
+    }
+}
+
+/// The page of an event.
+pub(super) fn url(topic: &str, id: &str) -> String {
+    let exact = if is_exact(id) { "yes" } else { "" };
+    page::with_query("/events", &[("topic", topic), ("id", id), (EXACT, exact)])
+}
+
+impl Typed {
+    fn pairs(&self) -> Vec<(&'static str, &str)> {
+        let all = [("topic", &self.topic), ("id", &self.id), ("since", &self.since)];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+    }
 }
 
 /// The form, and what was found.
@@ -40,7 +75,10 @@ pub(super) async fn with_event(State(app): State<App>, Form(asked): Form<Asked>)
 }
 
 async fn answer(app: &App, asked: &Asked) -> Answer {
-    let (topic, id) = (given(asked.topic.as_ref()), given(asked.id.as_ref()));
+    let Asked { typed: asked, left_out } = asked;
+    // One that is looked for exactly may end with a space.
+    let given_id = asked.id.clone().filter(|id| asked.exact.is_some() && !id.is_empty());
+    let (topic, id) = (given(asked.topic.as_ref()), given_id.or_else(|| given(asked.id.as_ref())));
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
     let result = match (&topic, &id) {
         (Some(topic), Some(id)) => {
@@ -55,6 +93,7 @@ async fn answer(app: &App, asked: &Asked) -> Answer {
     let names = app.api.topics_page(None).await?;
     let body = html! {
         (search(&names.items, topic.as_deref(), id.as_deref(), &since, names.next.is_some()))
+        (left_out.told("/events", &asked.pairs()))
         (result)
         @if let (Some(topic), Some(id)) = (&topic, &id) { (event_form(app, topic, id, &since, asked)) }
     };
@@ -89,7 +128,7 @@ fn search(
     more: bool,
 ) -> Markup {
     html! {
-        form.row method="get" action="/events" role="search" {
+        form.row method="get" action="/events" role="search" aria-label="An event by its id" {
             label { "Topic "
                 @if more || topics.is_empty() {
                     input name="topic" required value=(topic.unwrap_or_default());
@@ -182,7 +221,7 @@ fn line(line: &Value) -> Vec<Markup> {
     ]
 }
 
-fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Asked) -> Markup {
+fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Typed) -> Markup {
     html! {
         details open[asked.event.is_some()] {
             summary { "Who did not want it, and why: give the event itself" }
@@ -191,6 +230,7 @@ fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Asked) -> M
                 input type="hidden" name="topic" value=(topic);
                 input type="hidden" name="id" value=(id);
                 input type="hidden" name="since" value=(since);
+                @if let Some(exact) = &asked.exact { input type="hidden" name=(EXACT) value=(exact); }
                 label for="event" { "The event as it was published" }
                 textarea id="event" name="event" rows="12" spellcheck="false" required {
                     "\n" (page::visible_json(asked.event.as_deref().unwrap_or_default()))
@@ -198,5 +238,25 @@ fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Asked) -> M
                 button { "Ask every filter" }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_looked_for_without_what_does_not_show_unless_a_link_means_it() {
+        let of = |id: &str, exact: Option<&str>| {
+            serde_json::from_value::<Asked>(serde_json::json!({"id": id, "exact": exact}))
+                .expect("read")
+        };
+        let typed = of("order-1\u{200b}", None);
+        assert_eq!(typed.typed.id.as_deref(), Some("order-1"));
+        assert_ne!(typed.left_out, LeftOut::default());
+        let exact = of("order-1\u{200b}", Some("yes"));
+        assert_eq!(exact.typed.id.as_deref(), Some("order-1\u{200b}"));
+        assert_eq!(url("t", "order-1"), "/events?topic=t&id=order-1");
+        assert!(url("t", "order-1\u{a0}").ends_with("&exact=yes"));
     }
 }

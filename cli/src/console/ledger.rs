@@ -14,7 +14,7 @@ use super::failure::{self, Answer};
 use super::forms::given;
 use super::page::{self, Frame, Tab, number, subscription_url};
 use super::picture::{self, Bar};
-use crate::commands::audit::{self, verdict::Audit};
+use crate::commands::audit::{self, Effort, verdict::Audit};
 use crate::document::TimeToLive;
 use crate::failure::Misuse;
 use crate::output::text_at;
@@ -47,15 +47,15 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
             label { "Events published since " input name="since" size="5" value=(since); }
             button.second { "Look" }
         }
-        p.muted { "It is read from the functions' logs and from every delivery that waits: with many, that takes some "
-            "seconds." }
+        p.muted { "It is read from the functions' logs, and what waits is counted, up to a limit that it tells. With much "
+            "in the logs that takes some seconds." }
         (page::late())
     };
     let command = format!("audit --since {}", page::word(&since));
     let frame = Frame { tab: Tab::Ledger, title: "Ledger", above: Vec::new(), command };
     let page = app.page(&frame, &body);
     Ok(page::streamed(page, async move {
-        match audit::look_back(&app.settings.target, span).await {
+        match audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await {
             Ok(audit) => told(&audit),
             Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
         }
@@ -65,8 +65,8 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
 fn told(audit: &Audit) -> Markup {
     let document = audit.document();
     let class = match text_at(&document, "/verdict") {
-        "balances" => "done",
-        "underWay" => "empty",
+        "balances" if audit.is_complete() => "done",
+        "balances" | "underWay" => "empty",
         _ => "problem",
     };
     html! {

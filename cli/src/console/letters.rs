@@ -1,6 +1,8 @@
 //! Dead letters of an event subscription, by reason, type and time.
 
 use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use futures::{StreamExt, stream};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,12 +11,19 @@ use super::App;
 use super::failure::{self, Answer};
 use super::forms::{Look, given};
 use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::sought::{EXACT, LeftOut, is_exact};
+use crate::commands::if_there;
 use crate::manage_api::dead_letters::LetterChoice;
 use crate::manage_api::pages::Page;
 use crate::output::text_at;
 
+/// Event subscriptions that are looked at for those with a place for dead letters, and topics at the same time.
+const LOOKED_AT_MAX: usize = 1_000;
+const AT_ONCE: usize = 4;
+
 /// Which dead letters a page is about.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "Typed")]
 pub(super) struct Chosen {
     pub(super) reason: Option<String>,
     #[serde(rename = "type")]
@@ -24,6 +33,44 @@ pub(super) struct Chosen {
     pub(super) to: Option<String>,
     pub(super) sent: Option<String>,
     pub(super) after: Option<String>,
+    /// Whether it is about exactly what was given, whether that shows or not.
+    pub(super) exact: Option<String>,
+    pub(super) left_out: LeftOut,
+}
+
+/// The same as it was typed.
+#[derive(Deserialize)]
+struct Typed {
+    reason: Option<String>,
+    #[serde(rename = "type")]
+    event_type: Option<String>,
+    event: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    sent: Option<String>,
+    after: Option<String>,
+    exact: Option<String>,
+}
+
+impl From<Typed> for Chosen {
+    fn from(typed: Typed) -> Self {
+        let Typed { reason, event_type, event, from, to, sent, after, exact } = typed;
+        let left_out = LeftOut::default();
+        let mut chosen = Self { reason, event_type, event, from, to, sent, after, exact, left_out };
+        if chosen.exact.is_none() {
+            let fields = [
+                ("reason", &mut chosen.reason),
+                ("type", &mut chosen.event_type),
+                ("event", &mut chosen.event),
+                ("from", &mut chosen.from),
+                ("to", &mut chosen.to),
+            ];
+            for (name, text) in fields {
+                chosen.left_out.clean(name, text);
+            }
+        }
+        chosen
+    }
 }
 
 impl Chosen {
@@ -31,14 +78,22 @@ impl Chosen {
         LetterChoice {
             from: given(self.from.as_ref()),
             to: given(self.to.as_ref()),
-            reason: given(self.reason.as_ref()),
-            event_type: given(self.event_type.as_ref()),
-            event_id: given(self.event.as_ref()),
+            reason: self.text(&self.reason),
+            event_type: self.text(&self.event_type),
+            event_id: self.text(&self.event),
             redriven: match self.sent.as_deref() {
                 Some("no") => Some(false),
                 Some("yes") => Some(true),
                 _ => None,
             },
+        }
+    }
+
+    /// What was given; where it is meant exactly, with its spaces.
+    fn text(&self, field: &Option<String>) -> Option<String> {
+        match self.exact {
+            Some(_) => field.clone().filter(|text| !text.is_empty()),
+            None => given(field.as_ref()),
         }
     }
 
@@ -51,6 +106,7 @@ impl Chosen {
             ("from", &self.from),
             ("to", &self.to),
             ("sent", &self.sent),
+            (EXACT, &self.exact),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
     }
@@ -58,7 +114,7 @@ impl Chosen {
     /// The same as flags of the commands.
     pub(super) fn flags(&self) -> String {
         let flag = |(name, value): (&str, &str)| match (name, value) {
-            (_, "") => String::new(),
+            (_, "") | (EXACT, _) => String::new(),
             ("sent", "no") => " --open".to_owned(),
             ("sent", "yes") => " --redriven".to_owned(),
             ("event", id) => format!(" --event-id {}", page::word(id)),
@@ -74,8 +130,11 @@ impl Chosen {
 
     /// The same in words.
     pub(super) fn told(&self) -> Markup {
-        let chosen: Vec<_> =
-            self.pairs().into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let chosen: Vec<_> = self
+            .pairs()
+            .into_iter()
+            .filter(|(name, value)| !value.is_empty() && *name != EXACT)
+            .collect();
         html! {
             @if chosen.is_empty() { "all dead letters" } @else {
                 "dead letters with " @for (name, value) in chosen { code { (name) " " (page::visible(value)) } " " }
@@ -84,36 +143,73 @@ impl Chosen {
     }
 }
 
-/// Event subscriptions that have a place for dead letters.
-pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Answer {
+/// Event subscriptions that have a place for dead letters, of a page of topics.
+pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Answer<Response> {
     let topics = app.api.topics_page(look.after.as_deref()).await?;
-    let mut rows = Vec::new();
-    for topic in &topics.items {
-        let topic = text_at(topic, "/name");
-        for one in app.api.subscriptions(topic).await? {
-            let bucket = "/properties/deadLetterDestination/properties/bucketName";
-            let Some(bucket) = one.pointer(bucket).and_then(Value::as_str) else { continue };
-            let name = text_at(&one, "/name");
-            rows.push(vec![
-                html! { a href=(subscription_url(topic, name, "/dead-letters")) { (topic) "/" (name) } },
-                html! { (bucket) },
-            ]);
+    let body =
+        html! { (page::late()) (page::next_page("/dead-letters", &[], topics.next.as_deref())) };
+    let command = "dead-letter count".to_owned();
+    let frame = Frame { tab: Tab::DeadLetters, title: "Dead letters", above: Vec::new(), command };
+    let page = app.page(&frame, &body);
+    Ok(page::streamed(page, async move {
+        let names = topics.items.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
+        places(&app, names).await
+    }))
+}
+
+/// Those of these topics, of the first ones at least.
+async fn places(app: &App, names: Vec<String>) -> Markup {
+    let (mut rows, mut unread) = (Vec::new(), Vec::new());
+    let (mut left, mut looked) = (LOOKED_AT_MAX, 0);
+    let of_topic = async |name: String| {
+        let found = if_there(app.api.subscriptions(&name).await);
+        (name, found)
+    };
+    let topics = names.clone();
+    let mut lists = std::pin::pin!(stream::iter(topics).map(of_topic).buffered(AT_ONCE));
+    while let Some((topic, found)) = lists.next().await {
+        looked += 1;
+        match found {
+            Ok(found) => {
+                let found = found.unwrap_or_default();
+                left = left.saturating_sub(found.len());
+                rows.extend(found.iter().filter_map(|one| place(&topic, one)));
+            }
+            Err(error) => unread.push((topic, error)),
+        }
+        if left == 0 {
+            break;
         }
     }
-    let body = html! {
-        @if rows.is_empty() {
+    let skipped = &names[looked..];
+    html! {
+        @for (topic, error) in &unread {
+            div.problem role="alert" { p { strong { "The event subscriptions of " (topic) " could not be read." } } (failure::told(error)) }
+        }
+        @if rows.is_empty() && unread.is_empty() {
             (page::empty("No event subscription on this page keeps dead letters: what ends undelivered is dropped. \
                 Give one a destination:",
                 "subscription update --topic orders --name billing --dead-letter-bucket gridpost"))
-        } @else {
+        } @else if !rows.is_empty() {
             p { "Each of these event subscriptions keeps what ended undelivered. Open one to see what it has." }
             (page::table("Event subscriptions with dead letters", &["Event subscription", "Bucket"], &rows))
         }
-        (page::next_page("/dead-letters", &[], topics.next.as_deref()))
-    };
-    let command = "dead-letter count".to_owned();
-    let frame = Frame { tab: Tab::DeadLetters, title: "Dead letters", above: Vec::new(), command };
-    Ok(app.page(&frame, &body))
+        @if !skipped.is_empty() {
+            p.warn { "There are too many to look at all of them here. Those of these topics are on the topics' pages: "
+                @for topic in skipped { a href=(page::topic_url(topic)) { (topic) } " " } }
+        }
+    }
+}
+
+/// An event subscription that keeps dead letters, and where.
+fn place(topic: &str, one: &Value) -> Option<Vec<Markup>> {
+    let bucket = "/properties/deadLetterDestination/properties/bucketName";
+    let bucket = one.pointer(bucket).and_then(Value::as_str)?;
+    let name = text_at(one, "/name");
+    Some(vec![
+        html! { a href=(subscription_url(topic, name, "/dead-letters")) { (topic) "/" (name) } },
+        html! { (bucket) },
+    ])
 }
 
 /// Dead letters of one event subscription.
@@ -130,7 +226,7 @@ pub(super) async fn list(
         (filter_form(&url, &chosen))
         @match &counted {
             Ok(counted) => { (counts(&url, &chosen, counted)) }
-            Err(error) => { div.problem { (failure::told(error)) } }
+            Err(error) => { div.problem role="alert" { (failure::told(error)) } }
         }
         (table(&url, &page))
         (page::next_page(&url, &chosen.pairs(), page.next.as_deref()))
@@ -160,7 +256,7 @@ fn filter_form(url: &str, chosen: &Chosen) -> Markup {
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
     let sent = chosen.sent.as_deref().unwrap_or_default();
     html! {
-        form.row method="get" action=(url) role="search" {
+        form.row method="get" action=(url) role="search" aria-label="Which dead letters" {
             label { "Reason " input name="reason" value=(text(&chosen.reason)); }
             label { "Event type " input name="type" value=(text(&chosen.event_type)); }
             label { "Event id " input name="event" value=(text(&chosen.event)); }
@@ -175,6 +271,7 @@ fn filter_form(url: &str, chosen: &Chosen) -> Markup {
             }
             button.second { "Show" }
         }
+        (chosen.left_out.told(url, &chosen.pairs()))
         @for (name, value) in chosen.pairs() {
             @let note = page::hidden_in(value);
             @if !note.0.is_empty() { p { (name) ":" (note) } }
@@ -205,8 +302,12 @@ fn counts(url: &str, chosen: &Chosen, counted: &Page) -> Markup {
 
 /// The same list of one reason, or type, alone.
 fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
-    let others = chosen.pairs().into_iter().filter(|(name, _)| *name != field);
-    with_query(url, &others.chain([(field, value)]).collect::<Vec<_>>())
+    let others = chosen.pairs().into_iter().filter(|(name, _)| ![field, EXACT].contains(name));
+    let mut pairs: Vec<_> = others.chain([(field, value)]).collect();
+    if pairs.iter().any(|(_, value)| is_exact(value)) {
+        pairs.push((EXACT, "yes"));
+    }
+    with_query(url, &pairs)
 }
 
 fn table(url: &str, page: &Page) -> Markup {
@@ -237,6 +338,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_does_not_show_is_meant_where_a_link_says_so() {
+        let of = |pairs: Value| serde_json::from_value::<Chosen>(pairs).expect("a choice");
+        let typed =
+            of(serde_json::json!({"reason": "Busy\u{200b}", "type": "\u{a0}A\n", "event": "e-1"}));
+        let choice = typed.choice();
+        let texts = [choice.reason, choice.event_type, choice.event_id];
+        assert_eq!(texts.map(|it| it.unwrap_or_default()), ["Busy", "A", "e-1"]);
+        let form = filter_form("/l", &typed).into_string();
+        assert!(form.contains("Busy\\u{200b}") && form.contains("\\u{a0}A\\u{a}"), "{form}");
+        assert!(form.contains("value=\"Busy\"") && form.contains("exact=yes"), "{form}");
+        let exact = of(serde_json::json!({"reason": "Busy\u{200b}", "exact": "yes"}));
+        assert_eq!(exact.choice().reason.as_deref(), Some("Busy\u{200b}"));
+        assert!(
+            exact.hidden().into_string().contains("name=\"exact\""),
+            "a purge of these is of these"
+        );
+        let link = narrowed("/l", &Chosen::default(), "type", "A\u{200b}");
+        assert!(link.ends_with("&exact=yes"), "{link}");
+    }
+
+    #[test]
     fn a_choice_stays_the_same_from_page_to_page() {
         let text = |text: &str| Some(text.to_owned());
         let chosen = Chosen {
@@ -250,7 +372,7 @@ mod tests {
         assert_eq!((choice.reason, choice.redriven), (text("A&B"), Some(false)));
         assert_eq!((choice.event_type, choice.event_id), (None, text("e 1")));
         let url = narrowed("/l", &chosen, "reason", "C");
-        assert_eq!(url, "/l?type=+&event=e+1&sent=no&reason=C");
+        assert_eq!(url, "/l?type=+&event=e+1&sent=no&reason=C&exact=yes");
         assert!(chosen.flags().ends_with("--event-id 'e 1' --open"), "{}", chosen.flags());
         assert!(chosen.hidden().into_string().contains("value=\"A&amp;B\""));
     }

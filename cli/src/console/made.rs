@@ -77,18 +77,16 @@ pub(super) fn merged(was: &Value, now: &Value, mine: &Value) -> Value {
 
 /// Both changes: each member that is not as the page had it.
 pub(super) fn told(was: &Value, now: &Value, mine: &Value) -> Markup {
-    let merged = merged(was, now, mine);
+    told_of(was, now, &merged(was, now, mine))
+}
+
+/// The same, where the form below means that document.
+pub(super) fn told_of(was: &Value, now: &Value, in_form: &Value) -> Markup {
     let mut paths = Vec::new();
     differing(was, now, "", &mut paths);
-    let shown = |document: &Value, path: &str| match document.pointer(path) {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(value) => page::visible(&value.to_string()),
-    };
     let row = |path: &String| {
-        let mut cells = vec![
-            html! { code { (page::visible(path.trim_start_matches('/')).replace('/', ".")) } },
-        ];
-        cells.extend([was, now, &merged].map(|document| html! { (shown(document, path)) }));
+        let mut cells = vec![html! { code { (dotted(path)) } }];
+        cells.extend([was, now, in_form].map(|document| html! { (shown(document, path)) }));
         cells
     };
     let rows: Vec<_> = paths.iter().map(row).collect();
@@ -101,6 +99,40 @@ pub(super) fn told(was: &Value, now: &Value, mine: &Value) -> Markup {
                 "changed: look at it, and save it again." }
             (page::table("What was changed meanwhile", &["Member", "When you opened the page", "Saved now", "In the form below"], &rows))
         }
+    }
+}
+
+/// What was typed that the form below has no field for: another one has saved a destination of another type.
+pub(super) fn lost(was: &Value, mine: &Value, in_form: &Value) -> Markup {
+    let mut paths = Vec::new();
+    differing(was, mine, "", &mut paths);
+    // What was emptied is in no field either, and nothing is lost by that.
+    let is_lost = |path: &&String| {
+        mine.pointer(path)
+            .is_some_and(|value| !value.is_null() && in_form.pointer(path) != Some(value))
+    };
+    let row =
+        |path: &String| vec![html! { code { (dotted(path)) } }, html! { (shown(mine, path)) }];
+    let rows: Vec<_> = paths.iter().filter(is_lost).map(row).collect();
+    html! {
+        @if !rows.is_empty() {
+            p { "The form below has no field for these, which you have typed: the destination is of another type now. "
+                "Copy what you still need, or choose the type again." }
+            (page::table("What you have typed and the form below lacks", &["Member", "What you have typed"], &rows))
+        }
+    }
+}
+
+/// A member's path, as people write it.
+fn dotted(path: &str) -> String {
+    page::visible(path.trim_start_matches('/')).replace('/', ".")
+}
+
+/// What a document has there.
+fn shown(document: &Value, path: &str) -> String {
+    match document.pointer(path) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(value) => page::visible(&value.to_string()),
     }
 }
 

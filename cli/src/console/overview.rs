@@ -11,12 +11,13 @@ use serde_json::Value;
 use super::App;
 use super::failure::{self, Answer};
 use super::page::{self, Frame, Tab, number, subscription_url};
-use crate::commands::subscription::health;
+use crate::commands::{if_there, subscription::health};
 use crate::manage_api::waiting::ParkedChoice;
 use crate::output::text_at;
 
-/// Event subscriptions whose health is looked at: a page must not take minutes.
+/// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
 const LOOKED_AT_MAX: usize = 1_000;
+const TOPICS_MAX: usize = 1_000;
 
 /// Rows of endpoints in trouble.
 const TROUBLE_MAX: usize = 100;
@@ -38,9 +39,8 @@ struct One {
 #[derive(Default)]
 struct Seen {
     topics: usize,
+    has_more_topics: bool,
     all: Vec<One>,
-    /// Those whose health could not be read, too.
-    subscriptions: usize,
     is_complete: bool,
     unread: Vec<Unread>,
 }
@@ -54,8 +54,7 @@ struct Unread {
 }
 
 const TOPICS: &str = "GET /topics";
-const SUBSCRIPTIONS: &str = "GET /topics/*/eventSubscriptions";
-const HEALTH: &str = "GET /topics/*/eventSubscriptions/*/health";
+const HEALTHS: &str = "GET /topics/*/healths";
 
 /// What of the page is asked for: its own refresh asks for the healths alone. To count what is parked
 /// reads a table.
@@ -68,7 +67,6 @@ pub(super) struct Asked {
 pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
     let now = app.settings.target.now().await?;
     let body = html! {
-        p.muted { "The health of every event subscription is asked for: with hundreds, that takes a moment." }
         (page::late())
     };
     let command = "subscription health".to_owned();
@@ -95,43 +93,38 @@ pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> 
 async fn look(app: &App) -> Seen {
     let mut seen = Seen { is_complete: true, ..Seen::default() };
     let mut note = |what, whose: String, error| seen.unread.push(Unread { what, whose, error });
-    let topics = app.api.topics().await.unwrap_or_else(|error| {
+    let (names, is_whole) = app.api.topic_names(TOPICS_MAX).await.unwrap_or_else(|error| {
         note(TOPICS, String::new(), error);
-        Vec::new()
+        (Vec::new(), true)
     });
-    seen.topics = topics.len();
-    let names: Vec<_> = topics.iter().map(|topic| text_at(topic, "/name").to_owned()).collect();
+    (seen.topics, seen.has_more_topics) = (names.len(), !is_whole);
+    seen.is_complete = is_whole;
     let of_topic = async |name: String| {
-        let found = app.api.subscriptions(&name).await;
+        let found = if_there(app.api.healths(&name).await);
         (name, found)
     };
-    let lists: Vec<_> = stream::iter(names).map(of_topic).buffered(AT_ONCE).collect().await;
     let mut left = LOOKED_AT_MAX;
-    for (topic, found) in lists {
-        let mut subscriptions = match found {
-            Ok(found) => found,
+    let mut lists = std::pin::pin!(stream::iter(names).map(of_topic).buffered(AT_ONCE));
+    while let Some((topic, found)) = lists.next().await {
+        if left == 0 {
+            seen.is_complete = false;
+            break;
+        }
+        let mut healths = match found {
+            Ok(found) => found.unwrap_or_default(),
             Err(error) => {
-                note(SUBSCRIPTIONS, topic, error);
+                note(HEALTHS, topic, error);
                 continue;
             }
         };
-        seen.is_complete &= subscriptions.len() <= left;
-        subscriptions.truncate(left);
-        left -= subscriptions.len();
-        seen.subscriptions += subscriptions.len();
-        for (subscription, health) in health::each_of_those(&app.api, &topic, subscriptions).await {
-            let name = text_at(&subscription, "/name").to_owned();
-            match health {
-                Ok(health) => {
-                    seen.all.extend(health.map(|health| One {
-                        topic: topic.clone(),
-                        name,
-                        health,
-                    }));
-                }
-                Err(error) => note(HEALTH, format!("{topic}/{name}"), error),
-            }
-        }
+        seen.is_complete &= healths.len() <= left;
+        healths.truncate(left);
+        left -= healths.len();
+        seen.all.extend(healths.into_iter().map(|mut one| One {
+            topic: topic.clone(),
+            name: text_at(&one, "/name").to_owned(),
+            health: one["health"].take(),
+        }));
     }
     seen
 }
@@ -150,7 +143,7 @@ fn unread(seen: &Seen) -> Markup {
     }
     html! {
         @if !groups.is_empty() {
-            div.problem {
+            div.problem role="alert" {
                 p { strong { "Not everything could be read: what is below is not all." } }
                 @for (first, whose) in &groups {
                     p {
@@ -191,7 +184,7 @@ fn trouble(seen: &Seen, now: Timestamp) -> Markup {
     let head = ["Event subscription", "State", "Why", "Since", "Until", "New events", "Waiting"];
     html! {
         h2 { "Endpoints in trouble" }
-        @if seen.subscriptions == 0 && seen.unread.is_empty() {
+        @if seen.all.is_empty() && seen.unread.is_empty() {
             (page::empty(
                 "There is no event subscription yet. Create a topic, subscribe an endpoint, and publish:",
                 "subscription create --topic demo --name first --endpoint http://127.0.0.1:9000/hook",
@@ -207,7 +200,8 @@ fn trouble(seen: &Seen, now: Timestamp) -> Markup {
             }
         }
         @if !seen.is_complete {
-            p.muted { "Only the first " (LOOKED_AT_MAX) " event subscriptions were looked at." }
+            p.muted { "Only the first " (number(seen.all.len() as u64)) " event subscriptions were looked at: topics list "
+                "the others." }
         }
     }
 }
@@ -261,14 +255,16 @@ fn counts(seen: &Seen) -> Markup {
     let is_exact = |one: &One| {
         one.health.pointer("/waitingDeliveries/isComplete") != Some(&Value::Bool(false))
     };
+    let more = |is_whole| if is_whole { "" } else { "more than " };
     let is_whole = seen.is_complete && seen.unread.is_empty();
-    let more = if is_whole && seen.all.iter().all(is_exact) { "" } else { "more than " };
+    let is_counted = is_whole && seen.all.iter().all(is_exact);
     html! {
         h2 { "How much there is" }
         ul.cards {
-            li { strong { (number(seen.topics as u64)) } a href="/topics" id="to-topics" { "topics" } }
-            li { strong { (number(seen.subscriptions as u64)) } "event subscriptions" }
-            li { strong { (more) (number(waiting.sum())) } "deliveries that have failed and wait" }
+            li { strong { @if seen.has_more_topics { "more than " } (number(seen.topics as u64)) }
+                a href="/topics" id="to-topics" { "topics" } }
+            li { strong { (more(is_whole)) (number(seen.all.len() as u64)) } "event subscriptions" }
+            li { strong { (more(is_counted)) (number(waiting.sum())) } "deliveries that have failed and wait" }
         }
     }
 }
@@ -316,7 +312,7 @@ mod tests {
         healthy.health["state"] = json!("Healthy");
         let all =
             vec![healthy, one("few", "Waits", 1), one("many", "Waits", 9), one("lost", "Ends", 0)];
-        let seen = Seen { topics: 1, subscriptions: 4, all, is_complete: true, unread: Vec::new() };
+        let seen = Seen { topics: 1, all, is_complete: true, ..Seen::default() };
         let shown = trouble(&seen, Timestamp::from_millis(0)).into_string();
         let at = |name: &str| shown.find(&format!("t/{name}<"));
         assert!(
@@ -329,15 +325,15 @@ mod tests {
     #[test]
     fn a_reason_is_told_once_however_many_it_meets() {
         let one = |number: u32| Unread {
-            what: HEALTH,
-            whose: format!("t/s-{number}"),
+            what: HEALTHS,
+            whose: format!("t-{number}"),
             error: crate::failure::Refusal::from_answer(429, "{}").into(),
         };
         let all = (0..7).map(one).collect();
         let seen = Seen { topics: 1, unread: all, is_complete: true, ..Seen::default() };
         let shown = unread(&seen).into_string();
         assert_eq!(shown.matches("slow down").count(), 1, "{shown}");
-        assert!(shown.contains("for 7: t/s-0") && shown.contains("t/s-4, …"), "{shown}");
+        assert!(shown.contains("for 7: t-0") && shown.contains("t-4, …"), "{shown}");
         assert!(!trouble(&seen, Timestamp::from_millis(0)).into_string().contains("There is no"));
     }
 }

@@ -271,9 +271,11 @@ fn id_of(kind: &str, label: &str) -> String {
 
 /// A table that scrolls by itself where it is too wide. A page has each label once.
 pub(super) fn table(label: &str, head: &[&str], rows: &[Vec<Markup>]) -> Markup {
+    let caption = id_of("caption", label);
     html! {
-        div.scroll id=(id_of("table", label)) role="region" aria-label=(label) tabindex="0" {
+        div.scroll id=(id_of("table", label)) role="region" aria-labelledby=(caption) tabindex="0" {
             table {
+                caption id=(caption) { (visible(label)) }
                 thead { tr { @for name in head { th scope="col" { (name) } } } }
                 tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
             }
@@ -289,7 +291,7 @@ pub(super) fn block(label: &str, text: &str) -> Markup {
 }
 
 /// Whether a character reorders what stands beside it, or shows nothing.
-fn hides(c: char) -> bool {
+pub(super) fn hides(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

@@ -182,7 +182,7 @@ async fn publish(app: &App, topic: &str, document: &Value, event: &str) -> anyho
     publish::post(target, &url, text_at(&keys, "/key1"), content_type, body.into_bytes()).await?;
     let id = serde_json::from_str::<Value>(event).ok();
     let id = id.as_ref().and_then(|event| event["id"].as_str()).unwrap_or_default();
-    let found = page::with_query("/events", &[("topic", topic), ("id", id)]);
+    let found = super::event::url(topic, id);
     Ok(html! {
         div.done role="status" {
             p { "Accepted: Gridpost has stored it. " @if !id.is_empty() { a href=(found) { "What becomes of it" } } }

@@ -35,7 +35,7 @@ pub(super) async fn form(
         @match &unreadable {
             None => {}
             Some(Ok(found)) => { (table_of_unreadable(&topic, &name, found)) }
-            Some(Err(error)) => { div.problem { (failure::told(error)) } }
+            Some(Err(error)) => { div.problem role="alert" { (failure::told(error)) } }
         }
         @if app.may_change() { (consent(&app, &topic, &name, &chosen)) }
     };
@@ -101,7 +101,7 @@ fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &Page) -> Markup {
     let more = if counted.next.is_some() { "at least " } else { "" };
     let open = count("events").saturating_sub(count("redrivenEvents"));
     html! {
-        div.problem {
+        div.problem role="note" {
             p { "This deletes " strong { (more) (page::number(count("events"))) } " of " code { (topic) "/" (name) }
                 " for good: " (chosen.told()) "." }
             p { strong { (more) (page::number(open)) } " of them were never sent again." }

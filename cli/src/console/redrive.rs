@@ -199,7 +199,7 @@ pub(super) async fn show(
         (page::done(look.done.as_deref()))
         section id="job" hx-get=[polled] hx-select="#job" hx-target="#job" hx-swap="outerHTML" hx-trigger=[trigger] {
             (progress(&job))
-            @if let Some(refused) = &refused { div.problem { p { (refused) } } }
+            @if let Some(refused) = &refused { div.problem role="alert" { p { (refused) } } }
             @if app.may_change() { (actions(&app, &url, (&topic, &name), &job, refused.is_some())) }
         }
         p { a href=(subscription_url(&topic, &name, "/redrive")) { "All redrives" } }

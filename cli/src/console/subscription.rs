@@ -66,7 +66,7 @@ async fn of_subscription(
         @match &health {
             Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }
             Err(error) => {
-                div.problem { p { strong { "Its endpoint's health could not be read." } } (failure::told(error)) }
+                div.problem role="alert" { p { strong { "Its endpoint's health could not be read." } } (failure::told(error)) }
             }
         }
         ul.links {

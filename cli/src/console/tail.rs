@@ -19,6 +19,7 @@ use super::App;
 use super::failure::Answer;
 use super::forms::given;
 use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::sought::LeftOut;
 use crate::attempt_lines::AttemptLine;
 use crate::commands::tail::{CaughtUp, Filter, Follower, POLL};
 use crate::document::TimeToLive;
@@ -46,7 +47,15 @@ const FIRST_MAX: usize = 100;
 
 /// What is followed.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "Typed")]
 pub(super) struct Asked {
+    typed: Typed,
+    left_out: LeftOut,
+}
+
+/// The same as it was typed.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Typed {
     topic: Option<String>,
     name: Option<String>,
     failed: Option<String>,
@@ -54,14 +63,28 @@ pub(super) struct Asked {
     from: Option<i64>,
 }
 
+impl From<Typed> for Asked {
+    /// No name has what does not show.
+    fn from(mut typed: Typed) -> Self {
+        let mut left_out = LeftOut::default();
+        left_out.clean("topic", &mut typed.topic);
+        left_out.clean("name", &mut typed.name);
+        Self { typed, left_out }
+    }
+}
+
 impl Asked {
     fn filter(&self) -> Filter {
-        let (topic, name) = (given(self.topic.as_ref()), given(self.name.as_ref()));
-        Filter { topic, name, outcome: Vec::new(), failed: self.failed.is_some() }
+        let (topic, name) = (given(self.typed.topic.as_ref()), given(self.typed.name.as_ref()));
+        Filter { topic, name, outcome: Vec::new(), failed: self.typed.failed.is_some() }
     }
 
     fn pairs(&self) -> Vec<(&'static str, &str)> {
-        let all = [("topic", &self.topic), ("name", &self.name), ("failed", &self.failed)];
+        let all = [
+            ("topic", &self.typed.topic),
+            ("name", &self.typed.name),
+            ("failed", &self.typed.failed),
+        ];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
     }
 
@@ -154,12 +177,13 @@ fn item(one: &Value) -> Markup {
 
 fn form(asked: &Asked) -> Markup {
     html! {
-        form.row method="get" action="/tail" role="search" {
-            label { "Topic " input name="topic" value=(asked.topic.as_deref().unwrap_or_default()); }
-            label { "Event subscription of it " input name="name" value=(asked.name.as_deref().unwrap_or_default()); }
-            label.check { input type="checkbox" name="failed" value="yes" checked[asked.failed.is_some()]; "Only failures" }
+        form.row method="get" action="/tail" role="search" aria-label="Which attempts" {
+            label { "Topic " input name="topic" value=(asked.typed.topic.as_deref().unwrap_or_default()); }
+            label { "Event subscription of it " input name="name" value=(asked.typed.name.as_deref().unwrap_or_default()); }
+            label.check { input type="checkbox" name="failed" value="yes" checked[asked.typed.failed.is_some()]; "Only failures" }
             button.second { "Follow" }
         }
+        (asked.left_out.notes())
         p.muted { "On AWS, attempts that succeed at once are logged only where log_successful_attempts is set." }
     }
 }
@@ -193,7 +217,7 @@ pub(super) async fn stream(
     };
     // A browser that connects again says how far it has come.
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let position = last.and_then(|text| text.parse().ok()).or(asked.from);
+    let position = last.and_then(|text| text.parse().ok()).or(asked.typed.from);
     match following(&app, &asked, position, permit).await {
         Ok(following) => {
             Sse::new(events(following)).keep_alive(KeepAlive::default()).into_response()

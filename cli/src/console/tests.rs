@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 
 use super::guard::Guard;
 use super::{
-    App, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, overview, publish, retry,
-    subscribe,
+    App, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, letters, overview,
+    publish, retry, subscribe,
 };
 use crate::manage_api::fake::FakeApi;
 use crate::target::TargetArguments;
@@ -188,6 +188,38 @@ async fn an_edited_event_subscription_stays_typed_where_both_changes_can_t_be_sh
     shows(answer, 412, &kept).await;
 }
 
+/// Another one has made the webhook a queue meanwhile: the form has no field for a URL then.
+#[tokio::test]
+async fn what_was_typed_is_told_where_the_destination_has_another_type_by_now() {
+    let document = |kind: &str, properties: Value| json!({"properties": {"destination": {"endpointType": kind, "properties": properties}}});
+    let was = document("WebHook", json!({"endpointUrl": "https://e.example/was"})).to_string();
+    let queue = json!({"resourceId": "arn:aws:sqs:eu-central-1:123456789012:orders"});
+    let rows = [
+        ("PATCH ", 412, json!({})),
+        ("GET /topics/orders/eventSubscriptions/billing", 200, document("SqsQueue", queue)),
+    ];
+    let (app, _fake) = console(&rows).await;
+    let typed = [
+        ETAG,
+        ("was", was.as_str()),
+        ("destination.endpointType", "WebHook"),
+        ("destination.shown", "WebHook"),
+        ("destination.endpointUrl", "https://e.example/typed"),
+        ("filter.subjectBeginsWith", "/kept"),
+    ];
+    let answer = edit::save(State(app), names(), pairs(&typed)).await.into_response();
+    let page = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    let page = String::from_utf8_lossy(&page);
+    let (told, form) = page.split_once("<form").expect("a form");
+    for part in ["the form below lacks", "https://e.example/typed", ":orders"] {
+        assert!(told.contains(part), "`{part}` is not in {told}");
+    }
+    assert!(form.contains("value=\"/kept\"") && !form.contains("e.example/typed"), "{form}");
+    // What stands in a field is not told to be missing.
+    let lacks = told.split("the form below lacks").nth(1).unwrap_or_default();
+    assert!(!lacks.contains("/kept"), "{lacks}");
+}
+
 /// A query that is read into a type.
 fn query<T: DeserializeOwned>(fields: Value) -> Query<T> {
     Query(serde_json::from_value(fields).expect("a query"))
@@ -207,6 +239,39 @@ async fn a_page_is_shown_before_all_that_it_has_is_there() {
         let first = String::from_utf8_lossy(&first);
         assert!(first.contains(title) && !first.contains("</main>"), "{first}");
     }
+}
+
+/// Three topics of 600 event subscriptions each, at a path below them.
+async fn crowded(path: &str, of: impl Fn(usize) -> Value) -> (App, FakeApi) {
+    let names: Value =
+        ["aaa", "bbb", "ccc"].map(|name| json!({"name": name})).into_iter().collect();
+    let all = json!({"value": (0..600).map(of).collect::<Value>()});
+    let paths = ["aaa", "bbb", "ccc"].map(|name| format!("GET /topics/{name}/{path} "));
+    let mut rows: Vec<Row<'_>> =
+        paths.iter().map(|path| (path.as_str(), 200, all.clone())).collect();
+    rows.push(("GET /topics?", 200, json!({ "value": names })));
+    console(&rows).await
+}
+
+async fn text(answer: impl IntoResponse) -> String {
+    let body = to_bytes(answer.into_response().into_body(), usize::MAX).await.expect("a body");
+    String::from_utf8(body.into()).expect("text")
+}
+
+#[tokio::test]
+async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
+    let healthy = json!({"state": "Healthy", "newEvents": "Attempted",
+        "waitingDeliveries": {"count": 1, "isComplete": true}});
+    let health = |at: usize| json!({"name": format!("s-{at}"), "health": healthy});
+    let (app, _fake) = crowded("healths", health).await;
+    let page = text(overview::show(State(app), query(json!({"part": "health"}))).await).await;
+    for part in ["Only the first 1\u{202f}000", "more than 1\u{202f}000</strong>"] {
+        assert!(page.contains(part), "`{part}` is not in {page}");
+    }
+    let (app, _fake) = crowded("eventSubscriptions", |at| json!({"name": format!("s-{at}")})).await;
+    let page = text(letters::all(State(app), query(json!({}))).await).await;
+    let (_, skipped) = page.split_once("There are too many").expect("told");
+    assert!(skipped.contains("/topics/ccc") && !skipped.contains("/topics/bbb"), "{skipped}");
 }
 
 #[tokio::test]

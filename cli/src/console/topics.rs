@@ -53,8 +53,13 @@ pub(super) async fn show(
 
 /// A topic's page; with its keys, where they were asked for.
 pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&Value>) -> Answer {
-    let document = app.api.topic(topic).await?;
-    let page = app.api.subscriptions_page(topic, look.after.as_deref()).await?;
+    let after = look.after.as_deref();
+    let (document, page, healths) = tokio::join!(
+        app.api.topic(topic),
+        app.api.subscriptions_page(topic, after),
+        app.api.healths_page(topic, after)
+    );
+    let (document, page) = (document?, page?);
     let body = html! {
         (page::done(look.done.as_deref()))
         (facts(&document))
@@ -66,7 +71,7 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&V
             li { a href=(page::with_query("/tail", &[("topic", topic)])) { "Live tail" } }
         }
         h2 { "Event subscriptions" }
-        (subscriptions(app, topic, page).await?)
+        (subscriptions(topic, page, healths))
         (keys::section(app, topic, &document, keys))
         @if app.may_change() {
             h2 { "End it" }
@@ -89,23 +94,26 @@ fn facts(topic: &Value) -> Markup {
     ])
 }
 
-async fn subscriptions(app: &App, topic: &str, page: Page) -> anyhow::Result<Markup> {
+fn subscriptions(topic: &str, page: Page, healths: anyhow::Result<Page>) -> Markup {
     let Page { items, next, .. } = page;
     if items.is_empty() {
         let command = format!(
             "subscription create --topic {topic} --name first --endpoint https://example.com/hook"
         );
-        return Ok(page::empty(
+        return page::empty(
             "No event subscription is on this page. Subscribe an endpoint:",
             &command,
-        ));
+        );
     }
-    let all = health::each_of_those(&app.api, topic, items).await;
-    let refused = all.iter().find_map(|(_, health)| health.as_ref().err());
-    let row = |(subscription, health): &(Value, anyhow::Result<Option<Value>>)| {
+    let (healths, refused) = match healths {
+        Ok(page) => (page.items, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let all = health::joined(items, &healths);
+    let row = |(subscription, health): &(Value, Option<Value>)| {
         let name = text_at(subscription, "/name");
         let none = Value::Null;
-        let health = health.as_ref().ok().and_then(Option::as_ref).unwrap_or(&none);
+        let health = health.as_ref().unwrap_or(&none);
         let state = text_at(health, "/state");
         let class = if state == "Healthy" { "good" } else { "bad" };
         vec![
@@ -119,11 +127,11 @@ async fn subscriptions(app: &App, topic: &str, page: Page) -> anyhow::Result<Mar
     };
     let rows: Vec<_> = all.iter().map(row).collect();
     let head = ["Event subscription", "Endpoint", "Health", "Why", "New events", "Waiting"];
-    Ok(html! {
-        @if let Some(error) = refused {
-            div.problem { p { strong { "Not every health could be read." } } (failure::told(error)) }
+    html! {
+        @if let Some(error) = &refused {
+            div.problem role="alert" { p { strong { "Their endpoints' health could not be read." } } (failure::told(error)) }
         }
         (page::table("Event subscriptions", &head, &rows))
         (page::next_page(&topic_url(topic), &[], next.as_deref()))
-    })
+    }
 }

@@ -126,7 +126,7 @@ impl ManageApi {
         self.page(&choice.list_path(), after).await
     }
 
-    async fn page(&self, path: &str, after: Option<&str>) -> anyhow::Result<Page> {
+    pub(super) async fn page(&self, path: &str, after: Option<&str>) -> anyhow::Result<Page> {
         let mark = if path.contains('?') { '&' } else { '?' };
         let mut path = format!("{path}{mark}$top={TOP}");
         if let Some(after) = after {

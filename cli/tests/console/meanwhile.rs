@@ -102,17 +102,10 @@ async fn pass(
 async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
     let world = World::new().await;
     let table = [
-        ("/busy/health", 429, "/", "orders/busy", "slow down"),
-        ("/health", 403, "/", "/topics/*/eventSubscriptions/*/health", "execute-api:Invoke"),
-        (
-            "/topics/orders/eventSubscriptions",
-            403,
-            "/",
-            "/topics/*/eventSubscriptions</code>",
-            "topics",
-        ),
+        ("/orders/healths", 429, "/", "for 1: orders", "slow down"),
+        ("/healths", 403, "/", "/topics/*/healths", "execute-api:Invoke"),
         ("/topics", 429, "/", "<code>GET /topics</code>", "poison queue"),
-        ("/busy/health", 429, "/topics/orders", "slow down", "orders/subscriptions/busy"),
+        ("/healths", 429, "/topics/orders", "slow down", "orders/subscriptions/busy"),
         ("/health", 403, BUSY, "health could not be read", "Settings"),
         ("/parked", 403, "/waiting", "execute-api:Invoke", "It is empty"),
         ("/poison", 403, "/waiting", "execute-api:Invoke", "No delivery is parked"),

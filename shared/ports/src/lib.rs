@@ -14,6 +14,7 @@ mod late_listeners;
 mod publish_records;
 mod record;
 mod resources;
+mod waiting;
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -40,6 +41,7 @@ pub use late_listeners::{LateListeners, Listener};
 pub use publish_records::{Kept, PublishRecords};
 pub use record::Record;
 pub use resources::{ResourceChecker, ResourceClient};
+pub use waiting::{WaitingCount, WaitingTally};
 
 /// The time.
 pub trait Clock: Send + Sync {
@@ -159,6 +161,16 @@ pub trait WaitingDeliveries: Send + Sync {
 
     /// How many deliveries of it have failed and not ended, counted up to about `most`.
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError>;
+
+    /// Counts at most `most` of them by the hour of their publish, from the start or after the
+    /// place `after`, without giving them out. [`WaitingTally::next`], followed to its end, counts
+    /// each once.
+    async fn tally(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<WaitingTally, PortError>;
 }
 
 /// The health of endpoints.

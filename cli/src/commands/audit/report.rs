@@ -1,6 +1,6 @@
 //! What an audit prints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use gridpost_core::ledger::{Account, Intake};
@@ -57,6 +57,7 @@ impl Audit {
             "eventSubscriptions": subscriptions.collect::<Vec<_>>(),
             "queues": queues,
             "verdict": verdict,
+            "isComplete": self.is_complete(),
             "eventsWithoutEnd": missing.saturating_add(under_way),
             "eventsMissing": missing,
             "eventsUnderWay": under_way,
@@ -181,8 +182,13 @@ impl Audit {
                 );
             }
         }
+        if !self.is_complete() {
+            let _ = writeln!(text, "PARTIAL: {PARTIAL}{}", uncounted(&self.partial));
+        }
         match self.verdict() {
-            Verdict::Balances if self.ends_too_many() == 0 => text.push_str(BALANCES),
+            Verdict::Balances if self.ends_too_many() == 0 && self.is_complete() => {
+                text.push_str(BALANCES);
+            }
             Verdict::Balances => {}
             Verdict::UnderWay { events } => {
                 let _ = writeln!(text, "UNDER WAY: {} {UNDER_WAY}", count(events, "event"));
@@ -205,6 +211,22 @@ impl Audit {
         }
         text
     }
+}
+
+/// Event subscriptions of which more waits than was counted.
+fn uncounted(partial: &BTreeSet<SubscriptionKey>) -> String {
+    const TOLD: usize = 5;
+    let mut names: Vec<_> = partial.iter().take(TOLD).map(ToString::to_string).collect();
+    match partial.len() {
+        0 => return String::new(),
+        more if more > TOLD => names.push("\u{2026}".to_owned()),
+        _ => {}
+    }
+    format!(
+        "\n  {} with more that waits: {}",
+        count(partial.len() as u64, "event subscription"),
+        names.join(", ")
+    )
 }
 
 /// How long delivered events took, where some were delivered.
@@ -252,6 +274,10 @@ const BALANCES: &str = "The ledger balances: every event that matched was delive
 const NO_LOG: &str = "\
 taken for one that has never run and has counted nothing, as a function that
   a deployment of an earlier version does not have. If it has run, its counts are not in this ledger.";
+
+const PARTIAL: &str = "\
+more waits than was counted for this look, so nothing is called missing, and \"waiting\"
+  is less than there is. `gridpost audit` counts all of it; --topic and --subscription narrow it.";
 
 const LOST: &str = "\
 dropped. There is no dead letter to send again: the event subscription had no dead-letter

@@ -148,6 +148,10 @@ pub struct Audit {
     pub changed: BTreeSet<SubscriptionKey>,
     /// Functions that have no log group: none that has run.
     pub without_log: Vec<&'static str>,
+    /// Event subscriptions of which more waits than was counted: nothing of theirs is called missing.
+    pub partial: BTreeSet<SubscriptionKey>,
+    /// Whether all parked deliveries were read, where they were; otherwise nothing is called missing.
+    pub parked_is_whole: bool,
 }
 
 impl Audit {
@@ -182,7 +186,8 @@ impl Audit {
             let in_queues = events.saturating_sub(cell.unclear);
             let held = in_queues.min(room.saturating_mul(batch));
             room = room.saturating_sub(held.div_ceil(batch));
-            if held < in_queues && !cell.is_open {
+            let is_known = self.parked_is_whole && !self.partial.contains(cell.key);
+            if held < in_queues && !cell.is_open && is_known {
                 cell.standing = Standing::Missing { events: in_queues - held };
             }
         }
@@ -233,6 +238,11 @@ impl Audit {
     fn batch_of(&self, key: &SubscriptionKey) -> u64 {
         let most = self.batches.get(key).filter(|_| !self.changed.contains(key)).copied();
         most.unwrap_or(u64::from(Batching::MAX_EVENTS_LIMIT)).max(1)
+    }
+
+    /// Whether all that waits was counted.
+    pub fn is_complete(&self) -> bool {
+        self.partial.is_empty() && self.parked_is_whole
     }
 
     /// Whether nothing is open: neither more nor fewer ends than events.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures::{StreamExt, stream};
 use gridpost_core::{ledger::Account, subscription::SubscriptionKey, time::Timestamp};
 use serde_json::{Value, json};
 
@@ -10,15 +9,12 @@ use crate::commands::audit::{
     logs,
     report::{by_reason, total},
 };
-use crate::commands::{if_there, wait_is_over};
+use crate::commands::wait_is_over;
 use crate::document::TimeToLive;
 use crate::latency;
 use crate::manage_api::ManageApi;
 use crate::output::{self, text_at};
 use crate::target::Target;
-
-/// Requests for healths at the same time.
-const AT_ONCE: usize = 8;
 
 /// A topic's event subscriptions with their healths, by name; without one, deleted just now.
 ///
@@ -29,34 +25,19 @@ pub(super) async fn of_topic(
     api: &ManageApi,
     topic: &str,
 ) -> anyhow::Result<Vec<(Value, Option<Value>)>> {
-    of_those(api, topic, api.subscriptions(topic).await?).await
+    let (all, healths) = tokio::try_join!(api.subscriptions(topic), api.healths(topic))?;
+    Ok(joined(all, &healths))
 }
 
-/// Those event subscriptions of a topic with their healths.
-///
-/// # Errors
-///
-/// As above.
-pub(crate) async fn of_those(
-    api: &ManageApi,
-    topic: &str,
-    subscriptions: Vec<Value>,
-) -> anyhow::Result<Vec<(Value, Option<Value>)>> {
-    let each = each_of_those(api, topic, subscriptions).await.into_iter();
-    each.map(|(subscription, health)| Ok((subscription, health?))).collect()
-}
-
-/// The same, where one health that can't be read leaves the others.
-pub(crate) async fn each_of_those(
-    api: &ManageApi,
-    topic: &str,
-    subscriptions: Vec<Value>,
-) -> Vec<(Value, anyhow::Result<Option<Value>>)> {
-    let with_health = async |subscription: Value| {
-        let health = if_there(api.health(topic, text_at(&subscription, "/name")).await);
+/// Event subscriptions with those of the healths that are theirs.
+pub(crate) fn joined(all: Vec<Value>, healths: &[Value]) -> Vec<(Value, Option<Value>)> {
+    let by_name: BTreeMap<_, _> =
+        healths.iter().map(|one| (text_at(one, "/name"), &one["health"])).collect();
+    let with_health = |subscription: Value| {
+        let health = by_name.get(text_at(&subscription, "/name")).map(|health| (*health).clone());
         (subscription, health)
     };
-    stream::iter(subscriptions).map(with_health).buffered(AT_ONCE).collect().await
+    all.into_iter().map(with_health).collect()
 }
 
 /// The health of an event subscription's endpoint.
@@ -140,9 +121,9 @@ pub(super) async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Resu
     };
     let mut found = Vec::new();
     for topic in topics {
-        for (subscription, health) in of_topic(api, &topic).await? {
-            let name = text_at(&subscription, "/name").to_owned();
-            found.extend(health.map(|health| Health::of(topic.clone(), name, health)));
+        for mut one in api.healths(&topic).await? {
+            let name = text_at(&one, "/name").to_owned();
+            found.push(Health::of(topic.clone(), name, one["health"].take()));
         }
     }
     Ok(found)

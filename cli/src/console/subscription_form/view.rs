@@ -116,7 +116,7 @@ fn destination(form: View<'_>, about: About<'_>) -> Markup {
                     hint: "1 to 1,024; 64 where empty.", mode: Some("numeric"), ..Text::default() }))
             }
             @if has(kind, "deliveryAttributeMappings") {
-                h3 { "Delivery attributes" }
+                h2 { "Delivery attributes" }
                 p.hint { "Headers of your own on every request, at most 10." }
                 (form.rows(&field("deliveryAttributeMappings"), "header", attribute))
             }
@@ -162,7 +162,7 @@ fn filter(form: View<'_>) -> Markup {
             (form.text(Text { name: "filter.subjectBeginsWith", label: "Subject begins with", ..Text::default() }))
             (form.text(Text { name: "filter.subjectEndsWith", label: "Subject ends with", ..Text::default() }))
             (form.check("filter.isSubjectCaseSensitive", "The subject's case counts", ""))
-            h3 { "Advanced filters" }
+            h2 { "Advanced filters" }
             p.hint { "An event must pass all of them; the values of one are alternatives." }
             (form.rows("filter.advancedFilters", "filter", advanced))
             (form.check("filter.enableAdvancedFilteringOnArrays", "Advanced filters look at the elements of arrays", ""))
@@ -187,7 +187,7 @@ fn retry(form: View<'_>, limits: Limits) -> Markup {
             (form.text(Text { name: "retryPolicy.schedule", label: "Own schedule",
                 hint: "1 to 30 rising offsets from the first attempt in seconds, with commas: 5, 30, 300. Empty: the delivery profile's.",
                 ..Text::default() }))
-            h3 { "Own rules" }
+            h2 { "Own rules" }
             p.hint { "What follows an answer, before the delivery profile's own table." }
             (form.rows("retryPolicy.statusRules", "rule", rule))
             (form.select("probationPolicy", "Events that meet a probation caused by a client error", "",

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{KeysAndAttributes, Select};
-use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use uuid::Uuid;
 
 use super::{ALONE, StateTable};
@@ -13,7 +13,7 @@ use crate::{
     table::{Item, document, text},
 };
 use gridpost_core::delivery::state::{DeliveryState, DeliveryStatus};
-use gridpost_ports::{PortError, WaitingDeliveries};
+use gridpost_ports::{PortError, WaitingDeliveries, WaitingTally};
 
 /// The index of deliveries that have failed and not ended: by the uid of their event subscription,
 /// spread over [`WAITING_KEYS`], and their [place](DeliveryState::place). Other deliveries are not
@@ -29,6 +29,9 @@ const WAITING_KEYS: u128 = 16;
 
 /// Most items that one call reads. Source: DynamoDB API reference, `BatchGetItem`.
 const READ_AT_ONCE_MAX: usize = 100;
+
+/// Such calls at the same time, when many states are counted.
+const READS_AT_ONCE: usize = 8;
 
 /// How often unprocessed keys are requested again.
 const READ_TRIES: u32 = 4;
@@ -72,6 +75,15 @@ fn first_of(keys: Vec<Vec<Named>>, most: usize) -> (Vec<Named>, bool) {
     let is_cut = is_cut || all.len() > most;
     all.truncate(most);
     (all, is_cut)
+}
+
+/// Of the first `limit` entries of each key, those before which no key has any that were not read;
+/// and the place behind them, unless they are all. In no order.
+fn surely(keys: Vec<Vec<Named>>, limit: usize) -> (Vec<Named>, Option<String>) {
+    let cut = keys.iter().filter(|named| named.len() >= limit);
+    let until = cut.filter_map(|named| named.last()).map(|last| last.place.clone()).min();
+    let is_before = |one: &Named| until.as_ref().is_none_or(|until| one.place <= *until);
+    (keys.into_iter().flatten().filter(is_before).collect(), until)
 }
 
 impl StateTable {
@@ -187,6 +199,28 @@ impl WaitingDeliveries for StateTable {
         let keys = (0..WAITING_KEYS).map(|key| self.count_of(waiting_key(uid, key), most));
         Ok(try_join_all(keys).await?.into_iter().sum())
     }
+
+    async fn tally(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<WaitingTally, PortError> {
+        // Ids are spread evenly over the keys: little is read that is not counted.
+        let limit = (most / WAITING_KEYS as usize).max(1);
+        let after = after.unwrap_or("0");
+        let of_keys = (0..WAITING_KEYS).map(|key| self.named(waiting_key(uid, key), after, limit));
+        let (named, next) = surely(try_join_all(of_keys).await?, limit);
+        let reads: Vec<_> =
+            named.chunks(READ_AT_ONCE_MAX).map(|some| self.states_of(some)).collect();
+        let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
+        let mut tally = WaitingTally { next, ..WaitingTally::default() };
+        while let Some(states) = reads.try_next().await? {
+            // As in `waiting`: one that has ended since is not counted.
+            states.iter().filter(|state| keys(state).is_some()).for_each(|state| tally.add(state));
+        }
+        Ok(tally)
+    }
 }
 
 #[cfg(test)]
@@ -215,6 +249,23 @@ mod tests {
         for (keys, most, want, is_cut) in table {
             let keys = keys.iter().map(|places| named(places)).collect();
             assert_eq!(first_of(keys, most), (named(want), is_cut), "{want:?} of {most}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_has_nothing_uncounted_before_it() {
+        type Row =
+            (&'static [&'static [&'static str]], &'static [&'static str], Option<&'static str>);
+        let table: [Row; 4] = [
+            (&[&[], &[]], &[], None),
+            (&[&["1"], &["2"]], &["1", "2"], None),
+            // The first key may have more behind 4, before the second one's 9.
+            (&[&["1", "4"], &["3"]], &["1", "4", "3"], Some("4")),
+            (&[&["1", "4"], &["2", "9"]], &["1", "4", "2"], Some("4")),
+        ];
+        for (keys, want, next) in table {
+            let keys = keys.iter().map(|places| named(places)).collect();
+            assert_eq!(surely(keys, 2), (named(want), next.map(str::to_owned)), "{want:?}");
         }
     }
 }

@@ -7,6 +7,7 @@ use gridpost_aws::{
 use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
     fixtures,
+    time::Timestamp,
     topic::{Changes, Topic},
 };
 use gridpost_ports::{
@@ -151,6 +152,31 @@ async fn what_waits_is_counted_over_all_pages() {
     let replay = Replay::of(answers);
     let counted = WaitingDeliveries::count(&states(&replay), Uuid::from_u128(5), 100).await;
     assert_eq!((counted.expect("a count"), replay.asked().len()), (22, 18));
+}
+
+/// Two entries of each key at most: the first key is cut behind 2, the second one's 3 comes after that.
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_counted_without_gaps() {
+    let at = |number: u128, millis| DeliveryState {
+        publish_time: Timestamp::from_millis(millis),
+        ..contract::state(number)
+    };
+    let entry = |state: &DeliveryState| {
+        let pk = format!("DELIVERY#{}", state.id);
+        json!({"pk": {"S": pk}, "sk": {"S": "-"}, "waitingPlace": {"S": state.place()}})
+    };
+    let [one, two, three] = [at(1, 1_000), at(2, 3_600_000), at(3, 3_700_000)];
+    let mut answers = vec![page(&[entry(&one), entry(&two)], None), page(&[entry(&three)], None)];
+    answers.extend((0..14).map(|_| page(&[], None)));
+    answers.push(ok(json!({"Responses": {"state": [item("-", &one), item("-", &two)]}})));
+    let replay = Replay::of(answers);
+    let tally = states(&replay).tally(Uuid::from_u128(5), None, 32).await.expect("a count");
+    let hours: Vec<_> =
+        tally.hours.iter().map(|(at, it)| (at.as_millis(), it.deliveries)).collect();
+    assert_eq!((hours, tally.next), (vec![(0, 1), (3_600_000, 1)], Some(two.place())));
+    let asked = replay.asked();
+    let keys = asked[16].body["RequestItems"]["state"]["Keys"].as_array().map(Vec::len);
+    assert_eq!(keys, Some(2), "what comes behind is not read");
 }
 
 /// The caller reads due deliveries page by page: a page of unreadable items has a next one.

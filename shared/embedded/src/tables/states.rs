@@ -2,7 +2,10 @@
 
 use async_trait::async_trait;
 use gridpost_core::delivery::state::{DeliveryState, DeliveryStatus};
-use gridpost_ports::{DeliveryStates, PortError, Saved, WaitingDeliveries};
+use gridpost_core::time::Timestamp;
+use gridpost_ports::{
+    DeliveryStates, PortError, Saved, WaitingCount, WaitingDeliveries, WaitingTally,
+};
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
@@ -88,4 +91,37 @@ impl WaitingDeliveries for Tables {
         })?;
         Ok(usize::try_from(counted).unwrap_or(0))
     }
+
+    async fn tally(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<WaitingTally, PortError> {
+        let hours: Vec<HourRow> = self.database.read("state: counting", |connection| {
+            // A place begins with the publish time in milliseconds, in 13 digits.
+            let select = "SELECT CAST(substr(place, 1, 13) AS INTEGER) / 3600000 AS hour, count(*), \
+                          CAST(total(json_extract(document, '$.events')) AS INTEGER), max(place) \
+                          FROM (SELECT place, document FROM states \
+                                WHERE waiting_for = ?1 AND place > ?2 ORDER BY place LIMIT ?3) \
+                          GROUP BY hour";
+            let values = (uid.as_bytes(), after.unwrap_or_default(), number(most as u64));
+            connection.prepare_cached(select)?.query_map(values, hour_row)?.collect()
+        })?;
+        let counted: i64 = hours.iter().map(|(_, deliveries, ..)| deliveries).sum();
+        let last = hours.iter().map(|(.., place)| place).max();
+        let next = last.filter(|_| count(counted) >= most as u64).cloned();
+        let of = |(hour, deliveries, events, _): &HourRow| {
+            let hour = Timestamp::from_millis(hour * 3_600_000);
+            (hour, WaitingCount { deliveries: count(*deliveries), events: count(*events) })
+        };
+        Ok(WaitingTally { hours: hours.iter().map(of).collect(), next })
+    }
+}
+
+/// Hours since the epoch, deliveries, events, the last place of them.
+type HourRow = (i64, i64, i64, String);
+
+fn hour_row(row: &Row<'_>) -> rusqlite::Result<HourRow> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }

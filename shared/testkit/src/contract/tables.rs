@@ -12,7 +12,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     DeliveryStates, DueDeliveries, EndpointHealths, LateListeners, Listener, ParkingLot, Redrives,
-    RequestRates, Saved, WaitingDeliveries,
+    RequestRates, Saved, WaitingCount, WaitingDeliveries,
 };
 use uuid::Uuid;
 
@@ -134,6 +134,25 @@ where
     let count = async |most| WaitingDeliveries::count(tables, uid, most).await.expect("a number");
     assert_eq!(count(1_000).await, 128);
     assert!((2..=128).contains(&count(2).await), "as far as that");
+    assert_eq!(tallied(tables, uid, 1_000).await, (1, 128, 128));
+    let (calls, deliveries, events) = tallied(tables, uid, 50).await;
+    assert!(calls > 2 && (deliveries, events) == (128, 128), "{calls}: {deliveries}, {events}");
+    assert_eq!(tallied(tables, Uuid::from_u128(7), 50).await, (1, 0, 0));
+}
+
+/// Counts to the end by so many: calls, deliveries, events. Each was published in the first hour.
+async fn tallied<T: WaitingDeliveries>(tables: &T, uid: Uuid, most: usize) -> (u32, u64, u64) {
+    let (mut calls, mut all, mut after) = (0, WaitingCount::default(), None);
+    loop {
+        let tally = tables.tally(uid, after.as_deref(), most).await.expect("a count");
+        assert!(tally.hours.keys().all(|hour| *hour == Timestamp::from_millis(0)), "{tally:?}");
+        assert!(tally.total().deliveries <= most as u64, "{tally:?}");
+        (calls, all) = (calls + 1, all.plus(tally.total()));
+        after = tally.next;
+        if after.is_none() {
+            return (calls, all.deliveries, all.events);
+        }
+    }
 }
 
 /// An expired state is gone two days after its time at the latest. `expire` lets that time pass:

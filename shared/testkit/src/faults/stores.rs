@@ -9,7 +9,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse, PoisonQueue, PortError,
-    ResourceChecker, Saved, SubscriptionStore, TopicStore, WaitingDeliveries,
+    ResourceChecker, Saved, SubscriptionStore, TopicStore, WaitingDeliveries, WaitingTally,
 };
 use uuid::Uuid;
 
@@ -68,6 +68,15 @@ impl WaitingDeliveries for Faulty<Tables> {
 
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
         self.table(About::Other, &[], || WaitingDeliveries::count(&*self.inner, uid, most)).await
+    }
+
+    async fn tally(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<WaitingTally, PortError> {
+        self.table(About::Other, &[], || self.inner.tally(uid, after, most)).await
     }
 }
 

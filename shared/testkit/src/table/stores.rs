@@ -10,6 +10,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Clock, DELETED_AT_ONCE_MAX, PortError, Saved, SubscriptionStore, TopicStore, WaitingDeliveries,
+    WaitingTally,
 };
 use uuid::Uuid;
 
@@ -183,5 +184,18 @@ impl WaitingDeliveries for Tables {
 
     async fn count(&self, uid: Uuid, most: usize) -> Result<usize, PortError> {
         Ok(self.waiting(uid, None, most).await?.len())
+    }
+
+    async fn tally(
+        &self,
+        uid: Uuid,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<WaitingTally, PortError> {
+        let found = self.waiting(uid, after, most).await?;
+        let next = found.last().filter(|_| found.len() >= most).map(DeliveryState::place);
+        let mut tally = WaitingTally { next, ..WaitingTally::default() };
+        found.iter().for_each(|state| tally.add(state));
+        Ok(tally)
     }
 }

@@ -31,6 +31,8 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
         batches,
         changed: Default::default(),
         without_log: Vec::new(),
+        partial: Default::default(),
+        parked_is_whole: true,
     }
 }
 
@@ -54,6 +56,28 @@ fn more_ends_than_events_are_told_and_are_no_loss() {
     let line = "shop/b: 2 ends too many in the hour from 2026-11-21T08:00:00.000Z";
     assert!(text.contains(line), "{text}");
     assert!(!text.contains(BALANCES), "{text}");
+}
+
+/// Of `a` more waits than was counted: that may be what has no end. Of `b` nothing more waits.
+#[test]
+fn what_was_not_counted_accuses_nothing_and_is_told() {
+    let mut audit = audit(&[("a", 10, 6), ("b", 5, 4)], Ok(Queues::default()));
+    assert_eq!((audit.verdict(), audit.is_complete()), (Verdict::Missing { events: 5 }, true));
+    audit.partial.insert(key("a"));
+    assert_eq!(audit.verdict(), Verdict::Missing { events: 1 });
+    let text = audit.text();
+    assert!(
+        text.contains("PARTIAL: more waits") && text.contains("more that waits: shop/a"),
+        "{text}"
+    );
+    assert_eq!(audit.document()["isComplete"], false);
+    // Parked deliveries of any of them may not have been read.
+    audit.partial.clear();
+    audit.parked_is_whole = false;
+    assert_eq!(audit.verdict(), Verdict::UnderWay { events: 5 });
+    audit.ledger.accounts.clear();
+    let text = audit.text();
+    assert!(text.contains("PARTIAL") && !text.contains(BALANCES), "{text}");
 }
 
 #[test]

@@ -23,6 +23,8 @@ fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: 
         batches,
         changed: BTreeSet::new(),
         without_log: Vec::new(),
+        partial: Default::default(),
+        parked_is_whole: true,
     }
 }
 

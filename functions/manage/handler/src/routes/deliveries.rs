@@ -7,6 +7,7 @@ use gridpost_core::{
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
 };
+use gridpost_ports::WaitingCount;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -23,6 +24,27 @@ pub(super) async fn list(context: &Context, key: &SubscriptionKey, page: &Page) 
     let (base, id, name) = (&context.settings.manage_url, topic.id(), &key.name);
     let url = format!("{base}{id}/eventSubscriptions/{name}/deliveries");
     Ok(Reply::ok(page.write(&url, found.collect())))
+}
+
+/// Deliveries that one request counts. The rest are counted behind `nextLink`.
+const TALLIED_MAX: usize = 10_000;
+
+/// How many there are, by the hour of their publish, of those that one request gets through.
+pub(super) async fn count(context: &Context, key: &SubscriptionKey, page: &Page) -> Answer {
+    let (topic, subscription) = subscriptions::existing(context, key).await?;
+    let after = page.after.as_deref();
+    let tally = context.deliveries.tally(subscription.uid, after, TALLIED_MAX).await?;
+    let counts =
+        |count: &WaitingCount| json!({"deliveries": count.deliveries, "events": count.events});
+    let hours = tally.hours.iter().map(|(hour, count)| (hour.to_iso_8601(), counts(count)));
+    let mut document = counts(&tally.total());
+    document["byPublishHour"] = Value::Object(hours.collect());
+    if let Some(next) = &tally.next {
+        let (base, id, name) = (&context.settings.manage_url, topic.id(), &key.name);
+        let url = format!("{base}{id}/eventSubscriptions/{name}/deliveries:count");
+        document["nextLink"] = json!(page.next_link(&url, next));
+    }
+    Ok(Reply::ok(document))
 }
 
 /// One of them, or one that has ended lately, with its attempts and what comes next.

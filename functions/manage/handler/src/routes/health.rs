@@ -1,5 +1,6 @@
 //! The health of an event subscription's endpoint: what it is, what it does to events, and its reset.
 
+use futures::future::try_join_all;
 use gridpost_core::{
     retry::{
         Rules,
@@ -10,14 +11,17 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_ports::Saved;
+use gridpost_ports::{PortError, Saved};
 use serde_json::{Value, json};
 
-use super::{Answer, subscriptions};
-use crate::{Context, Reply, TRIES_MAX};
+use super::{Answer, subscriptions, topics};
+use crate::{Context, Reply, TRIES_MAX, page::Page};
 
 /// Waiting deliveries are counted up to here: about 20 reads of an index.
 const COUNTED_MAX: usize = 20_000;
+
+/// Event subscriptions of a page that are looked at at the same time.
+const AT_ONCE: usize = 8;
 
 /// What is known of its health.
 pub(super) async fn show(context: &Context, key: &SubscriptionKey) -> Answer {
@@ -50,18 +54,52 @@ async fn answer(
     subscription: &EventSubscription,
     health: &Health,
 ) -> Answer {
-    let now = context.clock.now();
-    let mut document = document(topic, subscription, health, now);
-    let count = context.deliveries.count(subscription.uid, COUNTED_MAX + 1).await?;
-    let is_complete = count <= COUNTED_MAX;
-    document["waitingDeliveries"] =
-        json!({"count": count.min(COUNTED_MAX), "isComplete": is_complete});
-    let oldest = context.deliveries.waiting(subscription.uid, None, 1).await?;
-    if let Some(oldest) = oldest.first() {
-        document["waitingDeliveries"]["oldestPublishTime"] =
-            json!(oldest.publish_time.to_iso_8601());
-    }
+    let mut document = document(topic, subscription, health, context.clock.now());
+    document["waitingDeliveries"] = waiting(context, subscription).await?;
     Ok(Reply::ok(document))
+}
+
+/// How many wait, and since when. Most event subscriptions have none, which one look tells.
+async fn waiting(context: &Context, subscription: &EventSubscription) -> Result<Value, PortError> {
+    let oldest = context.deliveries.waiting(subscription.uid, None, 1).await?;
+    let Some(oldest) = oldest.first() else { return Ok(json!({"count": 0, "isComplete": true})) };
+    let count = context.deliveries.count(subscription.uid, COUNTED_MAX + 1).await?;
+    Ok(json!({
+        "count": count.clamp(1, COUNTED_MAX),
+        "isComplete": count <= COUNTED_MAX,
+        "oldestPublishTime": oldest.publish_time.to_iso_8601(),
+    }))
+}
+
+/// A page of the healths of a topic's event subscriptions, by name.
+pub(super) async fn list(context: &Context, topic: &str, page: &Page) -> Answer {
+    let topic = topics::existing(context, topic).await?;
+    // At most 500, in the order of their names.
+    let all = context.configuration.subscriptions(&topic.name).await?;
+    let behind = |one: &&EventSubscription| page.after.as_ref().is_none_or(|at| one.key.name > *at);
+    let some: Vec<_> = all.iter().filter(behind).take(page.most() + 1).collect();
+    let mut found = Vec::new();
+    for together in some[..some.len().min(page.most())].chunks(AT_ONCE) {
+        let each = together.iter().map(|one| named(context, &topic, one));
+        found.extend(try_join_all(each).await?);
+    }
+    // One more tells that there is a next page, and is not looked at.
+    found.resize(some.len(), Value::Null);
+    let names = some.iter().map(|one| one.key.name.as_str());
+    let url = format!("{}{}/healths", context.settings.manage_url, topic.id());
+    Ok(Reply::ok(page.write(&url, names.zip(found).collect())))
+}
+
+/// The health of one, with its name.
+async fn named(
+    context: &Context,
+    topic: &Topic,
+    one: &EventSubscription,
+) -> Result<Value, PortError> {
+    let health = context.healths.load(&one.key, one.endpoint_uid()).await?;
+    let mut document = document(topic, one, &health, context.clock.now());
+    document["waitingDeliveries"] = waiting(context, one).await?;
+    Ok(json!({"name": one.key.name, "health": document}))
 }
 
 fn document(

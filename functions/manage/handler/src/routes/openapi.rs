@@ -35,10 +35,11 @@ macro_rules! documents {
 }
 
 documents! {
-    DeadLetterCount DeadLetterList DeadLetterShown DeadLettersPurged DeliveryAttributes DeliveryList
-    DeliveryShown EventSubscription EventSubscriptionInput EventSubscriptionList ExplainInput
-    Explained FullUrl Handled Health KeyName Keys ParkedHandled ParkedInput ParkedList PauseInput
-    PauseStanding PoisonList     PoisonShown PurgeDeadLettersInput PurgeInput Redrive RedriveList ResendInput Resent RotateInput
+    DeadLetterCount DeadLetterList DeadLetterShown DeadLettersPurged DeliveryAttributes
+    DeliveryCount DeliveryList DeliveryShown EventSubscription EventSubscriptionInput
+    EventSubscriptionList ExplainInput Explained FullUrl Handled Health HealthList KeyName Keys
+    ParkedHandled ParkedInput ParkedList PauseInput PauseStanding PoisonList PoisonShown
+    PurgeDeadLettersInput PurgeInput Redrive RedriveList ResendInput Resent RotateInput
     SigningSecrets TestEventSent TestInput TestResult Topic TopicList Validated
 }
 

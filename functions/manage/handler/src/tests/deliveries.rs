@@ -121,6 +121,45 @@ async fn waiting_deliveries_say_what_is_known_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_is_counted_by_the_hour_of_its_publish() {
+    const COUNT: &str = "GET /topics/demo/eventSubscriptions/s-1/deliveries:count";
+    let world = World::with_subscription().await;
+    let none = json!({"deliveries": 0, "events": 0, "byPublishHour": {}});
+    assert_eq!(list(&world, COUNT).await, none);
+    let standing = DeliveryStatus::Waiting { due: NOW };
+    let mut of_another = state(&world, 9, 4, standing);
+    of_another.subscription_uid = Uuid::from_u128(4_711);
+    let ended = state(&world, 8, 4, DeliveryStatus::Ended);
+    // It is eight o'clock sharp: 0 s ago is in this hour, 5 s ago in the one before.
+    let waiting = [(1, 5), (2, 9), (3, 0)].map(|(id, ago)| state(&world, id, ago, standing));
+    store(&world, waiting.into_iter().chain([of_another, ended]));
+    let want = json!({
+        "deliveries": 3, "events": 9,
+        "byPublishHour": {
+            "2026-11-21T07:00:00.000Z": {"deliveries": 2, "events": 6},
+            "2026-11-21T08:00:00.000Z": {"deliveries": 1, "events": 3},
+        },
+    });
+    let found = list(&world, COUNT).await;
+    assert_eq!(found, want);
+    super::openapi::assert_valid("DeliveryCount", &found);
+}
+
+/// One request counts 10,000.
+#[tokio::test(start_paused = true)]
+async fn a_count_of_very_many_goes_on_behind_its_next_link() {
+    let world = World::with_subscription().await;
+    let standing = DeliveryStatus::Waiting { due: NOW };
+    store(&world, (0..10_001).map(|id| state(&world, id, 5, standing)));
+    let first = list(&world, "GET /topics/demo/eventSubscriptions/s-1/deliveries:count").await;
+    assert_eq!(first["deliveries"], 10_000);
+    let (_, path) =
+        first["nextLink"].as_str().and_then(|it| it.split_once("/topics/")).expect("more");
+    let rest = list(&world, &format!("GET /topics/{path}")).await;
+    assert_eq!((&rest["deliveries"], rest.get("nextLink")), (&json!(1), None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_waiting_delivery_is_on_one_page() {
     let world = World::with_subscription().await;
     // Seven publishes at the same moment, twenty times: only the ids tell them apart.

@@ -106,7 +106,7 @@ async fn a_reset_lets_attempts_through() {
     });
     let made = world.made();
     let reply = world.call(RESET).await;
-    assert_eq!(world.made() - made, 2 + 2 * 2 + 2, "the write met another");
+    assert_eq!(world.made() - made, 2 + 2 * 2 + 1, "the write met another");
     let (state, events) = (&body(&reply)["state"], &body(&reply)["newEvents"]);
     assert_eq!((reply.status, state, events), (200, &json!("Recovering"), &json!("Attempted")));
     let reset = stored(&world);
@@ -149,4 +149,15 @@ async fn what_does_not_exist_has_no_health() {
         let reply = world.call(line).await;
         assert_eq!((reply.status, code(&reply)), (404, "ResourceNotFound"), "{line}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_healths_of_a_topic_come_in_pages() {
+    let world = World::with_subscription().await;
+    store(&world, delayed());
+    let one = body(&world.call(SHOW).await).clone();
+    let all = body(&world.call("GET /topics/demo/healths").await).clone();
+    assert_eq!(all, json!({"value": [{"name": "s-1", "health": one}]}));
+    super::openapi::assert_valid("HealthList", &all);
+    assert_eq!(world.call("GET /topics/other/healths").await.status, 404);
 }

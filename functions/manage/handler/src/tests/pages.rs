@@ -45,6 +45,7 @@ async fn every_resource_is_on_one_page() {
         ("/topics?$top=100", 251, vec![100, 100, 51]),
         ("/topics?%24top=84&api-version=2025-02-15", 251, vec![84, 84, 83]),
         (list, 250, vec![100, 100, 50]),
+        ("/topics/demo/healths", 250, vec![100, 100, 50]),
         ("/topics/demo/eventSubscriptions?$top=50", 250, vec![50; 5]),
         ("/topics/demo/eventSubscriptions?$top=1", 250, vec![1; 250]),
     ];

@@ -228,6 +228,8 @@ impl World {
             batches: batches.into_iter().collect(),
             changed: BTreeSet::new(),
             without_log: Vec::new(),
+            partial: Default::default(),
+            parked_is_whole: true,
         };
         for (behind_ms, line) in &self.lines {
             audit.take(Some(CUT_OFF.as_millis() + behind_ms), line);

@@ -11,19 +11,21 @@ use crate::{
     routes::{
         Answer, deliveries, health,
         openapi::{
-            Conflicts, DeliveryList, DeliveryShown, Health, InSubscription, Missing, OfDelivery,
-            Paging, Refused, Resent,
+            Conflicts, DeliveryCount, DeliveryList, DeliveryShown, Health, HealthList,
+            InSubscription, InTopics, Missing, OfDelivery, Paging, Refused, Resent,
         },
         resend,
-        sent::{DeliveryId, Named, Sent},
+        sent::{DeliveryId, InTopic, Named, Sent},
     },
 };
 
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(routes!(list))
+        .routes(routes!(count))
         .routes(routes!(get))
         .routes(routes!(resend_now))
+        .routes(routes!(list_healths))
         .routes(routes!(get_health))
         .routes(routes!(reset_health))
 }
@@ -43,6 +45,23 @@ pub(super) fn routes() -> Routes {
 )]
 async fn list(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
     deliveries::list(&context, &key, &sent.page()?).await
+}
+
+/// How many of them there are, by the hour of their publish
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/eventSubscriptions/{name}/deliveries:count",
+    operation_id = "countDeliveries",
+    params(InSubscription, Paging),
+    responses(
+        (status = 200, body = DeliveryCount,
+            description = "The counts of those that one request gets through; to be added to those \
+                behind nextLink."),
+        Refused, Missing
+    )
+)]
+async fn count(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
+    deliveries::count(&context, &key, &sent.page()?).await
 }
 
 /// A delivery that has failed, with every attempt and what comes next
@@ -82,6 +101,22 @@ async fn resend_now(
     DeliveryId(id): DeliveryId,
 ) -> Answer {
     resend::resend(&context, &key, id).await
+}
+
+/// A page of the healths of a topic's event subscriptions, by name
+#[utoipa::path(
+    get,
+    path = "/topics/{topic}/healths",
+    operation_id = "listHealths",
+    params(InTopics, Paging),
+    responses((status = 200, description = "The page.", body = HealthList), Refused, Missing)
+)]
+async fn list_healths(
+    State(context): State<Arc<Context>>,
+    InTopic(topic): InTopic,
+    sent: Sent,
+) -> Answer {
+    health::list(&context, &topic, &sent.page()?).await
 }
 
 /// The health of the event subscription's endpoint, and what it does to events
