@@ -1,5 +1,6 @@
 # Alarms for operators. Each description says what to do; docs/operating.md says more. alarms = PAGES creates those on events that
 # are refused, late or lost, whatever the cause. The others are about causes, or about problems that can wait until the morning.
+#
 # An alarm costs 0.10 dollars a month for each metric that it watches: those of PAGES watch seven.
 
 locals {

@@ -1,8 +1,9 @@
 # dispatch: first attempts only; it hides nothing. retry-N: all later attempts, held by visibility timeouts. dead-letter: ended
 # deliveries on their way to S3. fan-out: pieces of publishes that make too many deliveries for one request. redrive: a message
-# for each job that sends dead letters again. poison: records that our code could not settle in 1,000 receives. Policies and
-# redrive policies are arguments of the queues, not separate resources: the provider waits 25 s for each change of a queue's
-# attributes, and this keeps the longest chain at two (poison, then the rest).
+# for each job that sends dead letters again. poison: records that our code could not settle in 1,000 receives.
+#
+# Policies and redrive policies are arguments of the queues, not separate resources: the provider waits 25 s for each change of a
+# queue's attributes, and this keeps the longest chain at two (poison, then the rest).
 
 locals {
   # SQS's maximum, 14 days: a queue must never lose a delivery. The code applies the time-to-live.

@@ -1,7 +1,8 @@
-//! Deliberate bugs, one at a time: the proof that tests would notice them. `cargo run -p
-//! gridpost-tests --bin mutations` puts each into a copy of the tree, runs the tests that should
-//! catch it there, and prints what did. If you change a line that a mutation replaces, change the
-//! mutation too; a house rule checks that every `old` still exists.
+//! Deliberate bugs, one at a time: the proof that tests would notice them.
+//!
+//! `cargo run -p gridpost-tests --bin mutations` puts each into a copy of the tree, runs the tests
+//! that should catch it there, and prints what did. If you change a line that a mutation replaces,
+//! change the mutation too; a house rule checks that every `old` still exists.
 
 mod adapters;
 mod beside;
@@ -95,6 +96,7 @@ impl Mutation {
     /// The file's text with the bug in it.
     ///
     /// # Errors
+    ///
     /// The old text does not occur there exactly once.
     pub fn apply(&self, text: &str) -> Result<String, String> {
         match text.matches(self.old).count() {

@@ -10,6 +10,7 @@ use gridpost_cli::local::{child, fingerprint::Fingerprint, home::remove_folder};
 /// to `log`.
 ///
 /// # Errors
+///
 /// A package can't be installed; the message has pip's last lines.
 pub async fn install(
     python: &Path,

@@ -93,6 +93,7 @@ pub async fn measure(program: &Path, task: &Task) -> anyhow::Result<Cost> {
 /// Does a task in this process, on a current-thread runtime, and returns its cost.
 ///
 /// # Errors
+///
 /// A request fails, or its answer is no success.
 pub async fn perform(task: &Task) -> anyhow::Result<Cost> {
     let warming = Task { times: (task.times / 10).max(task.concurrency), ..task.clone() };

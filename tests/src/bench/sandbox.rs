@@ -174,6 +174,7 @@ impl Sandbox {
     /// Starts a program and waits for its first question for work. Its output goes to `log`.
     ///
     /// # Errors
+    ///
     /// It can't be started, or does not ask for work.
     pub async fn start(program: &Program, log: &Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;

@@ -73,6 +73,7 @@ impl Sinks {
     /// Starts them, over plain HTTP and over TLS. Each answers after the given time.
     ///
     /// # Errors
+    ///
     /// No port is free.
     pub async fn start(
         endpoints: &[Endpoint],

@@ -83,6 +83,7 @@ pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> 
 /// The size of a program zipped as Lambda takes it, in MB (1,000,000 bytes).
 ///
 /// # Errors
+///
 /// Python, which zips it, is missing.
 pub async fn zipped_mb(program: &Path, folder: &Path) -> anyhow::Result<f64> {
     let zip: PathBuf = folder.join("bootstrap.zip");

@@ -49,6 +49,7 @@ impl Tables {
     /// Answers a call by its name.
     ///
     /// # Errors
+    ///
     /// DynamoDB would refuse the call, or this stand-in does not know it or its expressions.
     pub fn call(&self, name: &str, body: &[u8]) -> Result<Value, Refusal> {
         let call: Call =

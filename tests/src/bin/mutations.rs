@@ -1,7 +1,9 @@
 //! Puts deliberate bugs into a copy of the tree, one at a time, and shows what catches each: a seed
 //! of the simulation, or tests of a package. Words after `--` pick mutations by parts of their
-//! names. `GRIDPOST_SIM_SEEDS` sets how many seeds each gets, `GRIDPOST_MUTATIONS_TARGET` the
-//! folder of their builds. The first build takes minutes, every further one less than one.
+//! names.
+//!
+//! `GRIDPOST_SIM_SEEDS` sets how many seeds each gets, `GRIDPOST_MUTATIONS_TARGET` the folder of
+//! their builds. The first build takes minutes, every further one less than one.
 
 use std::{
     env, fs,

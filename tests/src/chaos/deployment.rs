@@ -48,6 +48,7 @@ impl<'a> Deployment<'a> {
     /// Reads those of these functions.
     ///
     /// # Errors
+    ///
     /// Something is not as it was deployed.
     pub async fn of(world: &'a World, functions: &[&'static str]) -> anyhow::Result<Self> {
         let sqs = sqs(&world.ground.connection.emulator_url);

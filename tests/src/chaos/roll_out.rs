@@ -34,6 +34,7 @@ impl RollOut {
     /// Builds the functions of `commit` in a clone of its own in `folder`, and those of this tree.
     ///
     /// # Errors
+    ///
     /// The commit does not exist, or one of the two does not compile.
     pub async fn of(commit: &str, folder: &Path, ground: &Ground) -> anyhow::Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;

@@ -89,6 +89,7 @@ impl Reduced {
     /// Takes the entry with that text out.
     ///
     /// # Errors
+    ///
     /// It is not a batch, or does not have exactly one such entry.
     pub fn of(operation: &'static str, body: &str, text: &str) -> anyhow::Result<Self> {
         if operation == "PublishBatch" {

@@ -1,7 +1,9 @@
 //! `gridpost dev` under load, with endpoints that fail, ended by SIGKILL at random instants and
 //! started again: everything that it has accepted must be delivered or become a dead letter, or
-//! still wait, and the ledger must balance. [`endpoints`] fail by rules that depend only on the
-//! event, and recover in the end, so that waiting deliveries can end; [`told`] judges.
+//! still wait, and the ledger must balance.
+//!
+//! [`endpoints`] fail by rules that depend only on the event, and recover in the end, so that
+//! waiting deliveries can end; [`told`] judges.
 
 pub mod endpoints;
 pub mod told;

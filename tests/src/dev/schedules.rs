@@ -62,6 +62,7 @@ struct End {
 /// All schedules of the tables.
 ///
 /// # Errors
+///
 /// The file does not have the expected form.
 pub fn scenarios() -> anyhow::Result<Vec<Scenario>> {
     #[derive(Deserialize)]

@@ -109,6 +109,7 @@ impl Ground {
     /// The Python environment with Azure's SDK.
     ///
     /// # Errors
+    ///
     /// When it was not made, because no case needs it.
     pub fn environment(&self) -> anyhow::Result<&Environment> {
         self.environment.as_ref().context("the list of cases must say that this one needs Python")
@@ -117,6 +118,7 @@ impl Ground {
     /// Terraform over what is deployed.
     ///
     /// # Errors
+    ///
     /// When nothing is, because no case needs it.
     pub fn terraform(&self) -> anyhow::Result<&Terraform> {
         match &self.under {

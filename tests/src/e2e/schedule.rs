@@ -17,6 +17,7 @@ const LATE: Duration = Duration::from_secs(5);
 /// tenth of the wait and 5 s; and that `aeg-delivery-count` counts the earlier attempts.
 ///
 /// # Errors
+///
 /// What is wrong, with the times of all attempts.
 pub fn check(attempts: &[Arrival], due_s: &[u64]) -> anyhow::Result<()> {
     let all = || describe(attempts);

@@ -12,6 +12,7 @@ const BEYOND: &str = "beyond-quotas";
 /// Nothing on this stack exceeded a limit, except on purpose.
 ///
 /// # Errors
+///
 /// A call exceeded a limit.
 pub fn kept(world: &World) -> anyhow::Result<()> {
     let broken = quotas::broken(world.ground.home())?;
