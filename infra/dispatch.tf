@@ -30,7 +30,7 @@ locals {
 }
 
 locals {
-  # What full queues may run at the same time. Publishes come on top, except within ingest's reserved concurrency.
+  # What may run at the same time because queues are full.
   concurrencies = {
     first_attempt_concurrency                   = var.first_attempt_concurrency
     "retry_queue_count times retry_concurrency" = var.retry_queue_count * var.retry_concurrency
@@ -39,7 +39,10 @@ locals {
     fan_out_concurrency                         = var.fan_out_concurrency
     ingest_reserved_concurrency                 = coalesce(var.ingest_reserved_concurrency, 0)
   }
-  concurrency_sum   = sum(values(local.concurrencies))
+  concurrency_sum = sum(values(local.concurrencies))
+
+  # What no queue may take: a run of ingest (or of manage), and wake's.
+  concurrency_left  = 2
   concurrency_terms = join(", ", [for name, runs in local.concurrencies : "${name} ${runs}"])
 }
 
@@ -127,8 +130,8 @@ resource "aws_lambda_event_source_mapping" "dispatch" {
   lifecycle {
     # Beyond the quota Lambda throttles invocations: publishes get 503 while the queues are processed.
     precondition {
-      condition     = local.concurrency_sum <= var.account_concurrency
-      error_message = "The queues may use ${local.concurrency_sum} concurrent runs together (${local.concurrency_terms}), and account_concurrency is ${var.account_concurrency}: lower them, or have the quota raised and say so in account_concurrency."
+      condition     = local.concurrency_sum + local.concurrency_left <= var.account_concurrency
+      error_message = "The queues may use ${local.concurrency_sum} concurrent runs together (${local.concurrency_terms}), and account_concurrency is ${var.account_concurrency}, of which at least ${local.concurrency_left} must be left for a publish and for wake: lower them, or have the quota raised and say so in account_concurrency."
     }
 
     precondition {

@@ -1,6 +1,7 @@
-# ingest: authenticates, validates, matches, packs and enqueues publishes. It reads configuration and writes to one queue, and to
-# one bucket for events that are too large for a message. It also stores there the publishes that make too many deliveries for one
-# request, and sends their pieces to the fan-out queue, from which expand makes the deliveries.
+# ingest: authenticates, validates, matches, packs and enqueues what publishers send. Reads configuration, writes one queue, and
+# one bucket for what is too large for a message. Publishes that make too many deliveries for one request are stored in that
+# bucket, and their pieces go to the fan-out queue, from which expand makes the deliveries. Where a topic heeds the keys of publishes,
+# it notes them in the state table.
 
 module "ingest" {
   source = "./modules/function"
@@ -21,6 +22,7 @@ module "ingest" {
     GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url
     GRIDPOST_FAN_OUT_QUEUE_URL       = local.fan_out_queue_url
     GRIDPOST_PAYLOAD_BUCKET          = local.payload_bucket_name
+    GRIDPOST_STATE_TABLE             = local.state_table_name
     GRIDPOST_INLINE_FAN_OUT          = tostring(var.inline_fan_out)
     GRIDPOST_LATENCY_METRICS         = tostring(var.latency_metrics)
     GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
@@ -46,6 +48,14 @@ module "ingest" {
       sid       = "StorePayloads"
       actions   = ["s3:PutObject"]
       resources = ["${local.payload_bucket_arn}/deliveries/*", "${local.payload_bucket_arn}/publishes/*"]
+    },
+    {
+      # Publishes with a key, to topics that heed keys. A write whose condition does not hold answers with what is stored, so
+      # nothing need be read.
+      sid          = "RecordKeyedPublishes"
+      actions      = ["dynamodb:PutItem"]
+      resources    = [local.state_table_arn]
+      leading_keys = ["PUBLISH#*"]
     },
   ], local.key_statements)
 }

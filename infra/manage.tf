@@ -24,6 +24,7 @@ module "manage" {
     GRIDPOST_REDRIVE_QUEUE_URL         = local.redrive_queue_url
     GRIDPOST_POISON_QUEUE_URL          = local.poison_queue_url
     GRIDPOST_CONFIG_CACHE_MS           = tostring(var.config_cache_ms)
+    GRIDPOST_DISPATCH_CONFIG_CACHE_MS  = tostring(var.dispatch_config_cache_ms)
     GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = join(",", var.endpoint_allowed_networks)
     GRIDPOST_ENDPOINT_ALLOWED_PORTS    = join(",", var.endpoint_allowed_ports)
     GRIDPOST_RESOURCE_DESTINATIONS     = join(",", var.resource_destinations)

@@ -36,6 +36,8 @@ locals {
     "POST /topics/{topic}/eventSubscriptions/{name}/getDeliveryAttributes",
     "POST /topics/{topic}/eventSubscriptions/{name}/getSigningSecrets",
     "POST /topics/{topic}/eventSubscriptions/{name}/rotateSigningSecret",
+    "POST /topics/{topic}/eventSubscriptions/{name}/pause",
+    "POST /topics/{topic}/eventSubscriptions/{name}/resume",
     "GET /poison",
     "GET /poison/{id}",
     "POST /poison:resend",

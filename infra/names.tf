@@ -82,14 +82,17 @@ locals {
     s3       = ["kms:Decrypt", "kms:GenerateDataKey"]
     sqs      = ["kms:Decrypt", "kms:GenerateDataKey"]
   }
-  key_statements = [
-    for service, actions in local.key_actions : {
-      sid         = "UseKeyOf${title(service)}"
-      actions     = actions
-      resources   = [var.kms_key_arns[service]]
-      via_service = "${service}.${local.region}.${local.account.dns_suffix}"
-    } if var.kms_key_arns[service] != null
-  ]
+  key_statements_of = {
+    for service, actions in local.key_actions : service => [
+      for arn in [var.kms_key_arns[service]] : {
+        sid         = "UseKeyOf${title(service)}"
+        actions     = actions
+        resources   = [arn]
+        via_service = "${service}.${local.region}.${local.account.dns_suffix}"
+      } if arn != null
+    ]
+  }
+  key_statements = concat(local.key_statements_of["dynamodb"], local.key_statements_of["s3"], local.key_statements_of["sqs"])
 
   # Without the right to list, S3 answers 403 for a missing object, which does not prove that it is gone.
   payload_read_statements = [

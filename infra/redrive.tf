@@ -75,8 +75,10 @@ resource "aws_lambda_event_source_mapping" "redrive" {
   batch_size                         = 1
   maximum_batching_window_in_seconds = 0
   function_response_types            = ["ReportBatchItemFailures"]
+  enabled                            = var.redrive_concurrency > 0
 
   scaling_config {
-    maximum_concurrency = var.redrive_concurrency
+    # Lambda takes no less than 2, which a mapping that is not enabled doesn't use.
+    maximum_concurrency = max(var.redrive_concurrency, 2)
   }
 }

@@ -15,10 +15,12 @@ module "wake" {
   live_version       = lookup(var.live_versions, "wake", null)
 
   environment = merge(local.common_environment, {
-    GRIDPOST_STATE_TABLE             = local.state_table_name
-    GRIDPOST_RETRY_QUEUE_URLS        = join(",", local.retry_queue_urls)
-    GRIDPOST_PAYLOAD_BUCKET          = local.payload_bucket_name
-    GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = tostring(var.queue_message_bytes_max)
+    GRIDPOST_STATE_TABLE              = local.state_table_name
+    GRIDPOST_CONFIG_TABLE             = local.config_table_name
+    GRIDPOST_RETRY_QUEUE_URLS         = join(",", local.retry_queue_urls)
+    GRIDPOST_PAYLOAD_BUCKET           = local.payload_bucket_name
+    GRIDPOST_QUEUE_MESSAGE_BYTES_MAX  = tostring(var.queue_message_bytes_max)
+    GRIDPOST_DISPATCH_CONFIG_CACHE_MS = tostring(var.dispatch_config_cache_ms)
   })
 
   statements = concat([
@@ -26,6 +28,12 @@ module "wake" {
       sid       = "TakeParkedDeliveries"
       actions   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"]
       resources = [local.state_table_arn]
+    },
+    {
+      # Whether a paused event subscription still is; nothing else is read there.
+      sid       = "ReadPauses"
+      actions   = ["dynamodb:GetItem"]
+      resources = [local.config_table_arn]
     },
     {
       sid       = "EnqueueRetries"

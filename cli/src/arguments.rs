@@ -159,6 +159,8 @@ mod tests {
             "down --purge",
             "topic create orders --schema CloudEventSchemaV1_0",
             "topic create orders --kind namespace",
+            "topic create orders --idempotency-window 300",
+            "topic update orders --idempotency-window 0",
             "topic create orders --input-schema CustomEventSchema --mapping mapping.json",
             "sas --resource https://a/topics/orders/api/events --key K --lasts 24h",
             "sas --resource https://a/topics/orders --key K --until 2030-01-01T00:00:00Z --json",
@@ -188,6 +190,9 @@ mod tests {
             "subscription create --topic demo --name s1 --endpoint https://e --header A=b --sign \
              --secret-header S=t --dynamic-header D=data.k",
             "subscription secrets --topic demo --name s1 --rotate --overlap 60",
+            "subscription pause --topic demo --name s1 --time-to-live-stops",
+            "subscription pause --topic demo --name s1 --time-to-live-runs --json",
+            "subscription resume --topic demo --name s1",
             "subscription health --topic demo --name s1 --json",
             "subscription health --topic demo --name s1 --reset",
             "subscription health",

@@ -55,6 +55,35 @@ pub struct Whose {
     subscription: String,
 }
 
+/// The event subscriptions that are meant: the named one, whatever it is; else those of the topic, or of
+/// all topics, that `is_wanted` says of their documents.
+async fn whose(
+    api: &ManageApi,
+    topic: Option<&str>,
+    subscription: Option<&str>,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Vec<Whose>> {
+    if let (Some(topic), Some(subscription)) = (topic, subscription) {
+        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
+        return Ok(vec![Whose { topic, subscription }]);
+    }
+    let topics = match topic {
+        Some(topic) => vec![topic.to_owned()],
+        None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
+    };
+    let mut found = Vec::new();
+    for topic_name in topics {
+        let all = api.subscriptions(&topic_name).await;
+        // It may have been deleted since the topics were listed.
+        let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
+        for one in all.unwrap_or_default().iter().filter(|one| is_wanted(one)) {
+            let subscription = text_at(one, "/name").to_owned();
+            found.push(Whose { topic: topic_name.clone(), subscription });
+        }
+    }
+    Ok(found)
+}
+
 /// Reads a file, or standard input when it is called `-`.
 fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path != Path::new("-") {

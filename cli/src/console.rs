@@ -173,6 +173,8 @@ fn of_subscription() -> Router<App> {
     Router::new()
         .route("/", get(subscription::show))
         .route("/reset", post(subscription::reset))
+        .route("/pause", post(subscription::pause))
+        .route("/resume", post(subscription::resume))
         .route("/secrets", post(subscription::reveal_secrets))
         .route("/secrets/rotate", post(subscription::rotate_secret))
         .route("/edit", get(edit::show).post(edit::save))

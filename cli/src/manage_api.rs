@@ -5,6 +5,7 @@ pub mod events;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod pages;
+pub mod pauses;
 pub mod secrets;
 pub mod waiting;
 

@@ -18,8 +18,8 @@ pub(crate) trait Account {
     /// A function's alias, where it has one.
     async fn alias(&self, role: &str) -> anyhow::Result<Option<Alias>>;
 
-    /// A function's published versions.
-    async fn versions(&self, role: &str) -> anyhow::Result<Vec<u64>>;
+    /// A function's published versions, where there is such a function.
+    async fn versions(&self, role: &str) -> anyhow::Result<Option<Vec<u64>>>;
 
     /// Leads a function's alias elsewhere, if it is unchanged since `revision`.
     async fn lead(&self, role: &str, route: Route, revision: &str) -> anyhow::Result<()>;

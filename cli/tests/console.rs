@@ -251,6 +251,24 @@ async fn edited(browser: &Browser, path: &str) -> ([(&'static str, String); 2], 
 }
 
 #[tokio::test]
+async fn an_event_subscription_is_paused_and_resumed() {
+    let world = World::new().await;
+    let browser = world.browser(false).await;
+    let fine = "/topics/orders/subscriptions/fine";
+    let page = browser.get(fine).await;
+    assert!(!page.shows(200, "Pause it").contains("It is paused"));
+    let paused = browser.post(&format!("{fine}/pause"), &[("life", "stops")]).await;
+    assert_eq!(paused.location.as_deref(), Some(format!("{fine}?done=paused").as_str()));
+    let page = browser.get(fine).await;
+    let shown = page.shows(200, "time-to-live stands still");
+    assert!(shown.contains("Resume it") && !shown.contains("Pause it"), "{shown}");
+    browser.get("/").await.shows(200, "held: paused");
+    let resumed = browser.post(&format!("{fine}/resume"), &[]).await;
+    assert_eq!(resumed.location.as_deref(), Some(format!("{fine}?done=unpaused").as_str()));
+    browser.get(fine).await.shows(200, "Pause it");
+}
+
+#[tokio::test]
 async fn signing_secrets_are_shown_when_asked_for_and_renewed() {
     let world = World::new().await;
     let browser = world.browser(false).await;

@@ -23,6 +23,7 @@ run "five_alarms_page_and_no_dashboard_costs" {
       && length(aws_cloudwatch_metric_alarm.poison) == 1 && length(aws_cloudwatch_metric_alarm.dropped) == 1
       && length(aws_cloudwatch_metric_alarm.wake) == 1 && length(aws_cloudwatch_dashboard.this) == 0
       && length(concat(
+        aws_cloudwatch_metric_alarm.publish_throttled,
         aws_cloudwatch_metric_alarm.dead_letters, aws_cloudwatch_metric_alarm.failed_attempts,
         aws_cloudwatch_metric_alarm.retry_in_flight, aws_cloudwatch_metric_alarm.retry_late,
         aws_cloudwatch_metric_alarm.stuck_parked, aws_cloudwatch_metric_alarm.redrive_age,
@@ -99,7 +100,9 @@ run "publishes_by_function_url_are_watched_too" {
   command = plan
 
   variables {
-    publish_front_door = "FUNCTION_URL"
+    publish_front_door     = "FUNCTION_URL"
+    alarm_failed_publishes = 7
+    alarm_topic_arns       = ["arn:aws:sns:eu-central-1:123456789012:ops"]
   }
 
   assert {
@@ -110,18 +113,32 @@ run "publishes_by_function_url_are_watched_too" {
     )
     error_message = "publishes that are answered with 503 page no one"
   }
+
+  assert {
+    condition = alltrue([
+      for alarm in [one(aws_cloudwatch_metric_alarm.publish_throttled)] :
+      alarm.namespace == "AWS/Lambda" && alarm.metric_name == "Throttles" && alarm.statistic == "Sum"
+      && alarm.dimensions == tomap({ FunctionName = "gridpost-ingest" })
+      && alarm.threshold == 7 && alarm.comparison_operator == "GreaterThanOrEqualToThreshold"
+      && alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
+      && length(alarm.alarm_description) <= 1024
+    ])
+    error_message = "publishes that Lambda answers with 429 page no one"
+  }
 }
 
 run "no_alarms_where_none_are_wanted" {
   command = plan
 
   variables {
-    alarms = "NONE"
+    alarms             = "NONE"
+    publish_front_door = "FUNCTION_URL"
   }
 
   assert {
     condition = length(concat(
-      aws_cloudwatch_metric_alarm.publish_refused, aws_cloudwatch_metric_alarm.late, aws_cloudwatch_metric_alarm.poison,
+      aws_cloudwatch_metric_alarm.publish_refused, aws_cloudwatch_metric_alarm.publish_throttled,
+      aws_cloudwatch_metric_alarm.late, aws_cloudwatch_metric_alarm.poison,
       aws_cloudwatch_metric_alarm.dropped, aws_cloudwatch_metric_alarm.wake, aws_cloudwatch_metric_alarm.function_errors,
     )) == 0
     error_message = "alarms are made"

@@ -74,6 +74,7 @@ run "defaults" {
       && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 5
       && aws_lambda_event_source_mapping.redrive.batch_size == 1
       && aws_lambda_event_source_mapping.redrive.scaling_config[0].maximum_concurrency == 5
+      && aws_lambda_event_source_mapping.redrive.enabled
       && aws_lambda_event_source_mapping.dead_letter.batch_size == 100
       && aws_lambda_event_source_mapping.dead_letter.scaling_config[0].maximum_concurrency == 10
       && aws_lambda_event_source_mapping.dead_letter.maximum_batching_window_in_seconds == 20
@@ -256,13 +257,21 @@ run "what_queues_may_use_fits_into_the_account" {
     retry_queue_count         = 1
     fan_out_concurrency       = 2
     dead_letter_concurrency   = 2
-    redrive_concurrency       = 2
+    redrive_concurrency       = 0
     account_concurrency       = 10
   }
 
   assert {
-    condition     = local.concurrency_sum == 10 && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 2
+    condition     = local.concurrency_sum == 8 && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 2
     error_message = "the queues may use ${local.concurrency_terms}"
+  }
+
+  assert {
+    condition = (
+      !aws_lambda_event_source_mapping.redrive.enabled
+      && aws_lambda_event_source_mapping.redrive.scaling_config[0].maximum_concurrency == 2
+    )
+    error_message = "redrives use concurrency that is not theirs, or ask for less than Lambda takes"
   }
 }
 

@@ -60,8 +60,8 @@ run "keys_of_ones_own_encrypt_and_may_be_used_by_the_functions_through_their_ser
   assert {
     condition = alltrue([
       for policy in [
-        module.ingest.policy, module.expand.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy,
-        module.manage.policy, module.wake.policy,
+        module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy, module.manage.policy,
+        module.wake.policy,
         ] : [
         for statement in jsondecode(policy).Statement : statement if startswith(statement.Sid, "UseKeyOf")
         ] == [
@@ -84,6 +84,13 @@ run "keys_of_ones_own_encrypt_and_may_be_used_by_the_functions_through_their_ser
       ]
     ])
     error_message = "a function may not use the keys, or may elsewhere"
+  }
+
+  assert {
+    condition = [
+      for statement in jsondecode(module.expand.policy).Statement : statement.Sid if startswith(statement.Sid, "UseKeyOf")
+    ] == ["UseKeyOfS3", "UseKeyOfSqs"]
+    error_message = "expand reads and writes no table, and may not use a table's key"
   }
 }
 

@@ -39,6 +39,12 @@ run "ingest_reads_configuration_and_writes_queues_and_payloads" {
           ]
         },
         {
+          Sid       = "RecordKeyedPublishes", Effect = "Allow"
+          Action    = ["dynamodb:PutItem"]
+          Resource  = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
+          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["PUBLISH#*"] } }
+        },
+        {
           Sid      = "WriteOwnLogs", Effect = "Allow"
           Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
           Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest:*"]
@@ -436,6 +442,11 @@ run "wake_takes_parked_deliveries_to_the_retry_queues" {
           Sid      = "TakeParkedDeliveries", Effect = "Allow"
           Action   = ["dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
+        },
+        {
+          Sid      = "ReadPauses", Effect = "Allow"
+          Action   = ["dynamodb:GetItem"]
+          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
         },
         {
           Sid    = "EnqueueRetries", Effect = "Allow"

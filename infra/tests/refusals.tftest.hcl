@@ -334,7 +334,7 @@ run "takes_both_ends_of_each_range" {
     retry_concurrency           = 1000
     retry_in_flight_limit       = 120000
     retry_queue_count           = 32
-    account_concurrency         = 32022
+    account_concurrency         = 32024
     fan_out_concurrency         = 5
     log_level                   = "warn,gridpost_aws::sqs=trace"
     endpoint_allowed_networks   = ["10.0.0.0/8", "fd00::/8"]
@@ -352,7 +352,42 @@ run "refuses_more_concurrency_than_the_account_has" {
   command = plan
 
   variables {
-    first_attempt_concurrency = 781
+    first_attempt_concurrency = 779
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
+}
+
+# Every mapping at Lambda's least makes ten: publishes would be refused while the queues are worked off.
+run "refuses_to_leave_nothing_for_publishes" {
+  command = plan
+
+  variables {
+    first_attempt_concurrency = 2
+    retry_concurrency         = 2
+    retry_queue_count         = 1
+    fan_out_concurrency       = 2
+    dead_letter_concurrency   = 2
+    redrive_concurrency       = 2
+    account_concurrency       = 10
+  }
+
+  expect_failures = [aws_lambda_event_source_mapping.dispatch]
+}
+
+# A small account has nothing to reserve: Lambda keeps more than all of it free.
+run "refuses_to_reserve_in_a_small_account" {
+  command = plan
+
+  variables {
+    first_attempt_concurrency   = 2
+    retry_concurrency           = 2
+    retry_queue_count           = 1
+    fan_out_concurrency         = 2
+    dead_letter_concurrency     = 2
+    redrive_concurrency         = 0
+    account_concurrency         = 12
+    ingest_reserved_concurrency = 2
   }
 
   expect_failures = [aws_lambda_event_source_mapping.dispatch]

@@ -329,6 +329,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_DISPATCH_QUEUE_URL      = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       GRIDPOST_FAN_OUT_QUEUE_URL       = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
       GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
+      GRIDPOST_STATE_TABLE             = "gridpost-state"
       GRIDPOST_INLINE_FAN_OUT          = "10000"
       GRIDPOST_LATENCY_METRICS         = "false"
       GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
@@ -420,6 +421,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_REDRIVE_QUEUE_URL         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
       GRIDPOST_POISON_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_CONFIG_CACHE_MS           = "2000"
+      GRIDPOST_DISPATCH_CONFIG_CACHE_MS  = "10000"
       GRIDPOST_ENDPOINT_ALLOWED_NETWORKS = ""
       GRIDPOST_ENDPOINT_ALLOWED_PORTS    = "80,443,1024-65535"
       GRIDPOST_RESOURCE_DESTINATIONS     = ""
@@ -436,11 +438,13 @@ run "functions_are_told_what_they_need_and_no_more" {
 
   assert {
     condition = module.wake.environment == tomap({
-      GRIDPOST_LOG                     = "info"
-      GRIDPOST_STATE_TABLE             = "gridpost-state"
-      GRIDPOST_PAYLOAD_BUCKET          = "gridpost-payloads-123456789012-eu-central-1"
-      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX = "262144"
-      GRIDPOST_RETRY_QUEUE_URLS        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+      GRIDPOST_LOG                      = "info"
+      GRIDPOST_STATE_TABLE              = "gridpost-state"
+      GRIDPOST_CONFIG_TABLE             = "gridpost-config"
+      GRIDPOST_PAYLOAD_BUCKET           = "gridpost-payloads-123456789012-eu-central-1"
+      GRIDPOST_QUEUE_MESSAGE_BYTES_MAX  = "262144"
+      GRIDPOST_RETRY_QUEUE_URLS         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+      GRIDPOST_DISPATCH_CONFIG_CACHE_MS = "10000"
     })
     error_message = "wake is told ${jsonencode(module.wake.environment)}"
   }

@@ -10,7 +10,9 @@ mod dispatching;
 mod infrastructure;
 mod letters;
 mod operators;
+mod pausing;
 mod publishing;
+mod repeats;
 mod requests;
 mod rules;
 mod tables;
@@ -62,6 +64,8 @@ pub const AREAS: &[Area] = &[
     Area { witness: Witness::Simulation, mutations: dispatching::ALL },
     Area { witness: Witness::Simulation, mutations: rules::ALL },
     Area { witness: Witness::Simulation, mutations: beside::ALL },
+    Area { witness: Witness::Simulation, mutations: repeats::SIMULATION },
+    Area { witness: tests("gridpost-ingest-handler", &[]), mutations: repeats::INGEST },
     Area { witness: tests("gridpost-aws", &["--features", "s3"]), mutations: adapters::ALL },
     Area { witness: tests("gridpost-manage-handler", &[]), mutations: operators::ALL },
     Area { witness: tests("gridpost-dead-letter-handler", &[]), mutations: letters::DEAD_LETTER },
@@ -75,6 +79,10 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-runtime", &["--all-features"]), mutations: requests::RUNTIME },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: tables::CORE },
     Area { witness: tests("gridpost-testkit", &["--test", "golden"]), mutations: tables::STORED },
+    Area { witness: tests("gridpost-core", &["--lib"]), mutations: pausing::CORE },
+    Area { witness: tests("gridpost-wake-handler", &[]), mutations: pausing::WAKE },
+    Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: pausing::DISPATCH },
+    Area { witness: tests("gridpost-manage-handler", &[]), mutations: pausing::MANAGE },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 

@@ -16,14 +16,16 @@ use gridpost_aws::{
     late_listeners::ListenerTable,
     parking::ParkingTable,
     payloads::PayloadBucket,
+    publishes::PublishTable,
     redrives::RedriveTable,
     s3::S3Bucket,
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
 };
+use gridpost_core::time::Timestamp;
 use gridpost_ports::PoisonQueue;
 use gridpost_testkit::contract::{
-    self, BUCKET, OF_MOTO, configuration, objects, parking, poison, queues, tables,
+    self, BUCKET, OF_MOTO, configuration, objects, parking, poison, publishes, queues, tables,
 };
 
 use world::{World, clients, table};
@@ -103,6 +105,7 @@ async fn states_healths_and_counts_are_kept() {
 async fn parked_deliveries_wait_for_wake() {
     let (_, parked) = tables_of("parked").await;
     parking::parked_deliveries_are_found_when_they_are_due(&parked).await;
+    parking::a_lot_is_found_in_the_order_of_its_ends(&parked).await;
     parking::how_far_wake_has_come_is_noted(&parked).await;
     let (states, parked) = tables_of("listed").await;
     parking::a_list_finds_each_parked_delivery_once(&states, &parked).await;
@@ -115,6 +118,19 @@ async fn jobs_and_listeners_are_kept() {
     let jobs = RedriveTable::new(clients.dynamodb(), name.clone());
     tables::jobs_are_kept_by_event_subscription(&jobs).await;
     tables::only_so_many_listen(&ListenerTable::new(clients.dynamodb(), name)).await;
+}
+
+#[tokio::test]
+async fn publishes_are_recorded_under_their_keys() {
+    let clients = clients().await;
+    let empty = async |name| PublishTable::new(clients.dynamodb(), table(&clients, name).await);
+    let now = Timestamp::from_millis(1_795_248_000_000);
+    publishes::a_record_is_written_under_its_revision(&empty("publishes").await, now).await;
+    publishes::one_of_those_that_begin_at_once_has_begun(&empty("begun").await, now).await;
+    let old = empty("replaced").await;
+    publishes::what_has_expired_can_be_replaced(&old, now, async || ()).await;
+    let missing = PublishTable::new(clients.dynamodb(), "missing".to_owned());
+    publishes::a_table_that_refuses_records_nothing(&missing).await;
 }
 
 #[tokio::test]

@@ -63,7 +63,16 @@ async fn park(world: &World) {
     });
     let Queue::Retry(shard) = queue else { panic!("{queue}") };
     let (group, body) = ("demo/s-1".to_owned(), delivery.encode());
-    let parked = Parked { id: ID, due: NOW + LONG, shard, group, postponed: 0, body };
+    let parked = Parked {
+        id: ID,
+        due: NOW + LONG,
+        shard,
+        group,
+        postponed: 0,
+        lot: None,
+        watch: None,
+        body,
+    };
     world.deployment.tables.park(&parked).await.expect("parked");
 }
 

@@ -251,6 +251,27 @@ fn crates_use_what_lies_further_in() {
     assert_eq!(graph.len(), known, "a crate without a rule: {:?}", graph.keys());
 }
 
+/// The programs of the functions are wiring: `shared/runtime` reads their settings and runs them.
+#[test]
+fn every_function_has_the_same_edge() {
+    let mut programs = 0;
+    let mut problems = Vec::new();
+    for function in fs::read_dir(root().join("functions")).expect("the functions").flatten() {
+        let Ok(files) = fs::read_dir(function.path().join("src")) else { continue };
+        for path in files.flatten().map(|file| file.path()) {
+            let text = fs::read_to_string(&path).expect("a file");
+            programs += usize::from(path.ends_with("main.rs"));
+            for word in ["\"GRIDPOST_", "service_fn", "LambdaEvent"] {
+                if text.contains(word) {
+                    problems.push(format!("{} has {word}", path.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(programs, 8, "the programs are not where this test looks");
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
 /// What the core has for tests must reach no function: testkit alone turns it on.
 #[test]
 fn fixtures_are_for_tests() {

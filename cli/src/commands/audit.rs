@@ -140,6 +140,7 @@ async fn look(arguments: &AuditArguments, target: &Target) -> anyhow::Result<Aud
         waiting: 0,
         batches: Default::default(),
         changed: Default::default(),
+        without_log: Vec::new(),
     };
     let api = target.manage_api().await?;
     let topics = add_waiting(arguments, &api, &mut waits).await?;
@@ -411,6 +412,7 @@ mod tests {
             waiting: 0,
             batches: Default::default(),
             changed: Default::default(),
+            without_log: Vec::new(),
         }
     }
 

@@ -234,6 +234,7 @@ fn page(prices: &Prices, measured: &Measured) -> String {
         ("{estates}", month::estates_of_page(prices, measured).trim_end()),
         ("{switches}", month::switches_of_page(prices, measured).trim_end()),
         ("{prices}", list.trim_end()),
+        ("{keyed}", &format!("{:.2}", 2.0 * prices.dynamo_db_write.dollars_per_million)),
         ("{region}", &prices.region),
         ("{measured}", &measured.on),
     ] {

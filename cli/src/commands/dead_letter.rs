@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::commands::Whose;
+use crate::commands::{Whose, whose};
 use crate::document::{TimeToLive, reason_name};
 use crate::manage_api::ManageApi;
 use crate::manage_api::dead_letters::LetterChoice;
@@ -74,6 +74,21 @@ pub enum DeadLetterCommand {
     },
     /// Delete dead letters for good, object by object
     Purge(Box<purge::PurgeArguments>),
+}
+
+impl DeadLetterCommand {
+    /// Whether it needs the deployment's time: AWS tells it by an answer, which takes a request more.
+    fn looks_back(&self) -> bool {
+        match self {
+            Self::List { filter, .. } | Self::Count { filter, .. } => filter.chosen.looks_back(),
+            Self::Summary(arguments) => arguments.filter.chosen.looks_back(),
+            Self::Export(arguments) => arguments.filter.chosen.looks_back(),
+            Self::Redrive(arguments) => arguments.chosen.looks_back(),
+            // It deletes nothing that was written after its count.
+            Self::Purge(_) => true,
+            Self::Show { .. } | Self::Redrives(_) | Self::Cancel { .. } => false,
+        }
+    }
 }
 
 /// Dead letters by whether a redrive has sent them again.
@@ -139,6 +154,10 @@ pub struct Chosen {
 }
 
 impl Chosen {
+    fn looks_back(&self) -> bool {
+        self.since.is_some()
+    }
+
     /// The choice, by what the deployment's clock shows.
     fn choice(&self, now: Timestamp) -> LetterChoice {
         let since = self.since.map(|since| before(now, since).to_iso_8601());
@@ -164,7 +183,8 @@ pub async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let target = target.resolve()?;
-    let (api, now) = (target.manage_api().await?, target.now().await?);
+    let api = target.manage_api().await?;
+    let now = if command.looks_back() { target.now().await? } else { Timestamp::default() };
     match command {
         DeadLetterCommand::List { filter, sent, top } => {
             let found = found(&api, &filter, sent, now, top).await?;
@@ -200,35 +220,14 @@ pub async fn run(
     Ok(())
 }
 
-/// The event subscriptions that the filter names, of those that have their dead letters stored.
-async fn whose(
-    api: &ManageApi,
-    topic: Option<&str>,
-    subscription: Option<&str>,
-) -> anyhow::Result<Vec<Whose>> {
-    if let (Some(topic), Some(subscription)) = (topic, subscription) {
-        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
-        return Ok(vec![Whose { topic, subscription }]);
-    }
-    let topics = match topic {
-        Some(topic) => vec![api.topic(topic).await?],
-        None => api.topics().await?,
-    };
-    let mut found = Vec::new();
-    for topic in &topics {
-        let topic = text_at(topic, "/name");
-        for one in api.subscriptions(topic).await? {
-            if one.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object) {
-                let subscription = text_at(&one, "/name").to_owned();
-                found.push(Whose { topic: topic.to_owned(), subscription });
-            }
-        }
-    }
-    Ok(found)
+/// Whether an event subscription has its dead letters stored.
+fn has_letters(subscription: &Value) -> bool {
+    subscription.pointer("/properties/deadLetterDestination").is_some_and(Value::is_object)
 }
 
+/// The event subscriptions that the filter names, of those that have their dead letters stored.
 async fn of(api: &ManageApi, filter: &Filter) -> anyhow::Result<Vec<Whose>> {
-    whose(api, filter.topic.as_deref(), filter.subscription.as_deref()).await
+    whose(api, filter.topic.as_deref(), filter.subscription.as_deref(), has_letters).await
 }
 
 async fn found(
@@ -339,7 +338,42 @@ fn describe(letter: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: DeadLetterCommand,
+    }
+
+    #[test]
+    fn only_what_looks_back_asks_for_the_time() {
+        let whose = "--topic t --subscription s";
+        let table = [
+            ("list".to_owned(), false),
+            ("list --since 1h".to_owned(), true),
+            ("list --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z".to_owned(), false),
+            ("count --since 1h".to_owned(), true),
+            ("count".to_owned(), false),
+            ("summary".to_owned(), false),
+            ("summary --since 1h".to_owned(), true),
+            ("export --to-file f".to_owned(), false),
+            ("export --to-file f --since 1h".to_owned(), true),
+            ("redrive --topic t".to_owned(), false),
+            ("redrive --topic t --since 1h".to_owned(), true),
+            ("purge --all".to_owned(), true),
+            (format!("show i {whose}"), false),
+            (format!("redrives {whose}"), false),
+            (format!("cancel i {whose}"), false),
+        ];
+        for (line, want) in table {
+            let words = std::iter::once("dead-letter").chain(line.split_whitespace());
+            let Line { command } = Line::try_parse_from(words).expect(&line);
+            assert_eq!(command.looks_back(), want, "{line}");
+        }
+    }
 
     #[test]
     fn lists_and_counts_read_well() {

@@ -5,7 +5,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::attempt_lines::because_of;
-use crate::commands::{Whose, if_there};
+use crate::commands::{Whose, if_there, whose};
 use crate::document::outcome_name;
 use crate::manage_api::ManageApi;
 use crate::output::{self, Output, text_at};
@@ -106,37 +106,10 @@ async fn found(
         }
         Ok(found)
     };
-    let whose = whose(api, topic, subscription).await?;
+    let whose = whose(api, topic, subscription, |_| true).await?;
     let lists = stream::iter(whose).map(of_one).buffered(AT_ONCE);
     let mut found = lists.try_collect::<Vec<_>>().await?.concat();
     found.sort_by(|one, other| text_at(one, "/publishTime").cmp(text_at(other, "/publishTime")));
-    Ok(found)
-}
-
-/// The event subscriptions that are chosen.
-async fn whose(
-    api: &ManageApi,
-    topic: Option<&str>,
-    subscription: Option<&str>,
-) -> anyhow::Result<Vec<Whose>> {
-    if let (Some(topic), Some(subscription)) = (topic, subscription) {
-        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
-        return Ok(vec![Whose { topic, subscription }]);
-    }
-    let topics = match topic {
-        Some(topic) => vec![topic.to_owned()],
-        None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
-    };
-    let mut found = Vec::new();
-    for topic_name in topics {
-        let all = api.subscriptions(&topic_name).await;
-        // It may have been deleted since the topics were listed.
-        let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
-        for one in all.unwrap_or_default() {
-            let subscription = text_at(&one, "/name").to_owned();
-            found.push(Whose { topic: topic_name.clone(), subscription });
-        }
-    }
     Ok(found)
 }
 

@@ -221,7 +221,11 @@ async fn holding_back(
 
 /// Whether new events wait for a time to come. Once it is past, the next one is the probe.
 fn is_held_back(health: &Value, now: Timestamp) -> bool {
-    health["newEvents"] == "Waits" && !wait_is_over(health, now)
+    match text_at(health, "/newEvents") {
+        "Held" => true,
+        "Waits" => !wait_is_over(health, now),
+        _ => false,
+    }
 }
 
 /// The event of a file, which may be a publish with it alone.

@@ -13,7 +13,7 @@ use crate::output::{Output, columns};
 use crate::progress::Progress;
 use crate::rollout::alarms::{Alarm, off, see_errors};
 use crate::rollout::aws::Aws;
-use crate::rollout::plan::{Choice, Shift, left_behind, shifts};
+use crate::rollout::plan::{Choice, Shift, left_behind, left_out, shifts};
 use crate::rollout::run::{Ended, Rollout, functions};
 use crate::rollout::steps::Pace;
 use crate::target::TargetArguments;
@@ -70,7 +70,10 @@ pub async fn run(
     }
     let account = Aws::connect(&target).await?;
     let (prefix, progress) = (target.name_prefix(), Progress::on_stderr());
-    let found = functions(&account, &arguments.function).await?;
+    let (found, missing) = functions(&account, &arguments.function).await?;
+    if let Some(told) = left_out(prefix, &missing, &arguments.function)? {
+        progress.line(&told);
+    }
     let shifts = match arguments.revert {
         true => left_behind(prefix, &found)?,
         false => shifts(prefix, &found, &arguments.function)?,

@@ -1,6 +1,7 @@
 //! `gridpost subscription`: create, update, show, list, delete; health, secrets, tests of filters.
 
 pub(crate) mod health;
+pub(crate) mod pause;
 pub(crate) mod send_test;
 pub(crate) mod show;
 mod test;
@@ -50,6 +51,23 @@ pub enum SubscriptionCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Pause it: events are matched and held, and nothing is attempted until it is resumed
+    #[command(group(ArgGroup::new("life").required(true).args(["time_to_live_runs", "time_to_live_stops"])))]
+    Pause {
+        /// Which event subscription
+        #[command(flatten)]
+        named: NamedArguments,
+
+        /// Time-to-live goes on meanwhile: what is held ends when it is over
+        #[arg(long)]
+        time_to_live_runs: bool,
+
+        /// Time-to-live stands still meanwhile: what is held keeps what it has left
+        #[arg(long)]
+        time_to_live_stops: bool,
+    },
+    /// Resume it: what was held comes back, the first of it within a minute
+    Resume(NamedArguments),
     /// Show the secrets with which requests are signed, or make a new one
     Secrets {
         /// Whose
@@ -180,6 +198,14 @@ pub async fn run(
             }
             let now = resolved.now().await?;
             output.print(&one.document(), |_| one.describe(now));
+        }
+        SubscriptionCommand::Pause { named, time_to_live_runs, time_to_live_stops: _ } => {
+            let NamedArguments { topic, name } = named;
+            let standing = api.pause(&topic, &name, time_to_live_runs).await?;
+            output.print(&standing, pause::describe);
+        }
+        SubscriptionCommand::Resume(NamedArguments { topic, name }) => {
+            output.print(&api.resume(&topic, &name).await?, pause::describe);
         }
         SubscriptionCommand::Secrets { named: NamedArguments { topic, name }, rotate, overlap } => {
             let secrets = match rotate {

@@ -82,6 +82,11 @@ pub struct CreateArguments {
     #[arg(long, conflicts_with = "file")]
     disable_local_auth: bool,
 
+    /// Answer a publish that is repeated under its `Idempotency-Key` (or `x-ms-client-request-id`) within
+    /// so many seconds as the first one, and deliver it once: 60 to 86400 [default: keys are not heeded]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "file")]
+    idempotency_window: Option<u32>,
+
     /// The topic as a JSON document (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -93,7 +98,7 @@ pub struct CreateArguments {
     ArgGroup::new("change")
         .required(true)
         .multiple(true)
-        .args(["disable_local_auth", "delivery_profile", "file"])
+        .args(["disable_local_auth", "delivery_profile", "idempotency_window", "file"])
 ))]
 pub struct UpdateArguments {
     /// The topic
@@ -107,8 +112,17 @@ pub struct UpdateArguments {
     #[arg(long, value_name = "PROFILE")]
     delivery_profile: Option<String>,
 
+    /// For how many seconds a publish is recognised that is repeated under its key: 60 to 86400; 0: keys are
+    /// not heeded
+    #[arg(long, value_name = "SECONDS")]
+    idempotency_window: Option<u32>,
+
     /// The patch as a JSON document: members that it names change, null is the default (`-`: standard input)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disable_local_auth", "delivery_profile"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["disable_local_auth", "delivery_profile", "idempotency_window"]
+    )]
     file: Option<PathBuf>,
 
     /// Only if the topic still has this ETag (`topic show` prints it)
@@ -128,6 +142,12 @@ impl UpdateArguments {
         if let Some(profile) = &self.delivery_profile {
             properties["deliveryProfile"] = json!(profile);
         }
+        if let Some(seconds) = self.idempotency_window {
+            properties["idempotency"] = match seconds {
+                0 => Value::Null,
+                _ => json!({"windowInSeconds": seconds}),
+            };
+        }
         Ok(json!({ "properties": properties }))
     }
 }
@@ -144,6 +164,9 @@ impl CreateArguments {
             }
             if self.disable_local_auth {
                 properties["disableLocalAuth"] = json!(true);
+            }
+            if let Some(seconds) = self.idempotency_window {
+                properties["idempotency"] = json!({"windowInSeconds": seconds});
             }
             return Ok(json!({"kind": self.kind, "properties": properties}));
         };
@@ -241,6 +264,7 @@ fn undone(existing: &Value, document: &Value) -> Vec<String> {
         ("disableLocalAuth", json!(false)),
         ("deliveryProfile", json!(if is_namespace { "namespace" } else { "basic" })),
         ("inputSchemaMapping", Value::Null),
+        ("idempotency", Value::Null),
     ];
     let change = |(name, default): (&str, Value)| {
         let has = existing["properties"].get(name)?;
@@ -291,6 +315,7 @@ fn describe(topic: &Value) -> String {
         ["input schema".to_owned(), at("/properties/inputSchema")],
         ["delivery profile".to_owned(), at("/properties/deliveryProfile")],
         ["keys and SAS".to_owned(), key_access(topic).to_owned()],
+        ["repeated publishes".to_owned(), repeats(topic)],
         ["endpoint".to_owned(), at("/properties/endpoint")],
         ["state".to_owned(), at("/properties/provisioningState")],
         ["etag".to_owned(), at("/etag")],
@@ -302,6 +327,13 @@ fn key_access(topic: &Value) -> &'static str {
         Some(true) => "refused (disableLocalAuth true)",
         Some(false) => "accepted (disableLocalAuth false)",
         None => "-",
+    }
+}
+
+fn repeats(topic: &Value) -> String {
+    match topic.pointer("/properties/idempotency/windowInSeconds").and_then(Value::as_u64) {
+        Some(seconds) => format!("delivered once, by their key, for {seconds} s"),
+        None => "delivered again (no idempotency)".to_owned(),
     }
 }
 

@@ -11,13 +11,16 @@ use super::edit::notice;
 use super::failure::{self, Answer};
 use super::form::placed::Placed;
 use super::form::view::{Text, View};
-use super::form::{Fields, Posted, meant, written};
+use super::form::{Fields, Posted, meant, meant_value, written};
 use super::page::{Frame, Tab, topic_url};
 use super::subscribe::about_name;
 use crate::failure::Refusal;
 
 /// The page.
 pub(super) const URL: &str = "/create-topic";
+
+/// How long keys of publishes are heeded.
+const WINDOW: &str = "idempotency.windowInSeconds";
 
 const MAPPING: &str = "inputSchemaMapping";
 
@@ -72,6 +75,9 @@ pub(super) fn document(fields: &Fields) -> Value {
     if fields.is_on("disableLocalAuth") {
         document["properties"]["disableLocalAuth"] = json!(true);
     }
+    if let Some(seconds) = given(WINDOW) {
+        document["properties"]["idempotency"] = json!({"windowInSeconds": meant_value(seconds)});
+    }
     let mut mapped = Map::new();
     for (name, ..) in MAPPED {
         let mut member = Map::new();
@@ -120,9 +126,12 @@ pub(super) fn changeable(form: View<'_>) -> Markup {
         ("namespace", "namespace"),
     ];
     let hint = "The table of retry rules, and the form of dead letters.";
+    let repeats = "60 to 86400: a publish that is repeated under its Idempotency-Key or x-ms-client-request-id is \
+                   delivered once. Empty: keys are not heeded. Costs two writes of the table for each publish with a key.";
     html! {
         (form.select("deliveryProfile", "Delivery profile", hint, &profiles))
         (form.check("disableLocalAuth", "Refuse access keys and SAS tokens", ""))
+        (form.text(Text { name: WINDOW, label: "Recognise repeated publishes for (s)", hint: repeats, mode: Some("numeric"), also: Some("idempotency"), ..Text::default() }))
     }
 }
 
@@ -135,6 +144,10 @@ pub(super) fn fields_of(document: &Value) -> Fields {
         fields.set("deliveryProfile", text(&properties["deliveryProfile"]));
     }
     fields.tick("disableLocalAuth", properties["disableLocalAuth"] == true);
+    let seconds = &properties["idempotency"]["windowInSeconds"];
+    if !seconds.is_null() {
+        fields.set(WINDOW, text(seconds));
+    }
     for (name, ..) in MAPPED {
         for part in ["sourceField", "defaultValue"] {
             let value = &properties[MAPPING]["properties"][name][part];
@@ -198,12 +211,13 @@ mod tests {
             ("inputSchemaMapping.id.sourceField", "orderId"),
             ("inputSchemaMapping.subject.defaultValue", "orders"),
             ("disableLocalAuth", "yes"),
+            ("idempotency.windowInSeconds", "300"),
         ] {
             fields.set(name, text);
         }
         let want = json!({"kind": "custom", "properties": {"inputSchema": "CustomEventSchema",
-            "disableLocalAuth": true, "inputSchemaMapping": {"inputSchemaMappingType": "Json",
-            "properties": {"id": {"sourceField": "orderId"}, "subject": {"defaultValue": "orders"}}}}});
+            "disableLocalAuth": true, "idempotency": {"windowInSeconds": 300},
+            "inputSchemaMapping": {"inputSchemaMappingType": "Json", "properties": {"id": {"sourceField": "orderId"}, "subject": {"defaultValue": "orders"}}}}});
         assert_eq!(document(&fields), want);
         let mut back = fields_of(&want);
         back.set("kind", "custom");

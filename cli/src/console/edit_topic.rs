@@ -23,6 +23,10 @@ use crate::output::text_at;
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
 const OWN: &str = "made.own";
 
+/// Members that can be changed.
+const CHANGEABLE: [&str; 4] =
+    ["deliveryProfile", "disableLocalAuth", "idempotency", "inputSchemaMapping"];
+
 /// The page.
 pub(super) fn url(topic: &str) -> String {
     format!("{}/edit", topic_url(topic))
@@ -31,7 +35,7 @@ pub(super) fn url(topic: &str) -> String {
 /// What can be changed of a topic.
 fn editable(topic: &Value) -> Value {
     let mut properties = json!({});
-    for member in ["deliveryProfile", "disableLocalAuth", "inputSchemaMapping"] {
+    for member in CHANGEABLE {
         let value = &topic["properties"][member];
         if !value.is_null() {
             properties[member] = value.clone();
@@ -44,7 +48,7 @@ fn editable(topic: &Value) -> Value {
 fn mine(fields: &Fields, was: &Value) -> Value {
     let (typed, before) = (document(fields), fields_of(was));
     let mut mine = was.clone();
-    for member in ["deliveryProfile", "disableLocalAuth", "inputSchemaMapping"] {
+    for member in CHANGEABLE {
         if fields.is_same(&before, member) {
             continue;
         }
@@ -176,5 +180,18 @@ mod tests {
         let want = json!({"properties": {"disableLocalAuth": true, "inputSchemaMapping":
             {"properties": {"subject": {"defaultValue": "s"}}}}});
         assert_eq!(difference(&was, &mine(&fields, &was)), want);
+    }
+
+    #[test]
+    fn an_emptied_window_turns_idempotency_off() {
+        let was = json!({"properties": {"idempotency": {"windowInSeconds": 300}}});
+        let mut fields = fields_of(&was);
+        assert_eq!(difference(&was, &mine(&fields, &was)), json!({}));
+        fields.set("idempotency.windowInSeconds", "60");
+        let want = json!({"properties": {"idempotency": {"windowInSeconds": 60}}});
+        assert_eq!(difference(&was, &mine(&fields, &was)), want);
+        let emptied = Fields::default();
+        let off = json!({"properties": {"idempotency": null}});
+        assert_eq!(difference(&was, &mine(&emptied, &was)), off);
     }
 }

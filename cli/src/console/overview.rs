@@ -176,7 +176,7 @@ fn trouble(seen: &Seen, now: Timestamp) -> Markup {
     let mut found: Vec<_> = seen.all.iter().filter(|one| is_in_trouble(&one.health)).collect();
     // Those that lose events first, then those that wait; of those, what waits for most.
     let rank = |one: &&One| {
-        let order = ["Ends", "NotMatched", "Waits"];
+        let order = ["Ends", "NotMatched", "Held", "Waits"];
         let effect = text_at(&one.health, "/newEvents");
         let at = order.iter().position(|known| *known == effect).unwrap_or(order.len());
         (
@@ -247,6 +247,7 @@ pub(super) fn effect(health: &Value) -> &str {
         "Attempted" => "attempted",
         "Waits" => "wait",
         "Ends" => "end at once",
+        "Held" => "held: paused",
         "NotMatched" => "none comes: expired, or not validated",
         other => other,
     }

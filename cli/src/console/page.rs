@@ -344,12 +344,14 @@ pub(super) fn next_page(url: &str, pairs: &[(&str, &str)], next: Option<&str>) -
 
 /// What was just done, where the URL says so. Only these texts are ever shown.
 pub(super) fn done(code: Option<&str>) -> Markup {
-    const DONE: [(&str, &str); 11] = [
+    const DONE: [(&str, &str); 13] = [
         ("reset", "The endpoint's waits are ended: its next delivery is attempted when it is due."),
         (
             "resent",
             "Asked for: the delivery is attempted now, or as soon as its queue gives it out.",
         ),
+        ("paused", "It is paused: events are matched and held."),
+        ("unpaused", "It is resumed: what was held comes back, the first of it within a minute."),
         ("saved", "Saved."),
         ("created", "It is made."),
         ("deleted", "It is deleted."),

@@ -21,7 +21,7 @@ type Names = Path<(String, String)>;
 
 /// How a redrive is done, beside what it sends.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Manner {
+pub(super) struct RedriveForm {
     rate: Option<String>,
     max_redrives: Option<String>,
     again: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Manner {
     action: String,
 }
 
-impl Manner {
+impl RedriveForm {
     fn document(&self, chosen: &Chosen) -> Result<Value, Misuse> {
         let number = |what: &str, text: &Option<String>, or: u64| match given(text.as_ref()) {
             None => Ok(or),
@@ -136,20 +136,19 @@ pub(super) struct Begin {
     #[serde(flatten)]
     chosen: Chosen,
     #[serde(flatten)]
-    manner: Manner,
+    form: RedriveForm,
 }
 
 /// Begins a job: a dry run, or what a dry run has counted.
 pub(super) async fn begin(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Form(Begin { chosen, manner }): Form<Begin>,
+    Form(Begin { chosen, form }): Form<Begin>,
 ) -> Answer<Response> {
     let begun = async {
-        let document = manner.document(&chosen)?;
-        if document["dryRun"] == false && manner.on_probation.is_none() {
-            let (to_topic, to_name) =
-                (given(manner.to_topic.as_ref()), given(manner.to_name.as_ref()));
+        let document = form.document(&chosen)?;
+        if document["dryRun"] == false && form.on_probation.is_none() {
+            let (to_topic, to_name) = (given(form.to_topic.as_ref()), given(form.to_name.as_ref()));
             let to = (to_topic.as_deref().unwrap_or(&topic), to_name.as_deref().unwrap_or(&name));
             if let Some(refused) = probation(&app, to.0, to.1).await {
                 return Err(Misuse(refused).into());
@@ -385,18 +384,21 @@ mod tests {
     fn nothing_is_sent_unless_it_is_asked_for() {
         let text = |text: &str| Some(text.to_owned());
         let chosen = Chosen { reason: text("R"), sent: text("no"), ..Chosen::default() };
-        let manner = Manner { rate: text("7"), action: "count".to_owned(), ..Manner::default() };
+        let form =
+            RedriveForm { rate: text("7"), action: "count".to_owned(), ..RedriveForm::default() };
         let want = json!({"reason": "R", "eventsPerSecond": 7, "maxRedrives": 3, "sendAgain": false,
             "dryRun": true});
-        assert_eq!(manner.document(&chosen).expect("a document"), want);
-        assert_eq!(Manner::default().document(&chosen).expect("a document")["dryRun"], true);
-        let send = Manner { action: "send".to_owned(), to_name: text("s"), ..Manner::default() };
+        assert_eq!(form.document(&chosen).expect("a document"), want);
+        assert_eq!(RedriveForm::default().document(&chosen).expect("a document")["dryRun"], true);
+        let send =
+            RedriveForm { action: "send".to_owned(), to_name: text("s"), ..RedriveForm::default() };
         let sent = send.document(&chosen).expect("a document");
         assert_eq!(
             (&sent["dryRun"], &sent["target"]["eventSubscription"]),
             (&json!(false), &json!("s"))
         );
-        let refused = Manner { rate: text("fast"), ..Manner::default() }.document(&chosen);
+        let refused =
+            RedriveForm { rate: text("fast"), ..RedriveForm::default() }.document(&chosen);
         assert!(refused.expect_err("no number").0.contains("`fast`"));
     }
 }

@@ -5,13 +5,14 @@ use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::failure::{self, Answer};
 use super::forms::{Agreed, Look, Nothing};
 use super::page::{self, Frame, Tab, subscription_url, with_query};
 use super::{App, keys};
-use crate::commands::subscription::{health, show};
+use crate::commands::subscription::{health, pause, show};
 use crate::output::{pretty, text_at};
 
 type Names = Path<(String, String)>;
@@ -63,7 +64,7 @@ async fn of_subscription(
                 "a GET of the validation URL that it was sent; the endpoint's log may have it." }
         }
         @match &health {
-            Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) }
+            Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }
             Err(error) => {
                 div.problem { p { strong { "Its endpoint's health could not be read." } } (failure::told(error)) }
             }
@@ -109,6 +110,60 @@ fn reset_form(app: &App, url: &str, health: &Value) -> Markup {
             }
         }
     }
+}
+
+/// A pause is asked for with what becomes of time-to-live; a paused one can be resumed.
+fn pause_form(app: &App, url: &str, health: &Value) -> Markup {
+    let pause = health.get("pause");
+    html! {
+        @if let Some(pause) = pause {
+            p.warn { "It is paused " (pause::told(pause)) ". Events are matched and held until it is resumed, or until "
+                (page::time_at(pause, "/until")) "." }
+        }
+        @if app.may_change() && pause.is_some() {
+            form method="post" action={ (url) "/resume" } {
+                (app.token())
+                button { "Resume it" }
+            }
+        } @else if app.may_change() {
+            form method="post" action={ (url) "/pause" } {
+                (app.token())
+                label { "Time-to-live meanwhile "
+                    select name="life" {
+                        option value="stops" { "stands still" }
+                        option value="runs" { "runs" }
+                    }
+                }
+                button.second { "Pause it" }
+            }
+        }
+    }
+}
+
+/// The form of a pause.
+#[derive(Debug, Deserialize)]
+pub(super) struct Pausing {
+    life: String,
+}
+
+/// Pauses it.
+pub(super) async fn pause(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(form): Form<Pausing>,
+) -> Answer<Redirect> {
+    app.api.pause(&topic, &name, form.life == "runs").await?;
+    Ok(Redirect::to(&subscription_url(&topic, &name, "?done=paused")))
+}
+
+/// Resumes it.
+pub(super) async fn resume(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Nothing {}): Form<Nothing>,
+) -> Answer<Redirect> {
+    app.api.resume(&topic, &name).await?;
+    Ok(Redirect::to(&subscription_url(&topic, &name, "?done=unpaused")))
 }
 
 /// Ends what keeps the endpoint from being asked.

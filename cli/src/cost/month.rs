@@ -144,10 +144,15 @@ fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     let polls = queues * POLLERS * POLLS * MINUTES;
     // The cursor and eight partitions of a minute are read, the cursor is written; 50 ms of 256 MB.
     let (reads, writes) = (9.0 * MINUTES, MINUTES);
+    // Lambda's own 429s have an alarm of their own.
+    let pages = match estate.front_door {
+        FrontDoor::HttpApi => 7.0,
+        FrontDoor::FunctionUrl => 8.0,
+    };
     let alarms = match estate.alarms {
         Alarms::None => 0.0,
-        Alarms::Pages => 7.0,
-        Alarms::All => 7.0 + 23.0 + 2.0 * estate.retry_queues,
+        Alarms::Pages => pages,
+        Alarms::All => pages + 23.0 + 2.0 * estate.retry_queues,
     };
     vec![
         line("polling of idle queues by Lambda (SQS requests)", polls, &prices.sqs_request),

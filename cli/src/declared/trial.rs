@@ -26,6 +26,7 @@ pub(crate) fn unsaved(name: &str, settings: topic::Settings) -> Stored {
         input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: settings.disable_local_auth,
         delivery_profile: settings.delivery_profile,
+        idempotency: settings.idempotency,
         created_at: Timestamp::from_millis(0),
         etag: Uuid::nil(),
         revision: 0,

@@ -166,7 +166,9 @@ fn concurrency(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
     let mut used: BTreeMap<&str, i64> = BTreeMap::new();
     let mut mappings = Vec::new();
     let mut faults = Vec::new();
-    for mapping in plan.of(ESM) {
+    // One that is not enabled runs nothing.
+    for mapping in plan.of(ESM).filter(|mapping| mapping.at("enabled") != Some(&Value::Bool(false)))
+    {
         let most = mapping.number("scaling_config.0.maximum_concurrency");
         let most = most.unwrap_or(MAPPING_CONCURRENCY_MAX);
         mappings.push(mapping.address);

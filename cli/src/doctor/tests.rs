@@ -165,6 +165,16 @@ fn a_small_account_is_too_small() {
     assert_eq!(fault.address.matches("aws_lambda_event_source_mapping").count(), 8);
 }
 
+/// `redrive_concurrency = 0`, for an account that has nothing to spare.
+#[test]
+fn a_mapping_that_is_not_enabled_uses_nothing() {
+    let mut document = plan();
+    change(&mut document, MAPPING, "/enabled", json!(false));
+    let account = Account { concurrency: 220, ..Account::default() };
+    let (_, faults) = check(&document, &account).expect("a plan");
+    assert!(faults.is_empty(), "the others use 220: {faults:#?}");
+}
+
 #[test]
 fn a_role_has_one_sum_for_all_its_policies() {
     let mut document = plan();

@@ -22,6 +22,8 @@ struct Told {
     /// The header of the date, whole; empty for none.
     date: String,
     together: Option<(String, Barrier)>,
+    /// Whether a row may match anywhere in a request.
+    anywhere: bool,
 }
 
 impl FakeApi {
@@ -29,6 +31,11 @@ impl FakeApi {
     /// and document. Everything else is a 500.
     pub(crate) async fn answering(rows: &[(&str, u16, Value)]) -> Self {
         Self::told(Told { rows: owned(rows), ..Told::default() }).await
+    }
+
+    /// One that answers a request by the first row whose text is anywhere in it.
+    pub(crate) async fn naming(rows: &[(&str, u16, Value)]) -> Self {
+        Self::told(Told { rows: owned(rows), anywhere: true, ..Told::default() }).await
     }
 
     /// One that answers each request with a 500 of that date.
@@ -86,7 +93,11 @@ async fn answer(mut stream: TcpStream, told: Arc<Told>) {
     {
         all.wait().await;
     }
-    let found = told.rows.iter().find(|(line, ..)| head.starts_with(line.as_str()));
+    let is_meant = |line: &str| match told.anywhere {
+        true => head.contains(line),
+        false => head.starts_with(line),
+    };
+    let found = told.rows.iter().find(|(line, ..)| is_meant(line));
     let (status, body) = found.map_or((500, "{}"), |(_, status, body)| (*status, body));
     let answer = format!(
         "HTTP/1.1 {status} Told\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\

@@ -23,8 +23,9 @@ const WITHOUT_DATA: &str = "wake-not-running";
 const SOONEST: &str = "function-errors";
 
 /// What the alarms of `infra/alarms.tf` are called behind the name prefix.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "publish-refused",
+    "publish-throttled",
     "late",
     "poison-not-empty",
     "events-dropped",

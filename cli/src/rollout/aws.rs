@@ -41,13 +41,13 @@ impl Account for Aws {
         Ok(if_found(answer)?.map(|answer| alias(&answer)))
     }
 
-    async fn versions(&self, role: &str) -> anyhow::Result<Vec<u64>> {
+    async fn versions(&self, role: &str) -> anyhow::Result<Option<Vec<u64>>> {
         let mut versions = Vec::new();
         let first = format!("{}/versions?MaxItems=50", self.path(role));
         let mut path = first.clone();
         loop {
-            let page =
-                self.functions.call_path("ListVersionsByFunction", "GET", &path, None).await?;
+            let page = self.functions.call_path("ListVersionsByFunction", "GET", &path, None);
+            let Some(page) = if_found(page.await)? else { return Ok(None) };
             let of_page = page["Versions"].as_array().into_iter().flatten();
             // $LATEST is no number.
             versions.extend(of_page.filter_map(|it| it["Version"].as_str()?.parse::<u64>().ok()));
@@ -56,7 +56,7 @@ impl Account for Aws {
                     let marker: String = byte_serialize(marker.as_bytes()).collect();
                     path = format!("{first}&Marker={marker}");
                 }
-                None => return Ok(versions),
+                None => return Ok(Some(versions)),
             }
         }
     }
@@ -141,7 +141,8 @@ mod tests {
         let missing = json!({"Message": "Cannot find alias", "Type": "User", "code": "ResourceNotFoundException"});
         let functions = FakeApi::answering(&[
             ("GET /2015-03-31/functions/gridpost-dispatch/aliases/live ", 200, alias),
-            ("GET /2015-03-31/functions/gridpost-wake/aliases/live ", 404, missing),
+            ("GET /2015-03-31/functions/gridpost-wake/aliases/live ", 404, missing.clone()),
+            ("GET /2015-03-31/functions/gridpost-expand/versions?MaxItems=50 ", 404, missing),
             ("GET /2015-03-31/functions/gridpost-dispatch/versions?MaxItems=50 ", 200, first),
             (
                 "GET /2015-03-31/functions/gridpost-dispatch/versions?MaxItems=50&Marker=a%2Bb ",
@@ -163,7 +164,8 @@ mod tests {
         };
         assert_eq!(account.alias("dispatch").await.expect("an alias"), Some(want));
         assert_eq!(account.alias("wake").await.expect("none"), None);
-        assert_eq!(account.versions("dispatch").await.expect("versions"), [7, 8]);
+        assert_eq!(account.versions("dispatch").await.expect("versions"), Some(vec![7, 8]));
+        assert_eq!(account.versions("expand").await.expect("none"), None);
         let found = account.alarms().await.expect("alarms");
         assert_eq!(found.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["gridpost-late"]);
         let route = Route { version: 7, other: None };

@@ -107,6 +107,34 @@ pub fn roles(chosen: &[Choice]) -> Vec<&'static str> {
     FUNCTIONS.into_iter().filter(is_chosen).collect()
 }
 
+/// What is said of functions that the deployment does not have: one of an earlier version has fewer, and
+/// a rollout leaves those out.
+///
+/// # Errors
+///
+/// [`Misuse`]: it has none at all, or not one that was chosen.
+pub fn left_out(
+    prefix: &str,
+    missing: &[&str],
+    chosen: &[Choice],
+) -> Result<Option<String>, Misuse> {
+    let named: Vec<_> = missing.iter().map(|role| format!("{prefix}-{role}")).collect();
+    let named = named.join(", ");
+    if missing.len() == FUNCTIONS.len() {
+        return Err(Misuse(format!(
+            "there is no function of {prefix}: give the deployment's --name-prefix (GRIDPOST_NAME_PREFIX), \
+             and its region by --manage-url or AWS_REGION"
+        )));
+    }
+    match (missing.is_empty(), chosen.is_empty()) {
+        (true, _) => Ok(None),
+        (false, true) => Ok(Some(format!(
+            "! left out, because the deployment does not have them (its version has fewer functions): {named}"
+        ))),
+        (false, false) => Err(Misuse(format!("the deployment has no function {named}"))),
+    }
+}
+
 /// The alias of a function, if a rollout may lead it.
 ///
 /// # Errors
@@ -270,6 +298,23 @@ mod tests {
         assert_eq!(roles(&[]), FUNCTIONS);
         let two: Vec<Choice> = ["ingest", "wake=3"].map(|it| it.parse().expect("a choice")).into();
         assert_eq!(roles(&two), ["wake", "ingest"]);
+    }
+
+    #[test]
+    fn functions_that_an_earlier_version_does_not_have_are_left_out() {
+        let chosen: [Choice; 1] = ["expand".parse().expect("a choice")];
+        let told = left_out(PREFIX, &["redrive", "expand"], &[]).expect("left out");
+        assert!(told.is_some_and(|it| it.ends_with(": gridpost-redrive, gridpost-expand")));
+        assert_eq!(left_out(PREFIX, &[], &[]).expect("all there"), None);
+        assert_eq!(left_out(PREFIX, &[], &chosen).expect("it is there"), None);
+        let table: [(&[&str], &[Choice], &str); 2] = [
+            (&["expand"], &chosen, "the deployment has no function gridpost-expand"),
+            (&FUNCTIONS, &[], "there is no function of gridpost: give"),
+        ];
+        for (missing, chosen, want) in table {
+            let refused = left_out(PREFIX, missing, chosen).expect_err(want).0;
+            assert!(refused.starts_with(want), "{refused}");
+        }
     }
 
     #[test]

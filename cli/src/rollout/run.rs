@@ -38,22 +38,20 @@ pub(crate) enum Ended {
     Reverted { percent: u8, reason: Reason, left: Vec<String> },
 }
 
-/// The functions that were chosen, as they are.
+/// The functions that were chosen, as they are, and those that the deployment does not have.
 pub(crate) async fn functions(
     account: &impl Account,
     chosen: &[Choice],
-) -> anyhow::Result<Vec<Function>> {
-    let mut found = Vec::new();
+) -> anyhow::Result<(Vec<Function>, Vec<&'static str>)> {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
     for role in roles(chosen) {
         let alias = account.alias(role).await?;
-        // Where there is no alias there may be no function.
-        let versions = match alias {
-            Some(_) => account.versions(role).await?,
-            None => Vec::new(),
-        };
-        found.push(Function { role: role.to_owned(), alias, versions });
+        match account.versions(role).await? {
+            Some(versions) => found.push(Function { role: role.to_owned(), alias, versions }),
+            None => missing.push(role),
+        }
     }
-    Ok(found)
+    Ok((found, missing))
 }
 
 impl<A: Account> Rollout<'_, A> {

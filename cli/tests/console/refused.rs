@@ -111,6 +111,8 @@ async fn read_only_refuses_every_change() {
         "/waiting/poison".to_owned(),
         format!("{deliveries}/{id}/resend"),
         format!("{REFUSED}/reset"),
+        format!("{REFUSED}/pause"),
+        format!("{REFUSED}/resume"),
         format!("{REFUSED}/secrets"),
         format!("{REFUSED}/secrets/rotate"),
         format!("{REFUSED}/edit"),

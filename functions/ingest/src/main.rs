@@ -6,6 +6,7 @@ use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
     payloads::PayloadBucket,
+    publishes::PublishTable,
     sqs::{QueueUrls, SqsQueues},
 };
 use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
@@ -35,7 +36,8 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let clients = Clients::from_env()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let config_table = config::config_table()?;
-    let configuration = ConfigurationTable::new(clients.dynamodb(), config_table);
+    let dynamodb = clients.dynamodb();
+    let configuration = ConfigurationTable::new(dynamodb.clone(), config_table);
     configuration.connect().await;
     let table = Arc::new(configuration);
     let authorization = config::publish_authorization()?;
@@ -51,6 +53,7 @@ async fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
         dice: Arc::new(SystemDice),
         sender: Arc::new(SqsQueues::new(clients.sqs(), QueueUrls::from_env()?)),
         payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
+        records: Arc::new(PublishTable::new(dynamodb, config::state_table()?)),
         meter,
         latency_metrics: config::latency_metrics()?,
         authorization,

@@ -15,16 +15,15 @@ use gridpost_aws::{
     sqs::{QueueUrls, SqsQueues},
     state::StateTable,
 };
-use gridpost_core::{endpoint::arn::Arn, retry::response_text::ResponseBytes};
-use gridpost_manage_handler::{Authorization, Context, Settings, respond_event, terraform};
-use gridpost_ports::{Clock, Meter};
+use gridpost_core::endpoint::arn::Arn;
+use gridpost_manage_handler::{Context, Settings, respond_event, terraform};
 use gridpost_runtime::{
-    config,
+    config, lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
 use gridpost_webhook::http::HttpClient;
-use lambda_runtime::{Diagnostic, Error, LambdaEvent, run, service_fn};
+use lambda_runtime::{Diagnostic, Error};
 use serde_json::Value;
 
 use checker::DispatchFunction;
@@ -32,30 +31,33 @@ use checker::DispatchFunction;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     start_logging();
+    let meter = Arc::new(EmbeddedMeter::from_env()?);
+    let context = &context(Arc::clone(&meter))?;
+    lambda::serve(&meter, move |event: Value, _deadline| handle(context, event)).await
+}
+
+fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let urls = QueueUrls::from_env()?;
-    let dispatch: Arn = config::text("GRIDPOST_DISPATCH_ARN")?.parse()?;
+    let dispatch = config::dispatch_arn()?;
     let settings = settings(urls.retry.len(), &dispatch)?;
     let clients = Clients::from_env()?;
-    let name = config::text("GRIDPOST_CONFIG_TABLE")?;
-    let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), name));
-    let state_table = config::text("GRIDPOST_STATE_TABLE")?;
+    let table = Arc::new(ConfigurationTable::new(clients.dynamodb(), config::config_table()?));
+    let state_table = config::state_table()?;
     let parking = Arc::new(ParkingTable::new(clients.dynamodb(), state_table.clone()));
     let redrives = Arc::new(RedriveTable::new(clients.dynamodb(), state_table.clone()));
     let states = Arc::new(StateTable::new(clients.dynamodb(), state_table));
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
-    let meter = Arc::new(EmbeddedMeter::from_env()?);
     let clock = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
-    let kept = config::parsed_or("GRIDPOST_FAILED_RESPONSE_BYTES", ResponseBytes::default())?;
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock) as _)?;
-    let context = Context {
+    Ok(Context {
         configuration: Arc::clone(&table) as _,
         keys: Arc::clone(&table) as _,
         topics: Arc::clone(&table) as _,
         subscriptions: table,
         deliveries: Arc::clone(&states) as _,
         handshakes: Arc::new(client.clone()),
-        endpoints: Arc::new(client.keeping(kept)),
+        endpoints: Arc::new(client.keeping(config::failed_response_bytes()?)),
         checker: Arc::new(checker),
         poison: Arc::clone(&queues) as _,
         receiver: Arc::clone(&queues) as _,
@@ -65,20 +67,13 @@ async fn main() -> Result<(), Error> {
         healths: Arc::clone(&states) as _,
         states,
         dead_letters: Arc::new(S3Bucket::new(clients.s3())),
-        payloads: Arc::new(PayloadBucket::new(clients, config::text("GRIDPOST_PAYLOAD_BUCKET")?)),
+        payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
         redrives,
-        meter: Arc::clone(&meter) as _,
+        meter,
         clock,
         dice: Arc::new(SystemDice),
         settings,
-    };
-    let (context, meter) = (&context, &meter);
-    run(service_fn(move |event: LambdaEvent<Value>| async move {
-        let answered = handle(context, event.payload).await;
-        meter.flush(SystemClock.now());
-        answered
-    }))
-    .await
+    })
 }
 
 /// What invokes the function.
@@ -113,17 +108,17 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
 }
 
 fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::SettingError> {
-    let origin = "eventgrid.azure.net".to_owned();
     Ok(Settings {
         allowed: config::allowed_endpoints()?,
-        validation_origin: config::parsed_or("GRIDPOST_VALIDATION_ORIGIN", origin)?,
-        publish_url: config::text("GRIDPOST_PUBLISH_URL")?,
-        manage_url: config::text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned(),
+        validation_origin: config::validation_origin()?,
+        publish_url: config::publish_url()?,
+        manage_url: config::manage_url()?,
         configuration_kept_for: config::configuration_kept_for()?,
+        dispatch_keeps_configuration: config::dispatch_keeps_configuration()?,
         account: dispatch.account.clone(),
         retry_shards,
-        queue_message_bytes_max: config::parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", 262_144)?,
-        authorization: config::parsed_or("GRIDPOST_MANAGE_AUTHORIZATION", Authorization::Iam)?,
+        queue_message_bytes_max: config::queue_message_bytes_max()?,
+        authorization: config::manage_authorization()?,
     })
 }
 

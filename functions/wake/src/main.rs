@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gridpost_aws::{
     Clients,
+    configuration::ConfigurationTable,
     parking::ParkingTable,
     payloads::PayloadBucket,
     sqs::{QueueUrls, SqsQueues},
@@ -37,10 +38,13 @@ async fn main() -> Result<(), Error> {
 fn context(clients: Clients, meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let table = config::state_table()?;
     let parking = Arc::new(ParkingTable::new(clients.dynamodb(), table));
+    let configuration = config::text("GRIDPOST_CONFIG_TABLE")?;
+    let subscriptions = Arc::new(ConfigurationTable::new(clients.dynamodb(), configuration));
     let queues = SqsQueues::new(clients.sqs(), QueueUrls::from_env()?);
     let settings = Settings {
         retry_shards: queues.retry_shards(),
         queue_message_bytes_max: config::queue_message_bytes_max()?,
+        configuration_kept_for: config::dispatch_keeps_configuration()?,
     };
     Ok(Context {
         clock: Arc::new(SystemClock),
@@ -48,6 +52,7 @@ fn context(clients: Clients, meter: Arc<EmbeddedMeter>) -> Result<Context, Error
         parking: Arc::clone(&parking) as _,
         due: Arc::clone(&parking) as _,
         cursor: parking,
+        subscriptions,
         payloads: Arc::new(PayloadBucket::new(clients, config::payload_bucket()?)),
         meter,
         settings,

@@ -6,6 +6,7 @@ pub mod lineage;
 pub mod parking;
 #[cfg(feature = "s3")]
 pub mod payloads;
+pub mod publishes;
 pub mod redrives;
 #[cfg(feature = "s3")]
 pub mod s3;

@@ -62,6 +62,35 @@ impl ParkingTable {
         Ok(written.unprocessed_items.and_then(|mut left| left.remove(name)).unwrap_or_default())
     }
 
+    /// Some of the items of a partition of a minute.
+    async fn page(
+        &self,
+        minute: i64,
+        partition: u32,
+        after: Option<String>,
+        most: i32,
+    ) -> Result<DuePage, PortError> {
+        const CALL: &str = "dynamodb:Query";
+        let pk = minute_pk(minute, partition);
+        let mut query = self
+            .table
+            .client
+            .query()
+            .table_name(&self.table.name)
+            .consistent_read(true)
+            .limit(most)
+            .key_condition_expression("pk = :pk")
+            .expression_attribute_values(":pk", text(&pk));
+        if let Some(after) = after {
+            query =
+                query.exclusive_start_key("pk", text(pk)).exclusive_start_key("sk", text(after));
+        }
+        let page = query.send().await.map_err(|error| port_error(CALL, error))?;
+        let next = page.last_evaluated_key.as_ref().and_then(place_of).map(|place| place.sort);
+        let items = page.items.unwrap_or_default();
+        Ok(DuePage { due: items.into_iter().filter_map(|item| parked(&item)).collect(), next })
+    }
+
     /// Deletes until all are deleted.
     async fn delete_all(&self, mut requests: Vec<WriteRequest>) -> Result<(), PortError> {
         for try_number in 0..DELETE_TRIES {
@@ -87,7 +116,7 @@ impl ParkingLot for ParkingTable {
             .put_item()
             .table_name(&self.table.name)
             .item("pk", text(parked_pk(parked)))
-            .item("sk", text(parked.id.to_string()))
+            .item("sk", text(parked.place()))
             .item("revision", number(1))
             .item("document", text(json))
             .item("body", text(&parked.body));
@@ -102,7 +131,7 @@ impl ParkingLot for ParkingTable {
             .delete_item()
             .table_name(&self.table.name)
             .key("pk", text(parked_pk(parked)))
-            .key("sk", text(parked.id.to_string()));
+            .key("sk", text(parked.place()));
         delete.send().await.map_err(|error| port_error("dynamodb:DeleteItem", error))?;
         Ok(())
     }
@@ -116,32 +145,23 @@ impl DueDeliveries for ParkingTable {
         partition: u32,
         after: Option<String>,
     ) -> Result<DuePage, PortError> {
-        const CALL: &str = "dynamodb:Query";
-        let pk = minute_pk(minute, partition);
-        let mut query = self
-            .table
-            .client
-            .query()
-            .table_name(&self.table.name)
-            .consistent_read(true)
-            .limit(PAGE_ITEMS_MAX)
-            .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", text(&pk));
-        if let Some(after) = after {
-            query =
-                query.exclusive_start_key("pk", text(pk)).exclusive_start_key("sk", text(after));
-        }
-        let page = query.send().await.map_err(|error| port_error(CALL, error))?;
-        let next = page.last_evaluated_key.as_ref().and_then(place_of).map(|place| place.sort);
-        let items = page.items.unwrap_or_default();
-        Ok(DuePage { due: items.into_iter().filter_map(|item| parked(&item)).collect(), next })
+        self.page(minute, partition, after, PAGE_ITEMS_MAX).await
+    }
+
+    async fn first_due_in(
+        &self,
+        minute: i64,
+        partition: u32,
+    ) -> Result<Option<Timestamp>, PortError> {
+        let page = self.page(minute, partition, None, 1).await?;
+        Ok(page.due.first().map(|first| first.due))
     }
 
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
         let request = |parked: &Parked| {
             let key = HashMap::from([
                 ("pk".to_owned(), text(parked_pk(parked))),
-                ("sk".to_owned(), text(parked.id.to_string())),
+                ("sk".to_owned(), text(parked.place())),
             ]);
             let delete = DeleteRequest::builder().set_key(Some(key)).build().expect("a key is set");
             WriteRequest::builder().delete_request(delete).build()
@@ -239,9 +259,9 @@ fn parked(item: &Item) -> Option<Parked> {
             );
             let minute = place.partition.strip_prefix(PK_PREFIX)?.split('#').next()?;
             let due = Timestamp::from_millis(minute.parse::<i64>().ok()?.checked_mul(60_000)?);
-            let id: Uuid = place.sort.parse().ok()?;
+            let id = place.sort.parse::<Uuid>().ok()?;
             let group = "unreadable".to_owned();
-            Some(Parked { id, due, shard: 0, group, postponed: 0, body })
+            Some(Parked { id, due, shard: 0, group, postponed: 0, lot: None, watch: None, body })
         }
     }
 }
@@ -278,6 +298,8 @@ mod tests {
             shard,
             group: group.to_owned(),
             postponed: 0,
+            lot: None,
+            watch: None,
             body: "b".to_owned(),
         };
         let table = [

@@ -20,6 +20,7 @@ pub fn topic() -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
+        idempotency: None,
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 1,
@@ -54,6 +55,7 @@ pub fn subscription(name: &str) -> EventSubscription {
         created_at: Timestamp::from_millis(0),
         delivery_attributes: Vec::new(),
         signing: None,
+        pauses: crate::subscription::Pauses::default(),
     }
 }
 

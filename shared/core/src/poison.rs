@@ -103,12 +103,12 @@ impl Content {
         self.delivery().map(|delivery| delivery.id)
     }
 
-    /// The way back that its content implies.
-    fn own_way(&self) -> Option<Way> {
+    /// Where its content belongs.
+    fn own_target(&self) -> Option<ResendTarget> {
         match self {
-            Self::Delivery(_) => Some(Way::Retry),
-            Self::Ended(_) => Some(Way::DeadLetter),
-            Self::FanOut(_) => Some(Way::FanOut),
+            Self::Delivery(_) => Some(ResendTarget::Retry),
+            Self::Ended(_) => Some(ResendTarget::DeadLetter),
+            Self::FanOut(_) => Some(ResendTarget::FanOut),
             Self::Unreadable(_) => None,
         }
     }
@@ -122,25 +122,28 @@ fn why(error: &dyn Error) -> String {
     }
 }
 
-/// A way back out of the poison queue. None leads to the dispatch queue: a delivery's state is
+/// Where a message may go out of the poison queue. Never to the dispatch queue: a delivery's state is
 /// not read there, because first attempts have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ResendTarget {
     /// To a retry queue, and so to dispatch.
     Retry,
     DeadLetter,
     FanOut,
 }
 
-pub const WAYS: [(&str, Way); 3] =
-    [("retry", Way::Retry), ("dead-letter", Way::DeadLetter), ("fan-out", Way::FanOut)];
+pub const RESEND_TARGETS: [(&str, ResendTarget); 3] = [
+    ("retry", ResendTarget::Retry),
+    ("dead-letter", ResendTarget::DeadLetter),
+    ("fan-out", ResendTarget::FanOut),
+];
 
 /// Why a message was not sent back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoWay {
+pub enum NotResendable {
     /// Nothing says where it belongs.
     #[error(
-        "it can't be read ({0}), so nothing says where it belongs; look at it, and name the way with \
+        "it can't be read ({0}), so nothing says where it belongs; look at it, and name the queue with \
          \"to\" where it is sound and only a newer version reads it, or purge it"
     )]
     Unreadable(String),
@@ -155,19 +158,23 @@ pub enum NoWay {
 ///
 /// # Errors
 ///
-/// [`NoWay`] for an unreadable one without `to`, and a readable one that belongs elsewhere.
-pub fn way_back(content: &Content, to: Option<Way>, shards: usize) -> Result<Queue, NoWay> {
+/// [`NotResendable`] for an unreadable one without `to`, and a readable one that belongs elsewhere.
+pub fn resend_queue(
+    content: &Content,
+    to: Option<ResendTarget>,
+    shards: usize,
+) -> Result<Queue, NotResendable> {
     let (queue, what) = match (content, to) {
-        (Content::Unreadable(why), None) => return Err(NoWay::Unreadable(why.clone())),
-        (Content::Unreadable(_), Some(Way::Retry)) => return Ok(Queue::Retry(0)),
-        (Content::Unreadable(_), Some(Way::DeadLetter)) => return Ok(Queue::DeadLetter),
-        (Content::Unreadable(_), Some(Way::FanOut)) => return Ok(Queue::FanOut),
+        (Content::Unreadable(why), None) => return Err(NotResendable::Unreadable(why.clone())),
+        (Content::Unreadable(_), Some(ResendTarget::Retry)) => return Ok(Queue::Retry(0)),
+        (Content::Unreadable(_), Some(ResendTarget::DeadLetter)) => return Ok(Queue::DeadLetter),
+        (Content::Unreadable(_), Some(ResendTarget::FanOut)) => return Ok(Queue::FanOut),
         (Content::Delivery(delivery), _) => (delivery.retry_queue(shards), "a delivery"),
         (Content::Ended(_), _) => (Queue::DeadLetter, "an ended delivery"),
         (Content::FanOut(_), _) => (Queue::FanOut, "a piece of a publish"),
     };
     match to {
-        Some(_) if to != content.own_way() => Err(NoWay::Elsewhere { what, queue }),
+        Some(_) if to != content.own_target() => Err(NotResendable::Elsewhere { what, queue }),
         _ => Ok(queue),
     }
 }
@@ -251,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn way_back_table() {
+    fn resend_queue_table() {
         let readable = Content::Delivery(Box::new(delivery()));
         let ended = Content::of(&ended());
         let unreadable = Content::Unreadable("no".to_owned());
         let piece = Content::of(PIECE);
-        let (retry, dead_letter) = (Some(Way::Retry), Some(Way::DeadLetter));
+        let (retry, dead_letter) = (Some(ResendTarget::Retry), Some(ResendTarget::DeadLetter));
         let table = [
             ("a delivery", &readable, None, Ok(Queue::Retry(2))),
             ("a delivery, named", &readable, retry, Ok(Queue::Retry(2))),
@@ -265,15 +272,15 @@ mod tests {
             ("an ended one, named", &ended, dead_letter, Ok(Queue::DeadLetter)),
             ("an ended one elsewhere", &ended, retry, Err("goes to dead-letter alone")),
             ("a piece", &piece, None, Ok(Queue::FanOut)),
-            ("a piece, named", &piece, Some(Way::FanOut), Ok(Queue::FanOut)),
+            ("a piece, named", &piece, Some(ResendTarget::FanOut), Ok(Queue::FanOut)),
             ("a piece elsewhere", &piece, retry, Err("goes to fan-out alone")),
-            ("an unreadable piece", &unreadable, Some(Way::FanOut), Ok(Queue::FanOut)),
+            ("an unreadable piece", &unreadable, Some(ResendTarget::FanOut), Ok(Queue::FanOut)),
             ("an unreadable one", &unreadable, None, Err("it can't be read (no)")),
             ("an unreadable one, named", &unreadable, retry, Ok(Queue::Retry(0))),
-            ("the other way", &unreadable, dead_letter, Ok(Queue::DeadLetter)),
+            ("an unreadable one elsewhere", &unreadable, dead_letter, Ok(Queue::DeadLetter)),
         ];
         for (row, content, to, want) in table {
-            match (way_back(content, to, 4), want) {
+            match (resend_queue(content, to, 4), want) {
                 (Ok(queue), Ok(want)) => assert_eq!(queue, want, "{row}"),
                 (Err(refused), Err(want)) => {
                     assert!(refused.to_string().contains(want), "{row}: {refused}");

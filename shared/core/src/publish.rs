@@ -6,6 +6,7 @@ pub mod authenticate;
 pub mod error;
 pub mod explain;
 pub mod fan_out;
+pub mod idempotency;
 pub mod matching;
 pub mod pack;
 pub mod sample;

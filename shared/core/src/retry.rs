@@ -194,7 +194,12 @@ pub fn jitter(wait: Duration, dice: f64) -> Duration {
 
 /// When the time-to-live of something published at that time ends.
 pub fn expires_at(policy: &RetryPolicy, publish_time: Timestamp) -> Timestamp {
-    publish_time + Duration::from_secs(u64::from(policy.time_to_live_minutes) * 60)
+    publish_time + time_to_live(policy)
+}
+
+/// How long it lives, without pauses.
+pub fn time_to_live(policy: &RetryPolicy) -> Duration {
+    Duration::from_secs(u64::from(policy.time_to_live_minutes) * 60)
 }
 
 /// Whether an attempt now would come too late.

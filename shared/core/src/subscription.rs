@@ -3,6 +3,7 @@
 pub mod attributes;
 pub mod aws;
 pub mod filter;
+pub mod pause;
 pub mod resource;
 pub mod signing;
 pub mod validation;
@@ -16,7 +17,7 @@ use uuid::Uuid;
 use crate::{
     endpoint::arn::Arn,
     event::DeliverySchema,
-    retry::{health::ProbationPolicy, policy::RetryPolicy, profile::EndpointKind},
+    retry::{self, health::ProbationPolicy, policy::RetryPolicy, profile::EndpointKind},
     secret::Secret,
     time::Timestamp,
 };
@@ -24,6 +25,7 @@ use crate::{
 pub use attributes::DeliveryAttribute;
 pub use aws::{KeySource, Resource, ResourceKind};
 pub use filter::Filter;
+pub use pause::Pauses;
 pub use signing::Signing;
 pub use validation::Validation;
 
@@ -168,6 +170,9 @@ pub struct EventSubscription {
     /// The secrets that sign its requests, if signing is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<Signing>,
+    /// Its pause, and those before that a delivery may have lived through. No document sets them.
+    #[serde(default, skip_serializing_if = "Pauses::is_empty")]
+    pub pauses: Pauses,
 }
 
 impl EventSubscription {
@@ -183,6 +188,17 @@ impl EventSubscription {
     /// The key of its endpoint's health: a new destination starts with a new one.
     pub fn endpoint_uid(&self) -> Uuid {
         self.endpoint_uid.unwrap_or(self.uid)
+    }
+
+    /// When the time-to-live ends of a delivery whose life began at that time.
+    pub fn time_to_live_ends(&self, start: Timestamp) -> Timestamp {
+        self.pauses.expires_at(start, retry::time_to_live(&self.retry_policy))
+    }
+
+    /// Until when a delivery is held that would be attempted now, if it is paused: the end of the
+    /// pause or of the delivery's life.
+    pub fn holds_until(&self, expires_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        self.pauses.current(now).map(|pause| pause.until.min(expires_at))
     }
 
     /// Whether it has passed its expiration.

@@ -4,6 +4,8 @@ pub mod changes;
 pub mod resource;
 pub mod revision;
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -51,6 +53,10 @@ pub struct Topic {
     pub disable_local_auth: bool,
     /// The profile with the retry rules of its deliveries.
     pub delivery_profile: ProfileName,
+    /// Whether publishes that are repeated under their key are recognised; `None`: keys are not
+    /// looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency: Option<Idempotency>,
     pub created_at: Timestamp,
     /// New with every change of the topic itself, so that a change can name the version it is based
     /// on.
@@ -62,6 +68,20 @@ pub struct Topic {
     /// The latest changes. Stored in an attribute of their own.
     #[serde(skip)]
     pub changes: Changes,
+}
+
+/// How a topic heeds the keys of publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Idempotency {
+    /// How long a key is remembered after its publish.
+    pub window_in_seconds: u32,
+}
+
+impl Idempotency {
+    pub fn window(self) -> Duration {
+        Duration::from_secs(self.window_in_seconds.into())
+    }
 }
 
 /// A topic's two access keys, base64, both valid at once so that they can be rotated. They are

@@ -26,6 +26,7 @@ use std::{
     sync::Arc,
 };
 
+use gridpost_core::delivery::queue::POISON_RECEIVES;
 use gridpost_embedded::OpenError;
 use gridpost_ports::ResourceClient;
 use tokio::{net::TcpListener, sync::Mutex, task::JoinSet};
@@ -84,7 +85,7 @@ impl Default for Options {
             speed: Speed::REAL,
             tls: None,
             log: Log::nowhere(),
-            receives_max: mapping::RECEIVES_MAX,
+            receives_max: POISON_RECEIVES,
             latency_metrics: false,
             resources: None,
         }

@@ -13,9 +13,6 @@ use crate::{functions::invoke, world::World};
 /// How many retry queues there are: the deployment's default.
 pub(crate) const RETRY_QUEUES: usize = 4;
 
-/// A message that was received so often is poison: the deployment's number.
-pub(crate) const RECEIVES_MAX: u32 = 1_000;
-
 /// Timeouts of the functions, by the machine's clock: the deployment's defaults.
 pub(crate) const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
 /// dead-letter's.

@@ -34,6 +34,9 @@ use job::{Job, Task};
 /// The schema version of the tables, in `user_version`.
 const FORM: i64 = 1;
 
+/// Tables that were added to that version: a folder that lacks them gets them.
+const ADDITIONS: &str = include_str!("additions.sql");
+
 /// The name of the database in its folder.
 const FILE: &str = "gridpost.sqlite";
 
@@ -372,10 +375,11 @@ fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
 fn make_tables(connection: &Connection, folder: &Path) -> Result<(), OpenError> {
     let form = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
     match form {
-        FORM => Ok(()),
+        FORM => Ok(connection.execute_batch(ADDITIONS)?),
         0 => {
             let schema = concat!("BEGIN IMMEDIATE;\n", include_str!("schema.sql"), "\nCOMMIT;");
-            Ok(connection.execute_batch(schema)?)
+            connection.execute_batch(schema)?;
+            Ok(connection.execute_batch(ADDITIONS)?)
         }
         _ => Err(OpenError::OtherVersion { folder: folder.to_owned(), form }),
     }

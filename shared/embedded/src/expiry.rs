@@ -74,6 +74,7 @@ pub(crate) fn forget(
         ("states", "expires_at", now.as_millis()),
         ("healths", "expires_at", now.as_millis()),
         ("redrives", "expires_at", now.as_millis()),
+        ("publishes", "expires_at", now.as_millis()),
     ];
     if sweep.payloads_too {
         tables.push(("payloads", "written_at", now.as_millis() - millis(PAYLOADS_KEPT_FOR)));

@@ -110,7 +110,7 @@ impl Embedded {
 
     /// The tables: `DeliveryStates`, `WaitingDeliveries`, `EndpointHealths`, `RequestRates`,
     /// `ParkingLot`, `DueDeliveries`, `ParkedDeliveries`, `WakeCursor`, `Configuration`, `TopicKeys`,
-    /// `TopicStore`, `SubscriptionStore`, `LateListeners`, `Redrives`.
+    /// `TopicStore`, `SubscriptionStore`, `LateListeners`, `Redrives`, `PublishRecords`.
     pub fn tables(&self) -> Arc<Tables> {
         Arc::clone(&self.tables)
     }

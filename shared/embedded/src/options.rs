@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use gridpost_core::delivery::queue::Queue;
+use gridpost_core::delivery::queue::{POISON_RECEIVES, Queue};
 
 /// How the stores are opened.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Default for Options {
             sync: Sync::Normal,
             retry_queues: 1,
             visibility: Visibility::default(),
-            max_receives: 1_000,
+            max_receives: POISON_RECEIVES,
             message_bytes_max: 262_144,
             makes_buckets: false,
         }

@@ -3,6 +3,7 @@
 mod configuration;
 mod healths;
 mod parked;
+mod publishes;
 mod redrives;
 mod states;
 

@@ -10,6 +10,7 @@ pub mod dead_letter_walk;
 mod dead_letters;
 mod handshake;
 mod late_listeners;
+mod publish_records;
 mod record;
 mod resources;
 
@@ -35,6 +36,7 @@ pub use handshake::{
     HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse,
 };
 pub use late_listeners::{LateListeners, Listener};
+pub use publish_records::{Kept, PublishRecords};
 pub use record::Record;
 pub use resources::{ResourceChecker, ResourceClient};
 
@@ -225,6 +227,16 @@ pub trait DueDeliveries: Send + Sync {
         after: Option<String>,
     ) -> Result<DuePage, PortError>;
 
+    /// The due time of the first of them, by their places: in a lot, of the one that is due first.
+    async fn first_due_in(
+        &self,
+        minute: i64,
+        partition: u32,
+    ) -> Result<Option<Timestamp>, PortError> {
+        let page = self.due_in(minute, partition, None).await?;
+        Ok(page.due.first().map(|first| first.due))
+    }
+
     /// Removes some; missing ones are ignored. After an error, some may still exist.
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError>;
 }
@@ -394,7 +406,7 @@ pub enum Attempted {
     Answered {
         answer: Answer,
         /// The beginning of a failed response, escaped, if it is kept.
-        said: Option<String>,
+        response_text: Option<String>,
     },
     /// No response head within [`RESPONSE_WAIT`]. The connection is kept: the future resolves to
     /// the late answer, or to `None` if none came within [`LATE_RESPONSE_WAIT`] of sending.
@@ -403,7 +415,7 @@ pub enum Attempted {
 
 impl From<Answer> for Attempted {
     fn from(answer: Answer) -> Self {
-        Self::Answered { answer, said: None }
+        Self::Answered { answer, response_text: None }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Settings of the functions, read once from the environment that Terraform sets. Every variable of
-//! every function but manage is named here, with its default.
+//! every function is named here, with its default.
 
 use std::{collections::BTreeMap, env, fmt::Display, str::FromStr, time::Duration};
 
@@ -7,7 +7,7 @@ use gridpost_core::{
     delivery::queue::Queue,
     endpoint::{
         Allowed, AllowedNetworks, AllowedPorts,
-        arn::{AllowedResources, ArnPatterns},
+        arn::{AllowedResources, Arn, ArnPatterns},
     },
     retry::{
         health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
@@ -54,12 +54,17 @@ where
     T: FromStr<Err: Display>,
 {
     match env::var(name) {
-        Ok(value) => value.parse().map_err(|error: T::Err| SettingError::Wrong {
-            name,
-            reason: format!("'{value}': {error}"),
-        }),
+        Ok(value) => parsed(name, &value),
         Err(_) => Ok(default),
     }
+}
+
+fn parsed<T>(name: &'static str, value: &str) -> Result<T, SettingError>
+where
+    T: FromStr<Err: Display>,
+{
+    let wrong = |error| SettingError::Wrong { name, reason: format!("'{value}': {error}") };
+    value.parse().map_err(wrong)
 }
 
 /// What holds where the environment says nothing, each once: `gridpost dev` takes them from here too.
@@ -206,6 +211,46 @@ where
     parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", T::default())
 }
 
+/// Who may call the manage API, from `GRIDPOST_MANAGE_AUTHORIZATION`.
+///
+/// # Errors
+///
+/// As [`log`].
+pub fn manage_authorization<T>() -> Result<T, SettingError>
+where
+    T: Default + FromStr<Err: Display>,
+{
+    parsed_or("GRIDPOST_MANAGE_AUTHORIZATION", T::default())
+}
+
+/// Base URL of the publish API, from `GRIDPOST_PUBLISH_URL`.
+///
+/// # Errors
+///
+/// As [`config_table`].
+pub fn publish_url() -> Result<String, SettingError> {
+    text("GRIDPOST_PUBLISH_URL")
+}
+
+/// Base URL of the manage API without a slash at its end, from `GRIDPOST_MANAGE_URL`.
+///
+/// # Errors
+///
+/// As [`config_table`].
+pub fn manage_url() -> Result<String, SettingError> {
+    Ok(text("GRIDPOST_MANAGE_URL")?.trim_end_matches('/').to_owned())
+}
+
+/// The function dispatch, whose account is the deployment's; from `GRIDPOST_DISPATCH_ARN`.
+///
+/// # Errors
+///
+/// [`SettingError::Missing`] when it is not set, [`SettingError::Wrong`] when it is no ARN.
+pub fn dispatch_arn() -> Result<Arn, SettingError> {
+    const NAME: &str = "GRIDPOST_DISPATCH_ARN";
+    parsed(NAME, &text(NAME)?)
+}
+
 /// How the deployment names itself to CloudEvents endpoints, from `GRIDPOST_VALIDATION_ORIGIN`.
 ///
 /// # Errors
@@ -317,6 +362,16 @@ pub fn log_successful_attempts() -> Result<bool, SettingError> {
 /// [`SettingError::Wrong`] when it is no number.
 pub fn configuration_kept_for() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))
+}
+
+/// How long dispatch keeps configuration in memory, for the functions that must know it, from
+/// `GRIDPOST_DISPATCH_CONFIG_CACHE_MS` (milliseconds).
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it is no number.
+pub fn dispatch_keeps_configuration() -> Result<Duration, SettingError> {
+    Ok(Duration::from_millis(parsed_or("GRIDPOST_DISPATCH_CONFIG_CACHE_MS", 10_000)?))
 }
 
 /// For how long and how much configuration a function keeps in memory: besides

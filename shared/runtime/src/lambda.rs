@@ -1,4 +1,4 @@
-//! The edge to Lambda: every function but manage runs here.
+//! The edge to Lambda: every function runs here.
 
 use std::{
     cell::Cell,

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::{
     clock::VirtualClock,
     event,
-    history::{DeadLetter, History},
+    history::{DeadLetter, History, Published},
 };
 
 /// The call that stores an object.
@@ -156,7 +156,7 @@ impl Buckets {
         for record in records {
             let event = record.get("event").unwrap_or(&record);
             let id = event::name_of(event);
-            if history.published.get(&id).is_some_and(|of| !has_data_of(event, &of.text)) {
+            if history.published.get(&id).is_some_and(|of| !has_data_of(event, of)) {
                 history.violation(at, format!("a dead letter with other data: {record}"));
             }
             let label = |wanted: &str| labels.iter().find(|(name, _)| *name == wanted);
@@ -182,9 +182,9 @@ impl Buckets {
 }
 
 /// Whether a dead letter has the data of an event as it was published.
-fn has_data_of(event: &Value, published: &str) -> bool {
-    let published = serde_json::from_str::<Value>(published).unwrap_or_default();
-    event["data"] == published["data"]
+fn has_data_of(event: &Value, published: &Published) -> bool {
+    let text = serde_json::from_str::<Value>(&published.text).unwrap_or_default();
+    event["data"] == if published.is_own { text } else { text["data"].clone() }
 }
 
 /// The event subscription that an event was made for: simulated events have it as their subject.

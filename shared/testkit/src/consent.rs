@@ -22,7 +22,7 @@ use crate::clock::VirtualClock;
 
 /// How an endpoint answers a consent request.
 #[derive(Clone, Debug, Default)]
-pub enum Manner {
+pub enum ConsentAnswer {
     #[default]
     Consents,
     /// 404.
@@ -67,7 +67,7 @@ pub struct ConsentRequest {
 /// The receivers of one world.
 pub struct Consents {
     clock: VirtualClock,
-    manner: Mutex<Manner>,
+    answers: Mutex<ConsentAnswer>,
     asked: Mutex<Vec<ConsentRequest>>,
     found: Mutex<Vec<(String, Finding)>>,
     checked: Mutex<Vec<String>>,
@@ -82,7 +82,7 @@ impl Consents {
     pub fn new(clock: VirtualClock) -> Self {
         Self {
             clock,
-            manner: Mutex::default(),
+            answers: Mutex::default(),
             asked: Mutex::default(),
             found: Mutex::default(),
             checked: Mutex::default(),
@@ -90,8 +90,8 @@ impl Consents {
     }
 
     /// Sets how endpoints answer from now on.
-    pub fn answer(&self, manner: Manner) {
-        *open(&self.manner) = manner;
+    pub fn answer(&self, answers: ConsentAnswer) {
+        *open(&self.answers) = answers;
     }
 
     /// Sets the finding for resources whose names end with `name`.
@@ -110,13 +110,13 @@ impl Consents {
     }
 
     fn reply(&self, request: &HandshakeRequest) -> Reply {
-        let mut manner = open(&self.manner);
-        Reply::now(Ok(match &mut *manner {
-            Manner::Consents => consent(request),
-            Manner::Denies => response(404, &[], ""),
-            Manner::IsSilent => response(200, &[], ""),
-            Manner::Replies(replies) if replies.len() > 1 => return replies.remove(0),
-            Manner::Replies(replies) => return replies.first().expect("a reply").clone(),
+        let mut answers = open(&self.answers);
+        Reply::now(Ok(match &mut *answers {
+            ConsentAnswer::Consents => consent(request),
+            ConsentAnswer::Denies => response(404, &[], ""),
+            ConsentAnswer::IsSilent => response(200, &[], ""),
+            ConsentAnswer::Replies(replies) if replies.len() > 1 => return replies.remove(0),
+            ConsentAnswer::Replies(replies) => return replies.first().expect("a reply").clone(),
         }))
     }
 }

@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod objects;
 pub mod parking;
 pub mod poison;
+pub mod publishes;
 pub mod queues;
 pub mod tables;
 
@@ -118,6 +119,8 @@ pub fn parked(number: u128) -> Parked {
         shard: 0,
         group: "t/s".to_owned(),
         postponed: 0,
+        lot: None,
+        watch: None,
         body: "{}".to_owned(),
     }
 }

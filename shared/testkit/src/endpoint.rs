@@ -122,7 +122,8 @@ struct ReceivedRequests {
 #[derive(Clone, Deserialize)]
 struct Event {
     id: String,
-    #[serde(default)]
+    /// An event of its publisher's own schema has another member for it.
+    #[serde(default, alias = "whose")]
     subject: Option<String>,
     /// The topic, if the event names it: as `topic`, or as `source` of a CloudEvent.
     #[serde(default, alias = "source")]
@@ -219,7 +220,7 @@ impl Endpoints {
                 deliveries.push(delivery);
             }
             events_bytes += event.text.len();
-            if let Some(wrong) = history.wrong_with(&event.id, &event.text) {
+            if let Some(wrong) = history.wrong_with(delivery, &event.id, &event.text) {
                 return Err(wrong);
             }
         }

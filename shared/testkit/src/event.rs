@@ -32,7 +32,12 @@ pub fn name(text: &str) -> serde_json::Result<String> {
     Ok(marked.map_or(id, |marked| marked.mark))
 }
 
-/// The same for a parsed event.
+/// Its id, whatever its data.
+pub fn id(text: &str) -> Option<String> {
+    serde_json::from_str::<Named<'_>>(text).ok().map(|named| named.id)
+}
+
+/// What identifies a parsed event, as [`name`].
 pub fn name_of(event: &Value) -> String {
     let mark = event["data"]["mark"].as_str();
     mark.or(event["id"].as_str()).unwrap_or_default().to_owned()

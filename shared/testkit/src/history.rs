@@ -8,20 +8,25 @@ use std::{
 
 use gridpost_core::{
     delivery::queue::Queue,
+    event::DeliverySchema,
     ledger::Ledger,
     retry::{
         health::{Delayed, Health, Probation, Probe, Recovery},
         outcome::{Answer, Outcome},
     },
-    subscription::SubscriptionKey,
+    subscription::{Pauses, SubscriptionKey},
     time::Timestamp,
 };
 use serde_json::Value;
 use uuid::Uuid;
 
+mod keyed;
 mod operated;
 
-pub use self::operated::Operated;
+pub use self::{
+    keyed::{Keyed, KeyedPublish},
+    operated::Operated,
+};
 use crate::event;
 
 /// A disturbance that also happens in calm worlds: a schedule may invoke wake twice.
@@ -40,6 +45,8 @@ pub struct History {
     /// Deliveries that carried an event before it was redriven.
     pub carried_before: BTreeMap<(SubscriptionKey, String), Vec<Uuid>>,
     pub operated: Operated,
+    /// Publishes that were repeated under a key.
+    pub keyed: Keyed,
     /// Events that were accepted for a subscription before a delivery carried them.
     pub promised: BTreeSet<(SubscriptionKey, String)>,
     /// Requests made to endpoints, in the order they began.
@@ -74,6 +81,10 @@ pub struct History {
     pub held_back: BTreeMap<Uuid, Vec<Range<Timestamp>>>,
     /// Each time that a delivery was parked.
     pub parks: BTreeMap<Uuid, Vec<Parking>>,
+    /// Each time that a delivery was held by a pause.
+    pub held: BTreeMap<Uuid, Vec<Held>>,
+    /// The pauses of event subscriptions by uid, at each change, and when it was written.
+    pub pauses: BTreeMap<Uuid, Vec<(Timestamp, Pauses)>>,
     /// Times in which no run of wake began, though one was due.
     pub wake_waits: Vec<Range<Timestamp>>,
     /// Deliveries that were sent to the dispatch queue more than once.
@@ -119,6 +130,20 @@ pub struct Published {
     pub topic: String,
     /// Its JSON, as it was published.
     pub text: String,
+    /// Whether it is of its publisher's own schema, and as a whole the data of other schemas.
+    pub is_own: bool,
+    /// What it becomes in each schema that it is delivered in, with [nil](Uuid::nil) as an unmapped
+    /// id and the [beginning of time](Timestamp::default) as an unmapped time.
+    pub forms: BTreeMap<DeliverySchema, String>,
+}
+
+impl Published {
+    /// What is delivered in a schema, with the id and the time that ingest has stamped.
+    fn delivered(&self, schema: DeliverySchema, id: &str, time: Timestamp) -> Option<String> {
+        let form = self.forms.get(&schema)?;
+        let (nil, beginning) = (Uuid::nil().to_string(), Timestamp::default().to_iso_8601());
+        Some(form.replace(&nil, id).replace(&beginning, &time.to_iso_8601()))
+    }
 }
 
 /// One creation of an event subscription.
@@ -127,6 +152,8 @@ pub struct SubscriptionLife {
     pub subscription: SubscriptionKey,
     pub from: Timestamp,
     pub until: Option<Timestamp>,
+    /// The schema that it gets its events in.
+    pub schema: DeliverySchema,
     /// Its webhook's URLs, and from when on each.
     pub urls: Vec<(Timestamp, String)>,
     /// The uids of its endpoints' health.
@@ -169,6 +196,14 @@ pub struct Parking {
     pub due: Timestamp,
     /// How often it could not be sent before.
     pub postponed: u32,
+    /// When it was taken out again.
+    pub gone_at: Option<Timestamp>,
+}
+
+/// A delivery in the lot of a paused event subscription.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    pub at: Timestamp,
     /// When it was taken out again.
     pub gone_at: Option<Timestamp>,
 }
@@ -313,11 +348,24 @@ impl History {
         }
     }
 
-    /// What is wrong with an event as it was sent to an endpoint.
-    pub fn wrong_with(&self, name: &str, sent: &str) -> Option<String> {
+    /// What is wrong with an event as it was sent to an endpoint: every byte is what its schema
+    /// makes of it. A redriven one is read from its dead letter, so its members alone are the same.
+    pub fn wrong_with(&self, delivery: Uuid, name: &str, sent: &str) -> Option<String> {
         let published = self.published.get(name)?;
-        let member = event::changed(&published.text, sent)?;
-        Some(format!("an event whose {member} is not what was published"))
+        let accepted = self.accepted.get(&delivery)?;
+        let schema = self.lives.get(&accepted.uid)?.schema;
+        let id = event::id(sent).unwrap_or_default();
+        let Some(wanted) = published.delivered(schema, &id, accepted.publish_time) else {
+            return Some(format!("an event that is not for {schema:?}"));
+        };
+        let changed = event::changed(&wanted, sent);
+        if accepted.redriven > 0 && changed.is_none() {
+            return None;
+        }
+        let member = changed.unwrap_or_else(|| "form".to_owned());
+        (wanted != sent).then(|| {
+            format!("an event whose {member} is not what was published: {sent}, not {wanted}")
+        })
     }
 
     /// Records a fault that affected a delivery.

@@ -23,7 +23,7 @@ use gridpost_core::{
     delivery::{
         Delivery,
         claim::{self, Payload},
-        queue::{DELAY_S_MAX, Queue},
+        queue::{DELAY_S_MAX, POISON_RECEIVES, Queue},
     },
     time::Timestamp,
 };
@@ -57,9 +57,6 @@ const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// The pause before the next receive at the in-flight limit.
 const WALL_WAIT: Duration = Duration::from_secs(60);
-
-/// A message received more often goes to the poison queue, as deployed.
-const RECEIVES_MAX: u32 = 1_000;
 
 /// The settings of a deployment's queues, and of SQS's faults.
 #[derive(Clone, Debug)]
@@ -104,7 +101,7 @@ impl QueueSettings {
         duplicates: 0.0,
         late: 0.0,
         fair: false,
-        receives_max: RECEIVES_MAX,
+        receives_max: POISON_RECEIVES,
         counts_lag: false,
         in_flight_max: 120_000,
         message_bytes_max: 262_144,
@@ -256,7 +253,7 @@ impl Queues {
         let mut poisoned = Vec::new();
         let receives_max = match queue {
             // A redrive replaces its message long before SQS gives it up.
-            Queue::Redrive => RECEIVES_MAX,
+            Queue::Redrive => POISON_RECEIVES,
             _ => self.settings.receives_max,
         };
         let taken = self.with(queue, |contents| {
@@ -299,7 +296,7 @@ impl Queues {
         });
         for message in poisoned {
             let mut history = self.history.lock().expect("no panic while held");
-            if self.settings.receives_max == RECEIVES_MAX {
+            if self.settings.receives_max == POISON_RECEIVES {
                 history.poisoned(now, queue);
             }
             if let Some(delivery) = message.carried.delivery {

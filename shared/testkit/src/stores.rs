@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_ports::{
     DeliveryStates, DueDeliveries, EndpointHealths, LateListeners, ParkingLot, PortError,
-    QueueReceiver, QueueSender, RequestRates, WakeCursor,
+    PublishRecords, QueueReceiver, QueueSender, RequestRates, WakeCursor,
 };
 
 /// The ports by which the data plane writes to the state table.
@@ -23,6 +23,7 @@ pub trait StateStores:
     + DueDeliveries
     + WakeCursor
     + LateListeners
+    + PublishRecords
 {
 }
 
@@ -34,6 +35,8 @@ impl<T> StateStores for T where
         + DueDeliveries
         + WakeCursor
         + LateListeners
+        + PublishRecords
+        + PublishRecords
 {
 }
 

@@ -3,6 +3,7 @@
 mod configuration;
 mod listeners;
 mod parked;
+mod publishes;
 mod redrives;
 mod stores;
 
@@ -21,6 +22,7 @@ use gridpost_core::{
         redrive::Job,
         state::{DeliveryState, DeliveryStatus},
     },
+    publish::idempotency::{Record, RecordKey},
     retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
@@ -45,7 +47,7 @@ const EXPIRES_LATE_MAX: Duration = Duration::from_secs(48 * 60 * 60);
 struct Items {
     states: BTreeMap<Uuid, DeliveryState>,
     healths: BTreeMap<Uuid, Health>,
-    parked: BTreeMap<(i64, Uuid), Parked>,
+    parked: BTreeMap<(i64, String), Parked>,
     in_hand: parked::InHand,
     cursor: Option<i64>,
     topics: BTreeMap<String, Topic>,
@@ -56,6 +58,7 @@ struct Items {
     keys: BTreeMap<String, (AccessKeys, u64)>,
     redrives: BTreeMap<Uuid, Job>,
     listeners: BTreeMap<Queue, Listeners>,
+    publishes: BTreeMap<RecordKey, Record>,
 }
 
 /// All tables of one world.
@@ -102,13 +105,15 @@ impl Tables {
         }
         let mut items = self.items();
         let from = items.cursor.unwrap_or(next);
-        if items.parked.range((from, Uuid::nil())..).next().is_none() {
+        if items.parked.range((from, String::new())..).next().is_none() {
             items.cursor = Some(next);
         }
     }
 
     pub fn parked_ids(&self) -> Vec<Uuid> {
-        self.items().parked.keys().map(|(_, id)| *id).collect()
+        let items = self.items();
+        let deliveries = items.parked.values().filter(|parked| parked.watch.is_none());
+        deliveries.map(|parked| parked.id).collect()
     }
 
     pub fn states(&self) -> Vec<DeliveryState> {

@@ -7,7 +7,7 @@ use gridpost_core::{delivery::queue::Queue, retry::health::Health, time::Timesta
 use gridpost_ports::{Clock, DeliveryStates, EndpointHealths, QueueSender, Saved};
 use gridpost_testkit::{
     contract::{
-        self, Difference, OF_FAKES, configuration, objects, parking, poison,
+        self, Difference, OF_FAKES, configuration, objects, parking, poison, publishes,
         queues::{self, QueueWorld},
         tables,
     },
@@ -132,12 +132,24 @@ async fn tables_keep_what_was_written() {
     tables::only_so_many_listen(&*tables()).await;
     tables::jobs_are_kept_by_event_subscription(&*tables()).await;
     parking::parked_deliveries_are_found_when_they_are_due(&*tables()).await;
+    parking::a_lot_is_found_in_the_order_of_its_ends(&*tables()).await;
     let both = tables();
     parking::a_list_finds_each_parked_delivery_once(&*both, &*both).await;
     parking::how_far_wake_has_come_is_noted(&*tables()).await;
     let state = contract::state(7);
     let expire = async || tokio::time::sleep(state.forget_at().since(NOW) + 2 * DAY).await;
     tables::what_has_expired_is_gone(&*tables(), state.clone(), expire, OF_FAKES).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn publishes_are_recorded_under_their_keys() {
+    let tables = || Deployment::at(NOW).tables;
+    publishes::a_record_is_written_under_its_revision(&*tables(), NOW).await;
+    publishes::one_of_those_that_begin_at_once_has_begun(&*tables(), NOW).await;
+    let expire = async || tokio::time::sleep(3 * DAY).await;
+    publishes::what_has_expired_can_be_replaced(&*tables(), NOW, expire).await;
+    let world = Deployment::at(NOW);
+    publishes::a_table_that_refuses_records_nothing(&*refusing(&world, &world.tables)).await;
 }
 
 #[tokio::test(start_paused = true)]

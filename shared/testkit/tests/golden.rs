@@ -5,6 +5,12 @@
 //! that a format has changed. While there are deployments, existing files stay as they are, and the
 //! new format gets a folder of its own; the versions before must be able to read that too, for
 //! rolling back.
+//!
+//! So there are two ways to a second version. A member that may be left out keeps the number (`v`): copy
+//! the last folder to the next, and change the text there; versions before skip the member. Where skipping
+//! it would be wrong, the number rises, and versions before refuse the message, keep it or move it to the
+//! poison queue. For a rollback, then release a version first that reads the new number and still writes
+//! the old one.
 
 use std::{collections::BTreeMap, error::Error, fs, path::Path};
 
@@ -17,7 +23,10 @@ use gridpost_core::{
         redrive::{Job, RedriveMessage},
         state::DeliveryState,
     },
-    publish::fan_out::{self, Piece},
+    publish::{
+        fan_out::{self, Piece},
+        idempotency::Record,
+    },
     retry::health::Health,
     subscription::EventSubscription,
     topic::{AccessKeys, Changes, Topic},
@@ -48,6 +57,7 @@ fn rewritten(kind: &str, text: &str) -> Rewritten {
         "parked" => document::<Parked>(text),
         "job" => document::<Job>(text),
         "listeners" => document::<Listeners>(text),
+        "record" => document::<Record>(text),
         "topic" => document::<Topic>(text),
         "changes" => document::<Changes>(text),
         "keys" => document::<AccessKeys>(text),
@@ -110,6 +120,8 @@ fn every_kind_is_stored() {
         "parked",
         "job",
         "listeners",
+        "record-begun",
+        "record-done",
         "topic",
         "changes",
         "keys",
@@ -123,6 +135,24 @@ fn every_kind_is_stored() {
     let mut kinds = kinds.map(|kind| (last, kind.to_owned()));
     kinds.sort_unstable();
     assert_eq!(names, kinds.iter().collect::<Vec<_>>());
+}
+
+/// What a newer version has sent is refused as a whole, so that functions keep it or move it to the
+/// poison queue: read as far as it is known, what the newer version added would be gone.
+#[test]
+fn a_newer_version_is_refused_and_not_misread() {
+    let mut refused = Vec::new();
+    for ((version, name), text) in stored() {
+        let mut newer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let Some(own) = newer.get_mut("v") else { continue };
+        *own = serde_json::json!(99);
+        let kind = name.split('-').next().unwrap_or_default();
+        let read = rewritten(kind, &newer.to_string());
+        assert!(read.is_err(), "{version}/{name} is read as another version: {read:?}");
+        refused.push(kind.to_owned());
+    }
+    refused.dedup();
+    assert_eq!(refused, ["delivery", "ended", "piece", "publish", "redrive"]);
 }
 
 /// The positions and counters that are in texts come back as numbers, not as their defaults.

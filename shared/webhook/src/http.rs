@@ -356,7 +356,7 @@ impl EndpointClient for HttpClient {
         match answer {
             // The head came in time. Its outcome stands, however long the body takes.
             Ok(Ok(Some((answer, body)))) => {
-                Attempted::Answered { answer, said: first_bytes(body, self.1).await }
+                Attempted::Answered { answer, response_text: first_bytes(body, self.1).await }
             }
             Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },

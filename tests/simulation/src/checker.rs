@@ -15,8 +15,10 @@ mod load;
 mod matching;
 pub mod model;
 mod operated;
+mod pauses;
 mod promptness;
 mod records;
+mod repeats;
 mod waits;
 
 use std::{
@@ -114,6 +116,8 @@ pub fn check(remains: &Remains) -> Vec<String> {
     load::check(&mut check);
     promptness::check(&mut check);
     operated::check(&mut check);
+    repeats::check(&mut check);
+    pauses::check(&mut check);
     check.failures
 }
 
@@ -154,11 +158,20 @@ impl<'a> Check<'a> {
     /// The same, at the earliest and at the latest.
     fn expires(&self, delivery: Uuid) -> (Timestamp, Timestamp) {
         let accepted = &self.remains.history.accepted[&delivery];
+        let (from, life) = self.lives(delivery);
+        let pauses = pauses::of(self, accepted.uid);
+        let earliest = pauses::ends(&pauses, from.0, life, self.noticed_within());
+        (earliest, pauses::ends(&pauses, from.1, life, Duration::ZERO))
+    }
+
+    /// When its life began, at the earliest and at the latest, and how long it is.
+    fn lives(&self, delivery: Uuid) -> ((Timestamp, Timestamp), Duration) {
+        let accepted = &self.remains.history.accepted[&delivery];
         let minutes = self.owners[&accepted.subscription].1.retry_policy.time_to_live_minutes;
         let life = Duration::from_secs(u64::from(minutes) * 60);
         let from = || accepted.lives_from.iter().copied();
-        let at = |from: Option<Timestamp>| from.unwrap_or(accepted.publish_time) + life;
-        (at(from().min()), at(from().max()))
+        let at = |from: Option<Timestamp>| from.unwrap_or(accepted.publish_time);
+        ((at(from().min()), at(from().max())), life)
     }
 
     /// How much earlier than allowed something may seem to happen.
@@ -168,8 +181,7 @@ impl<'a> Check<'a> {
 
     /// The earliest time at which it may seem to happen, by the slowest clock on a stalled machine.
     fn sooner(&self, at: Timestamp) -> Timestamp {
-        let by = i64::try_from(self.remains.pace.lateness().as_millis()).unwrap_or(0);
-        Timestamp::from_millis(at.as_millis() - by)
+        before(at, self.remains.pace.lateness())
     }
 
     /// Whether a time that a copy recorded may match one of the world's.
@@ -377,7 +389,9 @@ impl<'a> Check<'a> {
             return;
         }
         let (topic, subscription) = self.owners[&request.subscription];
-        let expires_at = self.expires_at(delivery);
+        // A failure knows of no pause that comes after it.
+        let (from, life) = self.lives(delivery);
+        let expires_at = from.0 + life;
         let firsts: Vec<_> = earlier.iter().filter(|made| made.number == 1).collect();
         let dues = earlier.iter().filter(|made| made.number == number - 1).filter_map(|before| {
             let (ended_at, answer) = self.heard(before, delivery)?;
@@ -469,4 +483,9 @@ impl<'a> Check<'a> {
             ));
         }
     }
+}
+
+/// A time so long before another one.
+fn before(at: Timestamp, by: Duration) -> Timestamp {
+    Timestamp::from_millis(at.as_millis() - i64::try_from(by.as_millis()).unwrap_or(0))
 }

@@ -2,8 +2,11 @@
 
 mod additions;
 mod changes;
+mod conversions;
 pub(crate) mod filters;
 mod operations;
+mod pauses;
+mod repeats;
 mod resources;
 mod seeds;
 
@@ -19,19 +22,22 @@ use gridpost_core::{
     retry::{health::ProbationPolicy, policy::RetryPolicy, profile::ProfileName},
     secret::Secret,
     subscription::{
-        DeadLetterDestination, Endpoint, EventSubscription, Filter, ProvisioningState,
+        DeadLetterDestination, Endpoint, EventSubscription, Filter, Pauses, ProvisioningState,
         SubscriptionKey,
     },
     time::Timestamp,
-    topic::{InputSchema, Kind, Topic},
+    topic::{Idempotency, InputSchema, Kind, Topic},
 };
 use uuid::Uuid;
 
 pub use self::changes::{CHANGING, Change, Changed, Changing};
 pub use self::{
-    additions::mixed,
+    additions::unconverted,
+    conversions::mixed,
     filters::Filtered,
     operations::{Operate, Operation, TOLD},
+    pauses::paused,
+    repeats::repeated,
     seeds::plain,
 };
 use crate::lambda::{Readings, Wakes};
@@ -49,7 +55,11 @@ pub struct Scenario {
     pub scripts: BTreeMap<SubscriptionKey, Script>,
     /// Topics whose event subscriptions have filters, and what is published to them.
     pub filtered: BTreeMap<String, Filtered>,
+    /// Topics whose events are delivered in another schema than they are published in.
+    pub converted: BTreeSet<String>,
     pub publishes: Vec<Publish>,
+    /// Topics that heed keys; what is published to them has one.
+    pub keyed: BTreeSet<String>,
     /// Event subscriptions that are deleted, and when.
     pub deletions: Vec<(Timestamp, SubscriptionKey)>,
     /// What else is changed while events flow.
@@ -164,7 +174,9 @@ impl Default for Scenario {
             topics: Vec::new(),
             scripts: BTreeMap::new(),
             filtered: BTreeMap::new(),
+            converted: BTreeSet::new(),
             publishes: Vec::new(),
+            keyed: BTreeSet::new(),
             deletions: Vec::new(),
             changes: Vec::new(),
             consents: Vec::new(),
@@ -256,6 +268,16 @@ impl Scenario {
         self
     }
 
+    /// Makes all topics heed keys for a day, and all publishers send some.
+    #[must_use]
+    pub fn with_keys(mut self) -> Self {
+        for (topic, _) in &mut self.topics {
+            topic.idempotency = Some(Idempotency { window_in_seconds: 86_400 });
+            self.keyed.insert(topic.name.clone());
+        }
+        self
+    }
+
     /// Asks the endpoint of subscription `sub` of a topic for its consent, and has it given, at those
     /// seconds after the beginning.
     #[must_use]
@@ -280,6 +302,7 @@ fn topic(name: &str, profile: ProfileName) -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: profile,
+        idempotency: None,
         etag: uuid::Uuid::nil(),
         created_at: BEGINNING,
         revision: 0,
@@ -311,5 +334,6 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         created_at: BEGINNING,
         delivery_attributes: Vec::new(),
         signing: None,
+        pauses: Pauses::default(),
     }
 }

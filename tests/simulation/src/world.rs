@@ -7,6 +7,7 @@ mod meter;
 mod operators;
 mod pace;
 mod publisher;
+mod repeats;
 
 use std::{
     cell::{Cell, RefCell},

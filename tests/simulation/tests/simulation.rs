@@ -5,6 +5,8 @@
 mod changes;
 #[path = "simulation/examples.rs"]
 mod examples;
+#[path = "simulation/repeats.rs"]
+mod repeats;
 #[path = "simulation/seeds.rs"]
 mod seeds;
 
@@ -13,17 +15,21 @@ use std::{
     time::Duration,
 };
 
-use gridpost_core::{retry::outcome::Outcome, subscription::EventSubscription, time::Timestamp};
+use gridpost_core::{
+    retry::outcome::Outcome,
+    subscription::{Endpoint, EventSubscription},
+    time::Timestamp,
+};
 use gridpost_simulation::{scenario, world};
 use gridpost_testkit::history::{DeadLetter, EventOutcome, Request};
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::seeds::Seed;
+use self::seeds::{Made, Seed};
 
 /// The worlds with which most examples compare themselves, in which anything may occur.
 fn live(seed: u64, traced: bool) -> (world::Remains, Vec<String>) {
-    Seed { number: seed, is_plain: false }.live(traced)
+    Seed { number: seed, world: Made::Whole }.live(traced)
 }
 
 #[test]
@@ -131,6 +137,20 @@ fn the_mix_of_worlds_has_everything_in_it() {
         "a dead letter of a redriven event",
         "a canceled delivery",
         "a topic told of dead letters",
+        // Schemas, and where they are delivered to.
+        "EventGridSchema as EventGridSchema",
+        "EventGridSchema as CloudEventSchemaV1_0",
+        "CloudEventSchemaV1_0 as CloudEventSchemaV1_0",
+        "CustomEventSchema as EventGridSchema",
+        "CustomEventSchema as CloudEventSchemaV1_0",
+        "CustomEventSchema as CustomInputSchema",
+        "a dead letter of its publisher's own schema",
+        "kind Namespace",
+        "LambdaFunction",
+        "SqsQueue",
+        "SqsQueue FIFO",
+        "SnsTopic",
+        "SnsTopic FIFO",
     ];
     let missing: Vec<_> = wanted.into_iter().filter(|what| !seen.contains(*what)).collect();
     assert!(
@@ -187,6 +207,7 @@ fn notes(remains: &world::Remains, note: &mut impl FnMut(String)) {
     }
     note_waits(remains, note);
     note_operated(remains, note);
+    note_schemas(remains, note);
     let facts = [
         (history.parked > 0, "a parked delivery"),
         (!history.payloads.is_empty(), "events in the payload bucket"),
@@ -222,6 +243,26 @@ fn note_operated(remains: &world::Remains, note: &mut impl FnMut(String)) {
     ];
     for (_, what) in facts.into_iter().filter(|(so, _)| *so) {
         note(what.to_owned());
+    }
+}
+
+/// Notes the schemas and kinds of event subscriptions to which something was sent.
+fn note_schemas(remains: &world::Remains, note: &mut impl FnMut(String)) {
+    let history = &remains.history;
+    let sent_to: BTreeSet<_> = history.requests.iter().map(|made| &made.subscription).collect();
+    for (topic, subscriptions) in &remains.topics {
+        note(format!("kind {:?}", topic.kind));
+        for subscription in subscriptions.iter().filter(|one| sent_to.contains(&one.key)) {
+            note(format!("{:?} as {:?}", topic.input_schema, subscription.delivery_schema));
+            if let Endpoint::Resource(resource) = &subscription.endpoint {
+                let fifo = if resource.is_fifo() { " FIFO" } else { "" };
+                note(format!("{:?}{fifo}", resource.kind));
+            }
+        }
+    }
+    let is_own = |name: &String| history.published.get(name).is_some_and(|one| one.is_own);
+    if history.dead_letters.keys().any(|(_, event, _)| is_own(event)) {
+        note("a dead letter of its publisher's own schema".to_owned());
     }
 }
 

@@ -123,6 +123,7 @@ fn wake(path: &Path, url: &str, trusted: &Path) -> Program {
         ("AWS_REGION", "us-east-1".to_owned()),
         ("SSL_CERT_FILE", trusted.display().to_string()),
         ("GRIDPOST_STATE_TABLE", "gridpost-state".to_owned()),
+        ("GRIDPOST_CONFIG_TABLE", "gridpost-config".to_owned()),
         ("GRIDPOST_PAYLOAD_BUCKET", "gridpost-payloads".to_owned()),
         ("GRIDPOST_RETRY_QUEUE_URLS", format!("{url}/123456789012/gridpost-retry-0")),
         ("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", "1048576".to_owned()),
@@ -239,6 +240,8 @@ impl Lot {
             shard: 0,
             group: "orders/warehouse".to_owned(),
             postponed: 0,
+            lot: None,
+            watch: None,
             body: String::new(),
         };
         let document = serde_json::to_string(&parked).unwrap_or_default();

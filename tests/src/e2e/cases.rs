@@ -14,6 +14,7 @@ pub mod infrastructure;
 pub mod javascript;
 pub mod neighbours;
 pub mod operating;
+pub mod pausing;
 pub mod probation;
 pub mod publishing;
 pub mod quotas;
@@ -21,6 +22,7 @@ pub mod receivers;
 pub mod redrive;
 pub mod refusals;
 pub mod release;
+pub mod repeats;
 pub mod resources;
 pub mod retrying;
 pub mod terraform;
@@ -68,6 +70,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, RESOURCES, verify::a_deployment_is_proven_with_a_queue),
         case!(Together, Nothing, retrying::a_late_success_cancels_the_retry),
         case!(Together, Nothing, probation::ten_failures_in_a_row_delay_delivery),
+        case!(Together, Nothing, pausing::what_a_pause_holds_comes_back),
         case!(Together, Nothing, retrying::a_failing_webhook_sees_the_schedule),
         case!(Together, Nothing, retrying::two_failures_then_success),
         case!(Together, Nothing, probation::a_busy_answer_holds_everything_ten_seconds),
@@ -117,6 +120,8 @@ pub fn all() -> Vec<Case> {
         case!(Together, Nothing, resources::a_sample_event_is_tested_against_a_filter),
         case!(Together, PYTHON, publishing::azures_sdk_sends_event_grid_events),
         case!(Together, PYTHON, publishing::azures_sdk_sends_cloud_events),
+        case!(Together, PYTHON, repeats::azures_sdk_repeats_and_is_delivered_once),
+        case!(Together, Nothing, repeats::a_publish_whose_answer_was_lost_is_delivered_once),
         case!(Together, Nothing, publishing::two_hundred_events_reach_three_subscriptions),
         case!(Together, PAYLOADS, publishing::a_large_fan_out_arrives_whole),
         case!(Together, Nothing, publishing::a_hundred_events_published_together_are_one_request),
@@ -133,7 +138,7 @@ pub fn all() -> Vec<Case> {
         case!(Disturbing, CARGO_LAMBDA, cargo_lambda::watch_serves_every_sample_and_publishers),
         case!(Disturbing, KILLED, crash::killed_functions_lose_nothing),
         case!(Disturbing, PERMISSIONS, infrastructure::permissions_are_enforced),
-        case!(Alone, PERMISSIONS, infrastructure::a_denied_action_is_refused_of_every_service),
+        case!(Alone, PERMISSIONS, infrastructure::a_denied_read_and_a_denied_send_are_refused),
         case!(
             Disturbing,
             TERRAFORM,

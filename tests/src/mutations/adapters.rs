@@ -12,6 +12,12 @@ const AWS_S3: &str = "shared/aws/src/s3.rs";
 /// All of them.
 pub(super) const ALL: &[Mutation] = &[
     Mutation {
+        name: "keys of publishes forgotten at once",
+        file: "shared/aws/src/publishes.rs",
+        old: "number(record.until.as_seconds())",
+        new: "number(record.until.as_seconds() / 1_000)",
+    },
+    Mutation {
         name: "a failed entry of a send counts as sent",
         file: AWS_SQS,
         old: "if sent.contains(id.as_str()) { Ok(()) }",

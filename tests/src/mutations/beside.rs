@@ -33,9 +33,9 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "wake removes before it sends",
         file: "functions/wake/handler/src/page.rs",
-        old: "    for result in send_all(context, page.due, until).await {",
-        new: r#"    let _ = context.due.remove_all(&page.due).await;
-    for result in send_all(context, page.due, until).await {"#,
+        old: "    for result in send_all(context, due, until).await {",
+        new: r#"    let _ = context.due.remove_all(&due).await;
+    for result in send_all(context, due, until).await {"#,
     },
     Mutation {
         name: "refused dead letters let go",

@@ -50,10 +50,24 @@ pub(super) const ALL: &[Mutation] = &[
     Mutation {
         name: "purged poison is not counted",
         file: MANAGE_ROUTES_POISON,
-        old: r#"            context.meter.count_events(metric, &[reason, topic, name], at, events);
+        old: r#"            if events > 0 {
+                context.meter.count_events(metric, &[reason, topic, name], at, events);
+            }
             events"#,
         new: r#"            let _ = (metric, reason, topic, name, at);
             events"#,
+    },
+    Mutation {
+        name: "a purge counts what is done, too",
+        file: MANAGE_ROUTES_POISON,
+        old: "    state.iter().for_each(|state| done.add_all(&state.done));\n",
+        new: "    let _ = state;\n",
+    },
+    Mutation {
+        name: "a purge of what is about to end",
+        file: MANAGE_ROUTES_POISON,
+        old: "    if let Some(DeliveryStatus::Ending { reason, .. }) = status {",
+        new: "    if let Some(DeliveryStatus::Ending { reason, .. }) = status.filter(|_| false) {",
     },
     Mutation {
         name: "a purge notes the end before it counts",

@@ -118,10 +118,7 @@ pub(super) const RUNTIME: &[Mutation] = &[
     Mutation {
         name: "a setting that can't be read is its default",
         file: "shared/runtime/src/config.rs",
-        old: r#"        Ok(value) => value.parse().map_err(|error: T::Err| SettingError::Wrong {
-            name,
-            reason: format!("'{value}': {error}"),
-        }),"#,
+        old: "        Ok(value) => parsed(name, &value),",
         new: "        Ok(value) => Ok(value.parse().unwrap_or(default)),",
     },
 ];

@@ -17,6 +17,12 @@ pub(super) const ALL: &[Mutation] = &[
 "#,
     },
     Mutation {
+        name: "events of one schema go out as they came",
+        file: "shared/core/src/publish/pack.rs",
+        old: "Body::new(event.in_schema(schema), data_version.to_owned(), event.trace_parent())",
+        new: "Body::new(event.text.to_owned(), data_version.to_owned(), event.trace_parent())",
+    },
+    Mutation {
         name: "early wake attempts at once",
         file: PLAN,
         old: r#"    let early = due.map_or(Duration::ZERO, |due| due.since(now));

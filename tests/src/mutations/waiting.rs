@@ -20,7 +20,7 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "wake goes on though what it has sent was not removed",
         file: WAKE_PAGE,
-        old: r#"        return Page::failed(strand, done, error);
+        old: r#"        return Page { lots, ..Page::failed(strand, done, error) };
     }
     for (parked, reason)"#,
         new: r#"        tracing::warn!(error = %chain(&error), "not removed");

@@ -422,6 +422,7 @@ fn topic() -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
+        idempotency: None,
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::default(),
         revision: 1,

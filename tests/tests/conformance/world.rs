@@ -102,6 +102,7 @@ fn ingest_context(deployment: &Deployment) -> ingest::Context {
         configuration: configuration.with_keys(keys),
         sender: deployment.of(&deployment.queues),
         payloads: deployment.of(&deployment.payloads),
+        records: deployment.of(&deployment.tables),
         meter: Arc::clone(&deployment.meter) as _,
         latency_metrics: false,
         authorization: ingest::Authorization::Keys,

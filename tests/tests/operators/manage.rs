@@ -42,6 +42,7 @@ pub(crate) fn manage_context(deployment: &Deployment) -> manage::Context {
             publish_url: "https://publish.example".to_owned(),
             manage_url: "https://manage.example".to_owned(),
             configuration_kept_for: Duration::ZERO,
+            dispatch_keeps_configuration: Duration::ZERO,
             account: "123456789012".to_owned(),
             retry_shards: RETRY_SHARDS,
             queue_message_bytes_max: 262_144,

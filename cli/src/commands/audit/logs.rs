@@ -21,16 +21,12 @@ const FUNCTIONS: [&str; 5] = ["ingest", "dispatch", "dead-letter", "redrive", "m
 ///
 /// # Errors
 ///
-/// A log that is not there or can't be read.
+/// A log that can't be read, or none is there.
 pub(super) async fn read(target: &Target, audit: &mut Audit) -> anyhow::Result<()> {
     let logs = AwsApi::connect(Service::Logs, target).await?;
-    for function in FUNCTIONS {
-        let group = group(target, function);
-        // Every line that counts events contains it, and hardly any other.
-        let since = audit.since;
-        let take = |at_ms: Option<i64>, line: &str| audit.take(at_ms, line);
-        each_line(&logs, &group, since, metric::PUBLISH_HOUR, take).await?;
-    }
+    let since = audit.since;
+    let take = |at_ms: Option<i64>, line: &str| audit.take(at_ms, line);
+    audit.without_log = counts(&logs, target.name_prefix(), &FUNCTIONS, since, take).await?;
     Ok(())
 }
 
@@ -90,18 +86,66 @@ async fn counted_by(
     let logs = AwsApi::connect(Service::Logs, target).await?;
     let since = target.ago(since).await?.hour();
     let mut ledger = Ledger::default();
-    for function in functions {
-        let take = |_: Option<i64>, line: &str| {
-            ledger.read(line, since);
-        };
-        each_line(&logs, &group(target, function), since, metric::PUBLISH_HOUR, take).await?;
-    }
+    let take = |_: Option<i64>, line: &str| {
+        ledger.read(line, since);
+    };
+    counts(&logs, target.name_prefix(), functions, since, take).await?;
     Ok(ledger)
+}
+
+/// Hands over each line in which one of these functions counted events; answers which of them have no
+/// log group. A function that has never run may have none, as one that a deployment of an earlier
+/// version does not have: it has counted nothing.
+///
+/// # Errors
+///
+/// A log can't be read, or none of them is there: then the deployment is another.
+async fn counts<'f>(
+    logs: &AwsApi,
+    prefix: &str,
+    functions: &[&'f str],
+    since: Timestamp,
+    mut take: impl FnMut(Option<i64>, &str),
+) -> anyhow::Result<Vec<&'f str>> {
+    let mut without_log = Vec::new();
+    for function in functions {
+        let group = group_of(prefix, function);
+        // Every line that counts events contains it, and hardly any other.
+        let ask = asked(&group, since, metric::PUBLISH_HOUR);
+        let is_there = pages(logs, ask, |event| {
+            take(event["timestamp"].as_i64(), text_at(event, "/message"));
+            true
+        });
+        if !is_there.await? {
+            without_log.push(*function);
+        }
+    }
+    match functions.first() {
+        Some(first) if without_log.len() == functions.len() => {
+            Err(no_group(&group_of(prefix, first)).into())
+        }
+        _ => Ok(without_log),
+    }
 }
 
 /// The log group of a function.
 pub(crate) fn group(target: &Target, function: &str) -> String {
-    format!("/aws/lambda/{}-{function}", target.name_prefix())
+    group_of(target.name_prefix(), function)
+}
+
+fn group_of(prefix: &str, function: &str) -> String {
+    format!("/aws/lambda/{prefix}-{function}")
+}
+
+fn no_group(group: &str) -> Misuse {
+    Misuse(format!(
+        "there is no log group {group}: give the deployment's --name-prefix (GRIDPOST_NAME_PREFIX), and its \
+         region by --manage-url or AWS_REGION"
+    ))
+}
+
+fn asked(group: &str, since: Timestamp, word: &str) -> Value {
+    json!({"logGroupName": group, "startTime": since.as_millis(), "filterPattern": word})
 }
 
 /// Hands over each line with that word, and when it was logged, in milliseconds.
@@ -112,14 +156,11 @@ pub(crate) async fn each_line(
     word: &str,
     mut take: impl FnMut(Option<i64>, &str),
 ) -> anyhow::Result<()> {
-    let ask = json!({
-        "logGroupName": group, "startTime": since.as_millis(), "filterPattern": word,
-    });
     let all = |event: &Value| {
         take(event["timestamp"].as_i64(), text_at(event, "/message"));
         true
     };
-    pages(logs, ask, all).await
+    there(pages(logs, asked(group, since, word), all).await?, group)
 }
 
 /// Hands over each line with that word that was logged from one time to another, until `take` wants no more.
@@ -134,29 +175,30 @@ pub(crate) async fn lines_between(
         "logGroupName": group, "startTime": from.as_millis(), "endTime": to.as_millis(),
         "filterPattern": word,
     });
-    pages(logs, ask, |event| take(text_at(event, "/message"))).await
+    there(pages(logs, ask, |event| take(text_at(event, "/message"))).await?, group)
 }
 
-/// Hands over what is asked for, page after page, until `take` wants no more.
+fn there(is_there: bool, group: &str) -> anyhow::Result<()> {
+    if is_there { Ok(()) } else { Err(no_group(group).into()) }
+}
+
+/// Hands over what is asked for, page after page, until `take` wants no more; answers whether the log
+/// group is there.
 async fn pages(
     logs: &AwsApi,
     mut ask: Value,
     mut take: impl FnMut(&Value) -> bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     loop {
-        let page = if_found(logs.call("FilterLogEvents", &ask).await)?.ok_or_else(|| {
-            Misuse(format!(
-                "there is no log group {}: give the deployment's --name-prefix \
-                 (GRIDPOST_NAME_PREFIX), and its region by --manage-url or AWS_REGION",
-                text_at(&ask, "/logGroupName")
-            ))
-        })?;
+        let Some(page) = if_found(logs.call("FilterLogEvents", &ask).await)? else {
+            return Ok(false);
+        };
         if !page["events"].as_array().into_iter().flatten().all(&mut take) {
-            return Ok(());
+            return Ok(true);
         }
         match page.get("nextToken").and_then(Value::as_str) {
             Some(token) => ask["nextToken"] = json!(token),
-            None => return Ok(()),
+            None => return Ok(true),
         }
     }
 }
@@ -164,6 +206,44 @@ async fn pages(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manage_api::fake::FakeApi;
+
+    /// CloudWatch Logs' answers about the function whose group a request names.
+    async fn logs(groups: &[&str]) -> (FakeApi, AwsApi) {
+        let named = |group: &&str| format!("\"logGroupName\":\"{group}\"");
+        let named: Vec<_> = groups.iter().map(named).collect();
+        let found = json!({"events": [{"timestamp": 7, "message": "x"}]});
+        let missing = json!({"__type": "ResourceNotFoundException", "message": "no such group"});
+        let there = named.iter().map(|name| (name.as_str(), 200, found.clone()));
+        let rows: Vec<_> = there.chain([("", 400, missing)]).collect();
+        let api = FakeApi::naming(&rows).await;
+        let logs = AwsApi::at(Service::Logs, &api.url());
+        (api, logs)
+    }
+
+    #[tokio::test]
+    async fn a_function_without_a_log_group_has_counted_nothing() {
+        let all = FUNCTIONS.map(|function| group_of("g", function));
+        let all: Vec<_> = all.iter().map(String::as_str).collect();
+        // (the groups that are there, the functions without one)
+        let table = [
+            (all.clone(), vec![]),
+            (vec![all[0], all[1], all[2], all[4]], vec!["redrive"]),
+            (vec![all[0]], FUNCTIONS[1..].to_vec()),
+        ];
+        for (groups, want) in table {
+            let (_api, logs) = logs(&groups).await;
+            let mut lines = 0;
+            let since = Timestamp::from_millis(0);
+            let without = counts(&logs, "g", &FUNCTIONS, since, |_, _| lines += 1).await;
+            assert_eq!(without.expect("read"), want);
+            assert_eq!(lines, groups.len(), "{groups:?}");
+        }
+        let (_api, logs) = logs(&[]).await;
+        let since = Timestamp::from_millis(0);
+        let refused = counts(&logs, "g", &FUNCTIONS, since, |_, _| {}).await.expect_err("none");
+        assert!(refused.is::<Misuse>() && refused.to_string().contains("/aws/lambda/g-ingest"));
+    }
 
     #[test]
     fn changes_are_told_by_manages_lines() {

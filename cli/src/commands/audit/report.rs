@@ -62,6 +62,7 @@ impl Audit {
             "eventsUnderWay": under_way,
             "endsTooMany": self.ends_too_many(),
             "eventsLost": self.lost(),
+            "functionsWithoutLog": self.without_log,
         })
     }
 
@@ -166,6 +167,9 @@ impl Audit {
                 let _ = writeln!(text, "what the queues hold is not known: {reason}");
             }
         }
+        if !self.without_log.is_empty() {
+            let _ = writeln!(text, "no log group of {}: {NO_LOG}", self.without_log.join(", "));
+        }
         match self.ended_since() {
             0 => {}
             ended => {
@@ -244,6 +248,10 @@ fn hour(cell: &Cell<'_>) -> Value {
 }
 
 const BALANCES: &str = "The ledger balances: every event that matched was delivered, dead-lettered, dropped or waits.\n";
+
+const NO_LOG: &str = "\
+taken for one that has never run and has counted nothing, as a function that
+  a deployment of an earlier version does not have. If it has run, its counts are not in this ledger.";
 
 const LOST: &str = "\
 dropped. There is no dead letter to send again: the event subscription had no dead-letter

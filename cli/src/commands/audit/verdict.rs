@@ -146,6 +146,8 @@ pub struct Audit {
     pub batches: BTreeMap<SubscriptionKey, u64>,
     /// Event subscriptions that were changed in the audit's time: their deliveries may be larger than that.
     pub changed: BTreeSet<SubscriptionKey>,
+    /// Functions that have no log group: none that has run.
+    pub without_log: Vec<&'static str>,
 }
 
 impl Audit {

@@ -24,7 +24,7 @@ const AT_ONCE: usize = 8;
 #[derive(Args, Debug)]
 pub struct ExportArguments {
     #[command(flatten)]
-    filter: Filter,
+    pub(super) filter: Filter,
 
     #[command(flatten)]
     sent: Sent,

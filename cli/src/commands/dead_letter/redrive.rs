@@ -9,8 +9,8 @@ use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Chosen, whose};
-use crate::commands::Whose;
+use super::{Chosen, has_letters};
+use crate::commands::{Whose, whose};
 use crate::document::TimeToLive;
 use crate::failure::{Misuse, Refusal, chain};
 use crate::http_client::is_loopback;
@@ -42,7 +42,7 @@ pub struct RedriveArguments {
     subscription: Option<String>,
 
     #[command(flatten)]
-    chosen: Chosen,
+    pub(super) chosen: Chosen,
 
     /// Send them to this event subscription instead of their own
     #[arg(long, value_name = "NAME", requires = "subscription")]
@@ -159,7 +159,8 @@ pub(super) async fn run(
     output: Output,
 ) -> anyhow::Result<()> {
     let progress = Progress::on_stderr();
-    let whose = whose(api, Some(&arguments.topic), arguments.subscription.as_deref()).await?;
+    let (topic, subscription) = (Some(arguments.topic.as_str()), arguments.subscription.as_deref());
+    let whose = whose(api, topic, subscription, has_letters).await?;
     if whose.is_empty() {
         let message = format!(
             "no event subscription of the topic {} has a dead-letter destination",

@@ -16,7 +16,7 @@ use crate::output::{self, text_at};
 #[derive(Args, Debug)]
 pub struct SummaryArguments {
     #[command(flatten)]
-    filter: Filter,
+    pub(super) filter: Filter,
 
     #[command(flatten)]
     sent: Sent,

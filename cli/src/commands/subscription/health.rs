@@ -179,6 +179,7 @@ pub(super) fn table(all: &[Health], now: Timestamp) -> String {
             "Waits" if wait_is_over(health, now) => "the next probes",
             "Waits" => "wait",
             "Ends" => "END AT ONCE",
+            "Held" => "held: paused",
             "NotMatched" => "NONE COMES",
             other => other,
         };
@@ -238,6 +239,9 @@ pub(crate) fn rows(health: &Value, now: Timestamp) -> Vec<[String; 2]> {
         row("state", at("/state").to_owned()),
         row("new events", effect(at("/state"), at("/newEvents"))),
     ];
+    if let Some(pause) = health.get("pause") {
+        rows.push(row("paused", super::pause::told(pause)));
+    }
     if let Some(outcome) = health.pointer("/cause/outcome").and_then(Value::as_str) {
         let status = health.pointer("/cause/httpStatusCode").and_then(Value::as_u64);
         let status = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
@@ -289,6 +293,7 @@ fn effect(state: &str, effect: &str) -> String {
         // Delayed delivery alone ends nothing.
         ("DelayedDelivery", "Ends") => return format!("{ENDS}, while the probation lasts"),
         (_, "Ends") => ENDS,
+        (_, "Held") => "are held: it is paused (`gridpost subscription resume` ends that)",
         (_, "NotMatched") => {
             "none comes: it has expired or was not validated (`gridpost subscription show` says)"
         }

@@ -5,7 +5,8 @@ use serde_json::Value;
 use crate::output::{self, text_at};
 
 /// Members of `properties` that have rows of their own; all others are told by their names.
-const TOLD: [&str; 14] = [
+const TOLD: [&str; 15] = [
+    "/pause",
     "/provisioningState",
     "/deadLetterDestination/properties/bucketName",
     "/deadLetterDestination/properties/prefix",
@@ -40,6 +41,10 @@ pub(crate) fn rows(subscription: &Value) -> Vec<[String; 2]> {
         row("retry policy", limits(subscription)),
         row("dead letters", dead_letters(subscription)),
     ];
+    if let Some(pause) = subscription.pointer("/properties/pause").filter(|it| it.is_object()) {
+        rows.push(row("paused", super::pause::told(pause)));
+        rows.push(row("pause ends by", text_at(pause, "/until").to_owned()));
+    }
     let list = |pointer: &str| {
         subscription.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
     };

@@ -87,6 +87,7 @@ fn offline(schema: &str, mut filter: Value, events: &RawValue) -> anyhow::Result
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
+        idempotency: None,
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 0,

@@ -39,7 +39,7 @@ pub struct Response {
     /// One result per delivery, in the order of the request.
     pub results: Vec<AttemptResult>,
     /// The beginning of a failed response, escaped, if the deployment keeps it.
-    pub said: Option<String>,
+    pub response_text: Option<String>,
 }
 
 /// Resolves to the answer if it arrives after 30 s.
@@ -51,14 +51,15 @@ pub async fn attempt(
     hands: &[DeliveryInHand],
 ) -> (Response, Option<LateAnswer>) {
     let began_at = context.clock.now();
-    let (results, said, late) = match hands.first().map(|hand| &hand.subscription().endpoint) {
-        Some(Endpoint::WebHook { url }) => post(context, hands, url, began_at).await,
-        Some(Endpoint::Resource(resource)) => {
-            (resources::attempt(context, hands, resource, began_at).await, None, None)
-        }
-        None => (Vec::new(), None, None),
-    };
-    (Response { times: (began_at, context.clock.now()), results, said }, late)
+    let (results, response_text, late) =
+        match hands.first().map(|hand| &hand.subscription().endpoint) {
+            Some(Endpoint::WebHook { url }) => post(context, hands, url, began_at).await,
+            Some(Endpoint::Resource(resource)) => {
+                (resources::attempt(context, hands, resource, began_at).await, None, None)
+            }
+            None => (Vec::new(), None, None),
+        };
+    (Response { times: (began_at, context.clock.now()), results, response_text }, late)
 }
 
 async fn post(
@@ -71,11 +72,11 @@ async fn post(
     let (subscription, made_before) = (hands[0].subscription(), deliveries[0].attempts.made);
     let origin = &context.settings.origin;
     let request = request::build(subscription, url, &deliveries, made_before, origin, began_at);
-    let (answer, said, late) = match context.client.attempt(request).await {
-        Attempted::Answered { answer, said } => (answer, said, None),
+    let (answer, response_text, late) = match context.client.attempt(request).await {
+        Attempted::Answered { answer, response_text } => (answer, response_text, None),
         Attempted::TimedOut { late } => {
             (Answer::without_status(Outcome::TimedOut), None, Some(late))
         }
     };
-    (vec![AttemptResult::Whole(answer); hands.len()], said, late)
+    (vec![AttemptResult::Whole(answer); hands.len()], response_text, late)
 }

@@ -11,7 +11,7 @@ pub fn failed(
     answer: Answer,
     (began_at, ended_at): (Timestamp, Timestamp),
     then: NextStep,
-    said: Option<&str>,
+    response_text: Option<&str>,
 ) {
     let (what, due, because, reason) = match then {
         NextStep::Retry { due, because } => ("Retry", Some(due), Some(because), None),
@@ -35,7 +35,7 @@ pub fn failed(
         event_ids = delivery.event_ids(),
         publish_time = %delivery.publish_time.to_iso_8601(),
         traceparent = delivery.traceparent.map(tracing::field::display),
-        response = said,
+        response = response_text,
         "attempt failed",
     );
 }

@@ -19,7 +19,7 @@ pub struct Verdict {
     /// Events that end before the rest, by the answer that ended them.
     pub ends: Vec<(Answer, EventSet)>,
     pub answer: Answer,
-    pub then: NextStep,
+    pub next_step: NextStep,
 }
 
 /// What follows an attempt for the rest of the delivery.
@@ -49,7 +49,7 @@ pub fn decide(
             }
         }
     };
-    Verdict { delivered, ends, answer, then: next_step(hand, answer, times, not_before, dice) }
+    Verdict { delivered, ends, answer, next_step: next_step(hand, answer, times, not_before, dice) }
 }
 
 /// The answer of a service that took every event.

@@ -9,7 +9,7 @@ use gridpost_core::{
         queue::Queue,
         state::{AttemptRecord, DeliveryState, DeliveryStatus, Resend},
     },
-    retry::{self, Rules, health::Admission},
+    retry::{Rules, health::Admission},
     subscription::{DeadLetterDestination, EventSubscription},
     time::Timestamp,
 };
@@ -99,18 +99,20 @@ impl DeliveryInHand {
     }
 
     pub fn expires_at(&self) -> Timestamp {
-        retry::expires_at(&self.subscription().retry_policy, self.delivery.ttl_starts_at())
+        self.subscription().time_to_live_ends(self.delivery.ttl_starts_at())
     }
 
     /// What the plan needs to know.
     pub fn facts(&self, admission: Admission, is_slow: bool, now: Timestamp) -> Facts {
+        let expires_at = self.expires_at();
         Facts {
             lane: self.lane(),
             status: self.status,
             due: self.delivery.due,
             resend_requested: self.resend.is_some(),
             subscription: Some(SubscriptionFacts {
-                expires_at: self.expires_at(),
+                expires_at,
+                held_until: self.subscription().holds_until(expires_at, now),
                 consent_until: self.subscription().waits_for_consent(now),
                 admission,
                 is_slow,

@@ -108,6 +108,7 @@ async fn hold_of(context: &Context, hand: &DeliveryInHand, plan: &Plan) -> Optio
     match plan {
         Plan::Defer { until } => Some(Hold::About(*until)),
         Plan::Wait { due } => Some(Hold::Until(*due)),
+        Plan::Hold { until } => Some(Hold::Paused(*until)),
         Plan::MoveLane => Some(lane::to_slow_lane(context, hand).await),
         _ => None,
     }

@@ -261,7 +261,7 @@ async fn make(
     let (mut settled, mut others) = (Vec::with_capacity(hands.len()), Vec::new());
     for (hand, result) in hands.into_iter().zip(&response.results) {
         let verdict = decide(&hand, result, response.times, not_before, context.dice.roll());
-        if let (Some(late), NextStep::Retry { due, .. }) = (&mut late, verdict.then) {
+        if let (Some(late), NextStep::Retry { due, .. }) = (&mut late, verdict.next_step) {
             late.of(hand.delivery.id, due);
         }
         match settle::at_once(context, &hand, &verdict, response.times) {

@@ -55,8 +55,8 @@ pub fn at_once(
     verdict: &Verdict,
     times: (Timestamp, Timestamp),
 ) -> Option<Disposition> {
-    let Verdict { delivered, ends, answer, then } = verdict;
-    let is_whole = *then == NextStep::Delivered && delivered.is_empty() && ends.is_empty();
+    let Verdict { delivered, ends, answer, next_step } = verdict;
+    let is_whole = *next_step == NextStep::Delivered && delivered.is_empty() && ends.is_empty();
     if !is_whole || hand.revision > 0 || hand.delivery.is_claimed() {
         return None;
     }
@@ -86,9 +86,9 @@ pub async fn settle(
     context: &Context,
     mut hand: DeliveryInHand,
     verdict: Verdict,
-    Response { times, said, .. }: &Response,
+    Response { times, response_text, .. }: &Response,
 ) -> Settled {
-    let Verdict { delivered, ends, answer, then } = verdict;
+    let Verdict { delivered, ends, answer, next_step } = verdict;
     let times = *times;
     for (answer, events) in &ends {
         end::end_part(context, &hand, *answer, events, times.0).await?;
@@ -98,7 +98,7 @@ pub async fn settle(
         count::delivered_part(context, &hand, delivered.len());
         hand.delivery.done.add_all(&delivered);
     }
-    if then == NextStep::Delivered {
+    if next_step == NextStep::Delivered {
         log_success(context, &hand, answer, times);
         if hand.revision > 0 {
             AttemptRecord::of(answer, times, None).add_to(&mut hand.past);
@@ -107,14 +107,16 @@ pub async fn settle(
     }
     let attempts = &hand.delivery.attempts;
     hand.delivery.attempts = attempts.with(times.0, answer.outcome, answer.status);
-    attempt_log::failed(&hand, answer, times, then, said.as_deref());
+    attempt_log::failed(&hand, answer, times, next_step, response_text.as_deref());
     count::failure(context, &hand.subscription().key, answer);
-    let because = match then {
+    let because = match next_step {
         NextStep::Retry { because, .. } => Some(because),
         NextStep::Delivered | NextStep::End(_) => None,
     };
-    AttemptRecord::of(answer, times, because).saying(said.clone()).add_to(&mut hand.past);
-    match then {
+    AttemptRecord::of(answer, times, because)
+        .with_response_text(response_text.clone())
+        .add_to(&mut hand.past);
+    match next_step {
         NextStep::Retry { due, .. } => retry(context, hand, due).await,
         NextStep::End(reason) => end(context, hand, reason).await,
         NextStep::Delivered => Ok(Disposition::Delete),

@@ -67,7 +67,7 @@ impl EndpointClient for Saying {
     async fn attempt(&self, request: Request) -> Attempted {
         match self.0.attempt(request).await {
             Attempted::Answered { answer, .. } => {
-                Attempted::Answered { answer, said: self.1.clone() }
+                Attempted::Answered { answer, response_text: self.1.clone() }
             }
             late => late,
         }
@@ -150,6 +150,13 @@ impl World {
         delivery.into_claimed()
     }
 
+    /// Lets dispatch receive a message of that text from that queue. Returns the message's id if it stays
+    /// there.
+    pub(crate) async fn receive_text(&self, queue: Queue, text: String) -> Vec<String> {
+        let record = self.deployment.queues.hand(queue, text).record(queue);
+        handle(&self.context(), vec![record], NOW + Duration::from_secs(200)).await
+    }
+
     /// Lets dispatch receive these deliveries from that queue. Returns the numbers of those that
     /// stay there. A delivery that only waits has no state, and none waits long enough to be
     /// parked.
@@ -165,7 +172,8 @@ impl World {
             Script::Answers(vec![Reaction::status(self.status).after(self.answers_after)]);
         endpoints.behave(self.subscription.key.clone(), answers);
         let is_good = self.status == 200 && self.answers_after.is_zero();
-        let may_have_state = !is_good || !tables.states().is_empty();
+        let is_paused = self.subscription.pauses.current(NOW).is_some();
+        let may_have_state = !is_good || is_paused || !tables.states().is_empty();
 
         let received: Vec<_> =
             deliveries.iter().map(|delivery| queues.hand(queue, delivery.encode())).collect();
@@ -175,7 +183,7 @@ impl World {
         let states = tables.states();
         assert!(may_have_state || states.is_empty(), "it only waits: {states:?}");
         let parked = tables.parked_ids();
-        assert!(parked.is_empty(), "it waits not so long: {parked:?}");
+        assert!(is_paused || parked.is_empty(), "it waits not so long: {parked:?}");
         let violations = history.lock().expect("no panic while held").violations.clone();
         assert_eq!(violations, [""; 0]);
         let of_record = |id: &String| {
@@ -185,6 +193,14 @@ impl World {
         let mut kept: Vec<_> = kept.iter().map(of_record).collect();
         kept.sort_unstable();
         kept
+    }
+
+    /// Its event subscription was paused a minute ago.
+    pub(crate) fn paused(mut self, time_to_live_runs: bool) -> Self {
+        let since = Timestamp::from_millis(NOW.as_millis() - 60_000);
+        let pauses = self.subscription.pauses.paused(time_to_live_runs, None, since);
+        self.subscription.pauses = pauses.expect("it may be");
+        self
     }
 
     pub(crate) fn requests(&self) -> usize {

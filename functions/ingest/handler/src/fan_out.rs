@@ -3,6 +3,7 @@
 use gridpost_core::publish::{fan_out, pack::Packed};
 use gridpost_expand_handler::enqueue::{put, send_pieces};
 use gridpost_ports::PortError;
+use uuid::Uuid;
 
 use crate::Context;
 
@@ -10,16 +11,19 @@ use crate::Context;
 /// default size sends tens of megabytes in a second at best.
 pub const INLINE_BYTES_MAX: usize = 64 * 1_048_576;
 
-/// Stores the publish and sends a message for each of its pieces. A crash leaves an object that
+/// Stores the publish under that id, which no other request has, and sends a message for each of its pieces. A crash leaves an object that
 /// nobody asks for, or pieces of a publish that was not confirmed.
 ///
 /// # Errors
 ///
 /// The publish was not stored, or a message was not sent, twice.
-pub async fn fan_out(context: &Context, packed: &Packed<'_>) -> Result<(), PortError> {
-    let publish = packed.acceptance().id;
+pub async fn fan_out(
+    context: &Context,
+    packed: &Packed<'_>,
+    publish: Uuid,
+) -> Result<(), PortError> {
     put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;
-    let pieces = fan_out::cut(packed, context.piece_deliveries_max);
+    let pieces = fan_out::cut(packed, publish, context.piece_deliveries_max);
     let topic = packed.topic();
     tracing::info!(%publish, topic, pieces = pieces.len(), "a large fan-out was stored");
     send_pieces(context.outlet(), topic, pieces).await

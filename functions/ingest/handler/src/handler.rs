@@ -9,6 +9,7 @@ use gridpost_core::{
     publish::{
         self, PublishError,
         authenticate::{AccessRequest, Credentials, authenticate},
+        idempotency::Keyed,
         matching::Matched,
         pack::{Acceptance, pack},
     },
@@ -23,6 +24,7 @@ use crate::{
     Authorization, Context,
     fan_out::{INLINE_BYTES_MAX, fan_out},
     gateway::{Request, Response},
+    repeat,
     route::{Route, is_topic_name},
 };
 
@@ -43,19 +45,39 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let topic = &snapshot.topic;
     let topic_id = topic.id();
     let body = publish::body(topic, &request.headers, &request.body)?;
+    let keyed = Keyed::of(topic, &request.headers, &request.body)?;
     let publish_time = context.clock.now();
-    let stamps = Stamps { now: publish_time, id: &mut || context.dice.id() };
+    let mut ids = 0..;
+    let mut event_id = || match &keyed {
+        Some(keyed) => keyed.event_id(ids.next().unwrap_or_default()),
+        None => context.dice.id(),
+    };
+    let stamps = Stamps { now: publish_time, id: &mut event_id };
     let events = publish::read(topic, &topic_id, &body, stamps)?;
     let matched = snapshot.matcher().match_events(&events, publish_time);
-    let (id, trace_parent) = (context.dice.id(), trace_parent(request));
+    let (own_id, trace_parent) = (context.dice.id(), trace_parent(request));
     let revision = topic.at();
-    let acceptance = Acceptance { id, time: publish_time, revision, trace_parent };
+    let mut acceptance = Acceptance { id: own_id, time: publish_time, revision, trace_parent };
+    // Only now that it will not be refused: what is refused leaves no record.
+    let begun = match &keyed {
+        None => None,
+        Some(keyed) => match repeat::begin(context, keyed, own_id).await? {
+            None => return Ok(topic.kind),
+            Some(record) => {
+                acceptance.id = record.publish_id(revision, publish_time);
+                Some((keyed, record))
+            }
+        },
+    };
     let packed = pack(&matched.matches, &events, acceptance, context.queue_message_bytes_max);
-    match packed.at_most(context.inline_fan_out, INLINE_BYTES_MAX) {
+    let sent = match packed.at_most(context.inline_fan_out, INLINE_BYTES_MAX) {
         Some(parcels) => enqueue(context.outlet(), &packed, &parcels).await,
-        None => fan_out(context, &packed).await,
+        None => fan_out(context, &packed, own_id).await,
+    };
+    if let Some((keyed, record)) = begun {
+        repeat::end(context, keyed, record, sent.is_ok()).await;
     }
-    .map_err(unavailable)?;
+    sent.map_err(unavailable)?;
     count(&*context.meter, &topic.name, publish_time, events.len(), &matched);
     if context.latency_metrics {
         let (took, whose) = (context.clock.now().since(publish_time), [(TOPIC, &*topic.name)]);

@@ -14,13 +14,14 @@
 pub mod fan_out;
 pub mod gateway;
 pub mod handler;
+mod repeat;
 pub mod route;
 
 use std::{str::FromStr, sync::Arc};
 
 use gridpost_expand_handler::enqueue::Outlet;
 use gridpost_ports::{
-    Clock, Dice, Meter, Payloads, QueueSender, configuration::ConfigurationCache,
+    Clock, Dice, Meter, Payloads, PublishRecords, QueueSender, configuration::ConfigurationCache,
 };
 
 use gateway::Authorizer;
@@ -65,6 +66,8 @@ pub struct Context {
     pub sender: Arc<dyn QueueSender>,
     /// Keeps events that are too large for a queue message, and large fan-outs.
     pub payloads: Arc<dyn Payloads>,
+    /// What was published under which key. Not asked for topics that heed no keys.
+    pub records: Arc<dyn PublishRecords>,
     /// Counts.
     pub meter: Arc<dyn Meter>,
     /// Whether the duration of publishes is a metric.

@@ -93,6 +93,8 @@ pub struct Settings {
     pub manage_url: String,
     /// How long the data plane keeps configuration in memory.
     pub configuration_kept_for: Duration,
+    /// How long dispatch does, which may be longer.
+    pub dispatch_keeps_configuration: Duration,
     /// The deployment's AWS account.
     pub account: String,
     /// How many retry queues there are, 1 to 32.

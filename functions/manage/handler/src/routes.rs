@@ -8,6 +8,7 @@ mod health;
 mod keys;
 mod openapi;
 mod parked;
+mod pauses;
 mod poison;
 mod redrives;
 mod resend;

@@ -9,6 +9,7 @@ mod health;
 mod openapi;
 mod pages;
 mod parked;
+mod pauses;
 mod poison;
 mod redrives;
 mod refusals;
@@ -22,7 +23,7 @@ mod world;
 use std::time::Duration;
 
 use gridpost_core::{subscription::SubscriptionKey, topic::Topic};
-use gridpost_testkit::consent::Manner;
+use gridpost_testkit::consent::ConsentAnswer;
 use http::{Method, header::RETRY_AFTER};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -179,7 +180,7 @@ async fn an_event_subscription_lives_and_goes() {
 #[tokio::test(start_paused = true)]
 async fn without_consent_nothing_is_stored() {
     let world = World::with_subscription().await;
-    world.consent(Manner::Denies);
+    world.consent(ConsentAnswer::Denies);
     let before = body(&world.call(S1_GET).await).clone();
     let s2 = "PUT /topics/demo/eventSubscriptions/s-2";
     for line in [S1, s2] {

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use gridpost_core::{
     delivery::{
         Delivery, claim,
-        queue::Queue,
+        queue::{POISON_RECEIVES, Queue},
         redrive::{Job, Lease, Phase, RedriveMessage, Status, Verdict},
     },
     error::chain,
@@ -41,6 +41,10 @@ const FAILED_WAIT_S: u32 = 10;
 
 /// A message that was received so often is replaced by a new one before SQS takes it for poison.
 const RECEIVES_MAX: u32 = 900;
+const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
+
+/// How long a message is hidden that this version does not read: another one may run again soon.
+const UNREADABLE_WAIT_S: u32 = 60;
 
 /// How often a write that meets another is tried.
 const TRIES_MAX: u32 = 5;
@@ -103,19 +107,22 @@ enum NextStep {
 }
 
 /// Works at the jobs of these records until the deadline, and answers which records SQS keeps.
+///
+/// One that can't be read is kept: a newer version may have sent it, which comes back after a rollback.
+/// Received too often, SQS moves it to the poison queue.
 pub async fn work(context: &Context, records: Vec<Record>, deadline: Timestamp) -> Vec<String> {
     let mut kept = Vec::new();
     for record in records {
-        // Before the work, which may be what kills the function each time.
-        if replaced(context, &record).await {
-            continue;
-        }
         let then = match RedriveMessage::decode(&record.body) {
+            // Before the work, which may be what kills the function each time.
+            Some(_) if replaced(context, &record).await => continue,
             Some(tick) => tend(context, &record, &tick, deadline).await,
             None => {
-                // Nobody's event is lost with it: who waits for a job resumes it.
-                tracing::error!(message.id = %record.message_id, "a message is no redrive; it is let go");
-                NextStep::Done
+                tracing::error!(
+                    message.id = %record.message_id,
+                    "a message is no redrive that this version reads; it is kept",
+                );
+                NextStep::GoOn(UNREADABLE_WAIT_S)
             }
         };
         if let NextStep::GoOn(seconds) = then {

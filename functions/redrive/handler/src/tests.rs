@@ -409,6 +409,20 @@ async fn events_too_large_for_a_message_are_stored_first() {
     }
 }
 
+/// A newer version may have sent it, and runs again after a rollback; else it is poison.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_this_version_does_not_read_is_kept() {
+    let world = world(3).await;
+    let received = world.queues.receive(Queue::Redrive, 1).await.remove(0);
+    let newer = received.body.replace("\"v\":1", "\"v\":9");
+    for count in [1, RECEIVES_MAX] {
+        let newer = Received { body: newer.clone(), count, ..received.clone() };
+        assert!(invoked_with(&world, &context(&world), newer).await, "received {count} times");
+    }
+    assert_eq!(world.queues.bodies(Queue::Redrive), [received.body], "and no copy of it was sent");
+    assert!(sent(&world).is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_message_received_too_often_is_replaced() {
     let world = world(3).await;

@@ -3,19 +3,30 @@
 //! It holds one page per partition in memory, for a few partitions, and stops in time: the next run
 //! does the rest. What can't be sent is parked again, so that no minute waits for it for ever.
 
+mod lot;
 mod page;
 mod strands;
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::{
+    select_biased,
+    stream::{FuturesUnordered, StreamExt},
+};
 use gridpost_core::{error::chain, time::Timestamp};
 use gridpost_ports::{
-    Clock, DueDeliveries, Meter, ParkingLot, Payloads, PortError, QueueSender, WakeCursor,
+    Clock, DueDeliveries, Meter, ParkingLot, Payloads, PortError, QueueSender, SubscriptionStore,
+    WakeCursor,
 };
 use serde::Serialize;
+use uuid::Uuid;
 
 use self::{
+    lot::Lot,
     page::Page,
     strands::{Strand, Strands},
 };
@@ -28,6 +39,8 @@ pub struct Context {
     pub parking: Arc<dyn ParkingLot>,
     pub due: Arc<dyn DueDeliveries>,
     pub cursor: Arc<dyn WakeCursor>,
+    /// The event subscriptions, of which only paused ones are read.
+    pub subscriptions: Arc<dyn SubscriptionStore>,
     /// Stores the events of messages that no longer fit a queue.
     pub payloads: Arc<dyn Payloads>,
     /// Counts what could not be sent.
@@ -42,6 +55,8 @@ pub struct Settings {
     pub retry_shards: usize,
     /// The most bytes of a message that the queues take now.
     pub queue_message_bytes_max: usize,
+    /// How long dispatch may work by configuration that it has in memory.
+    pub configuration_kept_for: Duration,
 }
 
 /// The result of a run.
@@ -60,6 +75,9 @@ const FIRST_LOOK_BACK_MINUTES: i64 = 60;
 /// one, the function's 256 MB hold three times as many.
 const PAGES_AT_ONCE: usize = 8;
 
+/// Lots that are emptied at the same time, a page of each in memory.
+const LOTS_AT_ONCE: usize = 4;
+
 /// How often a run tries to read a partition of a minute. A partition that stays unread holds back
 /// the cursor, and with many minutes to make up for there is always one.
 const READS_MAX: u32 = 3;
@@ -70,6 +88,9 @@ const READS_MAX: u32 = 3;
 /// are caught up on, the oldest first, one page each in turn. From `until` on, no new page is
 /// begun; the pages under way take as long as their calls.
 ///
+/// Among them it meets the watches over the lots of paused event subscriptions, and empties those
+/// whose pause is over beside the pages that follow.
+///
 /// # Errors
 ///
 /// Parked deliveries or the cursor could not be read or written. What could be read was sent, and
@@ -78,17 +99,32 @@ pub async fn wake(context: &Context, until: Timestamp) -> Result<Woken, PortErro
     let this_minute = context.clock.now().as_minutes();
     let noted = context.cursor.load().await?;
     let from = noted.unwrap_or(this_minute - FIRST_LOOK_BACK_MINUTES);
-    let mut run = Run { noted: from, woken: Woken::default(), failed: None };
+    let mut run = Run {
+        noted: from,
+        woken: Woken::default(),
+        failed: None,
+        met: BTreeSet::new(),
+        lots: VecDeque::new(),
+    };
     let mut strands = Strands::new(from, this_minute + 1);
-    let mut pages = FuturesUnordered::new();
+    let (mut pages, mut lots) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         while pages.len() < PAGES_AT_ONCE && context.clock.now() < until {
             let Some(strand) = strands.next() else { break };
             let is_past = strand.minute < this_minute;
-            pages.push(page::send(context, strand, is_past, until));
+            pages.push(page::send(context, strand, (is_past, this_minute), until));
         }
-        let Some(page) = pages.next().await else { break };
-        run.count(&mut strands, page);
+        while lots.len() < LOTS_AT_ONCE {
+            let Some(lot) = run.lots.pop_front() else { break };
+            lots.push(lot::empty(context, lot, until));
+        }
+        if pages.is_empty() && lots.is_empty() {
+            break;
+        }
+        select_biased! {
+            page = pages.select_next_some() => run.count(&mut strands, page),
+            emptied = lots.select_next_some() => run.count_lot(emptied),
+        }
         let come = strands.first_unfinished().min(this_minute);
         if come > run.noted {
             // A later run does not begin here again if this one dies. In a quiet minute the write
@@ -113,10 +149,26 @@ struct Run {
     noted: i64,
     woken: Woken,
     failed: Option<PortError>,
+    /// The event subscriptions whose watches were met: a crash may have left two of one.
+    met: BTreeSet<Uuid>,
+    /// Their lots, as far as they are still to be emptied.
+    lots: VecDeque<Lot>,
 }
 
 impl Run {
+    fn count_lot(&mut self, emptied: Result<usize, PortError>) {
+        match emptied {
+            Ok(sent) => self.woken.sent += sent,
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "a lot is left for the next run");
+                self.failed.get_or_insert(error);
+            }
+        }
+    }
+
     fn count(&mut self, strands: &mut Strands, page: Page) {
+        let met = &mut self.met;
+        self.lots.extend(page.lots.into_iter().filter(|lot| met.insert(lot.uid)));
         self.woken.sent += page.done.sent;
         self.woken.postponed += page.done.postponed;
         if page.is_unread && page.strand.reads + 1 < READS_MAX {

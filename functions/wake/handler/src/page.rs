@@ -15,7 +15,11 @@ use gridpost_core::{
 };
 use gridpost_ports::{Outgoing, PortError};
 
-use crate::{Context, Woken, strands::Strand};
+use crate::{
+    Context, Woken,
+    lot::{self, Lot},
+    strands::Strand,
+};
 
 /// The most messages of one SQS call.
 const BATCH: usize = 10;
@@ -36,10 +40,12 @@ pub(crate) struct Page {
     pub(crate) failed: Option<PortError>,
     /// Whether it failed before anything of it was sent: reading it again makes no duplicates.
     pub(crate) is_unread: bool,
+    /// The lots that are to be emptied as far as their pauses allow.
+    pub(crate) lots: Vec<Lot>,
 }
 
 /// The result of one delivery.
-enum SendResult {
+pub(crate) enum SendResult {
     Sent(Parked),
     /// It can't be sent, and a later try would fail too.
     Stuck(Parked, String),
@@ -52,7 +58,7 @@ enum SendResult {
 pub(crate) async fn send(
     context: &Context,
     strand: Strand,
-    is_past: bool,
+    (is_past, this_minute): (bool, i64),
     until: Timestamp,
 ) -> Page {
     let read = context.due.due_in(strand.minute, strand.partition, strand.after.clone()).await;
@@ -62,8 +68,18 @@ pub(crate) async fn send(
             return Page { is_unread: true, ..Page::failed(strand, Woken::default(), error) };
         }
     };
+    let (watches, due): (Vec<_>, Vec<_>) =
+        page.due.into_iter().partition(|parked| parked.watch.is_some());
+    let mut lots = Vec::new();
+    for watch in watches {
+        match lot::meet(context, watch, this_minute).await {
+            Ok(lot) => lots.push(lot),
+            // Its watch is where it was, and the next run meets it.
+            Err(error) => return Page { lots, ..Page::failed(strand, Woken::default(), error) },
+        }
+    }
     let (mut sent, mut postponed, mut is_whole) = (Vec::new(), Vec::new(), strand.is_whole);
-    for result in send_all(context, page.due, until).await {
+    for result in send_all(context, due, until).await {
         match result {
             SendResult::Sent(parked) => sent.push(parked),
             SendResult::Stuck(parked, reason) => postponed.push((parked, reason)),
@@ -75,26 +91,33 @@ pub(crate) async fn send(
     let removed = if sent.is_empty() { Ok(()) } else { context.due.remove_all(&sent).await };
     if let Err(error) = removed {
         // The next run sends them again. Going on here would only add more of them.
-        return Page::failed(strand, done, error);
+        return Page { lots, ..Page::failed(strand, done, error) };
     }
     for (parked, reason) in postponed {
         if let Err(error) = postpone(context, parked, &reason).await {
-            return Page::failed(strand, done, error);
+            return Page { lots, ..Page::failed(strand, done, error) };
         }
         done.postponed += 1;
     }
     let goes_on = |after| Strand { after: Some(after), is_whole, reads: 0, ..strand.clone() };
     let rest = page.next.map(goes_on);
-    Page { strand, done, rest, is_whole, failed: None, is_unread: false }
+    Page { strand, done, rest, is_whole, failed: None, is_unread: false, lots }
 }
 
 impl Page {
     fn failed(strand: Strand, done: Woken, error: PortError) -> Self {
-        Self { strand, done, rest: None, is_whole: false, failed: Some(error), is_unread: false }
+        let failed = Some(error);
+        let (rest, lots) = (None, Vec::new());
+        Self { strand, done, rest, is_whole: false, failed, is_unread: false, lots }
     }
 }
 
-async fn send_all(context: &Context, due: Vec<Parked>, until: Timestamp) -> Vec<SendResult> {
+/// Sends deliveries to their queues, each with the rest of its wait as delay.
+pub(crate) async fn send_all(
+    context: &Context,
+    due: Vec<Parked>,
+    until: Timestamp,
+) -> Vec<SendResult> {
     let mut results = Vec::with_capacity(due.len());
     let mut queues: BTreeMap<usize, Vec<Parked>> = BTreeMap::new();
     for parked in due {

@@ -1,5 +1,7 @@
 //! What wake sends, what it leaves, and how much it holds.
 
+mod lots;
+
 use std::{sync::Mutex, time::Duration};
 
 use futures::FutureExt;
@@ -17,7 +19,11 @@ const KIB: usize = 1_024;
 
 const NOW: i64 = 103;
 
-const SETTINGS: Settings = Settings { retry_shards: 2, queue_message_bytes_max: 300 * KIB };
+const SETTINGS: Settings = Settings {
+    retry_shards: 2,
+    queue_message_bytes_max: 300 * KIB,
+    configuration_kept_for: Duration::from_secs(10),
+};
 
 fn at_minute(minute: i64) -> Timestamp {
     Timestamp::from_millis(minute * 60_000)
@@ -25,7 +31,7 @@ fn at_minute(minute: i64) -> Timestamp {
 
 fn parked(id: u128, minute: i64, shard: usize, body: String) -> Parked {
     let (id, group) = (Uuid::from_u128(id), "g".to_owned());
-    Parked { id, due: at_minute(minute), shard, group, postponed: 0, body }
+    Parked { id, due: at_minute(minute), shard, group, postponed: 0, lot: None, watch: None, body }
 }
 
 /// The message of a delivery with one event of about so many bytes.
@@ -72,6 +78,7 @@ impl World {
             parking: Arc::clone(&tables) as _,
             due: tables,
             cursor: here.of(&here.tables),
+            subscriptions: here.of(&here.tables),
             payloads: Arc::clone(&here.payloads) as _,
             meter: Arc::clone(&here.meter) as _,
             settings: SETTINGS,
@@ -187,7 +194,13 @@ async fn what_can_never_be_sent_is_parked_anew_and_holds_up_no_minute() {
     assert_eq!(world.noted(), NOW + 1, "its minute is finished");
     let later = at_minute(NOW + 5);
     let page = world.deployment.tables.due_in(later.as_minutes(), 1, None).await.expect("a page");
-    let want = Parked { due: later, postponed: 1, ..parked(1, 101, 0, unreadable) };
+    let want = Parked {
+        due: later,
+        postponed: 1,
+        lot: None,
+        watch: None,
+        ..parked(1, 101, 0, unreadable)
+    };
     assert_eq!(page.due, [want], "nothing of it is lost, and there is one of it");
     assert_eq!(world.left(), 1);
     let counts = world.deployment.meter.counts();

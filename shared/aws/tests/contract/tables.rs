@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use gridpost_aws::{
-    late_listeners::ListenerTable, parking::ParkingTable, redrives::RedriveTable, state::StateTable,
+    late_listeners::ListenerTable, parking::ParkingTable, publishes::PublishTable,
+    redrives::RedriveTable, state::StateTable,
 };
 use gridpost_core::{
     delivery::{
@@ -11,18 +12,19 @@ use gridpost_core::{
         redrive::Phase,
         state::{DeliveryState, DeliveryStatus},
     },
+    publish::idempotency::Record,
     retry::health::Health,
     time::Timestamp,
 };
 use gridpost_ports::{
-    DeliveryStates, DueDeliveries, EndpointHealths, LateListeners, Listener, ParkingLot, Redrives,
-    RequestRates, Saved, WakeCursor,
+    DeliveryStates, DueDeliveries, EndpointHealths, Kept, LateListeners, Listener, ParkingLot,
+    PublishRecords, Redrives, RequestRates, Saved, WakeCursor,
 };
 use gridpost_testkit::contract;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::replay::{Answer, Replay, error, ok};
+use super::replay::{Answer, Replay, error, ok, refusal};
 
 const CONDITION: &str = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException";
 
@@ -60,12 +62,44 @@ async fn a_condition_that_does_not_hold_is_a_conflict() {
     assert_eq!(asked[1].body["Item"]["revision"], json!({"N": "4"}));
 }
 
+fn publishes(replay: &Replay) -> PublishTable {
+    PublishTable::new(replay.clients().dynamodb(), "state".to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_there_is_answered_by_the_write_that_met_it() {
+    let now = Timestamp::from_millis(1_795_248_000_000);
+    let (key, record) = contract::publishes::keyed("k", now);
+    let document = serde_json::to_string(&record).expect("JSON");
+    let item = json!({"document": {"S": document}, "revision": {"N": "3"}});
+    let refused = json!({"__type": CONDITION, "message": "as recorded", "Item": item});
+    let replay = Replay::always(refusal(400, refused));
+    let kept = publishes(&replay).save(&key, &record).await.expect("an answer");
+    assert_eq!(kept, Kept::Other(Some(Record { revision: 3, ..record.clone() })));
+    let kept = publishes(&replay).save(&key, &Record { revision: 2, ..record }).await;
+    assert!(kept.is_ok(), "{kept:?}");
+    let asked = replay.asked();
+    assert_eq!(asked.len(), 2, "what is stored came with the refusal");
+    let (first, next) = (&asked[0].body, &asked[1].body);
+    assert_eq!(first["Item"]["pk"]["S"], format!("PUBLISH#{}", key.as_str()));
+    assert_eq!(first["ConditionExpression"], "attribute_not_exists(pk)");
+    assert_eq!(first["ReturnValuesOnConditionCheckFailure"], "ALL_OLD");
+    assert_eq!(first["Item"]["expiresAt"]["N"], "1795334400", "the end of its window");
+    assert_eq!(next["ConditionExpression"], "revision = :revision");
+    assert_eq!(next["Item"]["revision"], json!({"N": "3"}));
+    let gone = Replay::always(error(400, CONDITION));
+    let (key, record) = contract::publishes::keyed("k", now);
+    let kept = publishes(&gone).save(&key, &Record { revision: 2, ..record }).await;
+    assert_eq!(kept.expect("an answer"), Kept::Other(None), "deleted since it was read");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_refused_is_an_error_and_no_conflict() {
     for refusal in refusals() {
         let replay = Replay::always(refusal);
         contract::tables::a_table_that_refuses_says_nothing(&states(&replay)).await;
         contract::tables::a_table_that_refuses_parks_nothing(&parking(&replay)).await;
+        contract::publishes::a_table_that_refuses_records_nothing(&publishes(&replay)).await;
         assert!(WakeCursor::load(&parking(&replay)).await.is_err());
         assert!(WakeCursor::save(&parking(&replay), 1).await.is_err());
     }

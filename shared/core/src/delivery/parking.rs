@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    delivery::queue::{DELAY_S_MAX, Queue},
+    delivery::queue::{DELAY_S_MAX, POISON_RECEIVES, Queue},
+    subscription::SubscriptionKey,
     time::Timestamp,
 };
 
@@ -18,8 +19,6 @@ const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60 * 60 - 30);
 /// one: at [`POISON_RECEIVES`] SQS would treat it as one that our code can't settle.
 pub const RECEIVES_MAX: u32 = 500;
 
-/// The `maxReceiveCount` of the queues, at which SQS moves a message to the poison queue.
-const POISON_RECEIVES: u32 = 1_000;
 const _: () = assert!(RECEIVES_MAX < POISON_RECEIVES);
 
 /// The shortest wait that is parked: wake may be busy with earlier minutes.
@@ -77,6 +76,12 @@ pub struct Parked {
     /// How often it could not be sent when due and was parked again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub postponed: u32,
+    /// The paused event subscription in whose lot it lies, instead of under its due minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lot: Option<Uuid>,
+    /// It is no delivery, but the watch over a lot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<Box<Watch>>,
     /// Its message. Stored as a separate attribute: inside JSON its quotes would count twice
     /// against the 400 KB of a DynamoDB item.
     #[serde(skip)]
@@ -84,9 +89,18 @@ pub struct Parked {
 }
 
 impl Parked {
-    /// The minute it is due in, since the Unix epoch.
+    /// The minute it is due in, since the Unix epoch; that of its [lot](lot_minute) if it is held.
     pub fn due_minute(&self) -> i64 {
-        self.due.as_minutes()
+        self.lot.map_or_else(|| self.due.as_minutes(), lot_minute)
+    }
+
+    /// Its place within its minute and partition: its id, and in a lot its due time before that, so
+    /// that what is due first is found first.
+    pub fn place(&self) -> String {
+        match self.lot {
+            None => self.id.to_string(),
+            Some(_) => format!("{:015}-{}", self.due.as_millis().max(0), self.id),
+        }
     }
 
     /// The same, due later because it could not be sent: after 5 minutes, 10, 20, 40, and then
@@ -98,6 +112,59 @@ impl Parked {
         Self { due: now + wait.min(POSTPONED_MAX), postponed, ..self }
     }
 }
+
+/// How many bits of its event subscription's uid a lot's minute has: as milliseconds it fits 64.
+const LOT_BITS: u32 = 46;
+
+/// The minute under which the deliveries of a paused event subscription lie: one that never comes.
+/// If two event subscriptions share one, each still finds its own.
+pub fn lot_minute(uid: Uuid) -> i64 {
+    let bits = uid.as_u128() & ((1 << LOT_BITS) - 1);
+    -1 - i64::try_from(bits).unwrap_or(0)
+}
+
+/// How long a lot is watched after its pause was over: until no copy of dispatch can still believe
+/// in it. A copy uses configuration for a minute at most if it can't read it, and its invocations
+/// end within 15 minutes.
+pub const WATCHED_FOR: Duration = Duration::from_secs(20 * 60);
+
+/// The watch over the lot of a paused event subscription. It is parked under the next minute but
+/// one by every run of wake that meets it, so that a lot is found without being looked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Watch {
+    pub subscription: SubscriptionKey,
+    /// Since when no pause has been seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_since: Option<Timestamp>,
+}
+
+impl Parked {
+    /// The watch over the lot of an event subscription, which wake meets in its next run.
+    pub fn watch(subscription: &SubscriptionKey, uid: Uuid, now: Timestamp) -> Self {
+        let watch = Watch { subscription: subscription.clone(), over_since: None };
+        Self {
+            id: uid,
+            due: now + Duration::from_secs(60),
+            shard: 0,
+            group: subscription.to_string(),
+            postponed: 0,
+            lot: None,
+            watch: Some(Box::new(watch)),
+            // An attribute without text is not stored by every table.
+            body: "-".to_owned(),
+        }
+    }
+}
+
+/// When the `count`-th delivery of a lot comes back after a resumption at `from`: as many come back
+/// per second as after an outage.
+pub fn released_at(from: Timestamp, count: u64) -> Timestamp {
+    from + Duration::from_millis(count.saturating_mul(1_000) / COME_BACK_PER_S)
+}
+
+/// The most deliveries of one lot that one run of wake, which is one a minute, sends back.
+pub const RELEASED_PER_RUN: u64 = COME_BACK_PER_S * 60;
 
 /// The retry queue of a shard, given the number of queues now, which may have been larger when the
 /// delivery was parked. `None` if there are no queues.
@@ -190,6 +257,8 @@ pub fn delay_s(wait: Duration) -> u32 {
 mod tests {
     use super::*;
 
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
     #[test]
     fn hold_table() {
         let hide = |seconds| Hold::Hide { seconds };
@@ -239,6 +308,8 @@ mod tests {
             shard: 1,
             group: "t/s".to_owned(),
             postponed: 0,
+            lot: None,
+            watch: None,
             body: "b".to_owned(),
         };
         for (times, minutes) in [(1, 5), (2, 10), (3, 20), (4, 40), (5, 60), (6, 60)] {
@@ -247,6 +318,33 @@ mod tests {
             assert_eq!((parked.postponed, parked.due), (times, now + wait));
         }
         assert_eq!((parked.shard, parked.body.as_str()), (1, "b"), "the rest stays as it was");
+    }
+
+    #[test]
+    fn a_lot_lies_where_no_minute_comes_and_is_found_in_the_order_of_its_ends() {
+        let uid = Uuid::max();
+        let held = |id: u128, due: i64| Parked {
+            id: Uuid::from_u128(id),
+            due: Timestamp::from_millis(due),
+            lot: Some(uid),
+            ..Parked::watch(&SubscriptionKey { topic: "t".into(), name: "s".into() }, uid, NOW)
+        };
+        let (first, second) = (held(9, 1_000), held(1, 20_000));
+        assert!(first.due_minute() < 0 && first.due_minute() == second.due_minute());
+        assert!(first.due_minute().checked_mul(60_000).is_some(), "it is a time");
+        assert_ne!(lot_minute(Uuid::from_u128(1)), lot_minute(Uuid::from_u128(2)));
+        assert!(first.place() < second.place());
+        let plain = Parked { lot: None, ..first };
+        assert_eq!((plain.due_minute(), plain.place()), (0, plain.id.to_string()));
+    }
+
+    #[test]
+    fn a_lot_comes_back_by_its_size() {
+        let table = [(0, 0), (1, 2), (499, 998), (30_000, 60_000), (1_000_000, 2_000_000)];
+        for (count, ms) in table {
+            assert_eq!(released_at(NOW, count), NOW + Duration::from_millis(ms), "{count}");
+        }
+        assert_eq!(RELEASED_PER_RUN, 30_000);
     }
 
     #[test]

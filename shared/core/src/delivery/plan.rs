@@ -43,6 +43,8 @@ pub struct Facts {
 pub struct SubscriptionFacts {
     /// When the delivery's time-to-live ends.
     pub expires_at: Timestamp,
+    /// Until when it is held, if its event subscription is paused.
+    pub held_until: Option<Timestamp>,
     /// Until when the endpoint may still consent; `None` if it has consented.
     pub consent_until: Option<Timestamp>,
     /// Whether the endpoint's health lets the delivery through.
@@ -67,6 +69,10 @@ pub enum Plan {
     },
     Wait {
         due: Timestamp,
+    },
+    /// It is held by a pause, until that is resumed or ends by itself, or its life ends.
+    Hold {
+        until: Timestamp,
     },
     /// It is due within a second, so it waits in the function.
     Rest(Duration),
@@ -104,6 +110,10 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
     if now >= subscription.expires_at {
         return Plan::End(EndReason::TimeToLiveExceeded);
     }
+    if let Some(until) = subscription.held_until {
+        // Before all that leads to an attempt, an operator's request for one included.
+        return Plan::Hold { until };
+    }
     if let Some(until) = subscription.consent_until {
         return Plan::Wait { due: until.min(subscription.expires_at) };
     }
@@ -136,6 +146,7 @@ mod tests {
     fn facts(lane: Lane) -> Facts {
         let subscription = SubscriptionFacts {
             expires_at: at(60_000),
+            held_until: None,
             consent_until: None,
             admission: Admission::Attempt,
             is_slow: false,
@@ -201,6 +212,29 @@ mod tests {
                 Retry,
                 |f, s| (f.due, s.expires_at) = (Some(at(2_000)), at(-1)),
                 Plan::Wait { due: at(2_000) },
+            ),
+            ("paused", First, |_, s| s.held_until = Some(at(9)), Plan::Hold { until: at(9) }),
+            (
+                "paused, whatever else holds",
+                Retry,
+                |f, s| {
+                    (f.resend_requested, f.due) = (true, Some(at(0)));
+                    s.held_until = Some(at(9));
+                    (s.admission, s.consent_until) = (Admission::End, Some(at(5)));
+                },
+                Plan::Hold { until: at(9) },
+            ),
+            (
+                "paused, and not yet due",
+                Retry,
+                |f, s| (f.due, s.held_until) = (Some(at(2_000)), Some(at(9_000))),
+                Plan::Wait { due: at(2_000) },
+            ),
+            (
+                "paused, and expired",
+                Retry,
+                |_, s| (s.expires_at, s.held_until) = (at(0), Some(at(0))),
+                Plan::End(TimeToLiveExceeded),
             ),
             ("consent", First, |_, s| s.consent_until = Some(at(9)), Plan::Wait { due: at(9) }),
             (

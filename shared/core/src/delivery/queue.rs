@@ -36,5 +36,22 @@ impl fmt::Display for Queue {
 /// (`queue_message_bytes_max` in Terraform).
 pub const MESSAGE_BYTES_MAX_LOWEST: usize = 224 * 1_024;
 
+/// The `maxReceiveCount` of the queues: SQS moves a message that was received so often to the poison
+/// queue.
+pub const POISON_RECEIVES: u32 = 1_000;
+
 /// The longest `DelaySeconds` of SQS.
 pub const DELAY_S_MAX: u32 = 900;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queues_have_the_receives_that_the_code_reckons_with() {
+        let terraform = include_str!("../../../../infra/queues.tf");
+        let of = terraform.lines().find_map(|line| line.trim().strip_prefix("receives_max = "));
+        assert_eq!(of, Some(POISON_RECEIVES.to_string().as_str()));
+        assert_eq!(terraform.matches("maxReceiveCount     = local.receives_max").count(), 1);
+    }
+}

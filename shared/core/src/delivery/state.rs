@@ -79,7 +79,7 @@ pub struct AttemptRecord {
     /// The reason for the wait after it, if another attempt follows.
     pub because: Option<DelayReason>,
     /// The beginning of its failed response, escaped, if the deployment keeps it.
-    pub said: Option<String>,
+    pub response_text: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,14 +93,16 @@ struct AttemptForm(
 );
 
 impl From<AttemptForm> for AttemptRecord {
-    fn from(AttemptForm(at, took_ms, outcome, status, because, said): AttemptForm) -> Self {
-        Self { at, took_ms, outcome, status, because, said }
+    fn from(
+        AttemptForm(at, took_ms, outcome, status, because, response_text): AttemptForm,
+    ) -> Self {
+        Self { at, took_ms, outcome, status, because, response_text }
     }
 }
 
 impl From<AttemptRecord> for AttemptForm {
     fn from(past: AttemptRecord) -> Self {
-        Self(past.at, past.took_ms, past.outcome, past.status, past.because, past.said)
+        Self(past.at, past.took_ms, past.outcome, past.status, past.because, past.response_text)
     }
 }
 
@@ -113,13 +115,13 @@ impl AttemptRecord {
     ) -> Self {
         let took_ms = u64::try_from(ended_at.since(began_at).as_millis()).unwrap_or(u64::MAX);
         let Answer { outcome, status, .. } = answer;
-        Self { at: began_at, took_ms, outcome, status, because, said: None }
+        Self { at: began_at, took_ms, outcome, status, because, response_text: None }
     }
 
     /// The same, with the beginning of its response.
     #[must_use]
-    pub fn saying(self, said: Option<String>) -> Self {
-        Self { said, ..self }
+    pub fn with_response_text(self, response_text: Option<String>) -> Self {
+        Self { response_text, ..self }
     }
 
     /// Appends it to the past attempts; the oldest are dropped.
@@ -130,9 +132,9 @@ impl AttemptRecord {
         past.push(self);
         let mut bytes = 0;
         for attempt in past.iter_mut().rev() {
-            bytes += attempt.said.as_ref().map_or(0, String::len);
+            bytes += attempt.response_text.as_ref().map_or(0, String::len);
             if bytes > RESPONSES_BYTES_MAX {
-                attempt.said = None;
+                attempt.response_text = None;
             }
         }
     }
@@ -222,12 +224,15 @@ mod tests {
         let times = (Timestamp::default(), Timestamp::default());
         let mut past = Vec::new();
         for number in 0..6 {
-            let said = Some(format!("{number}{}", "x".repeat(999)));
-            AttemptRecord::of(answer, times, None).saying(said).add_to(&mut past);
+            let response_text = Some(format!("{number}{}", "x".repeat(999)));
+            AttemptRecord::of(answer, times, None)
+                .with_response_text(response_text)
+                .add_to(&mut past);
         }
-        let kept: Vec<_> = past.iter().map(|one| one.said.is_some()).collect();
+        let kept: Vec<_> = past.iter().map(|one| one.response_text.is_some()).collect();
         assert_eq!(kept, [false, false, true, true, true, true]);
-        let last = AttemptRecord::of(answer, times, None).saying(Some("no \"x\"".to_owned()));
+        let last =
+            AttemptRecord::of(answer, times, None).with_response_text(Some("no \"x\"".to_owned()));
         let json = serde_json::to_string(&last).expect("JSON");
         assert_eq!(json, r#"[0,0,"BadRequest",400,null,"no \"x\""]"#);
         assert_eq!(serde_json::from_str::<AttemptRecord>(&json).expect("read back"), last);

@@ -197,6 +197,7 @@ mod tests {
             input_schema_mapping: None,
             disable_local_auth,
             delivery_profile: ProfileName::Basic,
+            idempotency: None,
             etag: uuid::Uuid::nil(),
             created_at: Timestamp::from_millis(0),
             revision: 1,

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use serde_json::json;
 
-use super::{BODY_BYTES_MAX, sas::TokenError};
+use super::{BODY_BYTES_MAX, idempotency::KEY_CHARS_MAX, sas::TokenError};
 use crate::event::ParseError;
 
 /// Why a publish request was refused. None of it is delivered, except with [`Self::Unavailable`].
@@ -77,6 +77,25 @@ pub enum PublishError {
     /// Status 400: the body, or one of its events, breaks a rule.
     #[error(transparent)]
     Body(#[from] ParseError),
+    /// Status 400: the topic heeds keys, and this one breaks a rule.
+    #[error(
+        "the key in the header {header} can't be used; send 1 to {KEY_CHARS_MAX} printable ASCII \
+         characters"
+    )]
+    KeyUnusable { header: &'static str },
+    /// Status 409: the key was used for another publish within the window.
+    #[error(
+        "the idempotency key was used for a publish with another body; send a new key with each \
+         publish, and the same one only to repeat it"
+    )]
+    KeyReused,
+    /// Status 503: a publish with the same key is under way, or was and has died. 503 because Azure's
+    /// SDKs retry it; they don't retry 409, and that for Python doesn't retry 408 either.
+    #[error(
+        "a publish with the same idempotency key is under way; send it again, and it is answered as \
+         that one is"
+    )]
+    UnderWay { retry_after_s: u32 },
     /// Status 503: a call of a port failed. Some deliveries may have been made; the publisher's retry
     /// duplicates them.
     #[error("the events could not be stored for delivery; send them again")]
@@ -102,6 +121,7 @@ impl PublishError {
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
             Self::Unavailable(_) => Some(1),
+            Self::UnderWay { retry_after_s } => Some(*retry_after_s),
             _ => None,
         }
     }
@@ -121,6 +141,7 @@ impl PublishError {
         const BAD_REQUEST: &str = "BadRequest";
         const UNAUTHORIZED: &str = "Unauthorized";
         const TOO_LARGE: &str = "RequestEntityTooLarge";
+        const UNAVAILABLE: &str = "ServiceUnavailable";
         match self {
             Self::RouteNotFound => (404, "NotFound", "RouteNotFound"),
             Self::TopicNotFound => (404, "NotFound", "TopicNotFound"),
@@ -144,7 +165,10 @@ impl PublishError {
             Self::Body(ParseError::Header { .. }) => (400, BAD_REQUEST, "InputHeaderInvalid"),
             Self::Body(ParseError::TooManyEvents { .. }) => (400, BAD_REQUEST, "TooManyEvents"),
             Self::ContentEncoding { .. } | Self::Body(_) => (400, BAD_REQUEST, "InputJsonInvalid"),
-            Self::Unavailable(_) => (503, "ServiceUnavailable", "ServiceUnavailable"),
+            Self::KeyUnusable { .. } => (400, BAD_REQUEST, "IdempotencyKeyInvalid"),
+            Self::KeyReused => (409, "Conflict", "IdempotencyKeyReused"),
+            Self::UnderWay { .. } => (503, UNAVAILABLE, "PublishUnderWay"),
+            Self::Unavailable(_) => (503, UNAVAILABLE, UNAVAILABLE),
         }
     }
 }

@@ -36,6 +36,7 @@ const PIECE_BYTES_MAX: usize = 32 * 1_048_576;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     v: u8,
+    /// What it is stored as.
     pub publish: Uuid,
     #[serde(with = "pair")]
     from: Start,
@@ -109,8 +110,8 @@ impl Piece {
     }
 }
 
-/// Splits the deliveries of a publish into pieces of at most `deliveries_max`.
-pub fn cut(packed: &Packed<'_>, deliveries_max: usize) -> Vec<Piece> {
+/// Splits the deliveries of a publish, stored as `publish`, into pieces of at most `deliveries_max`.
+pub fn cut(packed: &Packed<'_>, publish: Uuid, deliveries_max: usize) -> Vec<Piece> {
     let end = Start { recipient: packed.recipients.len(), event: 0 };
     let mut pieces: Vec<Piece> = Vec::new();
     let (mut deliveries, mut bytes) = (0, 0);
@@ -122,7 +123,6 @@ pub fn cut(packed: &Packed<'_>, deliveries_max: usize) -> Vec<Piece> {
             if let Some(before) = pieces.last_mut() {
                 before.to = parcel.place;
             }
-            let publish = packed.acceptance.id;
             pieces.push(Piece { v: VERSION, publish, from: parcel.place, to: end });
         }
     }

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::{
     Batching, DeadLetterDestination, DeliveryAttribute, Endpoint, EventSubscription, Filter,
-    ProvisioningState, Signing, SubscriptionKey, Validation,
+    Pauses, ProvisioningState, Signing, SubscriptionKey, Validation,
 };
 use crate::{
     document::{self, Code, Object, Problem, Problems, name_of, quoted, text},
@@ -158,6 +158,7 @@ impl Settings {
             etag,
             delivery_attributes: self.delivery_attributes,
             signing: self.signing,
+            pauses: Pauses::default(),
         }
     }
 
@@ -230,7 +231,7 @@ fn settings(
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<Settings> {
-    properties.ignore(&["topic", "provisioningState", "allowedRate"]);
+    properties.ignore(&["topic", "provisioningState", "allowedRate", "pause"]);
     refuse_other_forms(&mut properties, problems);
     let kind = context.topic.kind;
     namespace::check(&mut properties, kind, problems);

@@ -1,9 +1,11 @@
 //! Topics as documents of the resource API: `{"kind", "properties": {…}}`, with a default for
 //! everything.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Value, json};
 
-use super::{AccessKeys, InputSchema, Kind, Topic};
+use super::{AccessKeys, Idempotency, InputSchema, Kind, Topic};
 use crate::{
     document::{Code, Object, Problem, Problems, merge, name_of, quoted},
     event::mapping::{self, InputSchemaMapping},
@@ -28,6 +30,12 @@ const PROFILES: [(&str, ProfileName); 3] = [
     ("namespace", ProfileName::Namespace),
 ];
 
+/// How long keys of publishes may be remembered: longer than any publish takes, and at most a day.
+const WINDOW_S: RangeInclusive<u32> = 60..=86_400;
+
+/// Five minutes, as SQS's FIFO queues have.
+const WINDOW_S_DEFAULT: u32 = 300;
+
 /// Reserved first words. Source: Event Grid, "Troubleshoot errors".
 const RESERVED: [&str; 3] = ["Microsoft", "EventGrid", "System"];
 
@@ -41,6 +49,8 @@ pub struct Settings {
     pub input_schema_mapping: Option<InputSchemaMapping>,
     pub disable_local_auth: bool,
     pub delivery_profile: ProfileName,
+    /// How it heeds the keys of publishes, if it does.
+    pub idempotency: Option<Idempotency>,
 }
 
 /// Checks a topic's name: 3 to 50 of `[A-Za-z0-9-]`, no reserved first word.
@@ -116,6 +126,7 @@ fn settings(kind: Kind, properties: Option<Object<'_>>, problems: &mut Problems)
     {
         settings.delivery_profile = profile;
     }
+    settings.idempotency = idempotency(&mut properties, problems);
     properties.finish(problems);
     settings
 }
@@ -133,6 +144,7 @@ pub fn defaults(kind: Kind) -> Settings {
         input_schema_mapping,
         disable_local_auth: false,
         delivery_profile,
+        idempotency: None,
     }
 }
 
@@ -172,6 +184,14 @@ fn input_schema_mapping(
     Some(mapping::read(mapping, problems))
 }
 
+fn idempotency(properties: &mut Object<'_>, problems: &mut Problems) -> Option<Idempotency> {
+    let mut idempotency = properties.object("idempotency", problems)?;
+    let window_in_seconds =
+        idempotency.whole("windowInSeconds", WINDOW_S, WINDOW_S_DEFAULT, problems);
+    idempotency.finish(problems);
+    Some(Idempotency { window_in_seconds })
+}
+
 /// Writes a topic as a document, without its keys. `publish_url` is the base URL of the publish
 /// API.
 pub fn write(topic: &Topic, publish_url: &str) -> Value {
@@ -191,6 +211,9 @@ pub fn write(topic: &Topic, publish_url: &str) -> Value {
     });
     if let Some(mapping) = &topic.input_schema_mapping {
         document["properties"]["inputSchemaMapping"] = mapping::write(mapping);
+    }
+    if let Some(Idempotency { window_in_seconds }) = topic.idempotency {
+        document["properties"]["idempotency"] = json!({"windowInSeconds": window_in_seconds});
     }
     document
 }
@@ -326,6 +349,21 @@ mod tests {
                 "'basic', 'basic2021' or 'namespace' (default basic)",
             ),
             (
+                json!({"properties": {"idempotency": true}}),
+                "properties.idempotency",
+                "must be an object",
+            ),
+            (
+                json!({"properties": {"idempotency": {"windowInSeconds": 59}}}),
+                "properties.idempotency.windowInSeconds",
+                "must be a whole number from 60 to 86400 (default 300), but is 59",
+            ),
+            (
+                json!({"properties": {"idempotency": {"windowInMinutes": 1}}}),
+                "properties.idempotency.windowInMinutes",
+                "is not known",
+            ),
+            (
                 json!({"properties": {"publicNetworkAccess": "Enabled"}}),
                 "properties.publicNetworkAccess",
                 "is not known",
@@ -372,7 +410,7 @@ mod tests {
         )];
         let full = json!({"kind": "custom", "properties": {
             "inputSchema": "CloudEventSchemaV1_0", "disableLocalAuth": true,
-            "deliveryProfile": "basic2021",
+            "deliveryProfile": "basic2021", "idempotency": {"windowInSeconds": 86_400},
         }});
         let full = [(
             full,
@@ -382,9 +420,19 @@ mod tests {
                 input_schema_mapping: None,
                 disable_local_auth: true,
                 delivery_profile: ProfileName::Basic2021,
+                idempotency: Some(Idempotency { window_in_seconds: 86_400 }),
             },
         )];
-        for (document, want) in kinds.into_iter().chain(namespace).chain(full).chain(custom) {
+        let window_in_seconds = WINDOW_S_DEFAULT;
+        let repeatable = [(
+            json!({"properties": {"idempotency": {}}}),
+            Settings {
+                idempotency: Some(Idempotency { window_in_seconds }),
+                ..defaults(Kind::Custom)
+            },
+        )];
+        let all = kinds.into_iter().chain(namespace).chain(full).chain(custom).chain(repeatable);
+        for (document, want) in all {
             let settings = read(&document).expect("valid");
             assert_eq!(settings, want);
             let written = write(&topic(settings), "http://127.0.0.1:1/x/");
@@ -428,6 +476,7 @@ mod tests {
             input_schema_mapping: settings.input_schema_mapping,
             disable_local_auth: settings.disable_local_auth,
             delivery_profile: settings.delivery_profile,
+            idempotency: settings.idempotency,
             etag: uuid::Uuid::nil(),
             created_at: Timestamp::default(),
             revision: 1,

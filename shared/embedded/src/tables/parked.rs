@@ -55,7 +55,8 @@ impl Found {
                 tracing::error!(minute, id, %error, "unreadable parked row; its message goes to the first retry queue");
                 let due = Timestamp::from_millis(minute.checked_mul(60_000)?);
                 let (id, group) = (id.parse().ok()?, "unreadable".to_owned());
-                Some(Parked { id, due, shard: 0, group, postponed: 0, body })
+                let (lot, watch) = (None, None);
+                Some(Parked { id, due, shard: 0, group, postponed: 0, lot, watch, body })
             }
         }
     }
@@ -75,9 +76,15 @@ fn page(mut rows: Rows<'_>) -> rusqlite::Result<(Vec<Found>, bool)> {
     Ok((found, false))
 }
 
-fn remove(connection: &Connection, minute: i64, id: Uuid) -> rusqlite::Result<()> {
+/// The key of a row.
+type Key = (i64, u32, String);
+
+fn key_of(parked: &Parked) -> Key {
+    (parked.due_minute(), parked_partition(parked.id), parked.place())
+}
+
+fn remove(connection: &Connection, values: Key) -> rusqlite::Result<()> {
     let delete = "DELETE FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3";
-    let values = (minute, parked_partition(id), id.to_string());
     connection.prepare_cached(delete)?.execute(values).map(drop)
 }
 
@@ -85,8 +92,7 @@ fn remove(connection: &Connection, minute: i64, id: Uuid) -> rusqlite::Result<()
 impl ParkingLot for Tables {
     async fn park(&self, parked: &Parked) -> Result<(), PortError> {
         const CALL: &str = "parked: writing";
-        let (minute, part, id) =
-            (parked.due_minute(), parked_partition(parked.id), parked.id.to_string());
+        let (minute, part, id) = key_of(parked);
         let (document, body) = (json(CALL, parked)?, parked.body.clone());
         let write = move |connection: &Connection| {
             let insert = "INSERT OR REPLACE INTO parked (minute, part, id, document, body) \
@@ -98,8 +104,8 @@ impl ParkingLot for Tables {
     }
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
-        let (minute, id) = (parked.due_minute(), parked.id);
-        let write = move |connection: &Connection| remove(connection, minute, id);
+        let key = key_of(parked);
+        let write = move |connection: &Connection| remove(connection, key);
         self.database.write("parked: removing", write).await
     }
 }
@@ -125,9 +131,9 @@ impl DueDeliveries for Tables {
     }
 
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
-        let all: Vec<_> = parked.iter().map(|parked| (parked.due_minute(), parked.id)).collect();
+        let all: Vec<_> = parked.iter().map(key_of).collect();
         let write = move |connection: &Connection| {
-            all.into_iter().try_for_each(|(minute, id)| remove(connection, minute, id))
+            all.into_iter().try_for_each(|key| remove(connection, key))
         };
         self.database.write("parked: removing", write).await
     }

@@ -14,7 +14,7 @@ use gridpost_ports::{
     ParkingLot, Saved, SubscriptionStore, TopicStore,
 };
 use gridpost_testkit::{
-    contract::{self, OF_EMBEDDED, configuration, parking},
+    contract::{self, OF_EMBEDDED, configuration, parking, publishes},
     fixtures,
 };
 use uuid::Uuid;
@@ -72,10 +72,37 @@ async fn what_has_expired_is_gone() {
 }
 
 #[tokio::test]
+async fn publishes_are_recorded_under_their_keys() {
+    for world in World::both() {
+        let (tables, now) = (world.stores.tables(), world.clock.now());
+        publishes::a_record_is_written_under_its_revision(&*tables, now).await;
+        publishes::one_of_those_that_begin_at_once_has_begun(&*tables, now).await;
+        let expire = async || world.clock.pass_s(3 * 24 * 60 * 60);
+        publishes::what_has_expired_can_be_replaced(&*tables, now, expire).await;
+        world.stores.close().await;
+        publishes::a_table_that_refuses_records_nothing(&*tables).await;
+    }
+}
+
+/// A folder of an earlier version has no table of them.
+#[tokio::test]
+async fn a_folder_of_an_earlier_version_gets_what_it_lacks() {
+    let world = World::on_disk();
+    world.tamper("DROP TABLE publishes");
+    let world = world.again().await;
+    let (tables, now) = (world.stores.tables(), world.clock.now());
+    publishes::a_record_is_written_under_its_revision(&*tables, now).await;
+    assert_eq!(world.rows_of("publishes"), 2);
+    let world = world.again().await;
+    assert_eq!(world.rows_of("publishes"), 2, "it is made once");
+}
+
+#[tokio::test]
 async fn parked_deliveries_wait_for_wake() {
     for world in World::both() {
         let tables = world.stores.tables();
         parking::parked_deliveries_are_found_when_they_are_due(&*tables).await;
+        parking::a_lot_is_found_in_the_order_of_its_ends(&*tables).await;
         parking::how_far_wake_has_come_is_noted(&*tables).await;
     }
     for world in World::both() {

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use gridpost_core::{delivery::parking::Parked, time::Timestamp};
+use gridpost_core::{
+    delivery::parking::{self, Parked},
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
 use gridpost_ports::{
     DeliveryStates, DueDeliveries, PARKED_PARTITIONS, ParkedDeliveries, ParkingLot, Saved,
-    WakeCursor,
+    WakeCursor, parked_partition,
 };
 use uuid::Uuid;
 
@@ -85,6 +89,41 @@ where
     tables.remove_all(&many).await.expect("removed");
     tables.remove_all(&[]).await.expect("nothing to do");
     assert_eq!(all_due(tables, 7).await, [*last]);
+}
+
+/// What is held lies apart from every minute, under its event subscription, and is found in the
+/// order of its ends. Parked twice it is there once, and it can be removed.
+pub async fn a_lot_is_found_in_the_order_of_its_ends<T>(tables: &T)
+where
+    T: ParkingLot + DueDeliveries + ParkedDeliveries,
+{
+    let lot = Some(Uuid::from_u128(77));
+    // All of one partition: the numbers fall while the minutes rise.
+    let held = |minute: i64| {
+        let number = u128::from(PARKED_PARTITIONS) * u128::try_from(20 - minute).expect("small");
+        Parked { lot, ..due(number, minute, "held") }
+    };
+    for minute in (7..12).chain([9]) {
+        tables.park(&held(minute)).await.expect("held");
+    }
+    let of_lot = parking::lot_minute(Uuid::from_u128(77));
+    let page = tables.due_in(of_lot, 0, None).await.expect("a page");
+    assert_eq!(page.due, (7..12).map(held).collect::<Vec<_>>());
+    let after = Some(held(9).place());
+    let page = tables.due_in(of_lot, 0, after).await.expect("a page");
+    assert_eq!(page.due, [held(10), held(11)]);
+    assert_eq!(all_due(tables, 9).await, [] as [u128; 0], "its minute has nothing of it");
+    ParkingLot::remove(tables, &held(8)).await.expect("removed");
+    tables.remove_all(&[held(7), held(11)]).await.expect("removed");
+    assert_eq!(tables.due_in(of_lot, 0, None).await.expect("a page").due, [held(9), held(10)]);
+    // The watch over it lies under a minute, and is no less found than a delivery.
+    let now = Timestamp::from_millis(5 * 60_000);
+    let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
+    let watch = Parked::watch(&key, Uuid::from_u128(77), now);
+    tables.park(&watch).await.expect("parked");
+    let partition = parked_partition(watch.id);
+    assert_eq!(tables.due_in(6, partition, None).await.expect("a page").due, std::slice::from_ref(&watch));
+    tables.remove_all(&[watch, held(9), held(10)]).await.expect("removed");
 }
 
 /// An operator's list finds each parked delivery once, and nothing else that may be in the same

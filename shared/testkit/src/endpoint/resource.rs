@@ -25,6 +25,7 @@ struct Reply {
 /// The event subscription of a resource: simulated ones are named after their topic.
 fn subscription_of(resource: &Resource) -> SubscriptionKey {
     let name = resource.arn.resource.rsplit(':').next().unwrap_or_default();
+    let name = name.strip_suffix(".fifo").unwrap_or(name);
     SubscriptionKey { topic: name.to_owned(), name: "sub".to_owned() }
 }
 
@@ -43,6 +44,9 @@ impl Endpoints {
         let is_function = resource.kind == ResourceKind::LambdaFunction;
         if !is_function && (entries.len() > 10 || carried.iter().any(|events| events.len() != 1)) {
             return Err("entries that no queue takes".to_owned());
+        }
+        if resource.is_fifo() != entries.iter().all(|entry| entry.key.is_some()) {
+            return Err("entries without the message group of a FIFO resource".to_owned());
         }
         let count = |entry: &Entry| {
             let mut found =
@@ -113,7 +117,10 @@ impl Endpoints {
                 let now: Vec<_> = met.iter().map(|met: &EventOutcome| met.delivery).collect();
                 let said = |delivery: &Uuid| said_of(history, &now, delivery);
                 let delivery = history.carrier_in(subscription, &event.id, in_hand, said);
-                let delivery = delivery.ok_or("somebody else's event")?;
+                let delivery = delivery.ok_or("another's event")?;
+                if let Some(wrong) = history.wrong_with(delivery, &event.id, &event.text) {
+                    return Err(wrong);
+                }
                 met.push(EventOutcome { delivery, event: event.id.clone(), answer });
             }
         }

@@ -13,7 +13,7 @@ use crate::table::Tables;
 
 /// The partition of the table that a parked delivery lies in.
 fn partition_of(parked: &Parked) -> String {
-    format!("parked {}#{}", parked.due.as_minutes(), parked_partition(parked.id))
+    format!("parked {}#{}", parked.due_minute(), parked_partition(parked.id))
 }
 
 #[async_trait]

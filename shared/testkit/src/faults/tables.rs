@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
+    publish::idempotency::{Record, RecordKey},
     retry::health::Health,
     subscription::{EventSubscription, SubscriptionKey},
     topic::{AccessKeys, Topic},
 };
 use gridpost_ports::{
-    Configuration, DeliveryStates, EndpointHealths, PortError, RequestRates, Saved, TopicKeys,
+    Configuration, DeliveryStates, EndpointHealths, Kept, PortError, PublishRecords, RequestRates,
+    Saved, TopicKeys,
 };
 use uuid::Uuid;
 
@@ -79,6 +81,15 @@ impl RequestRates for Faulty<Tables> {
     async fn count(&self, uid: Uuid, minute: i64, requests: u64) -> Result<u64, PortError> {
         let units = [(format!("rate {uid} {minute}"), Units::Write(1))];
         self.table(About::Other, &units, || self.inner.count(uid, minute, requests)).await
+    }
+}
+
+#[async_trait]
+impl PublishRecords for Faulty<Tables> {
+    async fn save(&self, key: &RecordKey, record: &Record) -> Result<Kept, PortError> {
+        let units = [(format!("publish {}", key.as_str()), Units::Write(1))];
+        let save = || PublishRecords::save(&*self.inner, key, record);
+        self.table(About::Other, &units, save).await
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
+    time::Duration,
 };
 
 use gridpost_core::{
@@ -11,12 +12,12 @@ use gridpost_core::{
         state::{DeliveryState, DeliveryStatus},
     },
     retry::EndReason,
-    subscription::{Endpoint, EventSubscription},
+    subscription::{Endpoint, EventSubscription, Pauses},
     time::Timestamp,
 };
 use uuid::Uuid;
 
-use super::{History, SubscriptionLife};
+use super::{Held, History, SubscriptionLife};
 
 /// Everything that operators did in one world.
 #[derive(Debug, Default)]
@@ -57,7 +58,31 @@ impl Operated {
     }
 }
 
+/// What leaves a lot may be sent with a delay: until dispatch has heard that the pause is over, and
+/// spread by the size of the lot.
+const LET_GO: Duration = Duration::from_secs(75);
+
 impl History {
+    /// A pause holds a delivery.
+    pub fn note_held(&mut self, at: Timestamp, delivery: Uuid) {
+        let held = self.held.entry(delivery).or_default();
+        if held.last().is_none_or(|last| last.gone_at.is_some()) {
+            held.push(Held { at, gone_at: None });
+        }
+        self.trace(at, || format!("hold {delivery}"));
+    }
+
+    /// It left its lot.
+    pub fn note_let_go(&mut self, at: Timestamp, delivery: Uuid) {
+        let held = self.held.entry(delivery).or_default().last_mut();
+        if let Some(held) = held.filter(|held| held.gone_at.is_none()) {
+            held.gone_at = Some(at);
+            let during = held.at..at + LET_GO;
+            self.held_back.entry(delivery).or_default().push(during);
+        }
+        self.trace(at, || format!("let go {delivery}"));
+    }
+
     /// Records a written event subscription.
     pub fn note_written(&mut self, at: Timestamp, subscription: &EventSubscription) {
         let url = match &subscription.endpoint {
@@ -65,11 +90,16 @@ impl History {
             Endpoint::Resource(_) => String::new(),
         };
         let key = &subscription.key;
+        let pauses = self.pauses.entry(subscription.uid).or_default();
+        if pauses.last().map_or(&Pauses::default(), |(_, last)| last) != &subscription.pauses {
+            pauses.push((at, subscription.pauses.clone()));
+        }
         self.trace(at, || format!("configuration: {key} {} to {url}", subscription.uid));
         let life = self.lives.entry(subscription.uid).or_insert_with(|| SubscriptionLife {
             subscription: key.clone(),
             from: at,
             until: None,
+            schema: subscription.delivery_schema,
             urls: Vec::new(),
             endpoints: Vec::new(),
         });

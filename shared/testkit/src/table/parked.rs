@@ -59,8 +59,8 @@ impl Items {
     fn scanned(&self) -> Vec<((String, String), Option<&Parked>)> {
         let states =
             self.states.keys().map(|id| ((format!("DELIVERY#{id}"), "-".to_owned()), None));
-        let parked = self.parked.iter().map(|((minute, id), parked)| {
-            ((format!("PARKED#{minute}#0"), id.to_string()), Some(parked))
+        let parked = self.parked.iter().map(|((minute, place), parked)| {
+            ((format!("PARKED#{minute}#0"), place.clone()), Some(parked))
         });
         let mut all: Vec<_> = states.chain(parked).collect();
         all.sort_unstable_by(|one, other| one.0.cmp(&other.0));
@@ -71,7 +71,7 @@ impl Items {
 #[async_trait]
 impl ParkingLot for Tables {
     async fn park(&self, parked: &Parked) -> Result<(), PortError> {
-        let key = (parked.due_minute(), parked.id);
+        let key = (parked.due_minute(), parked.place());
         if parked.body.len() > ITEM_BYTES_MAX {
             let bytes = parked.body.len();
             self.history.lock().expect("no panic while held").violation(
@@ -85,7 +85,14 @@ impl ParkingLot for Tables {
         let body = parked.body.clone();
         self.items().parked.insert(key, Parked { body, ..stored(parked)? });
         let mut history = self.history.lock().expect("no panic while held");
+        if parked.watch.is_some() {
+            return Ok(());
+        }
         history.parked += 1;
+        if parked.lot.is_some() {
+            history.note_held(self.clock.now(), parked.id);
+            return Ok(());
+        }
         let (at, postponed) = (self.clock.now(), parked.postponed);
         let park = Parking { at, due: parked.due, postponed, gone_at: None };
         history.parks.entry(parked.id).or_default().push(park);
@@ -98,10 +105,17 @@ impl ParkingLot for Tables {
             ParkingLot::remove(&**real, parked).await?;
         }
         let mut items = self.items();
-        items.parked.remove(&(parked.due_minute(), parked.id));
+        items.parked.remove(&(parked.due_minute(), parked.place()));
         items.in_hand.release(parked.id);
         let mut history = self.history.lock().expect("no panic while held");
         let at = self.clock.now();
+        if parked.watch.is_some() {
+            return Ok(());
+        }
+        if parked.lot.is_some() {
+            history.note_let_go(at, parked.id);
+            return Ok(());
+        }
         let parks = history.parks.entry(parked.id).or_default();
         let park = parks.iter_mut().rev().find(|park| park.due == parked.due);
         if park.is_some_and(|park| park.gone_at.replace(park.gone_at.unwrap_or(at)).is_some()) {
@@ -126,17 +140,18 @@ impl DueDeliveries for Tables {
             return Ok(page);
         }
         let mut items = self.items();
-        let after = after.and_then(|after| after.parse::<Uuid>().ok());
         let mut page = DuePage::default();
         let mut bytes = 0;
-        for ((_, id), parked) in items.parked.range((minute, Uuid::nil())..=(minute, Uuid::max())) {
-            if parked_partition(*id) != partition || after.is_some_and(|after| *id <= after) {
+        let all = items.parked.range((minute, String::new())..(minute + 1, String::new()));
+        for ((_, place), parked) in all {
+            let is_behind = after.as_ref().is_none_or(|after| place > after);
+            if parked_partition(parked.id) != partition || !is_behind {
                 continue;
             }
             page.due.push(parked.clone());
             bytes += parked.body.len();
             if page.due.len() == self.page_items_max || bytes >= PAGE_BYTES_MAX {
-                page.next = Some(id.to_string());
+                page.next = Some(place.clone());
                 break;
             }
         }
@@ -191,6 +206,6 @@ impl ParkedDeliveries for Tables {
     }
 
     async fn find(&self, id: Uuid, minute: i64) -> Result<Option<Parked>, PortError> {
-        Ok(self.items().parked.get(&(minute, id)).cloned())
+        Ok(self.items().parked.get(&(minute, id.to_string())).cloned())
     }
 }

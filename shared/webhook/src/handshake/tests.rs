@@ -1,7 +1,7 @@
 use gridpost_ports::Clock;
 use gridpost_testkit::{
     clock::VirtualClock,
-    consent::{Consents, Manner, Reply, response},
+    consent::{ConsentAnswer, Consents, Reply, response},
 };
 
 use super::*;
@@ -173,7 +173,7 @@ fn requests_are_event_grids() {
 async fn asked(replies: Vec<Reply>) -> (Result<Consent, Refused>, Vec<u64>, u64) {
     let clock = VirtualClock::start();
     let endpoint = Consents::new(clock);
-    endpoint.answer(Manner::Replies(replies));
+    endpoint.answer(ConsentAnswer::Replies(replies));
     let began = clock.now();
     let result = ask(&endpoint, &cloud_events()).await;
     let took = clock.now().since(began);

@@ -141,9 +141,9 @@ async fn the_first_bytes_of_a_failed_response_are_kept_where_that_is_asked_for()
             attributes: Vec::new(),
             body: b"[]".to_vec(),
         };
-        let Attempted::Answered { answer, said } = client.attempt(request).await else {
+        let Attempted::Answered { answer, response_text } = client.attempt(request).await else {
             panic!("{status} is answered at once");
         };
-        assert_eq!((answer.status, said.as_deref()), (Some(status), want), "{kept}");
+        assert_eq!((answer.status, response_text.as_deref()), (Some(status), want), "{kept}");
     }
 }

@@ -108,6 +108,7 @@ pub(super) fn topic(input_schema: InputSchema) -> Topic {
         input_schema_mapping: None,
         disable_local_auth: false,
         delivery_profile: ProfileName::Basic,
+        idempotency: None,
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
         revision: 1,

@@ -63,8 +63,10 @@ fn one(check: &Check<'_>, waits: &Waits, written: &Written, delivery: Uuid) -> O
         return None;
     }
     let requests = check.requests_of(delivery);
-    // Anything after its end is another copy of its message, with a time of its own.
-    let ends = written.get(&delivery).into_iter().flatten().copied();
+    // Anything after its end is another copy of its message, with a time of its own. A dead letter
+    // is written this long after its end, at the soonest.
+    let delay = Duration::from_secs(u64::from(DEAD_LETTER_DELAY_S));
+    let ends = written.get(&delivery).into_iter().flatten().map(|at| super::before(*at, delay));
     let ends = ends.chain(check.drops_of(delivery).iter().map(|drop| drop.at));
     let over_at = ends.min();
     let last = requests.iter().map(|made| made.number).max().unwrap_or(0);

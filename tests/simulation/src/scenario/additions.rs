@@ -1,5 +1,6 @@
 //! What was added to the worlds of [`super::plain`], with dice of its own, so that the worlds of
-//! all seeds stay the same except for the additions.
+//! all seeds stay the same except for the additions. What came after these is in
+//! [`super::conversions`].
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ const APART: u64 = 0xadd_ed00;
 /// The same of what operators do, which came later.
 const OPERATED: u64 = 0x0be_7a7e;
 
-/// A world of many kinds, chosen by a seed.
-pub fn mixed(seed: u64) -> Scenario {
+/// A world of many kinds, chosen by a seed, without what was added last.
+pub fn unconverted(seed: u64) -> Scenario {
     let dice = SeededDice::new(seed ^ APART);
     let mut scenario = plain(seed);
     set_faults(&dice, &mut scenario);

@@ -40,6 +40,10 @@ pub enum Operate {
     StopRedrive,
     ResumeRedrive,
     PurgePoison,
+    Pause {
+        time_to_live_runs: bool,
+    },
+    Resume,
 }
 
 /// Adds operators to some worlds, and to some a topic for dead-letter events.

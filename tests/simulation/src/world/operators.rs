@@ -79,6 +79,10 @@ impl World {
                 let id = self.first("redrives", jobs.clone()).await?;
                 posts("resume", format!("{jobs}/{id}/resume"), json!({}))
             }
+            Operate::Pause { time_to_live_runs } => {
+                posts("pause", path("/pause"), json!({ "timeToLiveRuns": time_to_live_runs }))
+            }
+            Operate::Resume => posts("resume paused", path("/resume"), Value::Null),
             Operate::PurgePoison => {
                 posts("purge poison", "/poison:purge".to_owned(), json!({"all": true}))
             }

@@ -1,17 +1,25 @@
 //! Publishers: they publish until they are accepted.
 
-use std::{rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
-use gridpost_core::{subscription::SubscriptionKey, topic::InputSchema};
+use gridpost_core::{
+    event::{DeliverySchema, custom::Stamps},
+    publish,
+    subscription::{EventSubscription, SubscriptionKey},
+    time::Timestamp,
+    topic::{InputSchema, Topic},
+};
+use gridpost_ingest_handler::gateway::{Request, Response};
 use gridpost_ports::Clock;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{CONFIGURATION_KEPT_FOR, World};
 use crate::{
     lambda::Function,
     scenario::{
-        Publish,
+        Publish, Scenario,
         filters::{self, EventFacts},
     },
 };
@@ -26,6 +34,9 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 impl World {
     /// Publishes as a publisher does: again and again until it is accepted.
     pub(super) async fn publish(&self, number: usize, publish: &Publish) {
+        if self.scenario.keyed.contains(&publish.to.topic) {
+            return self.publish_keyed(number, publish).await;
+        }
         for try_number in 0.. {
             let id = |event| format!("e{number}-{event}-{try_number}");
             let ids: Vec<_> = (0..publish.events.len()).map(id).collect();
@@ -39,37 +50,48 @@ impl World {
     /// Whether ingest has answered 200, after which every event must be in the queue, or get there if
     /// they are too many for that.
     async fn publish_once(&self, publish: &Publish, ids: &[String]) -> bool {
+        let events = self.events(publish, ids);
+        self.note_published(publish, ids, &events);
+        let began_at = self.clock.now();
+        let answered = self.ask_ingest(&self.request(publish, &events)).await;
+        let Some(response) = answered else { return false };
+        match response.status_code {
+            200 => self.confirm(publish, ids, began_at),
+            500.. => return false,
+            status => {
+                self.violation(&format!("a publish was refused with {status}: {}", response.body));
+            }
+        }
+        true
+    }
+
+    /// What a copy of ingest answers; `None` if it dies.
+    pub(super) async fn ask_ingest(&self, request: &Request) -> Option<Response> {
         let idle = self.ingests.borrow_mut().pop();
         let (instance, context) = idle.unwrap_or_else(|| {
             let instance = self.instance(Instance::default());
             let context = self.ingest(&instance);
             (instance, Rc::new(context))
         });
-        let events = self.events(publish, ids);
-        self.note_published(publish, ids, &events);
-        let request = self.request(publish, &events);
         instance.take(Vec::new(), Vec::new());
         instance.hold(request.body.len());
         let began_at = self.clock.now();
         let response = tokio::select! { biased;
-            response = self.at_its_pace(gridpost_ingest_handler::handler::handle(&context, &request)) => response,
-            () = instance.died() => return false,
+            response = self.at_its_pace(gridpost_ingest_handler::handler::handle(&context, request)) => response,
+            () = instance.died() => return None,
             () = self.injector.moment_of_death() => {
                 self.injector.kill(&instance);
-                return false;
+                return None;
             }
         };
         self.note_used(Function::Ingest, &instance, began_at);
         context.meter.flush(self.clock.now());
         self.ingests.borrow_mut().push((instance, context));
-        match response.status_code {
-            200 => {}
-            500.. => return false,
-            status => {
-                self.violation(&format!("a publish was refused with {status}: {}", response.body));
-                return true;
-            }
-        }
+        Some(response)
+    }
+
+    /// Notes a publish that was answered 200: from here on all of it must arrive.
+    pub(super) fn confirm(&self, publish: &Publish, ids: &[String], began_at: Timestamp) {
         let mut history = self.history.lock().expect("no panic while held");
         *history.confirmed.entry(publish.to.topic.clone()).or_default() += ids.len() as u64;
         history.confirmed_events.extend(ids.iter().cloned());
@@ -79,25 +101,24 @@ impl World {
             let (to, events) = (publish.to.clone(), ids.to_vec());
             let answered_at = self.clock.now();
             history.confirmed_publishes.push(Confirmed { to, began_at, answered_at, events });
-            return true;
+            return;
         }
         if self.scenario.filtered.contains_key(&publish.to.topic) {
             // The checker's naive filters decide at the end which event subscriptions get it.
-            return true;
+            return;
         }
         if history.deleted.contains_key(&publish.to) || self.may_lack_consent(&publish.to) {
-            return true;
+            return;
         }
         if self.is_large(publish) {
             history.promised.extend(ids.iter().map(|id| (publish.to.clone(), id.clone())));
-            return true;
+            return;
         }
         let carried = ids.iter().all(|id| history.carrier(&publish.to, id).is_some());
         drop(history);
         if !carried {
             self.violation("a publish was accepted, but not all of it is in the queue");
         }
-        true
     }
 
     /// Whether a publish may be accepted without its deliveries being in the queue.
@@ -108,17 +129,17 @@ impl World {
         deliveries > self.scenario.inline_fan_out
     }
 
-    fn schema(&self, topic: &str) -> InputSchema {
+    fn topic(&self, name: &str) -> &(Topic, Vec<EventSubscription>) {
         let mut topics = self.scenario.topics.iter();
-        topics
-            .find(|(found, _)| found.name == topic)
-            .expect("a topic of the scenario")
-            .0
-            .input_schema
+        topics.find(|(found, _)| found.name == name).expect("a topic of the scenario")
+    }
+
+    fn schema(&self, topic: &str) -> InputSchema {
+        self.topic(topic).0.input_schema
     }
 
     /// The events of a publish, each as JSON.
-    fn events(&self, publish: &Publish, ids: &[String]) -> Vec<String> {
+    pub(super) fn events(&self, publish: &Publish, ids: &[String]) -> Vec<String> {
         let schema = self.schema(&publish.to.topic);
         let is_cloud_event = schema == InputSchema::CloudEventSchemaV1_0;
         let to = publish.to.to_string();
@@ -139,22 +160,25 @@ impl World {
     }
 
     fn note_published(&self, publish: &Publish, names: &[String], events: &[String]) {
-        let topic = &publish.to.topic;
-        if !self.scenario.filtered.contains_key(topic) {
+        let Scenario { filtered, converted, .. } = &self.scenario;
+        let name = &publish.to.topic;
+        if !filtered.contains_key(name) && !converted.contains(name) {
             return;
         }
         let mut history = self.history.lock().expect("no panic while held");
+        let (topic, subscriptions) = self.topic(name);
         for (name, text) in names.iter().zip(events) {
-            let published = Published { topic: topic.clone(), text: text.clone() };
+            let published = Published {
+                topic: topic.name.clone(),
+                text: text.clone(),
+                is_own: topic.input_schema == InputSchema::CustomEventSchema,
+                forms: forms(topic, subscriptions, text),
+            };
             history.published.insert(name.clone(), published);
         }
     }
 
-    fn request(
-        &self,
-        publish: &Publish,
-        events: &[String],
-    ) -> gridpost_ingest_handler::gateway::Request {
+    pub(super) fn request(&self, publish: &Publish, events: &[String]) -> Request {
         let schema = self.schema(&publish.to.topic);
         let content_type = match schema {
             InputSchema::EventGridSchema | InputSchema::CustomEventSchema => "application/json",
@@ -163,9 +187,9 @@ impl World {
         let mut headers = HeaderMap::new();
         headers.insert("aeg-sas-key", HeaderValue::from_static("a2V5MQ=="));
         headers.insert("content-type", HeaderValue::from_static(content_type));
-        gridpost_ingest_handler::gateway::Request {
+        Request {
             method: "POST".to_owned(),
-            path: format!("/topics/{}/api/events", publish.to.topic),
+            path: self.topic(&publish.to.topic).0.publish_path(),
             query: String::new(),
             headers,
             authorizer: None,
@@ -198,8 +222,26 @@ fn event(to: &SubscriptionKey, schema: InputSchema, id: &str, data_bytes: usize)
             "specversion": "1.0", "id": id, "source": "/simulation", "type": "simulated",
             "subject": to.to_string(), "data": data,
         }),
-        InputSchema::CustomEventSchema => {
-            json!({"key": id, "whose": to.to_string(), "data": data})
-        }
+        // The mark tells events apart whose id is not mapped.
+        InputSchema::CustomEventSchema => json!({
+            "id": id, "mark": id, "whose": to.to_string(), "kind": true, "version": 2.50,
+            "at": "2026-01-01T01:00:00.12+01:00", "where": "/somewhere", "pad": data,
+        }),
     }
+}
+
+/// What becomes of an event in each schema that it is delivered in. Its unmapped id is nil, and its
+/// unmapped time the beginning of time.
+fn forms(
+    topic: &Topic,
+    subscriptions: &[EventSubscription],
+    text: &str,
+) -> BTreeMap<DeliverySchema, String> {
+    let topic_id = topic.id();
+    let body = format!("[{text}]");
+    let stamps = Stamps { now: Timestamp::default(), id: &mut Uuid::nil };
+    let events = publish::read(topic, &topic_id, body.as_bytes(), stamps);
+    let events = events.expect("an event of its schema");
+    let schemas = subscriptions.iter().map(|one| one.delivery_schema);
+    schemas.map(|schema| (schema, events[0].in_schema(schema))).collect()
 }

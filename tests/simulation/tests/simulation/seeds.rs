@@ -2,7 +2,8 @@
 //!
 //! `GRIDPOST_SIM_SEED=<n> cargo test -p gridpost-simulation --test simulation -- replay
 //! --nocapture` lives one world again and prints all that happens in it, with
-//! `GRIDPOST_SIM_PLAIN=1` without what was added to worlds later.
+//! `GRIDPOST_SIM_WORLD=plain` or `GRIDPOST_SIM_WORLD=unconverted` without what was added to worlds
+//! later.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,8 +28,8 @@ const SEEDS: u64 = 4_000;
 /// The number of seeds of one commit.
 const SEEDS_OF_COMMIT: u64 = 10_000;
 
-/// Seeds that failed once, one a line: the number, `plain` where its world is to be as it was
-/// before something was added to worlds, and after `#` what it found.
+/// Seeds that failed once, one a line: the number, `plain` or `unconverted` where its world is to
+/// be as it was before something was added to worlds, and after `#` what it found.
 const CORPUS: &str = include_str!("corpus.txt");
 
 const FAILURES_MAX: usize = 5;
@@ -37,8 +38,28 @@ const FAILURES_MAX: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seed {
     pub(super) number: u64,
-    /// Whether nothing is added to its world.
-    pub(super) is_plain: bool,
+    pub(super) world: Made,
+}
+
+/// How far a world is made. What is added to worlds later does not change those that are made less
+/// far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// Nothing is added.
+    Plain,
+    /// Events are delivered in the schema that they are published in.
+    Unconverted,
+    Whole,
+}
+
+impl Made {
+    /// Those that have a name in the corpus.
+    const NAMED: [(&str, Self); 2] = [("plain", Self::Plain), ("unconverted", Self::Unconverted)];
+
+    fn named(name: &str) -> Self {
+        let mut all = Self::NAMED.into_iter();
+        all.find(|(known, _)| *known == name).map_or(Self::Whole, |(_, world)| world)
+    }
 }
 
 impl Seed {
@@ -48,16 +69,22 @@ impl Seed {
     }
 
     fn live_on(self, stores: Stores, traced: bool) -> (world::Remains, Vec<String>) {
-        let make = if self.is_plain { scenario::plain } else { scenario::mixed };
+        let make = match self.world {
+            Made::Plain => scenario::plain,
+            Made::Unconverted => scenario::unconverted,
+            Made::Whole => scenario::mixed,
+        };
         let remains = world::run_on(stores, &make(self.number), self.number, traced);
         let failures = checker::check(&remains);
         (remains, failures)
     }
 
     fn replay(self) -> String {
-        let plain = if self.is_plain { " GRIDPOST_SIM_PLAIN=1" } else { "" };
+        let mut named = Made::NAMED.into_iter().filter(|(_, world)| *world == self.world);
+        let name = named.next().map(|(name, _)| format!(" GRIDPOST_SIM_WORLD={name}"));
+        let world = name.unwrap_or_default();
         format!(
-            "GRIDPOST_SIM_SEED={}{plain} cargo test -p gridpost-simulation --test simulation -- replay \
+            "GRIDPOST_SIM_SEED={}{world} cargo test -p gridpost-simulation --test simulation -- replay \
              --nocapture",
             self.number
         )
@@ -72,11 +99,9 @@ fn corpus() -> Vec<Seed> {
     let lines = CORPUS.lines().filter_map(|line| line.split('#').next());
     let lines = lines.map(str::trim).filter(|line| !line.is_empty());
     let read = |line: &str| {
-        let (text, is_plain) = match line.strip_suffix("plain") {
-            Some(text) => (text.trim(), true),
-            None => (line, false),
-        };
-        Seed { number: text.parse().expect("a line is a seed"), is_plain }
+        let (number, world) = line.split_once(' ').unwrap_or((line, ""));
+        assert!(Made::named(world) != Made::Whole || world.is_empty(), "{line}");
+        Seed { number: number.parse().expect("a line is a seed"), world: Made::named(world) }
     };
     lines.map(read).collect()
 }
@@ -153,7 +178,7 @@ fn every_seed_keeps_the_promise() {
             let seed = match further {
                 None => corpus[index as usize],
                 Some(further) if further < seeds => {
-                    Seed { number: from + further, is_plain: false }
+                    Seed { number: from + further, world: Made::Whole }
                 }
                 Some(_) => return,
             };
@@ -180,6 +205,42 @@ fn every_seed_keeps_the_promise() {
     assert!(share < DISTURBED_MAX, "{share} % of all deliveries were disturbed");
 }
 
+/// Seeds of one run whose worlds have pauses.
+const PAUSED_SEEDS: u64 = 600;
+
+/// The worlds of other tests, with pauses and resumptions in them. `GRIDPOST_SIM_PAUSED` sets how
+/// many.
+#[test]
+fn every_seed_keeps_the_promise_with_pauses() {
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    let seeds = number("GRIDPOST_SIM_PAUSED").unwrap_or(PAUSED_SEEDS);
+    let (next, held) = (AtomicU64::new(from), AtomicU64::new(0));
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= from + seeds {
+                return;
+            }
+            let remains = world::run_on(Stores::Fakes, &scenario::paused(seed), seed, false);
+            held.fetch_add(remains.history.held.len() as u64, Ordering::Relaxed);
+            if let Some(first) = checker::check(&remains).first() {
+                failed.lock().expect("no panic while held").push(format!("{seed} # {first}"));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(2, usize::from);
+        (0..threads).for_each(|_| {
+            scope.spawn(work);
+        });
+    });
+    let lines = failed.into_inner().expect("no panic while held");
+    assert!(lines.is_empty(), "{} failed\n{}", lines.len(), lines.join("\n"));
+    let held = held.into_inner();
+    assert!(held > seeds, "only {held} deliveries were held in {seeds} worlds");
+}
+
 /// Seeds of one run on the stores of one machine, beside those that are always lived.
 const EMBEDDED_SEEDS: u64 = 100;
 
@@ -187,7 +248,7 @@ const EMBEDDED_SEEDS: u64 = 100;
 #[test]
 fn every_seed_keeps_the_promise_on_the_stores_of_one_machine() {
     let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
-    let further = (from..from + EMBEDDED_SEEDS).map(|number| Seed { number, is_plain: false });
+    let further = (from..from + EMBEDDED_SEEDS).map(|number| Seed { number, world: Made::Whole });
     let (mut lines, mut kinds) = (Vec::new(), BTreeSet::new());
     for seed in corpus().into_iter().chain(further) {
         let (remains, failures) = seed.live_on(Stores::Embedded, false);
@@ -221,15 +282,17 @@ fn seeds_differ_with_the_commit() {
 #[test]
 fn those_that_failed_are_always_lived() {
     let corpus = corpus();
-    let plain = corpus.iter().filter(|seed| seed.is_plain).count();
-    assert!(plain >= 8 && corpus.contains(&Seed { number: 1_905, is_plain: true }), "{corpus:?}");
-    assert!(corpus.contains(&Seed { number: 1_905, is_plain: false }), "{corpus:?}");
+    for (world, least) in [(Made::Plain, 8), (Made::Unconverted, 46)] {
+        assert!(corpus.iter().filter(|seed| seed.world == world).count() >= least, "{corpus:?}");
+        assert!(corpus.contains(&Seed { number: 1_905, world }), "{corpus:?}");
+    }
 }
 
 #[test]
 fn replay() {
     let Some(number) = number("GRIDPOST_SIM_SEED") else { return };
-    let seed = Seed { number, is_plain: env::var_os("GRIDPOST_SIM_PLAIN").is_some() };
+    let world = Made::named(&env::var("GRIDPOST_SIM_WORLD").unwrap_or_default());
+    let seed = Seed { number, world };
     let (remains, failures) = seed.live(true);
     for line in remains.history.trace.iter().flatten() {
         println!("{line}");

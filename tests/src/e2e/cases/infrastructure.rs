@@ -52,13 +52,13 @@ pub async fn permissions_are_enforced(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each kind of denied call is refused, for several functions and services, and succeeds again once
-/// it is allowed: a scan of a table, a message that is sent.
+/// What a role is denied is refused of more than one function and service, and goes through again once it
+/// is allowed: a table that is looked through, a message that is sent.
 ///
 /// # Errors
 ///
-/// When that does not hold.
-pub async fn a_denied_action_is_refused_of_every_service(world: &World) -> anyhow::Result<()> {
+/// When it is not so.
+pub async fn a_denied_read_and_a_denied_send_are_refused(world: &World) -> anyhow::Result<()> {
     let all = ParkedChoice::default();
     world.deny("manage", "dynamodb:Scan").await?;
     let refused = refusal(world.api.parked(&all).await);

@@ -30,7 +30,19 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
         waiting: 0,
         batches,
         changed: Default::default(),
+        without_log: Vec::new(),
     }
+}
+
+#[test]
+fn functions_without_a_log_are_named() {
+    let balanced = audit(&[("a", 10, 10)], Ok(Queues::default()));
+    assert!(!balanced.text().contains("no log group"));
+    assert_eq!(balanced.document()["functionsWithoutLog"], json!([]));
+    let audit = Audit { without_log: vec!["redrive"], ..balanced };
+    assert!(audit.text().contains("no log group of redrive: "), "{}", audit.text());
+    assert_eq!(audit.document()["functionsWithoutLog"], json!(["redrive"]));
+    assert!(audit.balances());
 }
 
 #[test]

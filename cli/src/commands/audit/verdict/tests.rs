@@ -22,6 +22,7 @@ fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: 
         waiting,
         batches,
         changed: BTreeSet::new(),
+        without_log: Vec::new(),
     }
 }
 

@@ -108,9 +108,39 @@ fn context(world: &Deployment) -> Context {
     }
 }
 
+/// A newer version has sent it: nothing of it is written, and it stays whole.
+#[tokio::test(start_paused = true)]
+async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
+    let world = told_world();
+    let mut newer = record(1, "shop", "all", EndReason::TimeToLiveExceeded);
+    newer.body = newer.body.replace("\"v\":1", "\"v\":9");
+    let body = newer.body.clone();
+    assert!(gather(&context(&world), vec![newer]).await.is_empty(), "it is moved");
+    let moved: Vec<_> = world.queues.sent_to(Queue::Poison).into_iter().map(|it| it.body).collect();
+    assert_eq!(moved, [body]);
+    assert!(stored(&world).is_empty());
+}
+
 /// The names of objects that were stored, in order.
 fn stored(world: &Deployment) -> Vec<String> {
     world.buckets.calls(PUT)
+}
+
+/// A name can be a batch's alone, since a batch is one object: what comes again among others is in a second
+/// one, and its event then has two dead letters.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_comes_again_makes_the_same_object_and_a_part_of_it_another() {
+    let world = told_world();
+    let of = |ids: &[u128]| -> Vec<Record> {
+        ids.iter().map(|id| record(*id, "shop", "all", EndReason::TimeToLiveExceeded)).collect()
+    };
+    for ids in [&[1, 2][..], &[2, 1], &[2], &[2]] {
+        assert!(gather(&context(&world), of(ids)).await.is_empty(), "it is written");
+    }
+    let names = stored(&world);
+    let [first, again, part, part_again] = &names[..] else { panic!("{names:?}") };
+    assert_eq!((first, part), (again, part_again));
+    assert_ne!(first, part);
 }
 
 /// The deliveries that were sent, in order.

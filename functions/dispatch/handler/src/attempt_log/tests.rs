@@ -67,8 +67,8 @@ async fn how_a_failed_response_began_stands_in_its_line_and_in_the_state() {
     let world = saying();
     world.receive(Queue::Dispatch, &[delivery(7)]).await;
     let states = world.deployment.tables.states();
-    let said = states.first().and_then(|state| state.past[0].said.as_deref());
-    assert_eq!((states.len(), said), (1, world.says.as_deref()));
+    let response_text = states.first().and_then(|state| state.past[0].response_text.as_deref());
+    assert_eq!((states.len(), response_text), (1, world.says.as_deref()));
 }
 
 #[tokio::test(start_paused = true)]

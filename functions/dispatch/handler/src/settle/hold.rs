@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use gridpost_core::{
     delivery::{
+        Delivery,
         parking::{self, Hold as Held, Parked},
         plan::Lane,
         queue::{DELAY_S_MAX, Queue},
@@ -16,6 +17,7 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Record};
+use uuid::Uuid;
 
 use super::{RESENT_MAX, send_one};
 use crate::{
@@ -38,6 +40,8 @@ pub enum Hold {
     /// Until about then: a second more does not matter, but a delivery whose time-to-live ends
     /// during the wait ends at that moment, not later.
     About(Timestamp),
+    /// By the pause of its event subscription, until that is over: at this time at the latest.
+    Paused(Timestamp),
     /// Not at all: it goes on in its retry queue.
     Move,
 }
@@ -49,14 +53,22 @@ pub async fn hold_all(
     hands: Vec<(DeliveryInHand, Hold)>,
 ) -> Vec<(Record, Settled)> {
     let now = context.clock.now();
+    let is_paused = |hand: &(_, Hold)| matches!(hand.1, Hold::Paused(_));
+    let (paused, hands): (Vec<_>, Vec<_>) = hands.into_iter().partition(is_paused);
+    let paused = join_all(paused.into_iter().map(|(hand, hold)| async move {
+        let record = hand.record.without_body();
+        (record, into_lot(context, hand, hold, now).await)
+    }));
     let (first, retry): (Vec<_>, Vec<_>) =
         hands.into_iter().partition(|(hand, _)| hand.lane() == Lane::First);
     let retry = join_all(retry.into_iter().map(|(hand, hold)| async move {
         let record = hand.record.without_body();
         (record, in_retry_queue(context, hand, hold, now).await)
     }));
-    let (mut settled, retry) = futures::join!(to_retry_queue(context, first, now), retry);
+    let (mut settled, retry, paused) =
+        futures::join!(to_retry_queue(context, first, now), retry, paused);
     settled.extend(retry);
+    settled.extend(paused);
     settled
 }
 
@@ -115,7 +127,7 @@ pub(super) async fn in_message(
 /// When a hold ends, and how long the queue holds it.
 fn wait(hand: &DeliveryInHand, hold: Hold, now: Timestamp) -> (Option<Timestamp>, Duration) {
     match hold {
-        Hold::Until(due) => (Some(due), parking::held(due.since(now))),
+        Hold::Until(due) | Hold::Paused(due) => (Some(due), parking::held(due.since(now))),
         Hold::About(until) => {
             let until = until.min(hand.expires_at());
             (Some(until), until.since(now))
@@ -184,15 +196,39 @@ async fn in_retry_queue(
 }
 
 async fn park(context: &Context, hand: DeliveryInHand, due: Timestamp) -> Settled {
-    let Queue::Retry(shard) = hand.record.queue else {
-        return Err(PortError::new("parking a delivery", "it is not in a retry queue"));
+    let message = hand.delivery.due_at(due);
+    store(context, &hand, message, (due, None)).await
+}
+
+/// Parks a delivery in the lot of its event subscription, as it is: nothing was attempted, so no
+/// state is written. It is found there when the pause is over, or at `until`.
+async fn into_lot(context: &Context, hand: DeliveryInHand, hold: Hold, now: Timestamp) -> Settled {
+    let (until, _) = wait(&hand, hold, now);
+    let lot = Some(hand.delivery.subscription_uid);
+    let message = hand.delivery.clone();
+    store(context, &hand, message, (until.unwrap_or(now), lot)).await
+}
+
+async fn store(
+    context: &Context,
+    hand: &DeliveryInHand,
+    message: Delivery,
+    (due, lot): (Timestamp, Option<Uuid>),
+) -> Settled {
+    // It goes back to the queue that it came from, or would have moved to.
+    let queue = match hand.record.queue {
+        queue @ Queue::Retry(_) => queue,
+        _ => message.retry_queue(context.settings.retry_shards),
     };
-    let mut body = hand.delivery.due_at(due).encode();
+    let Queue::Retry(shard) = queue else {
+        return Err(PortError::new("parking a delivery", "it has no retry queue"));
+    };
+    let mut body = message.encode();
     if body.len() > parking::BODY_BYTES_MAX {
-        body = payload::set_apart(context, hand.delivery.due_at(due)).await?.encode();
+        body = payload::set_apart(context, message).await?.encode();
     }
-    let group = hand.subscription().key.to_string();
-    let parked = Parked { id: hand.delivery.id, due, shard, group, postponed: 0, body };
+    let (id, group) = (hand.delivery.id, hand.subscription().key.to_string());
+    let parked = Parked { id, due, shard, group, postponed: 0, lot, watch: None, body };
     context.parking.park(&parked).await?;
     context.meter.count(metric::PARKED_COUNT, &[], 1);
     Ok(Disposition::Delete)

@@ -1,7 +1,15 @@
+use std::time::Duration;
+
 use gridpost_core::{
-    delivery::{Delivery, queue::Queue},
+    delivery::{
+        Delivery,
+        parking::{self, Parked},
+        queue::Queue,
+    },
     retry::{attempts::Attempts, outcome::Outcome},
+    time::Timestamp,
 };
+use gridpost_ports::{DueDeliveries, PARKED_PARTITIONS};
 use gridpost_testkit::faults::Plan;
 
 use crate::world::{NOW, World, delivery};
@@ -28,6 +36,18 @@ async fn a_message_carries_on_what_could_not_be_written() {
     let want = Attempts::default().with(NOW, Outcome::Busy, Some(503));
     assert_eq!((kept, &next.attempts, next.resent), (vec![], &want, 1));
     assert!(next.due.is_some_and(|due| due.since(NOW).as_secs() >= 30), "{:?}", next.due);
+}
+
+/// A newer version has sent it: nothing of it is attempted, and it stays whole.
+#[tokio::test(start_paused = true)]
+async fn a_message_of_a_newer_version_goes_to_the_poison_queue() {
+    let world = World::new(None);
+    let newer = delivery(7).encode().replace("\"v\":1", "\"v\":9");
+    for queue in [Queue::Dispatch, Queue::Retry(0)] {
+        assert!(world.receive_text(queue, newer.clone()).await.is_empty(), "it is moved");
+    }
+    assert_eq!(sent_to(&world, Queue::Poison), [newer.clone(), newer]);
+    assert_eq!(world.requests(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,4 +100,75 @@ async fn what_another_copy_has_written_is_followed() {
     let dues: Vec<_> = dues.collect();
     assert_eq!((dues.len(), world.requests()), (2, 2));
     assert!(dues[0].is_some() && dues[0] == dues[1], "{dues:?}");
+}
+
+/// The parked deliveries of the world's event subscription, as its lot has them.
+async fn lot(world: &World) -> Vec<Parked> {
+    let minute = parking::lot_minute(world.subscription.uid);
+    let mut all = Vec::new();
+    for partition in 0..PARKED_PARTITIONS {
+        let page = world.deployment.tables.due_in(minute, partition, None).await;
+        all.extend(page.expect("a page").due);
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_new_and_retried_deliveries_without_an_attempt() {
+    let life = Duration::from_secs(24 * 60 * 60);
+    for (queue, runs, until) in [
+        (Queue::Dispatch, false, Duration::from_secs(7 * 24 * 60 * 60 - 60)),
+        (Queue::Dispatch, true, life),
+        (Queue::Retry(0), true, life),
+    ] {
+        let world = World::new(None).paused(runs);
+        let kept = world.receive(queue, &[delivery(7), delivery(8)]).await;
+        let held = lot(&world).await;
+        assert_eq!((kept, held.len(), world.requests()), (vec![], 2, 0), "{queue:?}");
+        for one in held {
+            assert_eq!((one.due, one.shard, one.postponed), (NOW + until, 0, 0));
+            let message = Delivery::decode(&one.body).expect("a delivery");
+            assert_eq!(message.attempts, Attempts::default(), "none is counted");
+        }
+        assert_eq!(sent_to(&world, Queue::Retry(0)).len(), 0, "no message holds it");
+        assert_eq!(world.health_writes().await, 0, "its endpoint's health is not touched");
+    }
+}
+
+/// What had failed before the pause waits in its queue until it is due, and is held then.
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_what_is_due_and_lets_its_state_be() {
+    let mut world = World::new(None);
+    world.status = 503;
+    world.receive(Queue::Dispatch, &[delivery(7)]).await;
+    let states = world.deployment.tables.states();
+    let world = world.paused(false);
+    let sent = sent_to(&world, Queue::Retry(0));
+    let next = Delivery::decode(&sent[0]).expect("a delivery");
+    assert_eq!(world.receive(Queue::Retry(0), std::slice::from_ref(&next)).await, [7], "early");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.receive(Queue::Retry(0), &[next]).await, [], "due");
+    let held = lot(&world).await;
+    assert_eq!((held.len(), world.requests()), (1, 1));
+    assert_eq!(Delivery::decode(&held[0].body).expect("a delivery").attempts.made, 1);
+    assert_eq!(
+        world.deployment.tables.states(),
+        states,
+        "nothing was attempted, nothing is written"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_ends_during_a_pause_and_what_time_to_live_stood_still_for_does_not() {
+    for (runs, held) in [(true, 0), (false, 1)] {
+        let world = World::new(None).paused(runs);
+        let life = Duration::from_secs(24 * 60 * 60);
+        let mut old = delivery(7);
+        // It was over half a minute ago, and that was during the pause.
+        old.publish_time = Timestamp::from_millis(
+            NOW.as_millis() - i64::try_from(life.as_millis()).expect("a day") - 30_000,
+        );
+        assert!(world.receive(Queue::Retry(0), &[old]).await.is_empty());
+        assert_eq!((lot(&world).await.len(), world.requests()), (held, 0), "runs: {runs}");
+    }
 }

@@ -29,6 +29,7 @@ use crate::gateway::Authorizer;
 mod fan_out;
 mod reads;
 mod refusals;
+mod repeats;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_248_000_123);
 
@@ -67,6 +68,7 @@ impl World {
             dice: Arc::clone(&deployment.dice) as _,
             sender: deployment.of(&deployment.queues),
             payloads: deployment.apart(&deployment.payloads, stores),
+            records: Arc::clone(&deployment.tables) as _,
             meter: Arc::clone(&deployment.meter) as _,
             authorization: Authorization::Keys,
             queue_message_bytes_max: 262_144,

@@ -3,7 +3,7 @@
 
 use gridpost_core::{
     delivery::state::{AttemptRecord, DeliveryState, DeliveryStatus},
-    retry::{self, DelayReason, health::Health, outcome::Outcome},
+    retry::{DelayReason, health::Health, outcome::Outcome},
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
 };
@@ -71,8 +71,8 @@ fn attempts(state: &DeliveryState) -> Value {
         if let Some(because) = past.because {
             attempt["waitBecause"] = json!(because);
         }
-        if let Some(said) = &past.said {
-            attempt["response"] = json!(said);
+        if let Some(response_text) = &past.response_text {
+            attempt["response"] = json!(response_text);
         }
         attempt
     };
@@ -87,7 +87,7 @@ fn next(
     due: Timestamp,
     now: Timestamp,
 ) -> Value {
-    let expires_at = retry::expires_at(&subscription.retry_policy, state.ttl_starts_at());
+    let expires_at = subscription.time_to_live_ends(state.ttl_starts_at());
     let mut next = json!({
         "attempt": state.attempts.made + 1,
         "notBefore": due.to_iso_8601(),
@@ -100,6 +100,11 @@ fn next(
     }
     if let Some(because) = state.past.last().and_then(|past| past.because) {
         next["because"] = json!(because);
+    }
+    if let Some(pause) = subscription.pauses.current(now) {
+        next["because"] = json!("Pause");
+        next["pausedUntil"] = json!(pause.until.to_iso_8601());
+        return next;
     }
     // What others met since then may make it wait longer.
     if let Some(until) = health.until().filter(|until| *until > due.max(now)) {

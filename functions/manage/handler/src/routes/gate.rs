@@ -15,7 +15,7 @@ use gridpost_core::gateway::Authorizer;
 use http::Method;
 
 use super::{
-    router::{Route, methods, route},
+    router::{Route, is_route, methods, route},
     sent::Names,
 };
 use crate::{Authorization, Context, Reply, request::Arrival};
@@ -35,6 +35,11 @@ pub(super) async fn gate(
     names.check()?;
     // axum would carry out HEAD as GET, which IAM was not asked for.
     let Some(route) = route(request.method(), template) else {
+        // API Gateway has a route for it, so that its path names something else here.
+        if let Some(matched) = arrival.route.as_deref().filter(|matched| is_route(matched)) {
+            let asked = format!("{} {template}", request.method());
+            return Err(Reply::other_route(&asked, Some(matched)));
+        }
         let allowed: Vec<Method> = methods(template).collect();
         return Err(Reply::not_allowed(request.method(), &allowed));
     };

@@ -81,6 +81,9 @@ fn document(
         "failuresInRow": health.row.failures,
     });
     let mut set = |name: &str, value: Value| document[name] = value;
+    if let Some(pause) = subscription.pauses.current(now) {
+        set("pause", pause.write());
+    }
     if let Some(at) = health.row.last_at {
         set("lastFailureTime", json!(at.to_iso_8601()));
     }
@@ -126,7 +129,11 @@ fn new_events(
     now: Timestamp,
 ) -> Value {
     let is_open = subscription.state(now) == ProvisioningState::Succeeded;
-    match is_open && !subscription.is_expired(now) {
+    let is_matched = is_open && !subscription.is_expired(now);
+    if is_matched && subscription.pauses.current(now).is_some() {
+        return json!("Held");
+    }
+    match is_matched {
         true => json!(health.effect(rules, subscription.probation_policy, now)),
         false => json!("NotMatched"),
     }

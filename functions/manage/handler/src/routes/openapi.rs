@@ -37,8 +37,8 @@ macro_rules! documents {
 documents! {
     DeadLetterCount DeadLetterList DeadLetterShown DeadLettersPurged DeliveryAttributes DeliveryList
     DeliveryShown EventSubscription EventSubscriptionInput EventSubscriptionList ExplainInput
-    Explained FullUrl Handled Health KeyName Keys ParkedHandled ParkedInput ParkedList PoisonList
-    PoisonShown PurgeDeadLettersInput PurgeInput Redrive RedriveList ResendInput Resent RotateInput
+    Explained FullUrl Handled Health KeyName Keys ParkedHandled ParkedInput ParkedList PauseInput
+    PauseStanding PoisonList     PoisonShown PurgeDeadLettersInput PurgeInput Redrive RedriveList ResendInput Resent RotateInput
     SigningSecrets TestEventSent TestInput TestResult Topic TopicList Validated
 }
 
@@ -182,8 +182,6 @@ refusals! {
     Missing: 404;
     /// The same for a message, whose id has no rule.
     MissingMessage: 403, 404, 503;
-    /// The path may name another resource than was meant.
-    NotAllowed: 405;
     /// What exists does not go with the request, or others keep changing it.
     Conflicts: 409;
     /// The validation URL is no longer open.

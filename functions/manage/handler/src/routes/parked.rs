@@ -102,6 +102,9 @@ impl One {
             Ok(delivery) => {
                 let mut document = super::delivery_document(delivery);
                 document["due"] = json!(due);
+                if self.parked.lot.is_some() {
+                    document["isPaused"] = json!(true);
+                }
                 if self.parked.postponed > 0 {
                     document["problem"] = json!(format!(
                         "it could not be sent back, {} times so far; wake tries again when it is due, \
@@ -188,7 +191,8 @@ async fn search(
     let mut found = Vec::new();
     loop {
         let some = context.parked.list_after(place.as_ref()).await?;
-        for (at, parked) in some.found {
+        let deliveries = some.found.into_iter().filter(|(_, parked)| parked.watch.is_none());
+        for (at, parked) in deliveries {
             let one = One::of(parked);
             if chosen.has(&one) {
                 found.push(one);

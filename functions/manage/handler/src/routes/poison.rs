@@ -16,8 +16,9 @@ use gridpost_core::{
     document::{Code, Object, Problems, quoted},
     error::chain,
     metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
-    poison::{Content, Origin, Poisoned, WAYS, Way, way_back},
+    poison::{Content, Origin, Poisoned, RESEND_TARGETS, ResendTarget, resend_queue},
     publish::fan_out::{self, Piece},
+    retry::EndReason,
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Saved};
@@ -211,7 +212,7 @@ fn document(message: &Poisoned, content: &Content, shards: usize) -> Value {
     if let Some(delivery) = content.delivery() {
         document["delivery"] = super::delivery_document(delivery);
     }
-    if let Ok(queue) = way_back(content, None, shards) {
+    if let Ok(queue) = resend_queue(content, None, shards) {
         document["resendTo"] = json!(queue.to_string());
     }
     document
@@ -245,13 +246,13 @@ pub(super) async fn purge(context: &Context, input: &Value) -> Answer {
     handle(context, &chosen, Action::Purge).await
 }
 
-fn read(input: &Value, may_have_way: bool) -> Result<(Chosen, Option<Way>), Problems> {
+fn read(input: &Value, may_name_target: bool) -> Result<(Chosen, Option<ResendTarget>), Problems> {
     let mut problems = Problems::default();
     let chosen = Object::root(input, &mut problems).and_then(|mut root| {
         let ids = super::ids(&mut root, REMOVED_MAX, &mut problems);
         let is_all = root.flag("all", &mut problems);
-        let to = match may_have_way {
-            true => root.choice("to", &WAYS, None, &mut problems),
+        let to = match may_name_target {
+            true => root.choice("to", &RESEND_TARGETS, None, &mut problems),
             false => None,
         };
         let chosen = match (ids, is_all) {
@@ -277,7 +278,7 @@ fn read(input: &Value, may_have_way: bool) -> Result<(Chosen, Option<Way>), Prob
 /// What is done with a message.
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    Resend(Option<Way>),
+    Resend(Option<ResendTarget>),
     Purge,
 }
 
@@ -342,10 +343,10 @@ fn failed(error: &PortError) -> Value {
 async fn resend_one(
     context: &Context,
     message: &Poisoned,
-    to: Option<Way>,
+    to: Option<ResendTarget>,
 ) -> Result<Value, PortError> {
     let content = Content::of(&message.body);
-    let queue = match way_back(&content, to, context.settings.retry_shards) {
+    let queue = match resend_queue(&content, to, context.settings.retry_shards) {
         Ok(queue) => queue,
         Err(refused) => {
             return Ok(json!({"result": "Refused", "isRemoved": false,
@@ -376,20 +377,24 @@ async fn resend_one(
 /// Its events are counted and the log has it before the message is gone: a crash in between counts
 /// them again. The state comes last: were it first, a crash would leave a message that seems to have
 /// ended, and whose events nobody has counted.
+///
+/// One whose end is decided is refused: its dead letter may have been sent, and its events would be
+/// counted a second time.
 async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortError> {
     let content = Content::of(&message.body);
     let state = match &content {
         Content::Delivery(delivery) => context.states.load(delivery.id).await?,
         _ => None,
     };
-    let has_ended = state.as_ref().is_some_and(|state| {
-        matches!(state.standing, DeliveryStatus::Ended | DeliveryStatus::Delivered)
-    });
+    let status = state.as_ref().map(|state| state.standing);
+    if let Some(DeliveryStatus::Ending { reason, .. }) = status {
+        return Ok(json!({"result": "Refused", "isRemoved": false, "message": ending(reason)}));
+    }
+    let has_ended = matches!(status, Some(DeliveryStatus::Ended | DeliveryStatus::Delivered));
     let dropped = match (&content, has_ended) {
         (_, true) => 0,
         (Content::FanOut(piece), _) => count_piece(context, piece).await?,
-        // The message does not know which of its events were done with since it was sent.
-        _ => count_dropped(context, &content, state.as_ref().map(|state| state.events)),
+        _ => count_dropped(context, &content, state.as_ref()),
     };
     tracing::warn!(
         message.id = %message.id,
@@ -408,15 +413,24 @@ async fn purge_one(context: &Context, message: &Poisoned) -> Result<Value, PortE
     Ok(json!({"result": "Purged", "isRemoved": true, "droppedEvents": dropped}))
 }
 
-/// Counts a message's events as dropped, for good; answers how many they are. `left` are those that are
-/// not done with, where its state says.
-fn count_dropped(context: &Context, content: &Content, left: Option<u32>) -> u64 {
+/// Why a delivery that ends for this reason is not purged.
+fn ending(reason: EndReason) -> String {
+    format!(
+        "the end of its delivery is decided ({reason}), and its dead letter may have been sent, or its drop \
+         counted; send it back instead: the end is carried out, and no further attempt is made"
+    )
+}
+
+/// Counts a message's events as dropped, for good; answers how many they are.
+fn count_dropped(context: &Context, content: &Content, state: Option<&DeliveryState>) -> u64 {
     let (metric, reason) = (metric::DROPPED_EVENT_COUNT, (DROP_REASON, PURGED));
     let events = match content.delivery() {
         Some(delivery) => {
             let ([topic, name], at) = (of(&delivery.subscription), delivery.publish_time);
-            let events = left.map_or(delivery.event_count() as u64, u64::from);
-            context.meter.count_events(metric, &[reason, topic, name], at, events);
+            let events = events_left(delivery, state);
+            if events > 0 {
+                context.meter.count_events(metric, &[reason, topic, name], at, events);
+            }
             events
         }
         // Nobody can say here how many there were, nor whose.
@@ -424,6 +438,15 @@ fn count_dropped(context: &Context, content: &Content, left: Option<u32>) -> u64
     };
     context.meter.flush(context.clock.now());
     events
+}
+
+/// How many events of a delivery are not done: neither the message nor the state need know of all that
+/// are. One was sent before the other was written, or could not be written at all.
+fn events_left(delivery: &Delivery, state: Option<&DeliveryState>) -> u64 {
+    let mut done = delivery.done.clone();
+    state.iter().for_each(|state| done.add_all(&state.done));
+    let all = delivery.event_count() + delivery.done.len();
+    all.saturating_sub(done.len()) as u64
 }
 
 /// Counts one event of an unknown owner.

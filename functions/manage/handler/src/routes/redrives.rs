@@ -89,8 +89,11 @@ pub(super) async fn start(context: &Context, key: &SubscriptionKey, input: &Valu
             return Err(refusal(running));
         }
     }
-    if context.redrives.save(&job).await? == Saved::Conflict {
-        return Err(PortError::new("writing a redrive", "its id is taken").into());
+    // A call that is repeated because its answer was lost meets itself: the id is this request's own.
+    if context.redrives.save(&job).await? == Saved::Conflict
+        && context.redrives.job(key, job.id).await?.is_none()
+    {
+        return Err(PortError::new("writing a redrive", "it was refused, and is not there").into());
     }
     give_way(context, &job).await?;
     tick(context, &job).await?;

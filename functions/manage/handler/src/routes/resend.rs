@@ -22,7 +22,7 @@ use gridpost_ports::{Outgoing, PortError, Saved};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{Answer, deliveries, subscriptions};
+use super::{Answer, deliveries, pauses, subscriptions};
 use crate::{Context, Reply, TRIES_MAX};
 
 /// How much later than it is due a delivery is received at most, as queues count in seconds and pages
@@ -32,6 +32,7 @@ const LATE: Duration = Duration::from_secs(6);
 /// Has a waiting delivery attempted now.
 pub(super) async fn resend(context: &Context, key: &SubscriptionKey, id: Uuid) -> Answer {
     let (_, subscription) = subscriptions::existing(context, key).await?;
+    pauses::refuse_paused(context, &subscription)?;
     for _ in 0..TRIES_MAX {
         let state = deliveries::existing(context, &subscription, id).await?;
         let DeliveryStatus::Waiting { due } = state.standing else {

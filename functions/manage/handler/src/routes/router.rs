@@ -89,6 +89,11 @@ pub(super) fn methods(path: &str) -> impl Iterator<Item = Method> {
     all.map(|route| route.method.clone())
 }
 
+/// Whether API Gateway has a route of that key.
+pub(super) fn is_route(key: &str) -> bool {
+    API.routes.iter().any(|route| route.key == key)
+}
+
 /// Every route. A method that a path does not have is the gate's to refuse.
 fn router(context: Arc<Context>) -> Router {
     let gate = from_fn_with_state(Arc::clone(&context), gate::gate);

@@ -1,5 +1,7 @@
 //! What a request brings to its route: names in its path, its query, its headers, its document.
 
+use std::convert::Infallible;
+
 use axum::{
     body::{Bytes, to_bytes},
     extract::{FromRequest, FromRequestParts, Request},
@@ -18,6 +20,7 @@ use crate::{
     Reply,
     page::{Form, Page},
     precondition::Precondition,
+    request::Arrival,
 };
 
 /// Bytes of a document. An item of DynamoDB has 400 KiB at most, and the largest honest document
@@ -106,6 +109,17 @@ impl<S: Sync> FromRequestParts<S> for DeliveryId {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reply> {
         let id = Names::one(parts, |names| names.id.as_ref())?;
         id.parse().map(Self).map_err(|_| Reply::no_delivery(&id))
+    }
+}
+
+/// Who asks, where an identity was asked for.
+pub(super) struct Caller(pub(super) Option<String>);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get::<Arrival>().and_then(|arrival| arrival.caller.clone())))
     }
 }
 

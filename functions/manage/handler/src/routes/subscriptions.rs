@@ -9,6 +9,7 @@ use gridpost_core::{
         Endpoint, EventSubscription, ProvisioningState, Resource, SubscriptionKey, Validation,
         attributes::fixed_headers,
         resource::{self, Consent, Identity, Settings, signing},
+        signing::Signing,
         validation::VALID_FOR,
     },
     topic::{Kind, Topic},
@@ -84,22 +85,34 @@ pub(super) async fn rotate_secret(
 ) -> Answer {
     let overlap = signing::read_rotation(document)?;
     let new = context.dice.key();
+    let mut own = None;
     for _ in 0..TRIES_MAX {
         let (topic, subscription) = existing(context, key).await?;
-        let signing = subscription.signing.as_ref().ok_or_else(|| not_signed(key))?;
-        let rotated = signing.rotated(new, context.clock.now() + overlap);
+        let signing = subscription.signing.clone().ok_or_else(|| not_signed(key))?;
+        // Rotated once more, the new secret would be the previous one, and the one that endpoints have
+        // would be gone.
+        if stored_by(&own, Some(&subscription), |stored| stored.etag).is_some() {
+            return Ok(rotated(context, key, &signing).await);
+        }
+        let signing = signing.rotated(new, context.clock.now() + overlap);
         let etag = context.dice.id();
         let subscription =
-            EventSubscription { signing: Some(rotated.clone()), etag, ..subscription };
+            EventSubscription { signing: Some(signing.clone()), etag, ..subscription };
         if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
+            own = Some((false, etag));
             context.back_off().await;
             continue;
         }
-        log(key, "given a new signing secret");
-        context.until_seen().await;
-        return Ok(Reply::ok(signing::write_secrets(&rotated)));
+        return Ok(rotated(context, key, &signing).await);
     }
     Err(Reply::too_many_changes())
+}
+
+/// Answers for a signing secret that was replaced.
+async fn rotated(context: &Context, key: &SubscriptionKey, signing: &Signing) -> Reply {
+    log(key, "given a new signing secret");
+    context.until_seen().await;
+    Reply::ok(signing::write_secrets(signing))
 }
 
 fn not_signed(key: &SubscriptionKey) -> Reply {
@@ -158,7 +171,10 @@ pub(super) async fn write(
             Some(existing) => changed_identity(context, existing, &settings),
             None => context.new_identity(),
         };
+        // No document pauses or resumes: a change that knows nothing of a pause must not end it.
+        let pauses = existing.as_ref().map(|existing| existing.pauses.clone()).unwrap_or_default();
         let subscription = settings.into_subscription(key.clone(), identity, consent);
+        let subscription = EventSubscription { pauses, ..subscription };
         refuse_too_large(context, &topic, existing.as_ref(), &subscription).await?;
         if existing.as_ref() == Some(&subscription) {
             // Whoever has written it may not have waited for the data plane.
@@ -421,7 +437,8 @@ pub(super) async fn existing(
 /// As it is now: a validation that nobody has completed in time has failed.
 fn document(context: &Context, topic: &Topic, subscription: &EventSubscription) -> Value {
     let provisioning_state = subscription.state(context.clock.now());
-    let now = EventSubscription { provisioning_state, ..subscription.clone() };
+    let pauses = subscription.pauses.as_of(context.clock.now());
+    let now = EventSubscription { provisioning_state, pauses, ..subscription.clone() };
     resource::write(&now, topic.delivery_profile)
 }
 

@@ -159,6 +159,7 @@ fn new(context: &Context, name: &str, settings: Settings) -> Topic {
         input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: settings.disable_local_auth,
         delivery_profile: settings.delivery_profile,
+        idempotency: settings.idempotency,
         created_at: context.clock.now(),
         etag: dice.id(),
         revision: 0,
@@ -185,6 +186,7 @@ async fn changed(context: &Context, existing: &Topic, settings: Settings) -> Res
         input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: settings.disable_local_auth,
         delivery_profile: settings.delivery_profile,
+        idempotency: settings.idempotency,
         ..existing.clone()
     })
 }

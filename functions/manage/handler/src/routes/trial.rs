@@ -55,8 +55,8 @@ pub(super) async fn send(
     let origin = &context.settings.validation_origin;
     let request = request::build(&subscription, url, &[&delivery], 0, origin, began_at);
     let attempted = tokio::time::timeout(ANSWER_WITHIN, context.endpoints.attempt(request)).await;
-    let (met, said) = match attempted {
-        Ok(Attempted::Answered { answer, said }) => (answer, said),
+    let (met, response_text) = match attempted {
+        Ok(Attempted::Answered { answer, response_text }) => (answer, response_text),
         Ok(Attempted::TimedOut { .. }) | Err(_) => (Met::without_status(Outcome::TimedOut), None),
     };
     let took = context.clock.now().since(began_at).as_millis();
@@ -65,7 +65,8 @@ pub(super) async fn send(
     document["delivery"] = json!(delivery.id);
     document["outcome"] = json!(met.outcome);
     document["durationInMs"] = json!(u64::try_from(took).unwrap_or(u64::MAX));
-    for (name, value) in [("httpStatusCode", json!(met.status)), ("response", json!(said))] {
+    for (name, value) in [("httpStatusCode", json!(met.status)), ("response", json!(response_text))]
+    {
         if !value.is_null() {
             document[name] = value;
         }

@@ -59,7 +59,7 @@ pub(super) fn waiting(world: &World, id: u128) -> DeliveryState {
             took(second, 41),
             Some(DelayReason::RetryAfter),
         )
-        .saying(Some("come back \\n later".to_owned())),
+        .with_response_text(Some("come back \\n later".to_owned())),
     ];
     state
 }
@@ -223,7 +223,16 @@ fn parked() -> Parked {
     let delivery = poison::delivery(7);
     let due = NOW + Duration::from_secs(3_600);
     let (id, body) = (delivery.id, delivery.due_at(due).encode());
-    Parked { id, due, shard: 2, postponed: 0, group: "demo/s-1".to_owned(), body }
+    Parked {
+        id,
+        due,
+        shard: 2,
+        postponed: 0,
+        lot: None,
+        watch: None,
+        group: "demo/s-1".to_owned(),
+        body,
+    }
 }
 
 #[tokio::test(start_paused = true)]

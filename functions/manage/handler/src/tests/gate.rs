@@ -50,6 +50,8 @@ async fn only_the_route_that_iam_was_asked_for_is_carried_out() {
         ("GET", s1, &format!("GET {validate}"), Value::Null, 403),
         ("POST", &format!("{s1}/getFullUrl"), "POST /topics/{topic}/listKeys", iam(), 403),
         ("DELETE", s1, &get, iam(), 403),
+        // A name that was decoded on the way, and names a path that is not read that way.
+        ("PUT", "/topics/demo/listKeys", "PUT /topics/{topic}", iam(), 403),
         ("GET", "/topics", "$default", iam(), 403),
         ("GET", "/topics", "", iam(), 403),
         // A text that can't be a name is refused, however it is matched.

@@ -241,6 +241,7 @@ async fn documents_have_the_form_that_it_says() {
     let sample = json!({"name": "s-1", "events": [event]});
     let event = json!({"event": sample["events"][0]});
     let overlap = json!({"overlapInSeconds": 5});
+    let pause = json!({"timeToLiveRuns": false});
     let topic = json!({"properties": {"disableLocalAuth": true}});
     let key = json!({"keyName": "key1"});
     let table = [
@@ -269,6 +270,14 @@ async fn documents_have_the_form_that_it_says() {
             Some(("RotateInput", &overlap)),
             "SigningSecrets",
         ),
+        (
+            "POST /topics/demo/eventSubscriptions/s-1/pause",
+            Some(("PauseInput", &pause)),
+            "PauseStanding",
+        ),
+        ("GET /topics/demo/eventSubscriptions/s-1", None, "EventSubscription"),
+        ("GET /topics/demo/eventSubscriptions/s-1/health", None, "Health"),
+        ("POST /topics/demo/eventSubscriptions/s-1/resume", None, "PauseStanding"),
     ];
     for (line, sent, answered) in table {
         if let Some((name, document)) = sent {
@@ -308,6 +317,8 @@ async fn what_waits_has_the_form_that_it_says() {
             due,
             shard: 0,
             postponed: 0,
+            lot: None,
+            watch: None,
             group,
             body,
         };
@@ -382,6 +393,17 @@ async fn dead_letters_have_the_form_that_it_says() {
     }
 }
 
+/// API Gateway answers other methods itself: 405 comes only without it.
+#[test]
+fn no_operation_has_a_method_that_is_not_allowed() {
+    let document = document();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for method in METHODS {
+            assert!(item[method]["responses"].get("405").is_none(), "{method} {path}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn errors_have_the_form_that_it_says() {
     let world = World::with_subscription().await;
@@ -407,7 +429,11 @@ async fn errors_have_the_form_that_it_says() {
         note(world.send_with(line, headers, sent.as_bytes().to_vec()).await);
     }
     note(world.send_bytes(&format!("PUT {one}"), vec![b' '; 300_000]).await);
-    world.consent(gridpost_testkit::consent::Manner::Denies);
+    let test = "POST /topics/demo/eventSubscriptions:test";
+    note(world.send(test, json!({"name": "s-1", "events": vec![json!({}); 5_001]})).await);
+    let too_large = json!({"name": "s-1", "events": ["x".repeat(1_100_000)]});
+    note(world.send(test, too_large).await);
+    world.consent(gridpost_testkit::consent::ConsentAnswer::Denies);
     note(world.send(S1, webhook("https://e.example/else")).await);
     world.fails_after(Some(0));
     note(world.call("GET /topics/demo").await);

@@ -26,6 +26,8 @@ async fn park(world: &World, id: u128, name: &str, body: Option<&str>) {
         due: NOW + LONG,
         shard: 2,
         postponed: 0,
+        lot: None,
+        watch: None,
         group: format!("demo/{name}"),
         body: body.map_or_else(|| delivery.due_at(NOW + LONG).encode(), str::to_owned),
     };
@@ -124,7 +126,18 @@ async fn what_is_parked_for_a_queue_that_is_gone_is_released_to_another_one() {
     let world = World::new();
     let body = delivery(1).encode();
     let (id, group) = (Uuid::from_u128(1), "demo/s-1".to_owned());
-    world.park(Parked { id, due: NOW + LONG, shard: 9, postponed: 2, group, body }).await;
+    world
+        .park(Parked {
+            id,
+            due: NOW + LONG,
+            shard: 9,
+            postponed: 2,
+            lot: None,
+            watch: None,
+            group,
+            body,
+        })
+        .await;
     let listed = all(&world, "GET /parked", None).await;
     let problem = listed[0]["problem"].as_str().expect("a problem");
     assert!(problem.starts_with("it could not be sent back, 2 times"), "{problem}");

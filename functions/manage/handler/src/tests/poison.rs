@@ -6,6 +6,7 @@ use gridpost_core::{
     delivery::{
         Delivery,
         dead_letter::Ended,
+        event_set::EventSet,
         queue::Queue,
         state::{DeliveryState, DeliveryStatus},
     },
@@ -293,7 +294,7 @@ async fn a_purged_piece_counts_the_events_of_its_deliveries() {
     let acceptance = Acceptance { id: Uuid::from_u128(7), time: NOW, revision, trace_parent: None };
     let packed = pack(&matches, &events, acceptance, 262_144);
     let world = World::new();
-    let pieces = fan_out::cut(&packed, 5_000);
+    let pieces = fan_out::cut(&packed, acceptance.id, 5_000);
     world.lay("m-1", &pieces[0].encode(), None, None);
     let purge = || world.send("POST /poison:purge", json!({"all": true}));
     let key = fan_out::key(acceptance.id);
@@ -319,12 +320,41 @@ fn body_of(reply: &super::Reply) -> u64 {
 async fn what_is_done_with_is_not_dropped_once_more() {
     let world = World::new();
     world.lay("m-1", &delivery(1).encode(), None, None);
-    let waits = state(1, DeliveryStatus::Waiting { due: NOW }, 3);
-    world.put_state(DeliveryState { events: 1, ..waits });
-    let purged = world.send("POST /poison:purge", json!({"ids": ["m-1"]})).await;
-    assert_eq!(body(&purged)["value"][0]["droppedEvents"], 1);
+    let waits = |id| state(id, DeliveryStatus::Waiting { due: NOW }, 3);
+    let first = || EventSet::from_iter([0]);
+    world.put_state(DeliveryState { events: 1, done: first(), ..waits(1) });
+    // Its state could not be written after the second event was delivered, and its message knows.
+    let mut knows_more = delivery(2);
+    knows_more.done = EventSet::from_iter([1]);
+    world.lay("m-2", &knows_more.encode(), None, None);
+    world.put_state(DeliveryState { events: 1, done: first(), ..waits(2) });
+    // Only the message knows.
+    let mut without_state = delivery(3);
+    without_state.done = first();
+    world.lay("m-3", &without_state.encode(), None, None);
+    let purged = world.send("POST /poison:purge", json!({"ids": ["m-1", "m-2", "m-3"]})).await;
+    let dropped = |at: usize| body(&purged)["value"][at]["droppedEvents"].as_u64();
+    assert_eq!([dropped(0), dropped(1), dropped(2)], [Some(1), Some(0), Some(1)]);
     let counted: Vec<_> = world.deployment.meter.counts().iter().map(|count| count.by).collect();
-    assert_eq!(counted, [1]);
+    assert_eq!(counted, [1, 1]);
+}
+
+/// Its dead letter may have been sent: a drop would count its events again.
+#[tokio::test(start_paused = true)]
+async fn what_is_about_to_end_is_not_purged_but_sent_back() {
+    let world = World::new();
+    world.lay("m-1", &delivery(1).encode(), None, None);
+    let ending = DeliveryStatus::Ending { reason: EndReason::TimeToLiveExceeded, at: NOW };
+    world.put_state(state(1, ending, 3));
+    let purged = world.send("POST /poison:purge", json!({"all": true})).await;
+    let one = &body(&purged)["value"][0];
+    assert_eq!((&one["result"], &one["isRemoved"]), (&json!("Refused"), &json!(false)));
+    assert!(one["message"].as_str().is_some_and(|it| it.contains("TimeToLiveExceeded")), "{one}");
+    super::openapi::assert_valid("Handled", body(&purged));
+    assert!(world.deployment.meter.counts().is_empty());
+    assert_eq!(world.lying(), ["m-1"]);
+    let resent = world.send("POST /poison:resend", json!({"all": true})).await;
+    assert_eq!(body(&resent)["value"][0]["result"], "Resent");
 }
 
 /// Counted and written first, removed afterwards: nothing is gone that was not counted.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gridpost_core::{
+    delivery::redrive::Job,
     subscription::{EventSubscription, SubscriptionKey},
     topic::{AccessKeys, Topic},
 };
-use gridpost_ports::{PortError, Saved, SubscriptionStore, TopicStore};
+use gridpost_ports::{PortError, Redrives, Saved, SubscriptionStore, TopicStore};
 use serde_json::json;
 
 use uuid::Uuid;
@@ -55,6 +56,22 @@ impl SubscriptionStore for Twice<dyn SubscriptionStore> {
     }
 }
 
+#[async_trait]
+impl Redrives for Twice<dyn Redrives> {
+    async fn jobs(&self, of: &SubscriptionKey) -> Result<Vec<Job>, PortError> {
+        self.0.jobs(of).await
+    }
+
+    async fn job(&self, of: &SubscriptionKey, id: Uuid) -> Result<Option<Job>, PortError> {
+        self.0.job(of, id).await
+    }
+
+    async fn save(&self, job: &Job) -> Result<Saved, PortError> {
+        self.0.save(job).await?;
+        self.0.save(job).await
+    }
+}
+
 fn tag(reply: &Reply) -> String {
     let tag = reply.headers.iter().find(|(name, _)| *name == "etag");
     tag.map(|(_, value)| value.clone()).expect("an ETag")
@@ -90,6 +107,37 @@ async fn a_write_that_is_repeated_does_not_meet_itself() {
     assert!(matches!(deleted.status, 200 | 204), "{deleted:?}");
     let deleted = guarded("DELETE /topics/demo", ("if-match", tag(&topic)), json!(null)).await;
     assert_eq!(deleted.status, 200, "{deleted:?}");
+}
+
+/// A second rotation would throw away the secret that endpoints have.
+#[tokio::test(start_paused = true)]
+async fn a_signing_secret_is_rotated_once() {
+    let mut world = World::with_subscription().await;
+    let mut signed = webhook("https://e.example/hook?code=hush");
+    signed["properties"]["signing"] = json!({"scheme": "StandardWebhooks"});
+    assert_eq!(world.send(S1, signed).await.status, 200);
+    let route = |name: &str| format!("POST /topics/demo/eventSubscriptions/s-1/{name}");
+    let before = world.call(&route("getSigningSecrets")).await;
+    world.context.subscriptions = Arc::new(Twice(Arc::clone(&world.context.subscriptions)));
+    let rotated = world.call(&route("rotateSigningSecret")).await;
+    assert_eq!(rotated.status, 200, "{rotated:?}");
+    assert_eq!(body(&rotated)["previousSecret"], body(&before)["secret"]);
+    assert_eq!(body(&world.call(&route("getSigningSecrets")).await), body(&rotated));
+}
+
+/// A redrive that is written twice is one job, and is begun.
+#[tokio::test(start_paused = true)]
+async fn a_redrive_is_begun_once() {
+    let mut world = super::dead_letters::filled().await;
+    world.context.redrives = Arc::new(Twice(Arc::clone(&world.context.redrives)));
+    let s = "/topics/demo/eventSubscriptions/s-1";
+    let begun = world.send(&format!("POST {s}/deadLetters:redrive"), json!({})).await;
+    assert_eq!(begun.status, 201, "{begun:?}");
+    let jobs = world.call(&format!("GET {s}/redrives")).await;
+    let jobs = body(&jobs)["value"].as_array().cloned().expect("a list");
+    assert_eq!(jobs.len(), 1);
+    assert_eq!(jobs[0]["id"], body(&begun)["id"]);
+    assert_eq!(world.sent().len(), 1, "it is worked at");
 }
 
 /// Between the read and the deletion, others delete the event subscription and create one of the same

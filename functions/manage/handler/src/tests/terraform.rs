@@ -1,6 +1,6 @@
 //! Event subscriptions as Terraform resources.
 
-use gridpost_testkit::consent::Manner;
+use gridpost_testkit::consent::ConsentAnswer;
 use serde_json::{Value, json};
 
 use super::{S1_GET, World, body, webhook};
@@ -134,7 +134,7 @@ async fn a_refusal_names_every_problem_in_one_line() {
     assert!(two.starts_with("event subscription s-2 of topic demo: 2 problems: "), "{two}");
     assert!(two.contains("; properties.colour is not known"), "{two}");
 
-    world.consent(Manner::Denies);
+    world.consent(ConsentAnswer::Denies);
     let endpoint = webhook("https://other.example/h?code=hush");
     let denied = refusal(&world, &invocation("write", "s-2", &endpoint)).await;
     assert!(denied.contains("validate the provided endpoint https://other.example/h"), "{denied}");

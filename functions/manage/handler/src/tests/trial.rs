@@ -29,7 +29,10 @@ impl EndpointClient for Refusing {
         if self.is_silent {
             std::future::pending::<()>().await;
         }
-        Attempted::Answered { answer: Answer::of_status(503, None), said: Some("no\\n".to_owned()) }
+        Attempted::Answered {
+            answer: Answer::of_status(503, None),
+            response_text: Some("no\\n".to_owned()),
+        }
     }
 }
 
@@ -63,8 +66,9 @@ async fn a_test_event_goes_to_one_endpoint_and_its_answer_is_told() {
     assert_eq!(reply.status, 200, "{reply:?}");
     let told = body(&reply);
     assert_valid("TestEventSent", told);
-    let (outcome, status, said) = (&told["outcome"], &told["httpStatusCode"], &told["response"]);
-    assert_eq!((outcome, status, said), (&json!("Busy"), &json!(503), &json!("no\\n")));
+    let (outcome, status, response_text) =
+        (&told["outcome"], &told["httpStatusCode"], &told["response"]);
+    assert_eq!((outcome, status, response_text), (&json!("Busy"), &json!(503), &json!("no\\n")));
     assert_eq!(
         (&told["matches"], told["refusedBy"].as_array().map(Vec::len)),
         (&json!(false), Some(1))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridpost_core::subscription::ProvisioningState;
-use gridpost_testkit::consent::Manner;
+use gridpost_testkit::consent::ConsentAnswer;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -13,7 +13,7 @@ use super::{S1, S1_DELETE, S1_GET, World, body, code, message, webhook};
 async fn waiting(schema: &str) -> (World, String) {
     let world = World::new();
     assert_eq!(world.send("PUT /topics/demo", json!({})).await.status, 201);
-    world.consent(Manner::IsSilent);
+    world.consent(ConsentAnswer::IsSilent);
     let mut document = webhook("https://e.example/hook?code=hush");
     document["properties"]["eventDeliverySchema"] = json!(schema);
     let created = world.send(S1, document).await;
@@ -168,7 +168,7 @@ async fn a_validation_url_that_is_none_costs_little() {
 #[tokio::test(start_paused = true)]
 async fn a_new_endpoint_waits_for_its_own_consent() {
     let world = World::with_subscription().await;
-    world.consent(Manner::IsSilent);
+    world.consent(ConsentAnswer::IsSilent);
     let patch = json!({"destination": {"properties": {"endpointUrl": "https://e.example/2"}}});
     let patched = world.send("PATCH /topics/demo/eventSubscriptions/s-1", patch).await;
     assert_eq!(patched.status, 200);
@@ -182,7 +182,7 @@ async fn a_new_endpoint_waits_for_its_own_consent() {
 async fn namespace_topics_take_consent_at_once_or_not_at_all() {
     let world = World::new();
     assert_eq!(world.send("PUT /topics/demo", json!({"kind": "namespace"})).await.status, 201);
-    world.consent(Manner::IsSilent);
+    world.consent(ConsentAnswer::IsSilent);
     let refused = world.send(S1, webhook("https://e.example/hook")).await;
     assert_eq!((refused.status, code(&refused)), (400, "Endpoint validation"));
     let asked = world.last_asked();

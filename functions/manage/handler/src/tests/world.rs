@@ -10,7 +10,8 @@ use gridpost_core::{
 };
 use gridpost_ports::{HandshakeRequest, Outgoing, ParkingLot};
 use gridpost_testkit::{
-    consent::Manner, deployment::Deployment, faults::Fault, queue::QueueSettings, table::Tables,
+    consent::ConsentAnswer, deployment::Deployment, faults::Fault, queue::QueueSettings,
+    table::Tables,
 };
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -79,6 +80,7 @@ impl World {
                 publish_url: "https://publish.example".to_owned(),
                 manage_url: "https://manage.example".to_owned(),
                 configuration_kept_for: KEPT_FOR,
+                dispatch_keeps_configuration: 5 * KEPT_FOR,
                 account: "123456789012".to_owned(),
                 retry_shards: 4,
                 queue_message_bytes_max: 262_144,
@@ -147,8 +149,8 @@ impl World {
     }
 
     /// Lets endpoints answer so when they are asked whether they want events.
-    pub(super) fn consent(&self, manner: Manner) {
-        self.deployment.consents.answer(manner);
+    pub(super) fn consent(&self, answers: ConsentAnswer) {
+        self.deployment.consents.answer(answers);
     }
 
     /// How often endpoints were asked that.

@@ -96,7 +96,7 @@ proptest! {
         prop_assert_eq!(stored.acceptance(), acceptance());
         prop_assert_eq!(stored.topic(), if matches.is_empty() { "" } else { "t" });
         let mut all = Vec::new();
-        for piece in cut(&packed, deliveries_max) {
+        for piece in cut(&packed, packed.acceptance().id, deliveries_max) {
             let piece = Piece::decode(&piece.encode()).expect("a piece");
             prop_assert_eq!(piece.publish, acceptance().id);
             let parcels = piece.parcels(&stored);
@@ -128,7 +128,7 @@ fn pieces_are_cut_by_bytes_too() {
     let matches = matches(100, &body);
     let packed = packed(&matches, &body, ROOMY);
     let bytes: usize = packed.parcels().map(|parcel| parcel.encoded_bytes).sum();
-    let pieces = cut(&packed, usize::MAX);
+    let pieces = cut(&packed, packed.acceptance().id, usize::MAX);
     assert_eq!(pieces.len(), bytes.div_ceil(PIECE_BYTES_MAX), "{bytes} bytes");
     let deliveries: BTreeSet<_> =
         pieces.iter().flat_map(|piece| piece.parcels(&packed)).map(|parcel| parcel.id()).collect();
@@ -164,7 +164,7 @@ fn what_is_no_publish_and_no_piece_is_refused() {
         assert!(refused.to_string().contains(says), "{refused}");
     }
     assert!(decode(good.as_bytes(), ROOMY).is_ok());
-    let piece = cut(&packed, 1)[0].encode();
+    let piece = cut(&packed, packed.acceptance().id, 1)[0].encode();
     assert!(Piece::decode(&piece).is_ok());
     for (text, says) in
         [("{}", "form of a piece"), (&*piece.replace(r#""v":1"#, r#""v":9"#), "version 9")]

@@ -27,6 +27,7 @@ fn topic(kind: Kind) -> Topic {
         input_schema_mapping: settings.input_schema_mapping,
         disable_local_auth: false,
         delivery_profile: settings.delivery_profile,
+        idempotency: settings.idempotency,
         etag: uuid::Uuid::nil(),
         created_at: NOW,
         revision: 3,

@@ -23,7 +23,7 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
     let filter = &subscription.filter;
     let topic = topic::id_of(&subscription.key.topic);
     let name = &subscription.key.name;
-    json!({
+    let mut document = json!({
         "id": format!("{topic}/eventSubscriptions/{name}"),
         "name": name,
         "type": TYPE,
@@ -51,7 +51,11 @@ pub fn write(subscription: &EventSubscription, profile: ProfileName) -> Value {
             "expirationTimeUtc": subscription.expires_at.map(|at| at.to_iso_8601()),
             "signing": subscription.signing.as_ref().map(signing::write),
         },
-    })
+    });
+    if let Some(pause) = subscription.pauses.open() {
+        document["properties"]["pause"] = pause.write();
+    }
+    document
 }
 
 fn destination(subscription: &EventSubscription) -> Value {

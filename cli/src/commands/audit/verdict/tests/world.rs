@@ -227,6 +227,7 @@ impl World {
             waiting: self.waiting_in_queues,
             batches: batches.into_iter().collect(),
             changed: BTreeSet::new(),
+            without_log: Vec::new(),
         };
         for (behind_ms, line) in &self.lines {
             audit.take(Some(CUT_OFF.as_millis() + behind_ms), line);

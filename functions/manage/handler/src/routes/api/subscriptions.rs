@@ -13,10 +13,11 @@ use crate::{
         openapi::{
             Conflicts, DeliveryAttributes, EventSubscription, EventSubscriptionInput,
             EventSubscriptionList, ExplainInput, FullUrl, Guard, InSubscription, InTopics, Missing,
-            NotAllowed, NotDocument, Over, Paging, Refused, RotateInput, SigningSecrets, Stale,
-            TestEventSent, Token, Validated,
+            NotDocument, Over, Paging, PauseInput, PauseStanding, Refused, RotateInput,
+            SigningSecrets, Stale, TestEventSent, Token, Validated,
         },
-        sent::{InTopic, Named, Sent},
+        pauses,
+        sent::{Caller, InTopic, Named, Sent},
         subscriptions, trial, validation,
     },
 };
@@ -29,6 +30,8 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(get_delivery_attributes))
         .routes(routes!(get_signing_secrets))
         .routes(routes!(rotate_signing_secret))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
         .routes(routes!(send_test_event))
         .routes(routes!(validate, validate_by_post))
 }
@@ -60,7 +63,7 @@ async fn list(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sent
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
         (status = 201, description = "It is new.", body = EventSubscription,
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
-        Refused, Missing, NotAllowed, Conflicts, Stale, NotDocument
+        Refused, Missing, Conflicts, Stale, NotDocument
     )
 )]
 async fn put(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
@@ -94,7 +97,7 @@ async fn get(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
     responses(
         (status = 200, description = "The changed event subscription.", body = EventSubscription,
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
-        Refused, Missing, NotAllowed, Conflicts, Stale, NotDocument
+        Refused, Missing, Conflicts, Stale, NotDocument
     )
 )]
 async fn patch(State(context): State<Arc<Context>>, Named(key): Named, sent: Sent) -> Answer {
@@ -181,6 +184,44 @@ async fn rotate_signing_secret(
     sent: Sent,
 ) -> Answer {
     subscriptions::rotate_secret(&context, &key, &sent.document()?).await
+}
+
+/// Pauses it: matching goes on, nothing is attempted, deliveries are held
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/pause",
+    operation_id = "pause",
+    params(InSubscription),
+    request_body = PauseInput,
+    responses(
+        (status = 200, body = PauseStanding,
+            description = "It is paused. A copy of dispatch that has not heard of it may attempt \
+                until holdsBy."),
+        Refused, Missing, Conflicts, NotDocument
+    )
+)]
+async fn pause(
+    State(context): State<Arc<Context>>,
+    Named(key): Named,
+    Caller(caller): Caller,
+    sent: Sent,
+) -> Answer {
+    pauses::pause(&context, &key, caller, &sent.document()?).await
+}
+
+/// Resumes it: what is held comes back, the first of it within a minute
+#[utoipa::path(
+    post,
+    path = "/topics/{topic}/eventSubscriptions/{name}/resume",
+    operation_id = "resume",
+    params(InSubscription),
+    responses(
+        (status = 200, description = "It is not paused.", body = PauseStanding),
+        Refused, Missing, Conflicts
+    )
+)]
+async fn resume(State(context): State<Arc<Context>>, Named(key): Named) -> Answer {
+    pauses::resume(&context, &key).await
 }
 
 /// Sends one event to this event subscription alone, once, and answers what its endpoint answered

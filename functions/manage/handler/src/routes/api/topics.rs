@@ -12,8 +12,7 @@ use crate::{
         Answer, Change, keys,
         openapi::{
             Conflicts, ExplainInput, Explained, Guard, InTopics, KeyName, Keys, Missing,
-            NotAllowed, NotDocument, Paging, Refused, Stale, TestInput, TestResult, Topic,
-            TopicList,
+            NotDocument, Paging, Refused, Stale, TestInput, TestResult, Topic, TopicList,
         },
         sent::{InTopic, Sent},
         topics, trial,
@@ -88,7 +87,7 @@ async fn get(State(context): State<Arc<Context>>, InTopic(topic): InTopic) -> An
     responses(
         (status = 200, description = "The changed topic.", body = Topic,
             headers(("ETag" = String, description = "Names this state of the resource, for If-Match."))),
-        Refused, Missing, NotAllowed, Conflicts, Stale, NotDocument
+        Refused, Missing, Conflicts, Stale, NotDocument
     )
 )]
 async fn patch(State(context): State<Arc<Context>>, InTopic(topic): InTopic, sent: Sent) -> Answer {

@@ -1,0 +1,126 @@
+//! Pauses and resumes event subscriptions.
+
+use gridpost_core::{
+    delivery::parking::Parked,
+    error::chain,
+    subscription::{
+        EventSubscription, SubscriptionKey,
+        pause::{self, Pauses, Refusal},
+    },
+    time::Timestamp,
+};
+use gridpost_ports::Saved;
+use serde_json::{Value, json};
+
+use super::{Answer, subscriptions};
+use crate::{Context, Reply, TRIES_MAX};
+
+/// Pauses it: matching goes on, nothing is attempted, deliveries are held.
+///
+/// The watch over what will be held comes first: a crash before the pause is written leaves a watch
+/// that finds nothing and goes.
+pub(super) async fn pause(
+    context: &Context,
+    key: &SubscriptionKey,
+    by: Option<String>,
+    document: &Value,
+) -> Answer {
+    let runs = pause::read(document)?;
+    change(context, key, "paused", |pauses, now| {
+        pauses.paused(runs, by.clone(), now).map_err(|refusal| refused(key, &refusal))
+    })
+    .await
+}
+
+/// Resumes it: what is held comes back, from wake's next run on. One that is not paused is watched
+/// anew all the same: should anything be held that should not, it comes back, too.
+pub(super) async fn resume(context: &Context, key: &SubscriptionKey) -> Answer {
+    change(context, key, "resumed", |pauses, now| Ok(pauses.resumed(now))).await
+}
+
+async fn change(
+    context: &Context,
+    key: &SubscriptionKey,
+    verb: &str,
+    next: impl Fn(&Pauses, Timestamp) -> Result<Pauses, Reply>,
+) -> Answer {
+    for _ in 0..TRIES_MAX {
+        let (topic, subscription) = subscriptions::existing(context, key).await?;
+        let now = context.clock.now();
+        let pauses = next(&subscription.pauses, now)?;
+        context.parking.park(&Parked::watch(key, subscription.uid, now)).await?;
+        if pauses == subscription.pauses {
+            // It may be another caller who has just changed it, and has not waited yet.
+            context.until_seen().await;
+            return Ok(Reply::ok(standing(context, &subscription)));
+        }
+        let etag = context.dice.id();
+        let subscription = EventSubscription { pauses, etag, ..subscription };
+        match context.subscriptions.save(&topic, &subscription).await {
+            Ok(Saved::Written) => {}
+            Ok(Saved::Conflict) => {
+                context.back_off().await;
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "it may be {verb}, or not");
+                return Err(error.into());
+            }
+        }
+        subscriptions::log(key, verb);
+        context.until_seen().await;
+        return Ok(Reply::ok(standing(context, &subscription)));
+    }
+    Err(Reply::too_many_changes())
+}
+
+/// How it stands: the pause with the time by which it holds everywhere, or its end.
+fn standing(context: &Context, subscription: &EventSubscription) -> Value {
+    let now = context.clock.now();
+    let heard_by =
+        |at: Timestamp| (at + context.settings.dispatch_keeps_configuration).to_iso_8601();
+    match subscription.pauses.current(now) {
+        Some(pause) => {
+            let mut document = pause.write();
+            document["isPaused"] = json!(true);
+            document["holdsBy"] = json!(heard_by(pause.since));
+            document
+        }
+        None => {
+            let mut document = json!({"isPaused": false});
+            if let Some(at) = subscription.pauses.ended_at(now) {
+                document["resumedTime"] = json!(at.to_iso_8601());
+            }
+            document
+        }
+    }
+}
+
+fn refused(key: &SubscriptionKey, refusal: &Refusal) -> Reply {
+    let message = match refusal {
+        Refusal::Otherwise(pause) => format!(
+            "'{key}' has been paused since {} with \"timeToLiveRuns\": {}. To pause it otherwise, \
+             resume it first.",
+            pause.since, pause.time_to_live_runs,
+        ),
+        Refusal::UsedUp => format!(
+            "Pauses in which time-to-live stands still may add 7 days to the life of a delivery, and \
+             those of '{key}' have. Pause it with \"timeToLiveRuns\": true, or wait until those \
+             pauses are older than any delivery."
+        ),
+    };
+    Reply::conflict("properties.pause", message)
+}
+
+/// Refuses what would be an attempt while it is paused.
+pub(super) fn refuse_paused(
+    context: &Context,
+    subscription: &EventSubscription,
+) -> Result<(), Reply> {
+    let Some(pause) = subscription.pauses.current(context.clock.now()) else { return Ok(()) };
+    let message = format!(
+        "'{}' has been paused since {}: nothing is attempted. Resume it first.",
+        subscription.key, pause.since,
+    );
+    Err(Reply::conflict("properties.pause", message))
+}

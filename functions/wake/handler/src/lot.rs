@@ -1,0 +1,174 @@
+//! Lots: the held deliveries of paused event subscriptions, and the watches by which they are found.
+//!
+//! A watch is parked like a delivery, under the next minute but one of each run that meets it, so
+//! that runs without a pause look for nothing. It stays for a while after the pause was over: a copy
+//! of dispatch that has not heard of that may still hold deliveries.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use gridpost_core::{
+    delivery::parking::{self, Parked, RELEASED_PER_RUN, WATCHED_FOR},
+    metric,
+    time::Timestamp,
+};
+use gridpost_ports::{PARKED_PARTITIONS, PortError};
+use uuid::Uuid;
+
+use crate::{
+    Context,
+    page::{SendResult, send_all},
+};
+
+/// How far ahead of its due time a delivery leaves its lot, as parked ones leave their minutes.
+const AHEAD: Duration = Duration::from_secs(60);
+
+/// A lot whose watch was met, and what may leave it now.
+pub(crate) struct Lot {
+    pub(crate) uid: Uuid,
+    /// The watch, where it is parked now.
+    watch: Parked,
+    /// When the first of all may be attempted; `None` while the pause lasts, where only those leave
+    /// whose time is over.
+    from: Option<Timestamp>,
+    /// Whether nothing can come into it any more.
+    is_closed: bool,
+}
+
+/// Reads whether the pause still holds, and parks the watch for the next run. A crash in between
+/// leaves it twice: both are met, and become one.
+///
+/// # Errors
+///
+/// The watch is still where it was.
+pub(crate) async fn meet(
+    context: &Context,
+    parked: Parked,
+    this_minute: i64,
+) -> Result<Lot, PortError> {
+    let now = context.clock.now();
+    let (uid, Some(mut watch)) = (parked.id, parked.watch.clone()) else {
+        return Err(PortError::new("reading a lot's watch", "it watches nothing"));
+    };
+    let stored = context.subscriptions.subscription(&watch.subscription).await?;
+    // Another one of that name has lots of its own.
+    let stored = stored.filter(|stored| stored.uid == uid);
+    let is_paused = stored.as_ref().is_some_and(|stored| stored.pauses.current(now).is_some());
+    watch.over_since = if is_paused { None } else { watch.over_since.or(Some(now)) };
+    let is_closed = watch.over_since.is_some_and(|since| now.since(since) >= WATCHED_FOR);
+    // Copies of dispatch that have not heard of it would hold again what comes before.
+    let ended_at = stored.and_then(|stored| stored.pauses.ended_at(now));
+    let heard_at = ended_at.map_or(now, |at| now.max(at + context.settings.configuration_kept_for));
+    let from = (!is_paused).then_some(heard_at);
+    // No run reads so far ahead: this one does not meet it again.
+    let due = Timestamp::from_millis((this_minute + 2) * 60_000);
+    let next = Parked { due, watch: Some(watch), ..parked.clone() };
+    context.parking.park(&next).await?;
+    if parked.due_minute() != next.due_minute() {
+        context.parking.remove(&parked).await?;
+    }
+    Ok(Lot { uid, watch: next, from, is_closed })
+}
+
+/// Sends what may leave a lot back to its retry queue: page by page, those first that are due
+/// first, so many per second as after an outage, and so many in a run. Its watch is removed once
+/// nothing is left and nothing can come any more. Returns how many were sent.
+///
+/// # Errors
+///
+/// The lot could not be read, or what was sent could not be removed: it is sent again by the next
+/// run.
+pub(crate) async fn empty(
+    context: &Context,
+    lot: Lot,
+    until: Timestamp,
+) -> Result<usize, PortError> {
+    let mut sent = 0;
+    let mut is_empty = true;
+    let mut strands: VecDeque<_> = (0..PARKED_PARTITIONS).map(|it| (it, None)).collect();
+    while let Some((partition, after)) = strands.pop_front() {
+        if sent >= RELEASED_PER_RUN || context.clock.now() >= until {
+            is_empty = false;
+            break;
+        }
+        let minute = parking::lot_minute(lot.uid);
+        let soon = context.clock.now() + AHEAD;
+        if lot.from.is_none() {
+            // While the pause lasts, nearly always nothing leaves: one small read tells.
+            let first = context.due.first_due_in(minute, partition).await?;
+            if first.is_none_or(|due| due > soon) {
+                is_empty &= first.is_none();
+                continue;
+            }
+        }
+        let page = context.due.due_in(minute, partition, after).await?;
+        let ours = page.due.into_iter().filter(|held| held.lot == Some(lot.uid));
+        let (leaving, staying): (Vec<_>, Vec<_>) =
+            ours.partition(|held| lot.from.is_some() || held.due <= soon);
+        is_empty &= staying.is_empty();
+        let (gone, is_whole) = release(context, &lot, leaving, sent, until).await?;
+        sent += gone;
+        is_empty &= is_whole;
+        // While the pause lasts, the first that stays is before all others that do.
+        if let Some(next) = page.next.filter(|_| staying.is_empty()) {
+            strands.push_back((partition, Some(next)));
+        }
+    }
+    if sent > 0 {
+        tracing::info!(subscription = lot.watch.group, sent, "held deliveries were sent back");
+    }
+    if is_empty && lot.is_closed {
+        context.parking.remove(&lot.watch).await?;
+    }
+    Ok(usize::try_from(sent).unwrap_or(usize::MAX))
+}
+
+/// Sends deliveries of a lot, spread behind the `before` that went in this run. Returns how many went
+/// and whether none is left.
+async fn release(
+    context: &Context,
+    lot: &Lot,
+    leaving: Vec<Parked>,
+    before: u64,
+    until: Timestamp,
+) -> Result<(u64, bool), PortError> {
+    // Where each lies, for its removal: what is sent says when it comes.
+    let mut places = BTreeMap::new();
+    let spread = leaving.into_iter().zip(before..).map(|(held, count)| {
+        places.insert(held.id, held.due);
+        let due = lot.from.map_or(held.due, |from| parking::released_at(from, count));
+        Parked { due, ..held }
+    });
+    let spread: Vec<_> = spread.collect();
+    let (mut sent, mut is_whole) = (Vec::with_capacity(spread.len()), true);
+    for result in send_all(context, spread, until).await {
+        match result {
+            SendResult::Sent(held) => {
+                let due = places.get(&held.id).copied().unwrap_or(held.due);
+                sent.push(Parked { due, ..held });
+            }
+            SendResult::Kept(held, reason) => {
+                is_whole = false;
+                if let Some(reason) = reason {
+                    tracing::warn!(delivery.id = %held.id, reason, "a held delivery was not sent");
+                }
+            }
+            SendResult::Stuck(held, reason) => {
+                is_whole = false;
+                context.meter.count(metric::STUCK_PARKED_COUNT, &[], 1);
+                tracing::error!(
+                    delivery.id = %held.id,
+                    subscription = held.group,
+                    reason,
+                    "failed to send a held delivery back; it stays in its lot",
+                );
+            }
+        }
+    }
+    if !sent.is_empty() {
+        context.due.remove_all(&sent).await?;
+    }
+    Ok((sent.len() as u64, is_whole))
+}

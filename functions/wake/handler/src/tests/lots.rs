@@ -1,0 +1,162 @@
+//! What wake sends of the lots of paused event subscriptions.
+
+use gridpost_core::{
+    subscription::{EventSubscription, Pauses},
+    topic::Topic,
+};
+use gridpost_ports::SubscriptionStore;
+use gridpost_testkit::fixtures;
+
+use super::*;
+
+fn subscription(pauses: Pauses) -> EventSubscription {
+    EventSubscription { pauses, ..fixtures::subscription("s") }
+}
+
+fn paused(runs: bool) -> Pauses {
+    Pauses::default().paused(runs, None, at_minute(NOW - 30)).expect("it may be")
+}
+
+/// Held deliveries with these numbers, all due at that minute.
+fn held(numbers: std::ops::Range<u128>, minute: i64) -> Vec<Parked> {
+    let uid = subscription(Pauses::default()).uid;
+    let one = |id| Parked { lot: Some(uid), ..parked(id, minute, 0, message(id, 10)) };
+    numbers.map(one).collect()
+}
+
+/// A deployment with one event subscription, or none, whose lot holds that and is watched.
+async fn world(pauses: Option<Pauses>, mut lot: Vec<Parked>) -> World {
+    let one = subscription(Pauses::default());
+    lot.push(Parked::watch(&one.key, one.uid, at_minute(NOW)));
+    let world = World::new(NOW, lot).await;
+    let topic = Topic { name: one.key.topic, ..fixtures::topic() };
+    let all = pauses.map(subscription).into_iter().collect();
+    world.deployment.tables.configure(topic, all);
+    world
+}
+
+impl World {
+    /// The delays of what was sent, in seconds.
+    fn delays(&self) -> Vec<u32> {
+        let sent = self.deployment.queues.sent().into_iter();
+        sent.map(|(_, message)| message.delay_s).collect()
+    }
+
+    /// Runs wake minute by minute. Returns how many each run sent.
+    async fn run_for(&self, minutes: i64) -> Vec<usize> {
+        let mut sent = Vec::new();
+        for _ in 0..minutes {
+            let now = self.deployment.clock.now();
+            let context = self.context(Plan::default(), Plan::default());
+            sent.push(wake(&context, now + Duration::from_secs(40)).await.expect("woken").sent);
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        sent
+    }
+
+    async fn watches(&self) -> usize {
+        let mut watches = 0;
+        for minute in NOW..NOW + 60 {
+            for partition in 0..gridpost_ports::PARKED_PARTITIONS {
+                let page = self.deployment.tables.due_in(minute, partition, None).await;
+                watches += page.expect("a page").due.len();
+            }
+        }
+        watches
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_leaves_while_the_pause_holds() {
+    for runs in [false, true] {
+        let world = world(Some(paused(runs)), held(1..30, NOW + 600)).await;
+        assert_eq!(world.run_for(30).await, [0; 30]);
+        assert_eq!((world.left(), world.watches().await), (29, 1), "runs: {runs}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_meanwhile_leaves_in_time() {
+    let lot = [held(1..4, NOW + 5), held(4..9, NOW + 600)].concat();
+    let world = world(Some(paused(true)), lot).await;
+    let sent = world.run_for(10).await;
+    assert_eq!(sent, [0, 0, 0, 0, 3, 0, 0, 0, 0, 0], "in the minute before its end");
+    assert_eq!((world.delays(), world.left()), (vec![60; 3], 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_lot_comes_back_in_the_next_run_by_its_size() {
+    let resumed = paused(false).resumed(at_minute(NOW - 1));
+    let world = world(Some(resumed), held(1..1_201, NOW + 600)).await;
+    assert_eq!(world.run_for(1).await, [1_200]);
+    let mut delays = world.delays();
+    delays.sort_unstable();
+    let of = |delay: u32| delays.iter().filter(|it| **it == delay).count();
+    // 500 in a second; delays are whole seconds, rounded up.
+    assert_eq!((of(0), of(1), of(2), of(3)), (1, 500, 500, 199));
+    assert_eq!((world.left(), world.watches().await), (0, 1));
+}
+
+/// Copies of dispatch hold what they get until they have heard that the pause is over.
+#[tokio::test(start_paused = true)]
+async fn what_is_resumed_just_now_waits_until_dispatch_has_heard_of_it() {
+    let world = world(Some(paused(false).resumed(at_minute(NOW))), held(1..3, NOW + 600)).await;
+    assert_eq!(world.run_for(1).await, [2]);
+    assert_eq!(world.delays(), [10, 11]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_stays_until_nothing_can_come_any_more() {
+    let world = world(Some(paused(false).resumed(at_minute(NOW - 1))), Vec::new()).await;
+    world.run_for(10).await;
+    let late = held(7..8, NOW + 600).remove(0);
+    world.deployment.tables.park(&late).await.expect("held by a copy that had not heard of it");
+    assert_eq!(world.run_for(1).await, [1]);
+    world.run_for(12).await;
+    assert_eq!(world.watches().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_for_a_deleted_event_subscription_comes_back() {
+    let world = world(None, held(1..6, NOW + 600)).await;
+    assert_eq!(world.run_for(1).await, [5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn paused_again_it_is_watched_anew() {
+    let world = world(Some(paused(false).resumed(at_minute(NOW - 1))), Vec::new()).await;
+    world.run_for(10).await;
+    let tables = &world.deployment.tables;
+    let now = world.deployment.clock.now();
+    let key = subscription(Pauses::default()).key;
+    let stored = tables.subscription(&key).await.expect("readable").expect("there");
+    let again = stored.pauses.paused(false, None, now).expect("it may be");
+    let topic = tables.stored_topics().remove(0);
+    tables.configure(topic, vec![EventSubscription { pauses: again, ..stored }]);
+    world.run_for(30).await;
+    assert_eq!(world.watches().await, 1);
+}
+
+/// Whatever fails once, the next runs make up for it, and the watch is not lost.
+#[tokio::test(start_paused = true)]
+async fn a_failure_loses_nothing() {
+    for call in 1..40 {
+        let resumed = paused(false).resumed(at_minute(NOW - 1));
+        let world = world(Some(resumed), held(1..30, NOW + 600)).await;
+        let context = world.context(Plan::failing([call]), Plan::default());
+        let _ = wake(&context, at_minute(NOW + 60)).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        world.run_for(2).await;
+        assert_eq!((world.left(), world.watches().await), (0, 1), "call {call}");
+        assert!(world.deployment.queues.sent().len() >= 29, "call {call}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_sends_no_more_of_a_lot_than_comes_back_in_a_minute() {
+    let resumed = paused(false).resumed(at_minute(NOW - 1));
+    let world = world(Some(resumed), held(1..30_101, NOW + 600)).await;
+    let sent = world.run_for(2).await;
+    assert_eq!((sent[0] + sent[1], world.left()), (30_100, 0));
+    assert!((30_000..30_100).contains(&sent[0]), "{sent:?}: a page more at most");
+}

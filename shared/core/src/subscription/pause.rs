@@ -1,0 +1,226 @@
+//! Pauses of an event subscription: matching goes on, nothing is attempted, deliveries are held.
+//!
+//! A pause ends when it is resumed, or by itself at its [limit](Pause::until): what is held must not
+//! outlive the payloads and tables that hold it. Whether time-to-live runs during a pause is said
+//! when it begins. Where it stands still, every delivery's deadline moves by the part of the pause
+//! that it lived through.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    document::{Object, Problems},
+    time::Timestamp,
+};
+
+/// The longest pause, and the most that pauses together add to one delivery's life: payloads are
+/// kept for 30 days, of which 7 are the longest time-to-live and 14 a queue's retention.
+pub const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// A pause in which time-to-live stands still is refused if less than this is left of
+/// [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_secs(60);
+
+/// The longest time-to-live of an event, and room for clocks that differ.
+const LIFE_MAX: Duration = Duration::from_secs((7 * 24 + 1) * 60 * 60);
+
+/// How many past pauses are remembered.
+pub const SPANS_MAX: usize = 32;
+
+/// A pause that was asked for and not yet resumed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    pub since: Timestamp,
+    /// When it ends by itself.
+    pub until: Timestamp,
+    /// Who asked for it, as far as the API knows: the ARN of an IAM principal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Whether time-to-live goes on meanwhile.
+    pub time_to_live_runs: bool,
+}
+
+/// A time in which time-to-live stood still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    pub from: Timestamp,
+    pub until: Timestamp,
+}
+
+impl Span {
+    fn length(self) -> Duration {
+        self.until.since(self.from)
+    }
+}
+
+/// Why a pause is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is paused already, with the other answer about time-to-live.
+    Otherwise(Pause),
+    /// Earlier pauses have used up what they may add to a delivery's life.
+    UsedUp,
+}
+
+/// The pause of an event subscription, and those before it that some delivery may have lived
+/// through.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pauses {
+    /// The last one, until it is resumed. [`Self::current`] is what holds: it may have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    open: Option<Pause>,
+    /// Those in which time-to-live stood still, the oldest first. They don't overlap.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stopped: Vec<Span>,
+    /// When the last one was resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resumed_at: Option<Timestamp>,
+}
+
+impl Pause {
+    /// The members of documents about it.
+    pub fn write(&self) -> Value {
+        json!({
+            "since": self.since.to_iso_8601(),
+            "until": self.until.to_iso_8601(),
+            "by": self.by,
+            "timeToLiveRuns": self.time_to_live_runs,
+        })
+    }
+}
+
+/// Reads what a pause must say: whether time-to-live runs meanwhile.
+///
+/// # Errors
+///
+/// Every problem of the document.
+pub fn read(document: &Value) -> Result<bool, Problems> {
+    const RUNS: &str = "timeToLiveRuns";
+    let mut problems = Problems::default();
+    let runs = Object::root(document, &mut problems).map(|mut root| {
+        let what = "true if time-to-live goes on during the pause, false if it stands still";
+        root.required(RUNS, what, &mut problems);
+        let runs = root.flag(RUNS, &mut problems);
+        root.finish(&mut problems);
+        runs
+    });
+    problems.or(runs)
+}
+
+impl Pauses {
+    /// The pause that is not resumed, whether or not it has ended by itself.
+    pub fn open(&self) -> Option<&Pause> {
+        self.open.as_ref()
+    }
+
+    /// The pauses in which time-to-live stood still and that are over, the oldest first.
+    pub fn stopped(&self) -> &[Span] {
+        &self.stopped
+    }
+
+    /// Whether it was never paused.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The pause that holds now.
+    pub fn current(&self, now: Timestamp) -> Option<&Pause> {
+        self.open.as_ref().filter(|pause| now < pause.until)
+    }
+
+    /// As it is now: a pause that is over by itself has ended.
+    #[must_use]
+    pub fn as_of(&self, now: Timestamp) -> Self {
+        if self.current(now).is_some() { self.clone() } else { self.resumed(now) }
+    }
+
+    /// When the last pause ended, if one did.
+    pub fn ended_at(&self, now: Timestamp) -> Option<Timestamp> {
+        match &self.open {
+            Some(pause) if now < pause.until => None,
+            Some(pause) => Some(pause.until),
+            None => self.resumed_at,
+        }
+    }
+
+    /// Paused from `now` on. One that is already paused in that way stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// It is paused in the other way, or earlier pauses have used up what they may add to a life.
+    pub fn paused(
+        &self,
+        time_to_live_runs: bool,
+        by: Option<String>,
+        now: Timestamp,
+    ) -> Result<Self, Refusal> {
+        if let Some(pause) = self.current(now) {
+            let is_same = pause.time_to_live_runs == time_to_live_runs;
+            let refused = || Refusal::Otherwise(pause.clone());
+            return is_same.then(|| self.clone()).ok_or_else(refused);
+        }
+        let mut next = self.resumed(now);
+        let used = next.stopped.iter().map(|span| span.length()).sum();
+        let most = if time_to_live_runs { PAUSE_MAX } else { PAUSE_MAX.saturating_sub(used) };
+        if most < PAUSE_MIN {
+            return Err(Refusal::UsedUp);
+        }
+        // A clock that is behind must not make two spans overlap.
+        let since = next.stopped.last().map_or(now, |last| now.max(last.until));
+        next.open = Some(Pause { since, until: since + most, by, time_to_live_runs });
+        Ok(next)
+    }
+
+    /// Resumed at `now`, or earlier if the pause had already ended by itself. Without a pause, only
+    /// what no delivery needs any more is forgotten.
+    #[must_use]
+    pub fn resumed(&self, now: Timestamp) -> Self {
+        let mut next = self.clone();
+        if let Some(pause) = next.open.take() {
+            let until = now.max(pause.since).min(pause.until);
+            next.resumed_at = Some(until);
+            if !pause.time_to_live_runs {
+                next.stopped.push(Span { from: pause.since, until });
+            }
+        }
+        next.forget(now);
+        next
+    }
+
+    /// Forgets pauses that only deliveries have lived through whose time-to-live is over, and joins
+    /// the nearest two while there are too many: the time between them then counts as paused, so
+    /// that a deadline may come later than told, and never earlier.
+    fn forget(&mut self, now: Timestamp) {
+        let is_needed = |span: &Span| self.expires_at(span.until, LIFE_MAX) > now;
+        let needed: Vec<_> = self.stopped.iter().copied().filter(is_needed).collect();
+        self.stopped = needed;
+        while self.stopped.len() > SPANS_MAX {
+            let gap = |at: &usize| self.stopped[at + 1].from.since(self.stopped[*at].until);
+            let Some(at) = (0..self.stopped.len() - 1).min_by_key(gap) else { return };
+            self.stopped[at].until = self.stopped[at + 1].until;
+            self.stopped.remove(at + 1);
+        }
+    }
+
+    /// When a life ends that began at `start` and is `life` long without pauses. A pause that still
+    /// holds counts up to its limit: resumed earlier, it moves the deadline by less.
+    pub fn expires_at(&self, start: Timestamp, life: Duration) -> Timestamp {
+        let open = self.open.as_ref().filter(|pause| !pause.time_to_live_runs);
+        let open = open.map(|pause| Span { from: pause.since, until: pause.until });
+        let mut end = start + life;
+        for span in self.stopped.iter().copied().chain(open) {
+            if span.from >= end {
+                break;
+            }
+            end = end + span.until.since(span.from.max(start));
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests;

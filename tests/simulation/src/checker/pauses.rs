@@ -1,0 +1,143 @@
+//! Pauses: nothing is attempted, nothing stays, time-to-live is as told, and a resumption begins to
+//! bring back what was held within a minute.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gridpost_core::time::Timestamp;
+use uuid::Uuid;
+
+use super::{
+    Check,
+    waits::{WAKE_EVERY, Waits},
+};
+
+/// From wake's message to what is let go: queues count whole seconds, and pages are read one after
+/// the other.
+const PROMPT: Duration = Duration::from_secs(6);
+
+/// In worlds with faults wake may fail some runs, by calls that are about no delivery.
+const FAILED_RUNS: Duration = Duration::from_secs(10 * 60);
+
+/// A pause as it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pause {
+    from: Timestamp,
+    until: Timestamp,
+    /// When its end was written, if it was resumed.
+    resumed: Option<Timestamp>,
+    time_to_live_runs: bool,
+}
+
+/// The pauses of an event subscription.
+pub(super) fn of(check: &Check<'_>, uid: Uuid) -> Vec<Pause> {
+    let written = check.remains.history.pauses.get(&uid).map_or(&[][..], Vec::as_slice);
+    let mut all: Vec<Pause> = Vec::new();
+    for (at, pauses) in written {
+        let open = pauses.open();
+        if let Some(last) = all.last_mut().filter(|last| last.resumed.is_none())
+            && open.is_none_or(|open| open.since != last.from)
+        {
+            last.until = pauses.ended_at(*at).unwrap_or(last.until).min(last.until);
+            last.resumed = Some(*at);
+        }
+        if let Some(open) = open
+            && all.last().is_none_or(|last| last.from != open.since)
+        {
+            all.push(Pause {
+                from: open.since,
+                until: open.until,
+                resumed: None,
+                time_to_live_runs: open.time_to_live_runs,
+            });
+        }
+    }
+    all
+}
+
+/// When a life ends, by the pauses that dispatch has heard of within that time.
+pub(super) fn ends(
+    pauses: &[Pause],
+    start: Timestamp,
+    life: Duration,
+    heard_within: Duration,
+) -> Timestamp {
+    let mut end = start + life;
+    for pause in pauses.iter().filter(|pause| !pause.time_to_live_runs) {
+        if pause.from + heard_within >= end {
+            break;
+        }
+        end = end + pause.until.since(pause.from.max(start));
+    }
+    end
+}
+
+pub(super) fn check(check: &mut Check<'_>) {
+    if check.remains.history.pauses.values().all(Vec::is_empty) {
+        return;
+    }
+    let mut failures = nothing_attempted(check);
+    failures.extend(all_come_back(check));
+    failures.into_iter().for_each(|failure| check.fail(failure));
+}
+
+fn nothing_attempted(check: &Check<'_>) -> Vec<String> {
+    let history = &check.remains.history;
+    let mut failures = Vec::new();
+    for made in &history.requests {
+        let began_at = made.began_at;
+        for delivery in &made.deliveries {
+            let Some(accepted) = history.accepted.get(delivery) else { continue };
+            let pauses = of(check, accepted.uid);
+            let during = pauses.iter().find(|pause| {
+                pause.from + check.noticed_within() <= began_at
+                    && began_at + check.rounding() < pause.until
+            });
+            if let Some(pause) = during {
+                failures.push(format!("a request for {delivery} at {began_at}, in {pause:?}"));
+            }
+        }
+    }
+    failures
+}
+
+fn all_come_back(check: &Check<'_>) -> Vec<String> {
+    let history = &check.remains.history;
+    let waits = Waits::of(check);
+    let mut failures = Vec::new();
+    let mut stays: BTreeMap<Uuid, Vec<(Uuid, Timestamp, Timestamp)>> = BTreeMap::new();
+    for (delivery, all) in &history.held {
+        let Some(accepted) = history.accepted.get(delivery) else { continue };
+        for held in all {
+            match held.gone_at {
+                Some(gone_at) => {
+                    stays.entry(accepted.uid).or_default().push((*delivery, held.at, gone_at));
+                }
+                None => failures.push(format!("{delivery} is held for ever")),
+            }
+        }
+    }
+    let slack = if check.remains.calm { Duration::ZERO } else { FAILED_RUNS };
+    let most = WAKE_EVERY + PROMPT + check.slack + slack;
+    for (uid, stays) in stays {
+        let pauses = of(check, uid);
+        for (index, pause) in pauses.iter().enumerate() {
+            let Some(resumed) = pause.resumed else { continue };
+            let next = pauses.get(index + 1).map(|next| next.from);
+            if next.is_some_and(|next| next < resumed + most) {
+                continue;
+            }
+            let held = stays.iter().filter(|(_, at, gone_at)| *at < resumed && resumed <= *gone_at);
+            let Some((delivery, _, gone_at)) = held.min_by_key(|(_, _, gone_at)| *gone_at) else {
+                continue;
+            };
+            let late = waits.woken_late(check, *delivery, &(resumed..*gone_at));
+            if late > most {
+                failures.push(format!(
+                    "the first that was held, {delivery}, came back at {gone_at}, {late:?} after it \
+                     was resumed at {resumed}"
+                ));
+            }
+        }
+    }
+    failures
+}

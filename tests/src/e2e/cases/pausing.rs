@@ -1,0 +1,58 @@
+//! Event subscriptions that are paused and resumed.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::e2e::{
+    receiver::{Reply, describe},
+    world::{EVENT_GRID, SOON, World},
+};
+
+/// A copy of dispatch may work by what it knew before the pause for so long.
+const HEARD: Duration = Duration::from_secs(11);
+
+/// wake's next run, and what its messages and a busy machine take.
+const RESUMED: Duration = Duration::from_secs(60 + 30);
+
+/// What comes during a pause is accepted, held and seen, and nothing is attempted. A change of the
+/// document does not end the pause; a resumption brings everything back within about a minute.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn what_a_pause_holds_comes_back(world: &World) -> anyhow::Result<()> {
+    let topic = world.topic("paused", EVENT_GRID).await?;
+    let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
+    topic.publish(&[topic.plain_event("before")]).await?;
+    endpoint.wait_for(1, SOON).await?;
+
+    let pause = world.api.pause(&topic.name, "all", false).await?;
+    ensure!(pause["isPaused"] == true && pause["holdsBy"].is_string(), "{pause}");
+    sleep(HEARD).await;
+    topic.publish(&[topic.plain_event("first"), topic.plain_event("second")]).await?;
+    let labels = json!({"properties": {"labels": ["changed"]}});
+    world.api.patch_subscription(&topic.name, "all", &labels).await?;
+    topic.publish(&[topic.plain_event("third")]).await?;
+    sleep(SOON / 2).await;
+    let seen = endpoint.deliveries();
+    ensure!(seen.len() == 1, "attempted during a pause: {}", describe(&seen));
+    let health = world.api.health(&topic.name, "all").await?;
+    let since = &health["pause"]["since"];
+    ensure!(health["newEvents"] == "Held" && *since == pause["since"], "{health}");
+    ensure!(health["state"] == "Healthy", "{health}");
+
+    let resumed = world.api.resume(&topic.name, "all").await?;
+    ensure!(resumed["isPaused"] == false && resumed["resumedTime"].is_string(), "{resumed}");
+    let attempts = endpoint
+        .wait_until("what was held", RESUMED, |arrivals| {
+            arrivals.iter().map(|arrival| arrival.ids().len()).sum::<usize>() >= 4
+        })
+        .await?;
+    let mut ids: Vec<_> = attempts.iter().flat_map(|attempt| attempt.ids()).collect();
+    ids.sort_unstable();
+    ensure!(ids == ["before", "first", "second", "third"], "{}", describe(&attempts));
+    Ok(())
+}

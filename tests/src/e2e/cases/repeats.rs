@@ -1,0 +1,199 @@
+//! Publishes whose answers get lost, to topics that heed keys.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::e2e::{
+    receiver::{Arrival, Endpoint, Reply},
+    world::{EVENT_GRID, SOON, Topic, World},
+};
+
+/// How long a second delivery has to come after one that was published later.
+const LATER: Duration = Duration::from_secs(2);
+
+/// How a proxy loses an answer.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// It closes the connection.
+    Cut,
+    /// It answers 503 in its place, as a gateway does that gives up.
+    Unavailable,
+}
+
+/// A proxy before the publish API that loses the first answers. Requests get through.
+struct Lossy {
+    /// The topic's endpoint, through it.
+    endpoint: String,
+    way: Arc<Way>,
+    task: JoinHandle<()>,
+}
+
+struct Way {
+    http: reqwest::Client,
+    /// Scheme, host and port of the publish API.
+    origin: String,
+    loss: Loss,
+    lost: usize,
+    forwarded: AtomicUsize,
+}
+
+impl Lossy {
+    async fn before(topic: &Topic<'_>, loss: Loss, lost: usize) -> anyhow::Result<Self> {
+        let url = reqwest::Url::parse(&topic.endpoint)?;
+        let origin = url.origin().ascii_serialization();
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let endpoint = format!("http://127.0.0.1:{port}{}", url.path());
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        let way = Arc::new(Way { http, origin, loss, lost, forwarded: AtomicUsize::new(0) });
+        let own = Arc::clone(&way);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(Arc::clone(&own), stream));
+            }
+        });
+        Ok(Self { endpoint, way, task })
+    }
+
+    /// How many requests have reached the publish API.
+    fn forwarded(&self) -> usize {
+        self.way.forwarded.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Lossy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(way: Arc<Way>, stream: TcpStream) {
+    let service = service_fn(|request| forward(Arc::clone(&way), request));
+    // An answer that is lost is an error of the service: the connection is closed without one.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn forward(
+    way: Arc<Way>,
+    request: Request<Incoming>,
+) -> anyhow::Result<Response<Full<Bytes>>> {
+    let (mut parts, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    for name in [HOST, CONTENT_LENGTH, CONNECTION] {
+        parts.headers.remove(name);
+    }
+    let url = format!("{}{}", way.origin, parts.uri);
+    let answer = way.http.post(url).headers(parts.headers).body(body).send().await?;
+    let (status, retry_after) = (answer.status(), answer.headers().get("retry-after").cloned());
+    let body = answer.bytes().await?;
+    let is_lost = way.forwarded.fetch_add(1, Ordering::Relaxed) < way.lost;
+    match way.loss {
+        Loss::Cut if is_lost => anyhow::bail!("the answer is lost"),
+        Loss::Unavailable if is_lost => Ok(Response::builder().status(503).body(Full::default())?),
+        _ => {
+            let mut response = Response::builder().status(status);
+            if let Some(seconds) = retry_after {
+                response = response.header("retry-after", seconds);
+            }
+            Ok(response.body(Full::new(body))?)
+        }
+    }
+}
+
+/// A publisher that gets no answer sends again under the same key, until one comes: the event is
+/// delivered once.
+///
+/// # Errors
+///
+/// When it is not so. So for every case.
+pub async fn a_publish_whose_answer_was_lost_is_delivered_once(
+    world: &World,
+) -> anyhow::Result<()> {
+    let topic = heeding(world, "repeated").await?;
+    let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
+    let lossy = Lossy::before(&topic, Loss::Cut, 2).await?;
+    // A connection for each request: one that was closed is not tried again by the client.
+    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build()?;
+    let publish = async |key: &str, body: &str| {
+        let request = http.post(&lossy.endpoint).header("aeg-sas-key", &topic.key);
+        let request = request.header("content-type", "application/json");
+        request.header("Idempotency-Key", key).body(body.to_owned()).send().await
+    };
+    let body = Value::from(vec![topic.plain_event("once")]).to_string();
+    for number in 1..=2 {
+        let answered = publish("order-1", &body).await;
+        ensure!(answered.is_err(), "try {number} was answered: {answered:?}");
+    }
+    for _ in 0..2 {
+        let answer = publish("order-1", &body).await?;
+        ensure!(answer.status() == 200, "{answer:?}");
+    }
+    ensure!(lossy.forwarded() == 4, "{} requests got through", lossy.forwarded());
+    let last = Value::from(vec![topic.plain_event("last")]).to_string();
+    let refused = publish("order-1", &last).await?;
+    ensure!(refused.status() == 409, "{refused:?}");
+    let refused: Value = refused.json().await?;
+    ensure!(refused["error"]["details"][0]["code"] == "IdempotencyKeyReused", "{refused}");
+    ensure!(publish("order-2", &last).await?.status() == 200, "a new key is a new publish");
+    each_came_once(&endpoint, &["last", "once"]).await
+}
+
+/// Azure's SDKs repeat a publish by themselves, under the same `x-ms-client-request-id`, when a
+/// gateway answers 503 for a publish that was accepted.
+///
+/// # Errors
+///
+/// When it is not so.
+pub async fn azures_sdk_repeats_and_is_delivered_once(world: &World) -> anyhow::Result<()> {
+    for client in ["sync", "aio"] {
+        let topic = heeding(world, &format!("sdk-repeats-{client}")).await?;
+        let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
+        let lossy = Lossy::before(&topic, Loss::Unavailable, 1).await?;
+        let send = |id: &str| {
+            json!([{
+                "endpoint": lossy.endpoint, "key": topic.key, "schema": EVENT_GRID, "client": client,
+                "events": [{"id": id, "type": "Sdk.Repeated", "subject": "e2e", "data": 1}],
+            }])
+        };
+        for id in ["once", "last"] {
+            let sent = world.sdk_send(send(id)).await?;
+            ensure!(sent == json!([{"ok": true}]), "{client}: {sent}");
+        }
+        ensure!(lossy.forwarded() == 3, "{client}: {} requests", lossy.forwarded());
+        each_came_once(&endpoint, &["last", "once"]).await.context(client)?;
+    }
+    Ok(())
+}
+
+async fn heeding<'w>(world: &'w World, case: &str) -> anyhow::Result<Topic<'w>> {
+    let document = json!({"properties": {"idempotency": {"windowInSeconds": 300}}});
+    world.topic_as(case, EVENT_GRID, &document).await
+}
+
+/// Waits until all of these events have come, and a while longer.
+async fn each_came_once(endpoint: &Endpoint, ids: &[&str]) -> anyhow::Result<()> {
+    let came = |all: &[Arrival]| {
+        let mut came: Vec<_> = all.iter().flat_map(Arrival::ids).collect();
+        came.sort_unstable();
+        came
+    };
+    let all_came = |all: &[Arrival]| ids.iter().all(|id| came(all).iter().any(|it| it == id));
+    endpoint.wait_until("every event", SOON, all_came).await?;
+    tokio::time::sleep(LATER).await;
+    let came = came(&endpoint.deliveries());
+    ensure!(came == ids, "{came:?} came, not {ids:?}");
+    Ok(())
+}

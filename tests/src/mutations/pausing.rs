@@ -1,0 +1,92 @@
+//! Bugs in pauses, for the tests of the packages that they are in to notice.
+
+use super::Mutation;
+
+const PAUSE: &str = "shared/core/src/subscription/pause.rs";
+const LOT: &str = "functions/wake/handler/src/lot.rs";
+
+/// Those in the rules.
+pub(super) const CORE: &[Mutation] = &[
+    Mutation {
+        name: "a pause counts for those, too, whose life was over",
+        file: PAUSE,
+        old: "            if span.from >= end {\n",
+        new: "            if false {\n",
+    },
+    Mutation {
+        name: "a delivery that was published during a pause is given all of it",
+        file: PAUSE,
+        old: "            end = end + span.until.since(span.from.max(start));\n",
+        new: "            end = end + span.until.since(span.from);\n",
+    },
+    Mutation {
+        name: "pauses are forgotten while deliveries live that they delayed",
+        file: PAUSE,
+        old: "self.expires_at(span.until, LIFE_MAX) > now;",
+        new: "span.until + LIFE_MAX / 8 > now;",
+    },
+    Mutation {
+        name: "an operator's request for an attempt goes before a pause",
+        file: "shared/core/src/delivery/plan.rs",
+        old: "    if let Some(until) = subscription.held_until {\n",
+        new: "    if let Some(until) = subscription.held_until.filter(|_| !facts.resend_requested) {\n",
+    },
+];
+
+/// Those in wake.
+pub(super) const WAKE: &[Mutation] = &[
+    Mutation {
+        name: "a lot is let go while its pause holds",
+        file: LOT,
+        old: "    let from = (!is_paused).then_some(heard_at);\n",
+        new: "    let from = Some(heard_at);\n",
+    },
+    Mutation {
+        name: "what is let go comes before dispatch has heard of it",
+        file: LOT,
+        old: "now.max(at + context.settings.configuration_kept_for)",
+        new: "now.max(at)",
+    },
+    Mutation {
+        name: "a lot is watched no longer than its pause",
+        file: LOT,
+        old: "    if is_empty && lot.is_closed {\n",
+        new: "    if is_empty && lot.from.is_some() {\n",
+    },
+    Mutation {
+        name: "a watch is removed before it is parked again",
+        file: LOT,
+        old: "    context.parking.park(&next).await?;
+    if parked.due_minute() != next.due_minute() {
+        context.parking.remove(&parked).await?;
+    }
+",
+        new: "    context.parking.remove(&parked).await?;
+    context.parking.park(&next).await?;
+",
+    },
+];
+
+/// Those in dispatch.
+pub(super) const DISPATCH: &[Mutation] = &[Mutation {
+    name: "what a pause holds is parked under its minute, where no resumption finds it",
+    file: "functions/dispatch/handler/src/settle/hold.rs",
+    old: "    let lot = Some(hand.delivery.subscription_uid);\n",
+    new: "    let lot = None;\n",
+}];
+
+/// Those in manage.
+pub(super) const MANAGE: &[Mutation] = &[
+    Mutation {
+        name: "a change of its document resumes an event subscription",
+        file: "functions/manage/handler/src/routes/subscriptions.rs",
+        old: "        let subscription = EventSubscription { pauses, ..subscription };\n",
+        new: "        let subscription = EventSubscription { pauses: Default::default(), ..subscription };\n        let _ = pauses;\n",
+    },
+    Mutation {
+        name: "a pause without a watch",
+        file: "functions/manage/handler/src/routes/pauses.rs",
+        old: "        context.parking.park(&Parked::watch(key, subscription.uid, now)).await?;\n",
+        new: "        let _ = Parked::watch(key, subscription.uid, now);\n",
+    },
+];
