@@ -1,7 +1,6 @@
 # Alarms for operators. Each description says what to do; docs/operating.md says more. alarms = PAGES creates those on events that
 # are refused, late or lost, whatever the cause. The others are about causes, or about problems that can wait until the morning.
-#
-# An alarm costs 0.10 dollars a month for each metric it looks at: those of PAGES look at seven, and at one more with
+# An alarm costs 0.10 dollars a month for each metric that it watches: those of PAGES watch seven, and one more with
 # publish_front_door FUNCTION_URL.
 
 locals {
@@ -47,13 +46,13 @@ resource "aws_cloudwatch_metric_alarm" "publish_refused" {
   treat_missing_data  = "notBreaching"
 }
 
-# Behind API Gateway a run that Lambda refuses is a 5xx, which the alarm above counts. By the function URL Lambda answers it
-# itself, with 429, which no count of 5xx has.
+# Behind API Gateway a throttled invocation is a 5xx, which the alarm above counts. At the function URL Lambda itself answers 429,
+# which is not counted as 5xx.
 resource "aws_cloudwatch_metric_alarm" "publish_throttled" {
   count = local.publish_by_api ? 0 : local.paging
 
   alarm_name          = "${var.name_prefix}-publish-throttled"
-  alarm_description   = "Lambda answers publishes at the function URL with 429: events are not accepted, and publishers must send them again. The account's Lambda concurrency is used up, which deliveries may do (ingest_reserved_concurrency keeps some for publishes), or ingest_reserved_concurrency is. Ask for a higher quota, raise ingest_reserved_concurrency, or lower first_attempt_concurrency and retry_concurrency."
+  alarm_description   = "Lambda answers publishes at the function URL with 429: events are not accepted, and publishers must send them again. Either deliveries or other functions have used up the account's Lambda concurrency (ingest_reserved_concurrency keeps some for publishes), or ingest has used up its ingest_reserved_concurrency. Ask for a higher quota, raise ingest_reserved_concurrency, or lower first_attempt_concurrency and retry_concurrency."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -68,7 +67,7 @@ resource "aws_cloudwatch_metric_alarm" "publish_throttled" {
   treat_missing_data  = "notBreaching"
 }
 
-# Errors and throttles of what reads these queues show here, whatever their cause.
+# Errors and throttles of the functions that read these queues show here, whatever their cause.
 resource "aws_cloudwatch_metric_alarm" "late" {
   count = local.paging
 

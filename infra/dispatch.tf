@@ -30,7 +30,7 @@ locals {
 }
 
 locals {
-  # What may run at the same time because queues are full.
+  # What full queues may run at the same time.
   concurrencies = {
     first_attempt_concurrency                   = var.first_attempt_concurrency
     "retry_queue_count times retry_concurrency" = var.retry_queue_count * var.retry_concurrency
@@ -41,7 +41,7 @@ locals {
   }
   concurrency_sum = sum(values(local.concurrencies))
 
-  # What no queue may take: a run of ingest (or of manage), and wake's.
+  # Reserved from the queues: one invocation of ingest (or manage), and one of wake.
   concurrency_left  = 2
   concurrency_terms = join(", ", [for name, runs in local.concurrencies : "${name} ${runs}"])
 }

@@ -1,6 +1,6 @@
-# config: topics with their event subscriptions (TOPIC#<topic>), their access keys (KEYS#<topic>) and their names (TOPICS), written by
-# manage alone. state: endpoint health, the state of failing deliveries,
-# parked deliveries, jobs that send dead letters again, the keys of publishes (hashed, so spread over all partitions).
+# config: topics with their event subscriptions (TOPIC#<topic>), their access keys (KEYS#<topic>) and their names (TOPICS); only
+# manage writes it. state: endpoint health, the state of failing deliveries, parked deliveries, jobs that send dead letters again,
+# the keys of publishes (hashed, so spread over all partitions).
 
 locals {
   table_key_arns = compact([var.kms_key_arns.dynamodb])

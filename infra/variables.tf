@@ -288,7 +288,7 @@ variable "dead_letter_concurrency" {
 }
 
 variable "redrive_concurrency" {
-  description = "Most redrive jobs that are worked at at the same time, 2 to 1000 (Lambda's own limits). 0 stops them: jobs wait in their queue, up to 14 days, until it is raised; for an account that has no concurrency to spare."
+  description = "Most redrive jobs that run at the same time, 2 to 1000 (Lambda's own limits). 0 stops them: jobs wait in their queue, up to 14 days, until it is raised; for an account that has no concurrency to spare."
   type        = number
   default     = 5
   nullable    = false
@@ -317,7 +317,7 @@ variable "ingest_reserved_concurrency" {
 }
 
 variable "account_concurrency" {
-  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). What queues may use at the same time must fit, and leave two for a publish and for wake: first_attempt_concurrency, retry_queue_count times retry_concurrency, fan_out_concurrency, dead_letter_concurrency and redrive_concurrency, and ingest_reserved_concurrency."
+  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). The sum of these must fit into it and leave two, for a publish and for wake: first_attempt_concurrency, retry_queue_count times retry_concurrency, fan_out_concurrency, dead_letter_concurrency, redrive_concurrency and ingest_reserved_concurrency."
   type        = number
   default     = 1000
   nullable    = false
@@ -841,7 +841,7 @@ variable "dashboard" {
 }
 
 variable "alarm_failed_publishes" {
-  description = "Publishes that are answered with 5xx within five minutes, at least 1, from which the alarm on refused publishes goes off; behind a function URL also those that Lambda answers with 429."
+  description = "Publishes answered with 5xx within five minutes at which the alarm on refused publishes goes off, at least 1; with a function URL, publishes that Lambda answers with 429 have the same limit."
   type        = number
   default     = 3
   nullable    = false

@@ -52,8 +52,8 @@ pub async fn permissions_are_enforced(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a role is denied is refused of more than one function and service, and goes through again once it
-/// is allowed: a table that is looked through, a message that is sent.
+/// A denied call is refused, for several functions and services, and succeeds again once it is allowed: a scan of a table, a
+/// message that is sent.
 ///
 /// # Errors
 ///
