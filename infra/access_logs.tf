@@ -1,5 +1,5 @@
-# Who called the APIs, as API Gateway saw it: what it refuses itself (429s, signatures, tokens) never reaches a function, and CloudTrail
-# does not record calls of an API's routes.
+# Access logs of both APIs. Requests that API Gateway refuses itself (429s, signatures, tokens) never reach a function, and
+# CloudTrail does not record calls of an API's routes.
 
 locals {
   access_log_format = jsonencode({
@@ -22,11 +22,11 @@ locals {
   access_logs = { for api, is_logged in { publish = var.publish_access_logs && local.publish_by_api, manage = var.manage_access_logs } : api => api if is_logged }
 }
 
-# The prefix is that of logs which AWS's services deliver: each other name would be added to one resource policy of the account, which
-# takes 5,120 characters.
+# The prefix is the one for logs that AWS services deliver. Every other name would be added to one resource policy of the account,
+# which holds 5,120 characters.
 resource "aws_cloudwatch_log_group" "access" {
-  # checkov:skip=CKV_AWS_158:encrypted by CloudWatch's own key unless kms_key_arns has one
-  # checkov:skip=CKV_AWS_338:how long is the operator's decision (log_retention_days)
+  # checkov:skip=CKV_AWS_158:encrypted with CloudWatch's own key unless kms_key_arns has one
+  # checkov:skip=CKV_AWS_338:the operator decides how long (log_retention_days)
   for_each = local.access_logs
 
   name              = "/aws/vendedlogs/${var.name_prefix}-${each.key}-api"

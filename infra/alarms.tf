@@ -1,15 +1,14 @@
-# What a human must look at. Each description says what to do; docs/operating.md says more. alarms PAGES makes those that tell of
-# events that are refused, late or lost, whatever the cause; the others tell of causes, or of what can wait until the morning.
-#
-# An alarm costs 0.10 dollars a month for each metric it looks at: those of PAGES look at seven, and at one more with
+# Alarms for operators. Each description says what to do; docs/operating.md says more. alarms = PAGES creates those on events that
+# are refused, late or lost, whatever the cause. The others are about causes, or about problems that can wait until the morning.
+# An alarm costs 0.10 dollars a month for each metric that it watches: those of PAGES watch seven, and one more with
 # publish_front_door FUNCTION_URL.
 
 locals {
   paging     = var.alarms != "NONE" ? 1 : 0
   all_alarms = var.alarms == "ALL" ? 1 : 0
 
-  # The oldest message that is still normal, by queue, in seconds. Not longer than must be, because SQS leaves messages that
-  # were received three times out of this metric.
+  # Highest normal age of the oldest message, by queue, in seconds. As low as possible, because this metric leaves out messages
+  # that were received three times.
   normal_ages = {
     dispatch = { queue = local.dispatch_queue_name, seconds = var.alarm_queue_age_seconds }
     # The largest publish takes about five minutes.
@@ -18,16 +17,16 @@ locals {
     dead_letter = { queue = local.dead_letter_queue_name, seconds = var.dead_letter_delay_seconds + var.dead_letter_window_seconds + 300 }
   }
 
-  # Namespace, name, dimension and its value of metrics that are added up.
+  # Metrics that are added up: namespace, name, dimension and its value.
   failed_runs        = [for name in ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage"] : ["AWS/Lambda", "Errors", "FunctionName", "${var.name_prefix}-${name}"]]
   refused_runs       = [for name in keys(local.functions) : ["AWS/Lambda", "Throttles", "FunctionName", "${var.name_prefix}-${name}"]]
   throttled_requests = [for of in setproduct(["ReadThrottleEvents", "WriteThrottleEvents"], [local.config_table_name, local.state_table_name]) : ["AWS/DynamoDB", of[0], "TableName", of[1]]]
 
-  # CloudWatch takes ten metrics for an alarm.
+  # CloudWatch allows ten metrics per alarm.
   retry_queues_by_ten = chunklist(local.retry_queue_names, 10)
 }
 
-# What publishers feel: ingest fails, is throttled or can't read its configuration, or API Gateway can't reach it.
+# Failures that publishers see: ingest fails, is throttled or can't read its configuration, or API Gateway can't reach it.
 resource "aws_cloudwatch_metric_alarm" "publish_refused" {
   count = local.paging
 
@@ -47,13 +46,13 @@ resource "aws_cloudwatch_metric_alarm" "publish_refused" {
   treat_missing_data  = "notBreaching"
 }
 
-# Behind API Gateway a run that Lambda refuses is a 5xx, which the alarm above counts. By the function URL Lambda answers it
-# itself, with 429, which no count of 5xx has.
+# Behind API Gateway a throttled invocation is a 5xx, which the alarm above counts. At the function URL Lambda itself answers 429,
+# which is not counted as 5xx.
 resource "aws_cloudwatch_metric_alarm" "publish_throttled" {
   count = local.publish_by_api ? 0 : local.paging
 
   alarm_name          = "${var.name_prefix}-publish-throttled"
-  alarm_description   = "Lambda answers publishes at the function URL with 429: events are not accepted, and publishers must send them again. The account's Lambda concurrency is used up, which deliveries may do (ingest_reserved_concurrency keeps some for publishes), or ingest_reserved_concurrency is. Ask for a higher quota, raise ingest_reserved_concurrency, or lower first_attempt_concurrency and retry_concurrency."
+  alarm_description   = "Lambda answers publishes at the function URL with 429: events are not accepted, and publishers must send them again. Either deliveries or other functions have used up the account's Lambda concurrency (ingest_reserved_concurrency keeps some for publishes), or ingest has used up its ingest_reserved_concurrency. Ask for a higher quota, raise ingest_reserved_concurrency, or lower first_attempt_concurrency and retry_concurrency."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -68,12 +67,12 @@ resource "aws_cloudwatch_metric_alarm" "publish_throttled" {
   treat_missing_data  = "notBreaching"
 }
 
-# Errors and throttles of what reads these queues show here, whatever their cause.
+# Errors and throttles of the functions that read these queues show here, whatever their cause.
 resource "aws_cloudwatch_metric_alarm" "late" {
   count = local.paging
 
   alarm_name          = "${var.name_prefix}-late"
-  alarm_description   = "Something waits longer than is normal: first attempts (${local.dispatch_queue_name}, ${var.alarm_queue_age_seconds} s), publishes to be expanded (${local.fan_out_queue_name}), or dead letters to be written (${local.dead_letter_queue_name}; after ${var.dead_letter_give_up_seconds} s they are dropped). The value is the age of the oldest message by what is normal there. Look at Errors, Throttles and logs of the function that reads that queue (dispatch, expand, dead-letter), at the account's Lambda concurrency and first_attempt_concurrency, and at slow endpoints. Nothing of the first two is lost, but time-to-live counts from the publish."
+  alarm_description   = "Something waits longer than is normal: first attempts (${local.dispatch_queue_name}, ${var.alarm_queue_age_seconds} s), publishes to be expanded (${local.fan_out_queue_name}), or dead letters to be written (${local.dead_letter_queue_name}; after ${var.dead_letter_give_up_seconds} s they are dropped). The value is the age of the oldest message divided by the highest normal age for that queue. Look at Errors, Throttles and logs of the function that reads that queue (dispatch, expand, dead-letter), at the account's Lambda concurrency and first_attempt_concurrency, and at slow endpoints. First attempts and large publishes are not lost, but time-to-live counts from the publish."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -110,7 +109,7 @@ resource "aws_cloudwatch_metric_alarm" "poison" {
   count = local.paging
 
   alarm_name          = "${var.name_prefix}-poison-not-empty"
-  alarm_description   = "Gridpost could not read a record, or not settle it in ${local.receives_max} receives: a bug, or a permission taken away. gridpost poison list says what they are and where they were; the logs of that function name their message ids and the cause. When it is repaired, gridpost poison resend sends them back. They are kept for 14 days from their first enqueue."
+  alarm_description   = "Gridpost could not read a message, or could not settle it in ${local.receives_max} receives: a bug, or a missing permission. gridpost poison list shows the messages and the queues they came from; the logs of that queue's function name the message ids and the cause. When it is fixed, gridpost poison resend sends them back. They are kept for 14 days from their first enqueue."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -129,7 +128,7 @@ resource "aws_cloudwatch_metric_alarm" "dropped" {
   count = local.paging
 
   alarm_name          = "${var.name_prefix}-events-dropped"
-  alarm_description   = "Events ended undelivered and are gone. DroppedEventCount by DropReason says why, the log lines 'events dropped' whose, with the deliveries and event ids. DeadLetterDestinationUnavailable and DeadLetterDestinationNotFound: repair the bucket or its policy at once. PayloadMissing: objects are removed from the payload bucket before their time. Other reasons: the event subscription has no dead-letter destination; give it one."
+  alarm_description   = "Events ended undelivered and are gone. DroppedEventCount by DropReason says why; the log lines 'events dropped' name the event subscriptions, deliveries and event ids. DeadLetterDestinationUnavailable and DeadLetterDestinationNotFound: repair the bucket or its policy at once. PayloadMissing: something removes objects from the payload bucket too early. Other reasons: the event subscription has no dead-letter destination; give it one."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -143,14 +142,14 @@ resource "aws_cloudwatch_metric_alarm" "dropped" {
   treat_missing_data  = "notBreaching"
 }
 
-# Lambda reports Errors, if only 0, for every run: no data means that wake did not run, which is as bad as failing. That is told by
-# the state without data rather than by taking it for a failure: a new alarm begins in that state, and tells nothing before wake
-# has run for the first time.
+# Lambda reports Errors for every invocation, even if it is 0. So no data means that wake did not run, which is as bad as a
+# failure. The INSUFFICIENT_DATA state notifies, and missing data does not count as breaching: a new alarm begins in that state,
+# and must not notify before wake has run for the first time.
 resource "aws_cloudwatch_metric_alarm" "wake" {
   count = local.paging
 
   alarm_name                = "${var.name_prefix}-wake-not-running"
-  alarm_description         = "wake has failed, or not run at all, for five minutes: parked deliveries do not come back when due. Look at the logs of ${var.name_prefix}-wake, then at its schedule in EventBridge Scheduler and at the account's Lambda concurrency. Nothing is lost while it stands."
+  alarm_description         = "wake has failed or has not run for five minutes: parked deliveries do not come back when due. Look at the logs of ${var.name_prefix}-wake, then at its schedule in EventBridge Scheduler and at the account's Lambda concurrency. Nothing is lost meanwhile."
   tags                      = local.tags
   alarm_actions             = var.alarm_topic_arns
   ok_actions                = var.alarm_topic_arns
@@ -170,7 +169,7 @@ resource "aws_cloudwatch_metric_alarm" "dead_letters" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-dead-letters"
-  alarm_description   = "Events ended undelivered and were written as dead letters. DeadLetteredCount by DeadLetterReason says why; the records in the bucket say whose, and what the endpoints answered. gridpost subscription health says what is wrong with an endpoint. Repair it, then send the dead letters again. Where dead letters are everyday, raise alarm_dead_letters."
+  alarm_description   = "Events ended undelivered and were written as dead letters. DeadLetteredCount by DeadLetterReason says why; the records in the bucket name the event subscriptions and the endpoints' answers. gridpost subscription health says what is wrong with an endpoint. Repair it, then redrive the dead letters. If dead letters are normal for you, raise alarm_dead_letters."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -188,7 +187,7 @@ resource "aws_cloudwatch_metric_alarm" "failed_attempts" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-failed-attempts"
-  alarm_description   = "Of what is attempted, much fails, for a quarter of an hour. DeliveryAttemptFailCount by Error says what endpoints answer; gridpost tail --failed shows whose they are, gridpost subscription health what it does to an event subscription. SocketError and ResolutionError of all at once: this deployment's own network or DNS. Failing deliveries are tried again by their retry policy; act before their time-to-live ends."
+  alarm_description   = "Many attempts have failed for a quarter of an hour. DeliveryAttemptFailCount by Error says what endpoints answer; gridpost tail --failed shows which event subscriptions fail, and gridpost subscription health shows the effect on one. If all endpoints fail with SocketError or ResolutionError, look at this deployment's own network or DNS. Failing deliveries are retried by their retry policy; act before their time-to-live ends."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -227,14 +226,14 @@ resource "aws_cloudwatch_metric_alarm" "failed_attempts" {
   }
 }
 
-# SQS holds about 120,000 in flight per queue; at that wall long polling returns nothing more, without an error. From
-# retry_in_flight_limit on dispatch parks long waits, and from 90,000 on, whatever that limit is, all of over three minutes: what
-# still grows past 100,000, parking does not hold.
+# SQS allows about 120,000 messages in flight per queue; at that limit long polling returns nothing, without an error. From
+# retry_in_flight_limit on, dispatch parks long waits, and from 90,000 on, whatever that limit is, all waits of over three
+# minutes. If the count still grows past 100,000, parking does not keep up.
 resource "aws_cloudwatch_metric_alarm" "retry_in_flight" {
   count = local.all_alarms * var.retry_queue_count
 
   alarm_name          = "${local.retry_queue_names[count.index]}-in-flight"
-  alarm_description   = "At 120,000 hidden messages this queue stops giving out any, and parking long waits does not keep it below: too many deliveries are in waits of less than three minutes, or dispatch can't write the state table (its logs). Ask AWS for a higher quota; lower retry_in_flight_limit, so that long waits leave room (0 parks all of them). More retry queues help only subscriptions that move to them."
+  alarm_description   = "At 120,000 hidden messages this queue returns none at all, and parking long waits does not keep it below that: too many deliveries wait for less than three minutes, or dispatch can't write the state table (see its logs). Ask AWS for a higher quota, or lower retry_in_flight_limit so that more long waits are parked (0 parks all of them). More retry queues help only the event subscriptions that move to them."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -249,13 +248,13 @@ resource "aws_cloudwatch_metric_alarm" "retry_in_flight" {
   treat_missing_data  = "notBreaching"
 }
 
-# The age of the oldest message tells nothing of a retry queue: hidden messages, which wait as they should, count too. How many are
-# due and not taken does.
+# The age of the oldest message says nothing about a retry queue, because hidden messages, which wait as they should, count too.
+# The number of due messages does.
 resource "aws_cloudwatch_metric_alarm" "retry_late" {
   count = local.all_alarms * length(local.retry_queues_by_ten)
 
   alarm_name          = count.index == 0 ? "${var.name_prefix}-retry-late" : "${var.name_prefix}-retry-late-${count.index}"
-  alarm_description   = "For a quarter of an hour over ${var.alarm_due_retries} messages that are due have stood in a retry queue: retries come late by the time it takes to work them off. Look at Errors, Throttles and logs of ${var.name_prefix}-dispatch; raise retry_concurrency, or the account's Lambda concurrency. Nothing is lost, but time-to-live goes on."
+  alarm_description   = "For a quarter of an hour, over ${var.alarm_due_retries} due messages have been waiting in a retry queue: retries are late by the time it takes to process them. Look at Errors, Throttles and logs of ${var.name_prefix}-dispatch; raise retry_concurrency, or the account's Lambda concurrency. Nothing is lost, but time-to-live keeps running."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -288,12 +287,12 @@ resource "aws_cloudwatch_metric_alarm" "retry_late" {
   }
 }
 
-# The functions' metrics have a form without dimensions, because alarms can't search.
+# The functions also write their metrics without dimensions, because alarms can't search.
 resource "aws_cloudwatch_metric_alarm" "stuck_parked" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-parked-stuck"
-  alarm_description   = "Parked deliveries could not be sent back to a retry queue when they were due; each is tried again after 5 minutes to an hour, and nothing is lost. The log lines 'can't be sent back' of ${var.name_prefix}-wake say which and why: a message over queue_message_bytes_max that can't be read, a retry queue or its key that refuses. gridpost parked list shows them with a problem; gridpost parked release sends them once the cause is gone."
+  alarm_description   = "Parked deliveries could not be sent back to a retry queue when they were due; Gridpost tries each again after 5 minutes to an hour, and nothing is lost. The log lines 'can't be sent back' of ${var.name_prefix}-wake say which and why: a message over queue_message_bytes_max that can't be read, or a retry queue or its key that refuses. gridpost parked list shows each with its problem; gridpost parked release sends them once the cause is fixed."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -311,7 +310,7 @@ resource "aws_cloudwatch_metric_alarm" "redrive_age" {
   count = local.all_alarms
 
   alarm_name          = "${local.redrive_queue_name}-age"
-  alarm_description   = "A redrive job waits, and nothing works at it: look at Errors, Throttles and logs of ${var.name_prefix}-redrive. The job goes on from where it was noted; its message lives for 14 days."
+  alarm_description   = "A redrive job is waiting and makes no progress: look at Errors, Throttles and logs of ${var.name_prefix}-redrive. The job will continue from its stored position; its message is kept for 14 days."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -330,7 +329,7 @@ resource "aws_cloudwatch_metric_alarm" "function_errors" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-function-errors"
-  alarm_description   = "Runs of ingest, expand, dispatch, dead-letter, redrive or manage have failed: a bug, too little memory, or a timeout. Their Errors say which, its logs why. What a failed run was at is done again; a publish was answered with 5xx."
+  alarm_description   = "Invocations of ingest, expand, dispatch, dead-letter, redrive or manage have failed: a bug, too little memory, or a timeout. Their Errors metrics say which function, and its logs say why. The work of a failed invocation is done again; a failed publish was answered with 5xx."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -367,7 +366,7 @@ resource "aws_cloudwatch_metric_alarm" "function_throttles" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-function-throttles"
-  alarm_description   = "Lambda has refused runs of functions for a quarter of an hour: the account's concurrency is used up, by this deployment or by others beside it, or ingest_reserved_concurrency is. Their Throttles say which. Ask for a higher quota, or lower first_attempt_concurrency and retry_concurrency."
+  alarm_description   = "Lambda has throttled invocations for a quarter of an hour: the account's concurrency is used up, by this deployment or by other functions, or ingest_reserved_concurrency is. The Throttles metrics say which function. Ask for a higher quota, or lower first_attempt_concurrency and retry_concurrency."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -404,7 +403,7 @@ resource "aws_cloudwatch_metric_alarm" "table_throttles" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-table-throttles"
-  alarm_description   = "DynamoDB has throttled reads or writes: one key takes 1,000 writes and 3,000 reads in a second, or the account's quota for on-demand tables is reached. Deliveries that can't write their state wait and come back."
+  alarm_description   = "DynamoDB has throttled reads or writes: one key exceeds 1,000 writes or 3,000 reads a second, or the account's quota for on-demand tables is reached. Deliveries whose state can't be written wait and come back."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns
@@ -441,7 +440,7 @@ resource "aws_cloudwatch_metric_alarm" "manage_failing" {
   count = local.all_alarms
 
   alarm_name          = "${var.name_prefix}-manage-failing"
-  alarm_description   = "The manage API answers with 5xx: operators and Terraform can't change configuration. Deliveries go on. Look at the logs of ${var.name_prefix}-manage."
+  alarm_description   = "The manage API answers with 5xx: operators and Terraform can't change configuration. Deliveries continue. Look at the logs of ${var.name_prefix}-manage."
   tags                = local.tags
   alarm_actions       = var.alarm_topic_arns
   ok_actions          = var.alarm_topic_arns

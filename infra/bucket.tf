@@ -1,4 +1,4 @@
-# Where dead letters go unless a subscription names another bucket (variable dead_letter_bucket_arns).
+# Dead letters go here unless an event subscription names another bucket (variable dead_letter_bucket_arns).
 
 locals {
   bucket_key_arn = var.kms_key_arns.s3
@@ -6,11 +6,11 @@ locals {
 
 resource "aws_s3_bucket" "dead_letters" {
   # checkov:skip=CKV_AWS_18:access logs would need a second bucket; CloudTrail data events do it without
-  # checkov:skip=CKV_AWS_21:each object has a name of its own and is written once; only a purge deletes one
-  # checkov:skip=CKV_AWS_144:a copy in another region is the owner's decision
+  # checkov:skip=CKV_AWS_21:each object has its own name and is written once; only a purge deletes it
+  # checkov:skip=CKV_AWS_144:the owner decides on a copy in another region
   # checkov:skip=CKV_AWS_145:S3's own key; see the state table
   # checkov:skip=CKV2_AWS_61:a dead letter is kept until its owner removes it
-  # checkov:skip=CKV2_AWS_62:nobody is to be told of a new object
+  # checkov:skip=CKV2_AWS_62:nothing needs a notification of a new object
   bucket        = local.dead_letter_bucket_name
   tags          = local.tags
   force_destroy = !var.protect_data
@@ -41,7 +41,7 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "dead_letters" {
       kms_master_key_id = local.bucket_key_arn
     }
 
-    # One call of KMS for many objects.
+    # One KMS call serves many objects.
     bucket_key_enabled = local.bucket_key_arn == null ? null : true
   }
 }

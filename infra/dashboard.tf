@@ -1,17 +1,17 @@
-# One look at the deployment: what comes in, what becomes of it, what waits, what the functions do.
+# The deployment at a glance: what comes in, how it ends, what waits, what the functions do.
 
 locals {
-  # Each deployment of an account and region has its own: alarms look at metrics without dimensions. The default name is written out in
-  # shared/runtime/src/telemetry.rs too.
+  # Each deployment of an account and region has its own namespace, because alarms watch metrics without dimensions. The default
+  # name is also in shared/runtime/src/telemetry.rs.
   metric_namespace = var.name_prefix == "gridpost" ? "Gridpost" : "Gridpost/${var.name_prefix}"
 
-  # In quotes, which names with a hyphen or a slash need. Searches show what exists when the dashboard is opened.
+  # Quoted, because names may contain a hyphen or a slash. Searches show what exists when the dashboard is opened.
   by_names       = var.metrics_by_event_subscription ? ",Topic,EventSubscriptionName" : ""
   by_error       = "{\"${local.metric_namespace}\",Error${local.by_names}}"
   by_dead_letter = "{\"${local.metric_namespace}\",DeadLetterReason${local.by_names}}"
   by_drop        = "{\"${local.metric_namespace}\",DropReason${local.by_names}}"
 
-  # What has names alone is one line without them.
+  # A metric whose only dimensions are names becomes one line without them.
   of_topics        = "{\"${local.metric_namespace}\",Topic}"
   of_subscriptions = "{\"${local.metric_namespace}\",Topic,EventSubscriptionName}"
 
@@ -35,7 +35,7 @@ locals {
     },
   )
 
-  # By name of the metric, as a graph takes it.
+  # By metric name, in the form that a graph takes.
   shown = {
     for name in [
       "PublishSuccessCount", "UnmatchedEventCount", "PublishSuccessLatencyInMs", "MatchedEventCount", "DeliverySuccessCount", "RedrivenEventCount",
@@ -49,7 +49,7 @@ locals {
     )
   }
 
-  # What metrics do not say of event subscriptions, log lines do: each opening of the dashboard reads dispatch's.
+  # Log lines have what metrics do not say about event subscriptions. Opening the dashboard reads dispatch's log.
   log_tables = var.metrics_by_event_subscription ? [] : [{
     title = "By event subscription, from dispatch's log: delivered, failed attempts, dropped"
     query = "SOURCE '${module.dispatch.log_group_name}' | filter ispresent(EventSubscriptionName) | stats sum(DeliverySuccessCount) as delivered, sum(DeliveryAttemptFailCount) as failed, sum(DroppedEventCount) as dropped by Topic, EventSubscriptionName | sort failed desc | limit 100"

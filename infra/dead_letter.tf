@@ -34,17 +34,17 @@ module "dead_letter" {
       resources = [local.dead_letter_queue_arn]
     },
     {
-      # Deliveries of the events that tell of objects; what is no ended delivery.
+      # To dispatch: deliveries of the events about objects. To poison: messages that are not ended deliveries.
       sid       = "TellOrPutAside"
       actions   = ["sqs:SendMessage"]
       resources = [local.dispatch_queue_arn, local.poison_queue_arn]
     },
     {
-      # Who is to be told of an object.
+      # The event subscriptions that get an event about an object.
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
-      # Access keys are in items of their own.
+      # Access keys are in separate items.
       leading_keys = ["TOPIC#*"]
     },
     {

@@ -1,18 +1,18 @@
-# dispatch: attempts deliveries and carries out what follows. The one function that calls endpoints of strangers, so its role is
-# worth as little as can be: its own queues, items and payloads, the AWS resources that were named, no way to the dead letters, no
-# way to change configuration.
+# dispatch: attempts deliveries and carries out what follows. It is the only function that calls strangers' endpoints, so its role
+# may do as little as possible: use its own queues, items and payloads, and send to the AWS resources that were named. It can't
+# reach dead letters or change configuration.
 
 locals {
-  # The clients of five services make a program larger and its start slower; who sends to webhooks alone does not pay for them.
+  # Clients of five services make the program larger and slower to start. A deployment with webhooks only does not need them.
   dispatch_program = length(var.resource_destinations) == 0 ? "dispatch" : "dispatch-resources"
 
-  # What delivering to an AWS resource takes, by the service in its ARN, and asking for it before an event subscription is stored. A
-  # function is asked for by an invocation that is none (DryRun).
+  # Permissions to deliver to an AWS resource, by the service in its ARN, and to check it before an event subscription is stored.
+  # A function is checked with a dry run (DryRun).
   resource_actions = {
     events  = { sid = "DeliverToEventBuses", actions = ["events:PutEvents", "events:DescribeEventBus"] }
     kinesis = { sid = "DeliverToStreams", actions = ["kinesis:PutRecords", "kinesis:DescribeStreamSummary"] }
     lambda  = { sid = "DeliverToFunctions", actions = ["lambda:InvokeFunction"] }
-    # PublishBatch asks for sns:Publish too; an emulator may ask for a permission of its name.
+    # PublishBatch needs sns:Publish; an emulator may require a permission called PublishBatch.
     sns = { sid = "DeliverToTopics", actions = ["sns:Publish", "sns:GetTopicAttributes"] }
     sqs = { sid = "DeliverToQueues", actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] }
   }
@@ -22,7 +22,7 @@ locals {
       actions = concat(grant.actions, local.emulated && service == "sns" ? ["sns:PublishBatch"] : [])
       resources = concat(
         [for arn in var.resource_destinations : arn if split(":", arn)[2] == service],
-        # An emulator takes the bus that is asked for for a rule.
+        # An emulator mistakes the bus in the request for a rule.
         [for arn in var.resource_destinations : replace(arn, ":event-bus/", ":rule/default/") if local.emulated && service == "events" && split(":", arn)[2] == service],
       )
     } if anytrue([for arn in var.resource_destinations : split(":", arn)[2] == service])
@@ -30,7 +30,7 @@ locals {
 }
 
 locals {
-  # What may run at the same time because queues are full.
+  # What full queues may run at the same time.
   concurrencies = {
     first_attempt_concurrency                   = var.first_attempt_concurrency
     "retry_queue_count times retry_concurrency" = var.retry_queue_count * var.retry_concurrency
@@ -41,7 +41,7 @@ locals {
   }
   concurrency_sum = sum(values(local.concurrencies))
 
-  # What no queue may take: a run of ingest (or of manage), and wake's.
+  # Reserved from the queues: one invocation of ingest (or manage), and one of wake.
   concurrency_left  = 2
   concurrency_terms = join(", ", [for name, runs in local.concurrencies : "${name} ${runs}"])
 }
@@ -101,7 +101,7 @@ module "dispatch" {
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
-      # Access keys are in items of their own.
+      # Access keys are in separate items.
       leading_keys = ["TOPIC#*"]
     },
     {
@@ -112,14 +112,14 @@ module "dispatch" {
   ], local.payload_read_statements, local.resource_statements, local.endpoint_secret_statements, local.key_statements)
 }
 
-# Two limits of concurrency, so that retries of failing endpoints never take the place of first attempts.
+# Two concurrency limits, so that retries to failing endpoints never take capacity from first attempts.
 resource "aws_lambda_event_source_mapping" "dispatch" {
   event_source_arn = aws_sqs_queue.dispatch.arn
   tags             = local.tags
   function_name    = module.dispatch.arn
   batch_size       = 10
 
-  # No window: a first attempt waits for nothing.
+  # No batching window: a first attempt must not wait.
   maximum_batching_window_in_seconds = 0
   function_response_types            = ["ReportBatchItemFailures"]
 
@@ -128,7 +128,7 @@ resource "aws_lambda_event_source_mapping" "dispatch" {
   }
 
   lifecycle {
-    # Beyond the quota Lambda refuses runs: publishes are answered with 503 while queues are worked off.
+    # Beyond the quota Lambda throttles invocations: publishes get 503 while the queues are processed.
     precondition {
       condition     = local.concurrency_sum + local.concurrency_left <= var.account_concurrency
       error_message = "The queues may use ${local.concurrency_sum} concurrent runs together (${local.concurrency_terms}), and account_concurrency is ${var.account_concurrency}, of which at least ${local.concurrency_left} must be left for a publish and for wake: lower them, or have the quota raised and say so in account_concurrency."

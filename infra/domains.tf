@@ -1,5 +1,5 @@
-# Domain names of your own. Each is mapped at its root and to the stage $default: a base path would stand in front of the paths that the
-# functions know, and that IAM policies name.
+# Custom domains. Each maps its root to the stage $default: a base path would change the paths that the functions know and that
+# IAM policies name.
 
 locals {
   domains = { for api, domain in { publish = var.publish_domain, manage = var.manage_domain } : api => domain if domain != null }

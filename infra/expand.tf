@@ -1,5 +1,5 @@
-# expand: makes the deliveries of publishes that make too many for one request. ingest stores those in the payload bucket, and
-# expand takes them from there, a piece at a time. It reads no configuration: what is stored is what was decided.
+# expand: makes the deliveries of publishes that have too many for one request. ingest stores these publishes in the payload
+# bucket, and expand processes them piece by piece. It reads no configuration: the stored publish holds every decision.
 
 module "expand" {
   source = "./modules/function"
@@ -29,7 +29,7 @@ module "expand" {
       resources = [local.fan_out_queue_arn]
     },
     {
-      # To the fan-out queue goes what is left of a piece when its time is up.
+      # It sends the rest of a piece to the fan-out queue when its time is up.
       sid       = "EnqueueDeliveries"
       actions   = ["sqs:SendMessage"]
       resources = [local.dispatch_queue_arn, local.fan_out_queue_arn, local.poison_queue_arn]
@@ -39,7 +39,7 @@ module "expand" {
       actions   = ["s3:GetObject"]
       resources = ["${local.payload_bucket_arn}/publishes/*"]
     },
-    # Without it S3 answers 403 for a publish that is not there, which is no proof that it is gone.
+    # Without it S3 answers 403 for a missing publish, which does not prove that it is gone.
     {
       sid       = "SeeThatPublishesAreGone"
       actions   = ["s3:ListBucket"]
@@ -53,7 +53,7 @@ module "expand" {
   ], local.key_statements_of["s3"], local.key_statements_of["sqs"])
 }
 
-# One piece makes thousands of deliveries, so each has an invocation of its own.
+# A piece makes thousands of deliveries, so each gets its own invocation.
 resource "aws_lambda_event_source_mapping" "fan_out" {
   event_source_arn                   = aws_sqs_queue.fan_out.arn
   tags                               = local.tags

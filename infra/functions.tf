@@ -1,4 +1,4 @@
-# What all seven functions share.
+# Settings that all seven functions share.
 
 locals {
   functions_dir = (
@@ -9,13 +9,13 @@ locals {
 
   programs = ["ingest", "expand", local.dispatch_program, "dead-letter", "redrive", "manage", "wake"]
 
-  # A release has its zips side by side; cargo-lambda puts each into a folder.
+  # A release has all zips in one folder; cargo-lambda puts each into its own.
   files = {
     for program in local.programs : program =>
     try(fileexists("${local.functions_dir}/${program}.zip"), false) ? "${local.functions_dir}/${program}.zip" : "${local.functions_dir}/${program}/bootstrap.zip"
   }
 
-  # Where each program comes from: a zip on this machine, or an object of a bucket.
+  # The source of each program: a zip on this machine, or an object in a bucket.
   packages = {
     for program in local.programs : program => {
       file   = var.functions_bucket == null ? local.files[program] : null
@@ -25,7 +25,7 @@ locals {
     }
   }
 
-  # What all functions have in common.
+  # Passed to every function.
   function_settings = {
     account                  = local.account
     tags                     = local.tags
@@ -47,7 +47,7 @@ locals {
     wake        = module.wake
   }
 
-  # 512 MB is about 0.29 vCPU: TLS and JSON are what a small function waits for. manage serves operators, not events.
+  # 512 MB is about 0.29 vCPU: a small function spends its time on TLS and JSON. manage serves operators, not events.
   memory_mb = merge(
     { ingest = 512, expand = 512, dispatch = 512, dead-letter = 512, redrive = 512, manage = 256, wake = 256 },
     var.memory_mb,
@@ -76,9 +76,8 @@ locals {
     } if anytrue([for arn in local.endpoint_secret_arns : split(":", arn)[2] == service])
   ]
 
-  # One function, one place for its limits; queues take their visibility timeouts from here.
-  # ingest, manage: API Gateway gives up after 30 s, so a function that answers later answers nobody.
-  # wake: runs once a minute, and two runs shall not overlap.
+  # The limits of all functions; queues take their visibility timeouts from here. ingest, manage: API Gateway gives up after 30 s,
+  # so a later answer reaches no caller. wake: runs once a minute, and two runs must not overlap.
   timeout_seconds = {
     ingest      = 29
     expand      = 29

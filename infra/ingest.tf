@@ -1,7 +1,7 @@
-# ingest: authenticates, validates, matches, packs and enqueues what publishers send. Reads configuration, writes one queue, and
-# one bucket for what is too large for a message. Publishes that make too many deliveries for one request are stored in that
-# bucket, and their pieces go to the fan-out queue, from which expand makes the deliveries. Where a topic heeds the keys of publishes,
-# it notes them in the state table.
+# ingest: authenticates, validates, matches, packs and enqueues publishes. It reads configuration and writes to one queue, and to
+# one bucket for events that are too large for a message. It also stores there the publishes that make too many deliveries for one
+# request, and sends their pieces to the fan-out queue, from which expand makes the deliveries. Where a topic heeds the keys of
+# publishes, it notes them in the state table.
 
 module "ingest" {
   source = "./modules/function"
@@ -36,7 +36,7 @@ module "ingest" {
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
-      # Behind an authorizer no access key is asked for.
+      # Behind an authorizer ingest needs no access keys.
       leading_keys = concat(["TOPIC#*"], var.publish_authorization == "KEYS" ? ["KEYS#*"] : [])
     },
     {

@@ -1,5 +1,5 @@
-# manage: the resource API. The only writer of configuration; never on the way of an event. For operators it looks into the poison
-# queue, through parked deliveries and dead letters, and sends what waits there back to where it belongs.
+# manage: the resource API. It is the only writer of configuration, and no event passes through it. For operators it reads the
+# poison queue, parked deliveries and dead letters, and sends them back to the queue where they belong.
 
 module "manage" {
   source = "./modules/function"
@@ -40,7 +40,7 @@ module "manage" {
 
   statements = concat([
     {
-      # A transaction needs the permission of each of its parts; ConditionCheckItem is a part of its own.
+      # A transaction needs the permission of each of its operations; ConditionCheckItem is one of them.
       sid = "KeepConfig"
       actions = [
         "dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem",
@@ -49,7 +49,7 @@ module "manage" {
       resources = [local.config_table_arn]
     },
     {
-      # Parked deliveries lie under the minutes they are due in: to find some of them is to look through all.
+      # Parked deliveries are stored by the minute in which they are due, so finding some of them means reading all.
       sid       = "FindAndEndWhatWaits"
       actions   = ["dynamodb:Scan", "dynamodb:Query", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
@@ -66,7 +66,7 @@ module "manage" {
       ]
       resources = [local.poison_queue_arn]
     },
-    # There may be 32 retry queues, and IAM takes 10,240 characters for all statements: so they are named once.
+    # There may be 32 retry queues, and IAM allows 10,240 characters for all statements, so name them only once.
     {
       sid       = "ShowWhatIsHiddenAndSendItBack"
       actions   = ["sqs:ChangeMessageVisibility", "sqs:SendMessage"]
@@ -87,13 +87,13 @@ module "manage" {
       actions   = ["s3:ListBucket"]
       resources = local.dead_letter_bucket_arns
     },
-    # To count the events of a piece of a large publish that is purged from the poison queue.
+    # To count the events when a piece of a large publish is purged from the poison queue.
     {
       sid       = "CountPublishes"
       actions   = ["s3:GetObject"]
       resources = ["${local.payload_bucket_arn}/publishes/*"]
     },
-    # Without it S3 answers 403 for a publish that is not there, which is no proof that it is gone.
+    # Without it S3 answers 403 for a missing publish, which does not prove that it is gone.
     {
       sid       = "SeeThatPublishesAreGone"
       actions   = ["s3:ListBucket"]

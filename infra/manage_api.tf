@@ -1,5 +1,5 @@
-# The manage API. Routes are written out one by one, so that an IAM policy can allow some of them and API Gateway answers 404
-# to the rest before a function runs.
+# The manage API. Every route is explicit, so an IAM policy can allow some of them, and API Gateway answers 404 for anything else
+# before a function runs.
 
 locals {
   manage_routes = toset([
@@ -49,8 +49,7 @@ locals {
     "POST /parked:cancel",
   ])
 
-  # Where an endpoint's owner consents to events. Whoever calls it has no IAM identity here, but the token that the endpoint
-  # was sent.
+  # An endpoint's owner consents to events here. The caller has no IAM identity, only the token that was sent to the endpoint.
   validation_routes = toset([
     "GET /topics/{topic}/eventSubscriptions/{name}/validate",
     "POST /topics/{topic}/eventSubscriptions/{name}/validate",
@@ -70,7 +69,7 @@ resource "aws_apigatewayv2_api" "manage" {
   description   = "Gridpost: manage topics and event subscriptions"
   protocol_type = "HTTP"
 
-  # Beside a domain of its own, this name would bypass what protects that domain.
+  # With a custom domain, this name would bypass the protection of that domain.
   disable_execute_api_endpoint = !var.default_endpoints
 
   lifecycle {
@@ -104,7 +103,7 @@ resource "aws_apigatewayv2_route" "manage" {
 }
 
 resource "aws_apigatewayv2_route" "validation" {
-  # checkov:skip=CKV_AWS_309:the token in the URL, 256 random bits that are valid for ten minutes, is what manage checks
+  # checkov:skip=CKV_AWS_309:manage checks the token in the URL, 256 random bits that are valid for ten minutes
   for_each = local.validation_routes
 
   api_id             = aws_apigatewayv2_api.manage.id
@@ -136,7 +135,8 @@ resource "aws_apigatewayv2_stage" "manage" {
     throttling_burst_limit = 100
   }
 
-  # Open to the internet, and an endpoint's owner needs it once: a guesser gets no further, and takes nothing from operators.
+  # Open to the internet, but an endpoint's owner needs it only once. A low limit stops guessers and keeps them from using up the
+  # operators' requests.
   dynamic "route_settings" {
     for_each = local.validation_routes
 
@@ -147,7 +147,7 @@ resource "aws_apigatewayv2_stage" "manage" {
     }
   }
 
-  # A stage takes settings of routes that are there.
+  # A stage accepts settings only for routes that exist.
   depends_on = [aws_dynamodb_table.config, aws_dynamodb_table.state, aws_apigatewayv2_route.validation]
 }
 

@@ -1,6 +1,6 @@
-# Names, and the ARNs and queue URLs that follow from them. Policies and environments are written with these instead of the
-# resources' attributes: functions are then created beside the queues, which take 50 s, not after them, and what a function
-# gets is known, and tested, at plan time. Each queue checks that its URL came out as composed.
+# Names, and the ARNs and queue URLs that follow from them. Policies and environments use these instead of the resources'
+# attributes. So Terraform creates functions in parallel with the queues, which take 50 s, and a function's settings are known,
+# and tested, at plan time. Each queue checks that its URL is the composed one.
 
 data "aws_caller_identity" "current" {
   count = var.account == null ? 1 : 0
@@ -17,7 +17,7 @@ data "aws_region" "current" {
 locals {
   emulated = var.aws_endpoint_url != null
 
-  # id, because provider 6 calls the name of a region otherwise than 5.
+  # id, because the attribute for a region's name differs between providers 5 and 6.
   account = coalesce(var.account, {
     id         = one(data.aws_caller_identity.current[*].account_id)
     region     = one(data.aws_region.current[*].id)
@@ -28,7 +28,7 @@ locals {
   region     = local.account.region
   partition  = local.account.partition
 
-  # Of everything that can be tagged. In each resource, since a module has no provider to say it for all.
+  # Set on each resource, because the module has no provider block with default tags.
   tags = merge({ application = "gridpost", "gridpost:deployment" = var.name_prefix }, var.tags)
 
   dispatch_queue_name    = "${var.name_prefix}-dispatch"
@@ -54,10 +54,10 @@ locals {
   redrive_queue_url     = "${local.queue_url_prefix}/${local.redrive_queue_name}"
   poison_queue_url      = "${local.queue_url_prefix}/${local.poison_queue_name}"
 
-  # manage asks dispatch whether an AWS resource is there.
+  # manage asks dispatch whether an AWS resource exists.
   dispatch_arn = "arn:${local.partition}:lambda:${local.region}:${local.account_id}:function:${var.name_prefix}-dispatch${local.live}"
 
-  # Behind a function's ARN where its versions are told apart.
+  # Suffix of a function's ARN if it has versions.
   live = var.versions ? ":live" : ""
 
   config_table_name = "${var.name_prefix}-config"
@@ -66,17 +66,17 @@ locals {
   config_table_arn  = "${local.table_arn_prefix}/${local.config_table_name}"
   state_table_arn   = "${local.table_arn_prefix}/${local.state_table_name}"
 
-  # Written out in shared/aws/src/state.rs too.
+  # The same name is in shared/aws/src/state.rs.
   waiting_index_name = "waiting"
 
-  # Bucket names are global: account and region make this one ours. 63 characters at most, so name_prefix has at most 20.
+  # Bucket names are global: account and region make this one unique. At most 63 characters, so name_prefix has at most 20.
   dead_letter_bucket_name = "${var.name_prefix}-dead-letters-${local.account_id}-${local.region}"
   dead_letter_bucket_arn  = "arn:${local.partition}:s3:::${local.dead_letter_bucket_name}"
   dead_letter_bucket_arns = concat([local.dead_letter_bucket_arn], var.dead_letter_bucket_arns)
   payload_bucket_name     = "${var.name_prefix}-payloads-${local.account_id}-${local.region}"
   payload_bucket_arn      = "arn:${local.partition}:s3:::${local.payload_bucket_name}"
 
-  # What a function needs of customer keys, through the services whose data they encrypt and no other way.
+  # A function's permissions on customer keys, limited to calls through the services whose data they encrypt.
   key_actions = {
     dynamodb = ["kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey", "kms:DescribeKey"]
     s3       = ["kms:Decrypt", "kms:GenerateDataKey"]
@@ -94,7 +94,7 @@ locals {
   }
   key_statements = concat(local.key_statements_of["dynamodb"], local.key_statements_of["s3"], local.key_statements_of["sqs"])
 
-  # Without the right to list, S3 answers 403 for an object that is not there, which is no proof that it is gone.
+  # Without the right to list, S3 answers 403 for a missing object, which does not prove that it is gone.
   payload_read_statements = [
     {
       sid       = "TakeAndReleasePayloads"

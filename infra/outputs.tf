@@ -9,7 +9,7 @@ output "manage_url" {
 }
 
 output "domain_targets" {
-  description = "What the domains of your own must lead to (CNAME, or an alias record), by API: publish and manage, where they have one."
+  description = "Where your custom domains must point (CNAME or alias record), by API: publish and manage, if they have one."
   value = {
     for api, domain in aws_apigatewayv2_domain_name.this : api => {
       name    = domain.domain_name_configuration[0].target_domain_name
@@ -19,22 +19,22 @@ output "domain_targets" {
 }
 
 output "dead_letter_bucket" {
-  description = "Bucket that subscriptions can name as dead-letter destination without further permission."
+  description = "Bucket that event subscriptions can name as dead-letter destination without further permission."
   value       = aws_s3_bucket.dead_letters.bucket
 }
 
 output "dead_letter_role_arn" {
-  description = "Role that writes dead letters: to be named in the bucket or key policy of another account's bucket."
+  description = "Role that writes dead letters. A bucket in another account must allow it in its bucket policy and key policy."
   value       = module.dead_letter.role_arn
 }
 
 output "redrive_role_arn" {
-  description = "Role that reads dead letters and sends them again: to be allowed in the policy of a dead-letter bucket of another account (s3:ListBucket, s3:GetObject, kms:Decrypt)."
+  description = "Role that reads dead letters and sends them again. A dead-letter bucket in another account must allow it s3:ListBucket, s3:GetObject and kms:Decrypt."
   value       = module.redrive.role_arn
 }
 
 output "manage_role_arn" {
-  description = "Role that lists and purges dead letters: the same."
+  description = "Role that lists and purges dead letters. A dead-letter bucket in another account must allow it s3:ListBucket, s3:GetObject, s3:DeleteObject and kms:Decrypt."
   value       = module.manage.role_arn
 }
 
@@ -54,12 +54,12 @@ output "function_names" {
 }
 
 output "function_arns" {
-  description = "ARNs to invoke, by function: with versions those of the aliases live."
+  description = "ARNs to invoke, by function; with versions, those of the aliases live."
   value       = { for name, function in local.functions : name => function.arn }
 }
 
 output "role_arns" {
-  description = "ARNs of the functions' roles by function. Resources of other accounts that events are delivered to must allow the one of dispatch."
+  description = "ARNs of the functions' roles by function. Resources in other accounts that receive events must allow dispatch's role."
   value       = { for name, function in local.functions : name => function.role_arn }
 }
 
@@ -108,7 +108,7 @@ output "publish_api_id" {
 }
 
 output "publish_execution_arn" {
-  description = "First part of the ARNs that execute-api:Invoke names for publishers: <this>/$default/POST/topics/<topic>/api/events. Null with publish_front_door FUNCTION_URL."
+  description = "First part of the ARNs in publishers' execute-api:Invoke permissions: <this>/$default/POST/topics/<topic>/api/events. Null with publish_front_door FUNCTION_URL."
   value       = one(aws_apigatewayv2_api.publish[*].execution_arn)
 }
 
@@ -123,7 +123,7 @@ output "manage_api_id" {
 }
 
 output "manage_execution_arn" {
-  description = "First part of the ARNs that execute-api:Invoke names for operators: <this>/$default/GET/topics* and the like."
+  description = "First part of the ARNs in operators' execute-api:Invoke permissions, such as <this>/$default/GET/topics*."
   value       = aws_apigatewayv2_api.manage.execution_arn
 }
 
@@ -143,7 +143,7 @@ output "state_table" {
 }
 
 output "publish_command" {
-  description = "Publishes one event to the topic demo; print it with terraform output -raw publish_command. It takes from the environment what publish_authorization asks for: one of the topic's keys (GRIDPOST_KEY), credentials of IAM (AWS_ACCESS_KEY_ID and so on), or a token (GRIDPOST_TOKEN)."
+  description = "Publishes one event to the topic demo; print it with terraform output -raw publish_command. It takes the credentials that publish_authorization requires from the environment: one of the topic's keys (GRIDPOST_KEY), IAM credentials (AWS_ACCESS_KEY_ID and so on), or a token (GRIDPOST_TOKEN)."
   value       = <<-EOT
     curl --fail-with-body -sS '${local.publish_url}/topics/demo/api/events' \
       ${local.publish_credentials[var.publish_authorization]} -H 'content-type: application/json' \

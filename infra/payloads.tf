@@ -1,20 +1,20 @@
-# deliveries/: events that are too large for a queue message, one object for each of their deliveries: written by ingest and expand, emptied
-# when the delivery has ended, removed by age. publishes/: publishes that make too many deliveries for one request, one object for
-# each, removed by age.
+# deliveries/: events that are too large for a queue message, one object for each delivery. ingest and expand write it; it is
+# emptied when the delivery has ended, and removed by age. publishes/: one object for each publish that makes too many deliveries
+# for one request, removed by age.
 
 locals {
-  # Of a delivery: it lives for 7 days at most (time-to-live of the namespace profile), its dead letter waits for 14 more at most
-  # (retention of the queue). Of a publish: a message that asks for it lives for 14 days, and for 14 more if it is sent again,
-  # from the poison queue or because an invocation's time was up. Two days to spare. What is removed then is empty, or nobody's.
+  # A delivery lives for at most 7 days (time-to-live of the namespace profile), and its dead letter waits for at most 14 more
+  # (retention of the queue). A message that refers to a publish lives for 14 days, and for 14 more if it is sent again, from the
+  # poison queue or because an invocation's time was up. Two days are spare. By then an object is empty, or nothing refers to it.
   payload_days = max(7 + 14, 14 + 14) + 2
 }
 
 resource "aws_s3_bucket" "payloads" {
   # checkov:skip=CKV_AWS_18:access logs would need a second bucket; CloudTrail data events do it without
-  # checkov:skip=CKV_AWS_21:an object is replaced once, by nothing: an older version is of no use
+  # checkov:skip=CKV_AWS_21:an object is only ever replaced by an empty one, so older versions are useless
   # checkov:skip=CKV_AWS_144:an event in flight is not worth a copy in another region
   # checkov:skip=CKV_AWS_145:S3's own key; see the state table
-  # checkov:skip=CKV2_AWS_62:nobody is to be told of a new object
+  # checkov:skip=CKV2_AWS_62:nothing needs a notification of a new object
   bucket        = local.payload_bucket_name
   tags          = local.tags
   force_destroy = !var.protect_data
@@ -63,7 +63,7 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "payloads" {
       kms_master_key_id = local.bucket_key_arn
     }
 
-    # One call of KMS for many objects.
+    # One KMS call serves many objects.
     bucket_key_enabled = local.bucket_key_arn == null ? null : true
   }
 }

@@ -1,6 +1,6 @@
 # The publish API, publish_front_door HTTP_API: where events enter. With publish_authorization KEYS it is open to the internet,
-# and ingest checks the topic's keys itself, in constant time; with AWS_IAM or JWT, API Gateway lets nobody else through, and
-# ingest looks at no keys.
+# and ingest checks the topic's keys itself, in constant time; with AWS_IAM or JWT, API Gateway refuses everyone else, and ingest
+# checks no keys.
 
 locals {
   publish_by_api = var.publish_front_door == "HTTP_API"
@@ -11,7 +11,7 @@ locals {
     "POST /topics/{topic}",
   ]) : toset([])
 
-  # How curl shows who it is, by publish_authorization. A signature is of one service: API Gateway's or Lambda's.
+  # How curl authenticates, by publish_authorization. A signature is for one service: API Gateway or Lambda.
   publish_credentials = {
     KEYS    = "-H \"aeg-sas-key: $GRIDPOST_KEY\""
     JWT     = "-H \"authorization: Bearer $GRIDPOST_TOKEN\""
@@ -20,7 +20,7 @@ locals {
 
   publish_url = local.publish_by_api ? local.publish_api_url : local.publish_function_url
 
-  # A client of the emulator cannot resolve the API's host name and goes by path.
+  # A client of the emulator cannot resolve the API's host name, so it uses a path.
   publish_api_url = (
     local.emulated
     ? "${var.aws_endpoint_url}/_aws/execute-api/${join("", aws_apigatewayv2_api.publish[*].id)}/$default"
@@ -36,7 +36,7 @@ resource "aws_apigatewayv2_api" "publish" {
   description   = "Gridpost: publish events to topics"
   protocol_type = "HTTP"
 
-  # Beside a domain of its own, this name would bypass what protects that domain.
+  # With a custom domain, this name would bypass the protection of that domain.
   disable_execute_api_endpoint = !var.default_endpoints
 
   lifecycle {
@@ -93,7 +93,7 @@ resource "aws_apigatewayv2_route" "publish" {
 }
 
 resource "aws_apigatewayv2_stage" "publish" {
-  # checkov:skip=CKV_AWS_76:access logs (publish_access_logs) cost a third of what the requests do
+  # checkov:skip=CKV_AWS_76:access logs (publish_access_logs) cost a third as much as the requests
   # checkov:skip=CKV2_AWS_51:publishers authenticate with topic keys
   count = local.publish_by_api ? 1 : 0
 
@@ -116,7 +116,7 @@ resource "aws_apigatewayv2_stage" "publish" {
     throttling_burst_limit = var.publish_burst_limit
   }
 
-  # Not before there is what ingest reads and where it sends to.
+  # Publishes must not arrive before the tables and queues that ingest uses exist.
   depends_on = [aws_dynamodb_table.config, aws_sqs_queue.dispatch, aws_sqs_queue.fan_out]
 }
 

@@ -1,11 +1,11 @@
-# The function URL of ingest, publish_front_door FUNCTION_URL: the same requests as by the publish API, without API Gateway's fee
-# for each of them, and without its throttling and its tokens. Whatever is no publish is answered 404 by ingest.
+# The function URL of ingest, publish_front_door FUNCTION_URL: it takes the same requests as the publish API, without API
+# Gateway's fee per request, and without its throttling and tokens. ingest answers 404 to anything that is not a publish.
 
 locals {
-  # Empty while there is none.
+  # Empty without a function URL.
   publish_function_url = trimsuffix(join("", aws_lambda_function_url.publish[*].function_url), "/")
 
-  # Anybody may knock: ingest checks keys. Principals of IAM need no more than their own policy.
+  # Anyone may send requests: ingest checks keys. IAM principals need only their own policy.
   publish_url_is_open = !local.publish_by_api && var.publish_authorization == "KEYS"
 }
 
@@ -25,7 +25,7 @@ resource "aws_lambda_function_url" "publish" {
     }
   }
 
-  # Not before there is what ingest reads and where it sends to.
+  # Publishes must not arrive before the tables and queues that ingest uses exist.
   depends_on = [aws_dynamodb_table.config, aws_sqs_queue.dispatch, aws_sqs_queue.fan_out]
 }
 
@@ -41,9 +41,9 @@ resource "aws_lambda_permission" "publish_function_url" {
   function_url_auth_type = "NONE"
 }
 
-# Since October 2025 a function URL asks for lambda:InvokeFunction as well, granted for calls by the URL alone. The provider can
-# say so from 6.28 on, CloudFormation always; without the condition anybody could invoke ingest directly, and forge what API
-# Gateway tells it. The emulator asks for no grants.
+# Since October 2025 a function URL also needs lambda:InvokeFunction, granted only for calls through the URL. The provider
+# supports that condition from 6.28 on; CloudFormation always does. Without the condition anyone could invoke ingest directly and
+# forge what API Gateway tells it. The emulator needs no grants.
 resource "aws_cloudformation_stack" "publish_function_url" {
   # checkov:skip=CKV_AWS_124:it holds one grant, which Terraform watches
   count = local.publish_url_is_open && !local.emulated ? 1 : 0

@@ -1,28 +1,30 @@
-# dispatch: first attempts only, hides nothing. retry-N: every later attempt, held by visibility timeouts. dead-letter: ended
-# deliveries on their way to S3. fan-out: pieces of publishes that make too many deliveries for one request. redrive: a message for each
-# job that sends dead letters again. poison: records that our code could not settle in 1,000 receives.
+# dispatch: first attempts only; it hides nothing. retry-N: all later attempts, held by visibility timeouts. dead-letter: ended
+# deliveries on their way to S3. fan-out: pieces of publishes that make too many deliveries for one request. redrive: a message
+# for each job that sends dead letters again. poison: records that our code could not settle in 1,000 receives.
 #
-# Policies and redrive policies are arguments of the queues, not resources of their own: the provider waits 25 s for each
-# change of a queue's attributes, and this way the longest chain is two (poison, then the rest).
+# Policies and redrive policies are arguments of the queues, not separate resources: the provider waits 25 s for each change of a
+# queue's attributes, and this keeps the longest chain at two (poison, then the rest).
 
 locals {
-  # SQS's longest, 14 days: a queue must not be what loses a delivery. Time-to-live is the code's to apply.
+  # SQS's maximum, 14 days: a queue must never lose a delivery. The code applies the time-to-live.
   queue_retention_seconds = 14 * 24 * 60 * 60
 
-  # Every receive counts, waits and console peeks included, so the highest value that SQS takes. It is no attempt limit.
+  # The highest value that SQS accepts, because every receive counts, including waits and console peeks. It does not limit
+  # attempts.
   receives_max = 1000
 
-  # A record may wait for its batch first, and the function may run until its timeout; 30 s later its unsettled records are due again. Lambda refuses a mapping whose
-  # queue has less than the function's timeout. AWS's advice of six times would only delay records that a crash left behind.
+  # A record may wait for its batch first, and the function may run until its timeout; 30 s later its unsettled records are due
+  # again. Lambda refuses a mapping if the queue's timeout is below the function's. Six times that, as AWS advises, would only
+  # delay records that a crash left behind.
   delivery_visibility_seconds = local.timeout_seconds["dispatch"] + var.retry_window_seconds + 30
 
-  # Here a crash may be waited out: six times the function's timeout, as AWS advises for throttled functions.
+  # These messages can wait after a crash: six times the function's timeout, as AWS advises for throttled functions.
   dead_letter_visibility_seconds = local.timeout_seconds["dead-letter"] * 6
 
-  # The same for a piece of a large fan-out: a crash shall not keep its deliveries waiting.
+  # For a piece of a large fan-out it is short again: a crash must not keep its deliveries waiting.
   fan_out_visibility_seconds = local.timeout_seconds["expand"] + 30
 
-  # And for a redrive job: it goes on where it was noted.
+  # A redrive job, too, continues soon from its stored position.
   redrive_visibility_seconds = local.timeout_seconds["redrive"] + 30
 
   redrive_to_poison = jsonencode({
@@ -30,7 +32,7 @@ locals {
     maxReceiveCount     = local.receives_max
   })
 
-  # A queue has one of the two.
+  # A queue has one or the other.
   sqs_key_arn     = var.kms_key_arns.sqs
   sqs_managed_sse = local.sqs_key_arn == null ? true : null
 
@@ -57,8 +59,8 @@ locals {
   }
 }
 
-# No redrive_allow_policy: it names ten source queues at most, and there may be 36. The default lets queues of this account and
-# region redrive here.
+# No redrive_allow_policy: it names at most ten source queues, and there may be 36. By default, all queues of this account and
+# region may redrive here.
 resource "aws_sqs_queue" "poison" {
   name                      = local.poison_queue_name
   tags                      = local.tags
@@ -116,7 +118,7 @@ resource "aws_sqs_queue" "retry" {
   }
 }
 
-# The wait of dead_letter_delay_seconds is set on each message by dispatch, not on the queue: a redriven message waits no more.
+# dispatch sets dead_letter_delay_seconds on each message, not on the queue, so a redriven message does not wait again.
 resource "aws_sqs_queue" "dead_letter" {
   name                       = local.dead_letter_queue_name
   tags                       = local.tags

@@ -1,4 +1,4 @@
-# redrive: sends dead letters again when a job asks for it. It may not delete them, nor write where they lie.
+# redrive: sends dead letters again when a job asks for it. It may not delete them or write to their bucket.
 
 module "redrive" {
   source = "./modules/function"
@@ -31,17 +31,17 @@ module "redrive" {
       resources = [local.redrive_queue_arn]
     },
     {
-      # To its own queue goes a new message in the place of one that was received too often.
+      # In its own queue, it replaces a message that was received too often with a new one.
       sid       = "SendAgain"
       actions   = ["sqs:SendMessage"]
       resources = [local.dispatch_queue_arn, local.redrive_queue_arn]
     },
     {
-      # Whether the event subscription that events are sent to is still there.
+      # To check whether the target event subscription still exists.
       sid       = "ReadConfig"
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
-      # Access keys are in items of their own.
+      # Access keys are in separate items.
       leading_keys = ["TOPIC#*"]
     },
     {
@@ -67,7 +67,7 @@ module "redrive" {
   ], local.key_statements)
 }
 
-# One job with each invocation, which works at it until its time is up.
+# Each invocation works on one job until its time is up.
 resource "aws_lambda_event_source_mapping" "redrive" {
   event_source_arn                   = aws_sqs_queue.redrive.arn
   tags                               = local.tags

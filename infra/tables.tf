@@ -1,6 +1,6 @@
-# config: topics with their event subscriptions (TOPIC#<topic>), their access keys (KEYS#<topic>) and their names (TOPICS), written by
-# manage alone. state: endpoint health, the state of failing deliveries,
-# parked deliveries, jobs that send dead letters again, the keys of publishes (hashed, so spread over all partitions).
+# config: topics with their event subscriptions (TOPIC#<topic>), their access keys (KEYS#<topic>) and their names (TOPICS); only
+# manage writes it. state: endpoint health, the state of failing deliveries, parked deliveries, jobs that send dead letters again,
+# the keys of publishes (hashed, so spread over all partitions).
 
 locals {
   table_key_arns = compact([var.kms_key_arns.dynamodb])
@@ -24,14 +24,14 @@ resource "aws_dynamodb_table" "config" {
     type = "S"
   }
 
-  # Someone typed what is in here: let it be brought back to any second of the last 35 days.
+  # People typed this data: keep it restorable to any second of the last 35 days.
   point_in_time_recovery {
     enabled = true
   }
 
   # checkov:skip=CKV_AWS_119:a customer key (kms_key_arns) costs per month and per request, and adds a way to lose the data
-  # Without the block the table is encrypted by a key that DynamoDB owns, which costs nothing; with enabled alone it would be the
-  # account's aws/dynamodb, whose requests are charged.
+  # Without the block DynamoDB encrypts the table with its own key, which costs nothing; with enabled alone it would use the
+  # account's aws/dynamodb key, whose requests are charged.
   dynamic "server_side_encryption" {
     for_each = local.table_key_arns
 
@@ -71,10 +71,10 @@ resource "aws_dynamodb_table" "state" {
     type = "S"
   }
 
-  # Deliveries that have failed and not ended, by event subscription and publish time. Only their states have these attributes,
-  # so nothing else is in it, and what succeeds at once never is. The deliveries of an event subscription are spread over 16 keys:
-  # one takes 1,000 writes a second, and an index that takes no more throttles the table. Keys alone, so that a further failure
-  # of a delivery writes nothing to it.
+  # Deliveries that have failed and not ended, by event subscription and publish time. Only their states have these attributes, so
+  # the index holds nothing else, and never a delivery that succeeds at once. The deliveries of an event subscription are spread
+  # over 16 keys, because one key takes 1,000 writes a second, and an index at its limit throttles the table. It projects keys
+  # only, so a further failure of a delivery does not write to it.
   global_secondary_index {
     name            = local.waiting_index_name
     hash_key        = "waitingFor"

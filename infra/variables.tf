@@ -1,7 +1,7 @@
-# In this order: where it goes, what the functions are, delivery, dead letters, configuration and endpoints, APIs, operation.
+# The order: placement, the functions, delivery, dead letters, configuration and endpoints, APIs, operation.
 
 variable "account" {
-  description = "What the provider would be asked for: account id, region, partition and the suffix of its host names. Null, the default, asks it. Give it where the module has depends_on: Terraform then reads data sources only while it applies, takes every name with the account in it for unknown, and would replace the buckets."
+  description = "Account id, region, partition and the suffix of AWS's host names. Null, the default, asks the provider. Set it if the module has depends_on: Terraform then reads data sources only at apply, treats every name that contains the account as unknown, and would replace the buckets."
   type = object({
     id         = string
     region     = string
@@ -22,7 +22,7 @@ variable "account" {
 }
 
 variable "name_prefix" {
-  description = "First part of every name, 2 to 20 characters: small letters, digits and single hyphens, a letter first. Two deployments in one account and region need two prefixes. Longer ones would not leave room in the bucket's 63 characters."
+  description = "First part of every name, 2 to 20 characters: lower-case letters, digits and single hyphens, starting with a letter. Two deployments in one account and region need different prefixes. A longer prefix would not fit into the 63 characters of a bucket's name."
   type        = string
   default     = "gridpost"
   nullable    = false
@@ -34,7 +34,7 @@ variable "name_prefix" {
 }
 
 variable "aws_endpoint_url" {
-  description = "Base URL of an AWS emulator, such as http://127.0.0.1:4566, without a slash at the end. Null, the default, means AWS. Given, all API calls of Terraform and of the functions go there."
+  description = "Base URL of an AWS emulator, such as http://127.0.0.1:4566, without a slash at the end. Null, the default, means AWS. If set, all API calls of Terraform and of the functions go there."
   type        = string
   default     = null
 
@@ -45,7 +45,7 @@ variable "aws_endpoint_url" {
 }
 
 variable "tags" {
-  description = "Tags for everything that can be tagged, beside application and gridpost:deployment."
+  description = "Tags for every resource that supports them, in addition to application and gridpost:deployment."
   type        = map(string)
   default     = {}
   nullable    = false
@@ -57,7 +57,7 @@ variable "tags" {
 }
 
 variable "permissions_boundary_arn" {
-  description = "ARN of a policy that bounds all roles made here (permissions boundary), where an organisation asks for one. It must allow what the roles' own policies allow."
+  description = "ARN of the permissions boundary of all roles created here, if your organisation requires one. It must allow what the roles' own policies allow."
   type        = string
   default     = null
 
@@ -68,7 +68,7 @@ variable "permissions_boundary_arn" {
 }
 
 variable "iam_path" {
-  description = "Path of all roles made here, such as /platform/."
+  description = "Path of all roles created here, such as /platform/."
   type        = string
   default     = "/"
   nullable    = false
@@ -80,7 +80,7 @@ variable "iam_path" {
 }
 
 variable "kms_key_arns" {
-  description = "ARNs of KMS keys of your own, by what they encrypt: dynamodb (both tables), s3 (both buckets), sqs (all queues), logs (all log groups). What is left out is encrypted by keys of AWS that cost nothing. The functions' roles are allowed to use the keys of dynamodb, s3 and sqs through these services; the key's policy must let IAM decide (the default one does), and the key for logs must allow logs.REGION.amazonaws.com to use it. Each key costs 1 dollar a month, and its requests 0.03 dollars per 10,000."
+  description = "ARNs of KMS keys of your own, by what they encrypt: dynamodb (both tables), s3 (both buckets), sqs (all queues), logs (all log groups). Anything left out is encrypted with AWS's own keys, which cost nothing. The functions' roles may use the keys of dynamodb, s3 and sqs through these services; the key's policy must let IAM decide (the default policy does), and the key for logs must allow logs.REGION.amazonaws.com to use it. Each key costs 1 dollar a month, and 0.03 dollars per 10,000 requests."
   type = object({
     dynamodb = optional(string)
     s3       = optional(string)
@@ -99,7 +99,7 @@ variable "kms_key_arns" {
 }
 
 variable "architecture" {
-  description = "Instruction set of the functions, arm64 or x86_64: the one that the zips were built for. arm64 costs a fifth less."
+  description = "Instruction set of the functions, arm64 or x86_64; it must match the zips. arm64 costs a fifth less."
   type        = string
   default     = "arm64"
   nullable    = false
@@ -111,7 +111,7 @@ variable "architecture" {
 }
 
 variable "functions_dir" {
-  description = "Directory that holds <function>.zip, as a release has them, or <function>/bootstrap.zip for ingest, expand, dispatch (dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake. Absolute, or relative to the root module, so that it means the same wherever Terraform is started. Null, the default, is where cargo lambda build puts them in the repository that this module lies in. Not with functions_bucket."
+  description = "Directory that holds <function>.zip (as in a release) or <function>/bootstrap.zip for ingest, expand, dispatch (dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake. Absolute, or relative to the root module, wherever Terraform is started. Null, the default, is where cargo lambda build puts them in this module's repository. Not with functions_bucket."
   type        = string
   default     = null
 
@@ -122,7 +122,7 @@ variable "functions_dir" {
 }
 
 variable "functions_sha256" {
-  description = "SHA-256 that the zips in functions_dir must have, by program, in base64: sha256 of a release's release.json. Empty, the default, takes them as they are. Those of a bucket are in functions_bucket."
+  description = "SHA-256 that the zips in functions_dir must have, by program, in base64: sha256 of a release's release.json. Empty, the default, accepts any zip. For a bucket, set functions_bucket.sha256 instead."
   type        = map(string)
   default     = {}
   nullable    = false
@@ -134,7 +134,7 @@ variable "functions_sha256" {
 }
 
 variable "functions_bucket" {
-  description = "Functions out of a bucket of your own instead of a directory: its name (in the deployment's region), the prefix of their keys, and the SHA-256 of each zip by program, in base64, as Lambda tells it (openssl dgst -sha256 -binary FILE | base64); release.json of a release has key_prefix and sha256. Objects are named <key_prefix><program>.zip. Needed are ingest, expand, dispatch (or dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake. A new version is a new key_prefix and new hashes: Terraform updates a function when its hash changes."
+  description = "Takes the functions from a bucket of your own instead of a directory: the bucket's name (in the deployment's region), the prefix of the object keys, and the SHA-256 of each zip by program, in base64, as Lambda shows it (openssl dgst -sha256 -binary FILE | base64); release.json of a release has key_prefix and sha256. Objects are named <key_prefix><program>.zip. Required programs: ingest, expand, dispatch (or dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake. For a new version set a new key_prefix and new hashes: Terraform updates a function when its hash changes."
   type = object({
     name       = string
     key_prefix = optional(string, "")
@@ -158,21 +158,21 @@ variable "functions_bucket" {
 }
 
 variable "versions" {
-  description = "Whether each change of a function makes a version, and everything invokes the alias live: then live_versions leads back to an older one in seconds. Callers of your own that invoke manage by name should name its ARN (function_arns)."
+  description = "Whether each change of a function publishes a version, and everything invokes the alias live: live_versions then goes back to an older version in seconds. If your own callers invoke manage by name, let them use its ARN (function_arns) instead."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "rollout" {
-  description = "Whether Terraform leaves it to gridpost rollout where the aliases live lead: an apply then publishes a version and invokes it by no event, and the command shifts them to it by steps while it watches the alarms. At the first apply they lead to the first version. Needs versions, and goes without live_versions. A deployment that exists already changes by terraform state mv (docs/upgrades.md)."
+  description = "Whether gridpost rollout, not Terraform, moves the aliases live: an apply then publishes a version that no event invokes, and the command shifts the aliases to it in steps while it watches the alarms. The first apply points them at the first version. Needs versions; not with live_versions. An existing deployment needs terraform state mv first (docs/upgrades.md)."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "live_versions" {
-  description = "Versions that the aliases live lead to, by function, where not to the newest. To go back: the number of the version before, for as long as it takes to mend the newest. A version has the environment and program of its time, but not its role, queues and tables. Needs versions."
+  description = "Versions that the aliases live point at, by function, if not the newest. To go back, set the number of the previous version until the newest is fixed. A version keeps its environment and program, but not its role, queues and tables. Needs versions."
   type        = map(string)
   default     = {}
   nullable    = false
@@ -184,7 +184,7 @@ variable "live_versions" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, for Lambda's own network. For endpoints in private networks (name them in endpoint_allowed_networks too) and for a fixed address (that of the subnets' NAT gateway). The subnets need a way to AWS's services: a NAT gateway, or endpoints for SQS and Lambda, and gateways for DynamoDB and S3. Not subnets with an internet gateway alone: Lambda has no public address there. ipv6: also by IPv6, where the subnets have it."
+  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = list(string)
@@ -202,7 +202,7 @@ variable "vpc" {
 }
 
 variable "memory_mb" {
-  description = "Memory per function in MB, 128 to 10240, only where it shall differ: ingest, expand, dispatch, dead-letter and redrive have 512, manage and wake 256. Processor time comes with memory (1,769 MB are one vCPU), so more may be quicker and no dearer."
+  description = "Memory per function in MB, 128 to 10240, for functions that need another value than the default: ingest, expand, dispatch, dead-letter and redrive have 512, manage and wake 256. CPU grows with memory (1,769 MB are one vCPU), so more memory may be faster at the same cost."
   type        = map(number)
   default     = {}
   nullable    = false
@@ -219,7 +219,7 @@ variable "memory_mb" {
 }
 
 variable "dispatch_timeout_seconds" {
-  description = "Longest run of dispatch in seconds, 45 to 900. An attempt waits 30 s for its response, and a late response is still taken for 3 minutes after sending: the default holds both. A lower one gives late responses up earlier, and costs less while endpoints are slow. Queues hide what is being attempted for 30 s longer."
+  description = "Timeout of dispatch in seconds, 45 to 900. An attempt waits 30 s for its response, and a late response still counts for 3 minutes after the request was sent: the default leaves time for both. A lower timeout gives up on late responses earlier, and costs less while endpoints are slow. Queues hide messages that are being attempted for 30 s longer."
   type        = number
   default     = 210
   nullable    = false
@@ -234,7 +234,7 @@ variable "dispatch_timeout_seconds" {
 }
 
 variable "first_attempt_concurrency" {
-  description = "Most runs of dispatch at the same time for first attempts, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. An endpoint that stops answering holds one for each of its events until it is marked as slow, after about a second: at 500 events a second some 300. See account_concurrency."
+  description = "Most concurrent invocations of dispatch for first attempts, 2 to 1000 (Lambda's own limits), each with up to 10 deliveries. An endpoint that stops answering occupies one for each of its events until it is marked as slow, after about a second: at 500 events a second some 300. See account_concurrency."
   type        = number
   default     = 550
   nullable    = false
@@ -249,7 +249,7 @@ variable "first_attempt_concurrency" {
 }
 
 variable "retry_concurrency" {
-  description = "Most runs of dispatch at the same time for each retry queue, 2 to 1000 (Lambda's own limits), each with up to retry_batch_size deliveries. Failing endpoints are slow ones: this is what they can cost."
+  description = "Most concurrent invocations of dispatch per retry queue, 2 to 1000 (Lambda's own limits), each with up to retry_batch_size deliveries. Failing endpoints are often slow; this bounds what they can cost."
   type        = number
   default     = 50
   nullable    = false
@@ -264,7 +264,7 @@ variable "retry_concurrency" {
 }
 
 variable "fan_out_concurrency" {
-  description = "Most runs of expand at the same time, which make the deliveries of large publishes, 2 to 1000 (Lambda's own limits). A few make ten thousand deliveries in a second."
+  description = "Most concurrent invocations of expand, which makes the deliveries of large publishes, 2 to 1000 (Lambda's own limits). A few make ten thousand deliveries a second."
   type        = number
   default     = 5
   nullable    = false
@@ -276,7 +276,7 @@ variable "fan_out_concurrency" {
 }
 
 variable "dead_letter_concurrency" {
-  description = "Most runs of dead-letter at the same time that write dead letters, 2 to 1000 (Lambda's own limits). Few at a time make fewer and fuller objects."
+  description = "Most concurrent invocations of dead-letter, 2 to 1000 (Lambda's own limits). A low number makes fewer and fuller objects."
   type        = number
   default     = 10
   nullable    = false
@@ -288,7 +288,7 @@ variable "dead_letter_concurrency" {
 }
 
 variable "redrive_concurrency" {
-  description = "Most redrive jobs that are worked at at the same time, 2 to 1000 (Lambda's own limits). 0 stops them: jobs wait in their queue, up to 14 days, until it is raised; for an account that has no concurrency to spare."
+  description = "Most redrive jobs that run at the same time, 2 to 1000 (Lambda's own limits). 0 stops them: jobs wait in their queue, up to 14 days, until it is raised; for an account that has no concurrency to spare."
   type        = number
   default     = 5
   nullable    = false
@@ -303,7 +303,7 @@ variable "redrive_concurrency" {
 }
 
 variable "ingest_reserved_concurrency" {
-  description = "Concurrent runs that are kept for ingest whatever else the account runs, 2 to 10000, and that it can't exceed. Null, the default: it has its share of the account's. Lambda leaves at least 100 of an account unreserved."
+  description = "Concurrency reserved for ingest, 2 to 10000: other functions of the account can't use it, and ingest can't exceed it. Null, the default, reserves none. Lambda leaves at least 100 of an account unreserved."
   type        = number
   default     = null
 
@@ -317,7 +317,7 @@ variable "ingest_reserved_concurrency" {
 }
 
 variable "account_concurrency" {
-  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). What queues may use at the same time must fit, and leave two for a publish and for wake: first_attempt_concurrency, retry_queue_count times retry_concurrency, fan_out_concurrency, dead_letter_concurrency and redrive_concurrency, and ingest_reserved_concurrency."
+  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). The sum of these must fit into it and leave two, for a publish and for wake: first_attempt_concurrency, retry_queue_count times retry_concurrency, fan_out_concurrency, dead_letter_concurrency, redrive_concurrency and ingest_reserved_concurrency."
   type        = number
   default     = 1000
   nullable    = false
@@ -329,7 +329,7 @@ variable "account_concurrency" {
 }
 
 variable "retry_batch_size" {
-  description = "Most deliveries that one run of dispatch takes from a retry queue, 1 to 1000. Requests to slow endpoints share a run, which lasts as long as the slowest of them. Lambda hands over 6 MB at most, whatever is set here."
+  description = "Most deliveries that one invocation of dispatch takes from a retry queue, 1 to 1000. Requests to slow endpoints share an invocation, which lasts as long as the slowest of them. Lambda hands over at most 6 MB, whatever is set here."
   type        = number
   default     = 100
   nullable    = false
@@ -344,7 +344,7 @@ variable "retry_batch_size" {
 }
 
 variable "retry_window_seconds" {
-  description = "Seconds that a run of dispatch for a retry queue waits to be filled, 0 to 300; at least 1 where retry_batch_size is over 10. Retries come later by as much."
+  description = "Seconds that Lambda waits to fill a batch from a retry queue, 0 to 300; at least 1 if retry_batch_size is over 10. Retries come later by as much."
   type        = number
   default     = 1
   nullable    = false
@@ -359,7 +359,7 @@ variable "retry_window_seconds" {
 }
 
 variable "slow_after_ms" {
-  description = "Milliseconds without a response after which a request counts as slow, 100 to 30000. Two of them within ten seconds mark an endpoint: its events go to their retry queue without an attempt, where its requests under way are counted and bounded."
+  description = "Milliseconds without a response after which a request counts as slow, 100 to 30000. Two slow requests within ten seconds mark an endpoint as slow: its events then go to their retry queue without an attempt, and its requests under way are counted and limited there."
   type        = number
   default     = 500
   nullable    = false
@@ -374,7 +374,7 @@ variable "slow_after_ms" {
 }
 
 variable "late_response_share" {
-  description = "Which part of a queue's runs may wait for responses that come after 30 s, 0 to 1, rounded up. They do so only while the queue is quiet. 0 waits for none: then a response after 30 s never removes a delivery from retry."
+  description = "Share of a queue's concurrent invocations that may wait for responses that come after 30 s, 0 to 1, rounded up. They wait only while the queue is quiet. With 0, a response after 30 s never removes a delivery from retry."
   type        = number
   default     = 0.1
   nullable    = false
@@ -386,7 +386,7 @@ variable "late_response_share" {
 }
 
 variable "retry_queue_count" {
-  description = "Number of retry queues, 1 to 32. Each can hold 120,000 hidden messages (SQS, standard queue), so four let about 480,000 failing deliveries wait before parking. Lower it only when the queues to go are empty."
+  description = "Number of retry queues, 1 to 32. Each can hold 120,000 hidden messages (SQS, standard queue), so four let about 480,000 failing deliveries wait before parking. Before you lower it, let the queues with the highest numbers run empty."
   type        = number
   default     = 4
   nullable    = false
@@ -398,7 +398,7 @@ variable "retry_queue_count" {
 }
 
 variable "retry_in_flight_limit" {
-  description = "Hidden messages per retry queue from which waits of over 15 minutes are parked in DynamoDB instead, 0 to 120000 (SQS's quota). 0 parks every long wait. From 90000 on, waits of over 3 minutes are parked too. The default is half the quota: the count is sampled and lags."
+  description = "Hidden messages in a retry queue from which deliveries that wait over 15 minutes are parked in DynamoDB instead, 0 to 120000 (SQS's quota). 0 parks every long wait. From 90000 on, waits of over 3 minutes are parked too. The default is half the quota, because the count is sampled and lags."
   type        = number
   default     = 60000
   nullable    = false
@@ -428,7 +428,7 @@ variable "queue_message_bytes_max" {
 }
 
 variable "inline_fan_out" {
-  description = "Most deliveries of one publish that are enqueued before it is answered, 0 to 100000: events by event subscriptions that want them, where those that share a request of a batching subscription count as one. A publish that makes more, or messages of more than 64 MiB, is stored, answered, and expanded from a queue in pieces; 0 does so with all. A request has 29 s (API Gateway), and a function of the default size enqueues some 2,000 in a second."
+  description = "Most deliveries of one publish that are enqueued before it is answered, 0 to 100000: one for each event and event subscription that matches it, where events that share a batch count once. A publish that makes more deliveries, or messages of more than 64 MiB, is stored, answered, and expanded from a queue in pieces; 0 does so with every publish. A request has 29 s (API Gateway), and a function of the default size enqueues some 2,000 deliveries a second."
   type        = number
   default     = 10000
   nullable    = false
@@ -440,7 +440,7 @@ variable "inline_fan_out" {
 }
 
 variable "probation_seconds" {
-  description = "Seconds that an endpoint is left alone after a failed attempt, by outcome, 0 to 86400, only where it shall differ. Defaults are Event Grid's: Busy 10, TimedOut 10, SocketError 30, NotFound, ResolutionError, Disabled, Full, Unauthorized and Forbidden 300, InvalidFunctionDestination 600."
+  description = "Seconds that an endpoint is on probation after a failed attempt, by outcome, 0 to 86400; only for outcomes that need another value than the default. Defaults are Event Grid's: Busy 10, TimedOut 10, SocketError 30, NotFound, ResolutionError, Disabled, Full, Unauthorized and Forbidden 300, InvalidFunctionDestination 600."
   type        = map(number)
   default     = {}
   nullable    = false
@@ -460,7 +460,7 @@ variable "probation_seconds" {
 }
 
 variable "dead_letter_delay_seconds" {
-  description = "Seconds between the end of a delivery and the writing of its dead letter, 0 to 900 (SQS's longest delay). What ends in the meantime shares one object; Event Grid waits the default, five minutes."
+  description = "Seconds between the end of a delivery and the writing of its dead letter, 0 to 900 (SQS's longest delay). Deliveries that end in the meantime share one object. The default, five minutes, is Event Grid's."
   type        = number
   default     = 300
   nullable    = false
@@ -475,7 +475,7 @@ variable "dead_letter_delay_seconds" {
 }
 
 variable "dead_letter_batch_size" {
-  description = "Most deliveries that one run of dead-letter gathers into objects, 1 to 10000. Every object costs one S3 request. Lambda hands over 6 MB at most, whatever is set here."
+  description = "Most deliveries that one invocation of dead-letter gathers into objects, 1 to 10000. Every object costs one S3 request. Lambda hands over at most 6 MB, whatever is set here."
   type        = number
   default     = 100
   nullable    = false
@@ -490,7 +490,7 @@ variable "dead_letter_batch_size" {
 }
 
 variable "dead_letter_window_seconds" {
-  description = "Seconds that a run of dead-letter waits to be filled, 0 to 300; at least 1 where dead_letter_batch_size is over 10. Comes on top of dead_letter_delay_seconds."
+  description = "Seconds that Lambda waits to fill a batch for dead-letter, 0 to 300; at least 1 if dead_letter_batch_size is over 10. This adds to dead_letter_delay_seconds."
   type        = number
   default     = 20
   nullable    = false
@@ -505,7 +505,7 @@ variable "dead_letter_window_seconds" {
 }
 
 variable "dead_letter_give_up_seconds" {
-  description = "Seconds after which a dead letter that S3 refuses is dropped, counted and logged, 60 to 604800 (a week, half of the queue's retention). Event Grid gives up after the default, four hours."
+  description = "Seconds after which a dead letter that S3 refuses is dropped, counted and logged, 60 to 604800 (a week, half of the queue's retention). The default, four hours, is Event Grid's."
   type        = number
   default     = 14400
   nullable    = false
@@ -520,7 +520,7 @@ variable "dead_letter_give_up_seconds" {
 }
 
 variable "dead_letter_topic" {
-  description = "Name of the topic to which an event is published for each dead-letter object that is written, 3 to 50 of A-Z, a-z, 0-9 and '-'; null for none. It is a topic like any other: create it, and give it event subscriptions. Dead letters of its own raise no further events."
+  description = "Name of a topic that gets an event for each dead-letter object that is written, 3 to 50 of A-Z, a-z, 0-9 and '-'; null for none. It is a topic like any other: create it, and give it event subscriptions. Its own dead letters raise no further events."
   type        = string
   default     = null
 
@@ -531,7 +531,7 @@ variable "dead_letter_topic" {
 }
 
 variable "dead_letter_bucket_arns" {
-  description = "ARNs of further buckets that subscriptions may name as dead-letter destination; the deployment's own needs no mention. A bucket of another account must allow s3:PutObject to the role of output dead_letter_role_arn, and so must a customer key with kms:GenerateDataKey. Dead letters there can be listed, redriven and purged if it also allows s3:ListBucket and s3:GetObject to the roles of outputs redrive_role_arn and manage_role_arn, and to the latter s3:DeleteObject (a customer key: kms:Decrypt)."
+  description = "ARNs of further buckets that event subscriptions may name as dead-letter destination, besides the deployment's own. A bucket in another account must allow s3:PutObject to the role of output dead_letter_role_arn, and its customer key, if it has one, kms:GenerateDataKey. To list, redrive and purge dead letters there, it must also allow s3:ListBucket and s3:GetObject to the roles of outputs redrive_role_arn and manage_role_arn, and s3:DeleteObject to the latter (a customer key: kms:Decrypt)."
   type        = list(string)
   default     = []
   nullable    = false
@@ -545,7 +545,7 @@ variable "dead_letter_bucket_arns" {
 }
 
 variable "config_cache_ms" {
-  description = "Milliseconds that ingest uses configuration it has read, 0 to 10000. manage waits as long before it answers a change, so that every publish after the answer sees it; longer ones would not leave it time to answer."
+  description = "Milliseconds for which ingest uses configuration that it has read, 0 to 10000. manage waits as long before it answers a change, so every publish after the answer sees the change. A longer time would leave manage no time to answer."
   type        = number
   default     = 2000
   nullable    = false
@@ -559,7 +559,7 @@ variable "config_cache_ms" {
 }
 
 variable "dispatch_config_cache_ms" {
-  description = "Milliseconds that dispatch uses configuration it has read, 0 to 60000: so late it may learn that an event subscription has changed or is gone. Events that were published after a change are delivered by it in any case."
+  description = "Milliseconds for which dispatch uses configuration that it has read, 0 to 60000. It may learn that late that an event subscription has changed or is gone. Events that were published after a change are always delivered by the new configuration."
   type        = number
   default     = 10000
   nullable    = false
@@ -573,7 +573,7 @@ variable "dispatch_config_cache_ms" {
 }
 
 variable "config_stale_seconds" {
-  description = "Seconds since it was read for which configuration is used while the table can't be read, 0 to 3600. After that publishes are answered 503, and deliveries wait."
+  description = "How old configuration may be, in seconds, to be used while the table can't be read, 0 to 3600. After that, publishes are answered with 503, and deliveries wait."
   type        = number
   default     = 60
   nullable    = false
@@ -587,7 +587,7 @@ variable "config_stale_seconds" {
 }
 
 variable "endpoint_allowed_networks" {
-  description = "Networks (CIDR, IPv4 or IPv6) whose private addresses and plain http endpoints are allowed. Empty, the default, allows https to public addresses only: those who may create event subscriptions could otherwise reach into these networks."
+  description = "Networks (CIDR, IPv4 or IPv6) in which endpoints may have private addresses and use plain http. Empty, the default, allows https to public addresses only. Anyone who may create event subscriptions can reach into the networks listed here."
   type        = list(string)
   default     = []
   nullable    = false
@@ -599,7 +599,7 @@ variable "endpoint_allowed_networks" {
 }
 
 variable "endpoint_allowed_ports" {
-  description = "Ports that endpoints may have, each a port (1 to 65535) or a range such as 1024-65535; at most 20. The default leaves out those below 1024 that have protocols of their own, such as mail and remote shells."
+  description = "Ports that endpoints may use, each a port (1 to 65535) or a range such as 1024-65535; at most 20. The default excludes ports below 1024 that other protocols use, such as mail and remote shells."
   type        = list(string)
   default     = ["80", "443", "1024-65535"]
   nullable    = false
@@ -619,7 +619,7 @@ variable "endpoint_allowed_ports" {
 }
 
 variable "resource_destinations" {
-  description = "AWS resources that event subscriptions may deliver to, beside webhooks: ARNs of Lambda functions (or their aliases), SQS queues, SNS topics, Kinesis data streams and EventBridge event buses in the deployment's region; * means any characters in the last part, as in arn:aws:sqs:eu-central-1:123456789012:orders-*. dispatch is granted to send to exactly these, and to ask whether they are there; an event subscription with another one, or one that is not there, is refused. Resources of other accounts must allow dispatch's role in their own policies. With any, the larger program dispatch-resources is deployed in the place of dispatch."
+  description = "AWS resources that event subscriptions may deliver to, in addition to webhooks: ARNs of Lambda functions (or their aliases), SQS queues, SNS topics, Kinesis data streams and EventBridge event buses in the deployment's region; * means any characters in the last part, as in arn:aws:sqs:eu-central-1:123456789012:orders-*. dispatch may send to exactly these, and check whether they exist; an event subscription to any other resource, or to a missing one, is refused. Resources in other accounts must allow dispatch's role in their own policies. If any is set, the larger program dispatch-resources is deployed instead of dispatch."
   type        = list(string)
   default     = []
   nullable    = false
@@ -635,7 +635,7 @@ variable "resource_destinations" {
   }
 
   validation {
-    # manage gets them in its environment, which has 4 KB in all (Lambda).
+    # manage gets them in its environment, which holds at most 4 KB (Lambda).
     condition     = length(join("\",\"", var.resource_destinations)) <= 2000
     error_message = "resource_destinations must have at most 2000 characters together, got ${length(join("\",\"", var.resource_destinations))}: use patterns with *."
   }
@@ -691,7 +691,7 @@ variable "endpoint_entra_client" {
 }
 
 variable "validation_origin" {
-  description = "Host name by which endpoints are asked for consent to CloudEvents (WebHook-Request-Origin), and that requests carry. The default is the only one that the trigger of Azure Functions answers."
+  description = "Host name that asks endpoints for consent to CloudEvents (WebHook-Request-Origin); delivery requests carry it too. The Azure Functions trigger answers only to the default."
   type        = string
   default     = "eventgrid.azure.net"
   nullable    = false
@@ -703,7 +703,7 @@ variable "validation_origin" {
 }
 
 variable "publish_front_door" {
-  description = "How publishers reach ingest: HTTP_API (API Gateway: throttling, tokens, custom domains) or FUNCTION_URL (no fee per request; publish_rate_limit and publish_burst_limit do not apply, a flood is bounded by the account's concurrency alone). The publish URL changes with it."
+  description = "How publishers reach ingest: HTTP_API (API Gateway: throttling, tokens, custom domains) or FUNCTION_URL (no fee per request; publish_rate_limit and publish_burst_limit do not apply, so only the account's concurrency limits a flood). A change of this value changes the publish URL."
   type        = string
   default     = "HTTP_API"
   nullable    = false
@@ -715,7 +715,7 @@ variable "publish_front_door" {
 }
 
 variable "publish_domain" {
-  description = "Host name of your own for the publish API: its name, the ARN of its certificate in the deployment's region, and, where Route 53 has it, the id of its zone, which then gets a record. Elsewhere make a CNAME to output domain_targets. publish_url changes with it. The API is all there is below that name; paths are the same. Not with publish_front_door FUNCTION_URL."
+  description = "Custom domain of the publish API: its name, the ARN of its certificate in the deployment's region, and, if Route 53 hosts it, the id of its zone, in which Terraform then creates a record. Otherwise create a CNAME to output domain_targets yourself. publish_url then has this name. The API takes the whole domain, with the same paths. Not with publish_front_door FUNCTION_URL."
   type = object({
     name            = string
     certificate_arn = string
@@ -735,7 +735,7 @@ variable "publish_domain" {
 }
 
 variable "manage_domain" {
-  description = "Host name of your own for the manage API: its name, the ARN of its certificate in the deployment's region, and, where Route 53 has it, the id of its zone, which then gets a record. Elsewhere make a CNAME to output domain_targets. manage_url changes with it. The API is all there is below that name; paths are the same."
+  description = "Custom domain of the manage API: its name, the ARN of its certificate in the deployment's region, and, if Route 53 hosts it, the id of its zone, in which Terraform then creates a record. Otherwise create a CNAME to output domain_targets yourself. manage_url then has this name. The API takes the whole domain, with the same paths."
   type = object({
     name            = string
     certificate_arn = string
@@ -755,28 +755,28 @@ variable "manage_domain" {
 }
 
 variable "default_endpoints" {
-  description = "Whether the APIs answer by their names of execute-api, too. False where publish_domain and manage_domain are the only way in, as behind a CDN with a firewall."
+  description = "Whether the APIs also answer under their execute-api host names. Set it to false if publish_domain and manage_domain must be the only way in, as behind a CDN with a firewall."
   type        = bool
   default     = true
   nullable    = false
 }
 
 variable "publish_access_logs" {
-  description = "Whether API Gateway logs every publish, refused ones too, with the caller's address and identity: about 600 bytes each, 0.30 dollars per million. Not with publish_front_door FUNCTION_URL."
+  description = "Whether API Gateway logs every publish, including refused ones, with the caller's address and identity: about 600 bytes each, 0.30 dollars per million. Not with publish_front_door FUNCTION_URL."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "manage_access_logs" {
-  description = "Whether API Gateway logs every call of the manage API, refused ones too, with the caller's IAM identity: who read keys, who changed what."
+  description = "Whether API Gateway logs every call of the manage API, including refused ones, with the caller's IAM identity: who read keys, who changed what."
   type        = bool
   default     = true
   nullable    = false
 }
 
 variable "publish_rate_limit" {
-  description = "Requests per second that the publish API accepts on average, 1 to 100000; more are answered with 429. The account's quota, 10,000 unless raised, holds beside it. Requests are paid for, refused ones too (but not 429s): what anybody can send is bounded by this, the default by some 80 dollars a day."
+  description = "Requests per second that the publish API accepts on average, 1 to 100000; requests beyond it get 429. The account's quota, 10,000 unless raised, also applies. You pay for requests, including refused ones (but not for 429s), so this limit bounds what a stranger can cost you: some 80 dollars a day with the default."
   type        = number
   default     = 500
   nullable    = false
@@ -788,7 +788,7 @@ variable "publish_rate_limit" {
 }
 
 variable "publish_burst_limit" {
-  description = "Requests that the publish API accepts at once above the rate, 1 to 50000. The account's quota, 5,000 unless raised, holds beside it."
+  description = "Requests that the publish API accepts at once above the rate, 1 to 50000. The account's quota, 5,000 unless raised, also applies."
   type        = number
   default     = 500
   nullable    = false
@@ -803,7 +803,7 @@ variable "publish_burst_limit" {
 }
 
 variable "publish_authorization" {
-  description = "Who may publish: KEYS (with a topic's access key or a SAS token; ingest checks them), AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route, so a policy can name topics; with publish_front_door FUNCTION_URL see infra/README.md) or JWT (with a token of publish_jwt_issuer for one of publish_jwt_audience; it opens every topic). With the latter two, keys and SAS tokens are not looked at."
+  description = "Who may publish: KEYS (with a topic's access key or a SAS token; ingest checks them), AWS_IAM (requests signed by IAM principals that are allowed execute-api:Invoke on the route, so a policy can name topics; with publish_front_door FUNCTION_URL see infra/README.md) or JWT (with a token of publish_jwt_issuer for one of publish_jwt_audience; it gives access to every topic). With AWS_IAM and JWT, keys and SAS tokens are ignored."
   type        = string
   default     = "KEYS"
   nullable    = false
@@ -815,7 +815,7 @@ variable "publish_authorization" {
 }
 
 variable "publish_jwt_issuer" {
-  description = "Issuer of the tokens that publish_authorization JWT takes, as they name it (iss): an https URL below which /.well-known/openid-configuration is found, such as https://login.microsoftonline.com/<tenant>/v2.0. Null with the others."
+  description = "Issuer of the tokens that publish_authorization JWT accepts, as in their iss claim: an https URL under which /.well-known/openid-configuration exists, such as https://login.microsoftonline.com/<tenant>/v2.0. Null with KEYS and AWS_IAM."
   type        = string
   default     = null
 
@@ -826,7 +826,7 @@ variable "publish_jwt_issuer" {
 }
 
 variable "publish_jwt_audience" {
-  description = "Audiences (aud, or client_id without it) of which a token must name one, 1 to 50 of them with publish_authorization JWT (API Gateway's limit). Empty with the others."
+  description = "Audiences, of which a token must name one (in aud, or in client_id without aud): 1 to 50 with publish_authorization JWT (API Gateway's limit), empty with KEYS and AWS_IAM."
   type        = list(string)
   default     = []
   nullable    = false
@@ -850,28 +850,28 @@ variable "manage_authorization" {
 }
 
 variable "protect_data" {
-  description = "Whether destroying is refused while there is data: deletion protection of both tables, and no emptying of the dead-letter bucket. Set it to false and apply, then destroy."
+  description = "Whether to refuse a destroy while there is data: both tables have deletion protection, and the dead-letter bucket is not emptied. To destroy, set it to false and apply first."
   type        = bool
   default     = true
   nullable    = false
 }
 
 variable "latency_metrics" {
-  description = "Whether PublishSuccessLatencyInMs, DestinationProcessingDurationInMs and DeliveryLatencyInMs are written: a log line of about 350 bytes each for a publish, and for each event subscription that an invocation of dispatch serves. That is 0.20 to 0.50 dollars per million delivered events where each is published alone, less where they come together, and a custom metric of CloudWatch each for every topic or event subscription."
+  description = "Whether PublishSuccessLatencyInMs, DestinationProcessingDurationInMs and DeliveryLatencyInMs are written: a log line of about 350 bytes for each publish, and for each event subscription that an invocation of dispatch serves. That costs 0.20 to 0.50 dollars per million delivered events if each is published alone, less if they are published together, plus a CloudWatch custom metric of each kind for every topic or event subscription."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "metrics_by_event_subscription" {
-  description = "Whether metrics are kept by topic and event subscription, too: each is a custom metric of CloudWatch, 0.30 dollars a month for those that have values. That is some 2 for each event subscription and 2 for each topic where all goes well (10 topics with 50 event subscriptions 36 dollars a month, 100 with 1,000 660), and one more for each error and reason where it does not. Without them there are metrics of the whole deployment, by error and reason; names are in the log lines, where gridpost audit, gridpost subscription health and Logs Insights find them."
+  description = "Whether metrics are also kept by topic and event subscription. Each is a CloudWatch custom metric, 0.30 dollars a month if it has values. Without failures there are some 2 for each event subscription and 2 for each topic (10 topics with 50 event subscriptions cost 36 dollars a month, 100 with 1,000 cost 660), and failures add one for each error and reason. If false, metrics are of the whole deployment, by error and reason; the log lines have the names, and gridpost audit, gridpost subscription health and Logs Insights read them there."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "alarms" {
-  description = "Which alarms are made. PAGES: five that tell of events that are refused, late or lost (publishes answered with 5xx, old messages, poison, drops, wake not running), 0.70 dollars a month. ALL: ten kinds more that tell of causes and of what can wait until the morning (dead letters, failing attempts, retries that come late, full retry queues, failed and refused runs of functions, throttled tables, the manage API, redrives, stuck parked deliveries), some 3 dollars more. NONE: none."
+  description = "Which alarms to create. PAGES: five alarms on events that are refused, late or lost (publishes answered with 5xx, old messages, poison messages, drops, wake not running), 0.70 dollars a month. ALL: ten more kinds, on causes and on problems that can wait until the morning (dead letters, failing attempts, late retries, full retry queues, failed and throttled invocations, throttled tables, the manage API, redrives, stuck parked deliveries), some 3 dollars more. NONE: no alarms."
   type        = string
   default     = "PAGES"
   nullable    = false
@@ -883,14 +883,14 @@ variable "alarms" {
 }
 
 variable "dashboard" {
-  description = "Whether a dashboard of CloudWatch is made: 3 dollars a month beyond an account's first three."
+  description = "Whether to create a CloudWatch dashboard: 3 dollars a month beyond an account's first three."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "alarm_failed_publishes" {
-  description = "Publishes that are answered with 5xx within five minutes, at least 1, from which the alarm on refused publishes goes off; behind a function URL also those that Lambda answers with 429."
+  description = "Publishes answered with 5xx within five minutes at which the alarm on refused publishes goes off, at least 1; with a function URL, publishes that Lambda answers with 429 have the same limit."
   type        = number
   default     = 3
   nullable    = false
@@ -902,7 +902,7 @@ variable "alarm_failed_publishes" {
 }
 
 variable "alarm_due_retries" {
-  description = "Messages of one retry queue that are due and not taken, at least 0, above which for a quarter of an hour the alarm on late retries goes off."
+  description = "Due messages waiting in one retry queue, at least 0. If there are more for a quarter of an hour, the alarm on late retries goes off."
   type        = number
   default     = 1000
   nullable    = false
@@ -914,7 +914,7 @@ variable "alarm_due_retries" {
 }
 
 variable "alarm_failed_attempts_percent" {
-  description = "Failed attempts of all attempts, in percent, 1 to 100, from which the alarm on failed attempts goes off, where there are at least 20 in five minutes."
+  description = "Percentage of attempts that fail at which the alarm on failed attempts goes off, 1 to 100, if there are at least 20 attempts in five minutes."
   type        = number
   default     = 50
   nullable    = false
@@ -926,7 +926,7 @@ variable "alarm_failed_attempts_percent" {
 }
 
 variable "alarm_dead_letters" {
-  description = "Events written as dead letters within five minutes, at least 0, above which the alarm on dead letters goes off."
+  description = "Events dead-lettered within five minutes, at least 0. If there are more, the alarm on dead letters goes off."
   type        = number
   default     = 0
   nullable    = false
@@ -938,7 +938,7 @@ variable "alarm_dead_letters" {
 }
 
 variable "alarm_queue_age_seconds" {
-  description = "Age of the oldest delivery that was not attempted yet, in seconds, 1 to 86400, above which the alarm on the dispatch queue goes off."
+  description = "Age of the oldest delivery that has not been attempted yet, in seconds, 1 to 86400. Above it the alarm on the dispatch queue goes off."
   type        = number
   default     = 120
   nullable    = false
@@ -950,21 +950,21 @@ variable "alarm_queue_age_seconds" {
 }
 
 variable "log_successful_attempts" {
-  description = "Whether dispatch logs a line for each first attempt that succeeds, about 500 bytes: some 0.25 dollars per million deliveries in CloudWatch Logs. Failed attempts, and successes after one, are logged in any case. Without it gridpost tail and gridpost explain do not see what went well at once."
+  description = "Whether dispatch logs a line for each first attempt that succeeds, about 500 bytes: some 0.25 dollars per million deliveries in CloudWatch Logs. Failed attempts, and successes after one, are logged in any case. Without it, gridpost tail and gridpost explain do not show deliveries that succeed at once."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "tracing" {
-  description = "Whether Lambda records runs of the functions with X-Ray (active tracing): when each began, how long it waited, started and ran, and whether it failed. X-Ray samples: the first run in each second of each function, and 5 percent of the others, 5 dollars per million traces. Gridpost makes no segments of its own, and a publisher's traceparent is another trace, which goes on to the endpoint either way. The roles get two permissions of X-Ray, which has no resources that could be named."
+  description = "Whether Lambda traces invocations with X-Ray (active tracing): when each one began, how long it waited, started and ran, and whether it failed. X-Ray samples the first invocation of each function in each second and 5 percent of the others, at 5 dollars per million traces. Gridpost adds no segments, and a publisher's traceparent is a separate trace, which reaches the endpoint either way. The roles get two X-Ray permissions for all resources, because X-Ray can't restrict them."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "failed_response_bytes" {
-  description = "How many bytes of a failed response's body are kept with its attempt, 0 to 1024: in dispatch's log, and in the delivery's state until two days after its end (at most 4096 for all attempts of a delivery). Shown by gridpost delivery show, explain and tail. A response may hold personal data, or repeat the events and secrets that were sent. 0 keeps nothing, and reads nothing."
+  description = "How many bytes of a failed response's body to keep with its attempt, 0 to 1024: in dispatch's log, and in the delivery's state until two days after its end (at most 4096 for all attempts of a delivery). gridpost delivery show, explain and tail show them. A response may contain personal data, or repeat the events and secrets that were sent. 0 neither reads nor keeps a body."
   type        = number
   default     = 0
   nullable    = false
@@ -976,7 +976,7 @@ variable "failed_response_bytes" {
 }
 
 variable "log_level" {
-  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost_dispatch_handler=debug (a filter of Rust's tracing). debug logs each step of each delivery. Attempts are logged at info: above it gridpost tail, explain and audit see nothing."
+  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost_dispatch_handler=debug (a filter of Rust's tracing). debug logs each step of each delivery. Attempts are logged at info: with warn, error or off, gridpost tail, explain and audit see nothing."
   type        = string
   default     = "info"
   nullable    = false
@@ -991,7 +991,7 @@ variable "log_level" {
 }
 
 variable "log_retention_days" {
-  description = "Days that CloudWatch keeps the functions' logs, one of the periods it knows: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288 or 3653. Never deleting is not offered."
+  description = "Days that CloudWatch keeps the functions' logs, one of the periods that it supports: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288 or 3653. Logs can't be kept forever."
   type        = number
   default     = 30
   nullable    = false
@@ -1005,7 +1005,7 @@ variable "log_retention_days" {
 }
 
 variable "alarm_topic_arns" {
-  description = "ARNs of SNS topics that are told when an alarm goes off, and when it is over, at most five (CloudWatch's limit). Empty: alarms only change colour."
+  description = "ARNs of SNS topics that are notified when an alarm goes off and when it ends, at most five (CloudWatch's limit). If empty, alarms only change their state."
   type        = list(string)
   default     = []
   nullable    = false

@@ -1,5 +1,5 @@
-# wake: once a minute, sends parked deliveries that are due soon back to their retry queues. Idempotent, so neither an overlap
-# nor a missed minute does harm.
+# wake: once a minute, sends parked deliveries that are due soon back to their retry queues. It is idempotent, so an overlap or a
+# missed minute does no harm.
 
 module "wake" {
   source = "./modules/function"
@@ -41,7 +41,7 @@ module "wake" {
       resources = local.retry_queue_arns
     },
     {
-      # Events of a message that is too large for queue_message_bytes_max, since that was lowered.
+      # For the events of a message that exceeds queue_message_bytes_max because that was lowered.
       sid       = "StoreLargeEvents"
       actions   = ["s3:PutObject"]
       resources = ["${local.payload_bucket_arn}/deliveries/*"]
@@ -49,8 +49,8 @@ module "wake" {
   ], local.key_statements)
 }
 
-# The scheduler invokes asynchronously, and Lambda has retries of its own for that: twice, for up to six hours. The next minute is
-# the retry.
+# The scheduler invokes asynchronously, and Lambda would retry that twice, for up to six hours. The next minute's run replaces
+# these retries.
 resource "aws_lambda_function_event_invoke_config" "wake" {
   function_name                = module.wake.name
   qualifier                    = module.wake.qualifier
@@ -58,7 +58,7 @@ resource "aws_lambda_function_event_invoke_config" "wake" {
   maximum_event_age_in_seconds = 60
 }
 
-# Role names are global in an account: the region keeps two deployments apart.
+# Role names are global in an account: the region tells two deployments apart.
 resource "aws_iam_role" "wake_schedule" {
   name                 = "${var.name_prefix}-wake-schedule-${local.region}"
   tags                 = local.tags
@@ -121,6 +121,6 @@ resource "aws_scheduler_schedule" "wake" {
     }
   }
 
-  # Not before there is what wake looks through and where it sends to.
+  # wake must not run before the table that it reads and the queues that it sends to exist.
   depends_on = [aws_iam_role_policy.wake_schedule, aws_dynamodb_table.state, aws_sqs_queue.retry]
 }

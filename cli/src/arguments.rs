@@ -58,9 +58,9 @@ pub enum Command {
     Dev(dev::DevArguments),
     /// Start the whole product as it runs on AWS, on an emulator on this machine
     Up(up::UpArguments),
-    /// Run the functions from source beside the local stack, built again when a file changes
+    /// Run the functions from source beside the local stack, and rebuild them when a file changes
     Watch(watch::WatchArguments),
-    /// Say what of the local stack runs, where, and with which topics
+    /// Show which parts of the local stack run, where, and with which topics
     Status,
     /// Stop the local stack and remove everything but caches
     Down(down::DownArguments),
@@ -76,22 +76,22 @@ pub enum Command {
     /// `dead-letter redrive`, where people look for it first
     #[command(hide = true)]
     Redrive(Box<dead_letter::redrive::RedriveArguments>),
-    /// Show, send back or remove what Gridpost's own code could not settle
+    /// Show, send back or remove messages that Gridpost's own code could not settle
     #[command(subcommand)]
     Poison(poison::PoisonCommand),
-    /// List, release or cancel deliveries that are parked for a long wait
+    /// List, release or cancel parked deliveries, which wait for long
     #[command(subcommand)]
     Parked(parked::ParkedCommand),
-    /// List and show deliveries that have failed, or have one attempted now
+    /// List and show deliveries that have failed, or resend one now
     #[command(subcommand)]
     Delivery(delivery::DeliveryCommand),
-    /// Look at a deployment and act on it in the browser, served on this machine
+    /// Inspect and operate a deployment in the browser, served on this machine
     Console(console::ConsoleArguments),
-    /// Say of an event who wants it and who does not, what was attempted, and what comes next
+    /// Explain an event: which event subscriptions match it, what was attempted, and what comes next
     Explain(explain::ExplainArguments),
     /// Follow attempts as they are made
     Tail(tail::TailArguments),
-    /// Wait until so many events were delivered or dead-lettered by `gridpost dev`
+    /// Wait until `gridpost dev` has delivered or dead-lettered a number of events
     Wait(wait::WaitArguments),
     /// Write all topics and event subscriptions as one file, and as Terraform, for another deployment
     Export(export::ExportArguments),
@@ -101,14 +101,14 @@ pub enum Command {
     Publish(publish::PublishArguments),
     /// Make a SAS token from a topic key (offline)
     Sas(sas::SasArguments),
-    /// Balance what was published against what became of it
+    /// Check that every published event was delivered, dead-lettered or dropped, or is waiting
     Audit(audit::AuditArguments),
-    /// Publish numbered events, receive them, and say what is missing: run it while a deployment is upgraded
+    /// Publish numbered events, receive them, and report missing ones: run it during an upgrade
     Prober(prober::ProberArguments),
-    /// Shift the functions to their newest versions by steps, and back when an alarm goes off (unproven on AWS)
+    /// Shift the functions to their newest versions in steps, and back if an alarm goes off (untested on AWS)
     ///
-    /// Needs versions = true and rollout = true in Terraform; docs/upgrades.md explains both. Ctrl-C takes
-    /// back what was shifted. It has been shown on fakes alone so far: it has not met AWS yet.
+    /// Needs versions = true and rollout = true in Terraform; docs/upgrades.md explains both. Ctrl-C reverts
+    /// the rollout. So far it has only been tested on fakes, not on AWS.
     Rollout(rollout::RolloutArguments),
     /// Remember deployments by name, for --deployment
     #[command(subcommand)]
@@ -122,11 +122,12 @@ pub enum Command {
     Listen(listen::ListenArguments),
     /// Print the timeline of a retry policy before it is saved (offline)
     Schedule(schedule::ScheduleArguments),
-    /// Reckon what a million delivered events, or a month of a deployment, cost (offline)
+    /// Estimate the cost of a million delivered events, or of a month of a deployment (offline)
     Cost(cost::CostArguments),
-    /// Find what AWS would refuse of a plan of Terraform, before it is applied
+    /// Find what AWS would refuse in a Terraform plan, before you apply it
     Doctor(doctor::DoctorArguments),
-    /// Prove that a deployment delivers, retries and dead-letters, with a topic and endpoints of its own
+    /// Test that a deployment delivers, retries and dead-letters, with a temporary topic and its own
+    /// endpoints
     Verify(verify::VerifyArguments),
 }
 

@@ -1,4 +1,5 @@
-# Deployments of before there was a module: everything was at the root. Terraform notes the new addresses; nothing is replaced.
+# For deployments from before the module, which had everything at the root. Terraform records the new addresses and replaces
+# nothing.
 
 moved {
   from = aws_cloudwatch_metric_alarm.poison

@@ -1,7 +1,7 @@
-# One provider block for AWS and for a local emulator of it. Everything that differs between the two is decided here, and in the
-# module in local.common_environment (where the functions call) and in the output URLs (how a client calls); no resource asks.
+# One provider block for AWS and for a local emulator. Everything that differs between the two is decided here, in the module's
+# local.common_environment (where the functions send their calls) and in the output URLs (how a client calls). No resource asks.
 variable "region" {
-  description = "AWS region to deploy to, such as eu-central-1. Without default: where events are kept is a decision."
+  description = "AWS region to deploy to, such as eu-central-1. No default: you decide where events are kept."
   type        = string
   nullable    = false
 

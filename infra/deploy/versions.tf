@@ -8,8 +8,7 @@ terraform {
     }
   }
 
-  # Where the state is kept: on this machine, unless a bucket of your own is named here. It holds no secrets.
-  # backend "s3" {
+  # Terraform keeps its state on this machine unless you name a bucket here. The state holds no secrets. backend "s3" {
   #   bucket       = "my-terraform-state"
   #   key          = "gridpost/terraform.tfstate"
   #   region       = "eu-central-1"

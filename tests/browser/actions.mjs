@@ -6,10 +6,10 @@ import { test } from "node:test";
 import { Session, accessible } from "./browser.mjs";
 import { LETTERS, World, event, until } from "./world.mjs";
 
-/** What looks alike in light and dark was looked at page by page; here it is what an action leaves. */
+/** Other tests compare light and dark, page by page; these check the effect of an action. */
 const ONE_LOOK = [{ colorScheme: "dark", width: 320 }];
 
-/** Puts messages into the poison queue: none gets there by itself, as long as Gridpost's code does what it should. */
+/** Puts messages into the poison queue: without bugs in Gridpost, none gets there by itself. */
 const POISON = `
 import json, sqlite3, sys
 with sqlite3.connect(sys.argv[1]) as database:
@@ -17,7 +17,7 @@ with sqlite3.connect(sys.argv[1]) as database:
         database.execute("INSERT INTO messages VALUES (?, 4, 1, 1, 0, 'dispatch', '', ?)", (at + 1, body))
 `;
 
-/** A delivery that will be parked: that takes a quarter of the clock's hour, so it is begun before the tests. */
+/** A delivery that will be parked: that takes a quarter of an hour by the clock, so it starts before the tests. */
 export async function park(world) {
   const retryPolicy = { eventTimeToLiveInMinutes: 1000, schedule: [3000, 50000] };
   await world.topic("parked", { one: { status: 500, retryPolicy } });
@@ -27,7 +27,7 @@ export async function park(world) {
 export function actions(ground) {
   const at = (topic, name, below = "") => `/topics/${topic}/subscriptions/${name}${below}`;
 
-  /** A test with a window of its own, in which nothing may go wrong. */
+  /** A test with its own window, in which nothing may go wrong. */
   const act = (name, does) => test(name, async () => {
     const session = await Session.open(ground.browser, ground.console);
     await does(session, session.page, ground.world);
@@ -43,7 +43,7 @@ export function actions(ground) {
     const before = await shown();
     assert.deepEqual(before, (await world.manage("POST", "/topics/keys/listKeys", {})).key1);
     await page.getByText("Replace key1").first().click();
-    // A browser asks for the tick before it sends anything.
+    // A browser requires the tick before it sends anything.
     await page.getByRole("button", { name: "Replace key1" }).click();
     assert.ok(await page.locator("input:invalid").first().isVisible());
     await page.getByLabel(/Publishers that use key1/).check();

@@ -1,4 +1,4 @@
-// What other sites, other programs' pages and hostile events try. Each test is a row of a table in docs/console.md.
+// Attacks by other sites, other programs' pages and hostile events. Each test is a row of a table in docs/console.md.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
@@ -8,7 +8,7 @@ import { hostile } from "./hostile.mjs";
 import { rows } from "./routes.mjs";
 import { until } from "./world.mjs";
 
-/** A web site of someone else, on a port of its own. */
+/** Another party's web site, on its own port. */
 class Site {
   html = "<!doctype html><title>Elsewhere</title>";
 
@@ -33,7 +33,7 @@ class Site {
   }
 }
 
-/** What only a signed-in browser shows, and a change that would be seen. */
+/** A secret that only a signed-in browser shows, and a change that would be visible. */
 const TOPIC = "/topics/attacked";
 const FORM = { key: "key1", agreed: "yes", csrf: "guess" };
 
@@ -41,7 +41,7 @@ export function attacks(ground) {
   const names = [];
   let site;
 
-  /** A test in a browser that is signed in, with a site that knows where the console is. */
+  /** A test in a signed-in browser, with a site that knows the console's address. */
   const attack = (name, does) => {
     names.push(name);
     test(name, async () => {
@@ -58,7 +58,7 @@ export function attacks(ground) {
     });
   };
 
-  /** The status that the console answers a page of elsewhere with, and the cookie that came with the question. */
+  /** The console's answer to a page from elsewhere, and the cookie that came with the request. */
   const answered = async (page, path, does) => {
     const isIt = (one) => new URL(one.url()).pathname === path;
     const [answer] = await Promise.all([page.waitForResponse(isIt), page.waitForURL((url) => url.pathname === path), does()]);

@@ -1,4 +1,4 @@
-// Chromium, signed in to a console, and what is checked wherever it goes.
+// Chromium, signed in to a console, with the checks that every page must pass.
 import assert from "node:assert/strict";
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -6,7 +6,7 @@ import { delimiter, join } from "node:path";
 import { AXE, chromium } from "./packages.mjs";
 import { PATIENCE_MS } from "./world.mjs";
 
-/** Names by which other sites get here: `rebound` as the console, `elsewhere` as a site of its own. */
+/** Host names of attackers that lead to this machine: `rebound` to the console, `elsewhere` to another site. */
 export const REBOUND = "rebound.test";
 export const ELSEWHERE = "elsewhere.test";
 
@@ -40,7 +40,7 @@ export class Session {
   /** Requests of all sessions that were not refused: method and path. */
   static done = new Set();
 
-  /** Signs in by the console's link, or by what an earlier session of the same console has kept. */
+  /** Signs in with the console's link, or with the cookie of an earlier session of the same console. */
   static async open(browser, console, settings = {}) {
     const session = new Session();
     session.console = console;
@@ -49,7 +49,7 @@ export class Session {
     session.wrong = [];
     session.forgiven = [];
     session.clicks = 0;
-    // Origins beside the console's that a test goes to.
+    // Origins besides the console's that a test visits.
     session.others = [];
     session.context.on("request", (request) => session.#check(request));
     session.context.on("response", (answer) => session.#note(answer));
@@ -120,12 +120,12 @@ export class Session {
     assert.ok(typeof part === "string" ? text.includes(part) : part.test(text), `\`${part}\` is not in\n${text}`);
   }
 
-  /** What is meant to go wrong; the browser may tell it later. */
+  /** Failures that are expected; the browser may report them later. */
   forgive(pattern) {
     this.forgiven.push(pattern);
   }
 
-  /** Nothing went wrong: no error of a script, none of the policy, no request to elsewhere. */
+  /** Checks that nothing went wrong: no script error, no violation of the policy, no request to elsewhere. */
   fine() {
     assert.deepEqual(this.wrong.filter((one) => !this.forgiven.some((pattern) => pattern.test(one))), []);
   }
@@ -138,10 +138,10 @@ export class Session {
 
 const RULES = { runOnly: { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] } };
 
-/** What a page is looked at in: each colour scheme, each kind of screen. */
+/** The colour schemes and screens in which each page is checked. */
 const LOOKS = [{ colorScheme: "light", width: 1280 }, { colorScheme: "dark", width: 320 }];
 
-/** axe finds nothing on the page as it stands, and a narrow screen needs no scrolling to the side. */
+/** Checks that axe finds nothing on the page, and that a narrow screen needs no scrolling to the side. */
 export async function accessible(page, looks = LOOKS) {
   if (!(await page.evaluate("typeof axe === 'object'"))) await page.evaluate(AXE);
   for (const { colorScheme, width } of looks) {
@@ -157,7 +157,7 @@ export async function accessible(page, looks = LOOKS) {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-/** Keeps a picture for the documentation, where pictures are asked for. */
+/** Keeps a picture for the documentation, if pictures are requested. */
 export async function picture(page, name) {
   if (process.env.GRIDPOST_SCREENSHOTS !== "1") return;
   const folder = new URL("../../docs/console/", import.meta.url).pathname;

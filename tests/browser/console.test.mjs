@@ -10,7 +10,7 @@ import { pages } from "./pages.mjs";
 import { routes } from "./routes.mjs";
 import { World } from "./world.mjs";
 
-/** What all tests share: a deployment whose clock is fast, a console of it, Chromium. */
+/** Shared by all tests: a deployment with a fast clock, its console, Chromium. */
 const ground = {};
 
 before(async () => {
@@ -19,7 +19,7 @@ before(async () => {
   ground.browser = await launch();
   await park(ground.world);
   ground.staged = stage();
-  // Its failure is told by the test that waits for it.
+  // The test that waits for it reports its failure.
   ground.staged.catch(() => null);
 });
 
@@ -34,7 +34,7 @@ describe("actions", () => actions(ground));
 describe("attacks", () => attacks(ground));
 describe("an outage", () => outage(ground));
 
-// The last one, when all others have been everywhere.
+// The last one, after all others have visited their pages.
 test("no route of the console was left out", () => {
   const done = [...Session.done];
   const left = routes().filter(([method, path]) => !done.some((one) => new RegExp(`^${method} ${path}$`).test(one)));

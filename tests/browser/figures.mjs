@@ -1,5 +1,5 @@
-// How fast pages are: medians of ten, with nothing much in the deployment, and with 100,000 waiting deliveries and 500
-// event subscriptions. Printed, and no test: started by `tests/browser/run --figures`.
+// How fast pages are: medians of ten, with a nearly empty deployment, and with 100,000 waiting deliveries and 500 event
+// subscriptions. This prints figures and is not a test; `tests/browser/run --figures` starts it.
 import { Session, launch } from "./browser.mjs";
 import { LETTERS, World } from "./world.mjs";
 
@@ -12,7 +12,7 @@ const BIG = "/topics/big/subscriptions/one";
 const PAGES = ["/", "/topics", "/topics/big", BIG, `${BIG}/deliveries`, `${BIG}/retry`, `${BIG}/filter`, `${BIG}/edit`,
   `${BIG}/dead-letters`, "/dead-letters", "/events", "/waiting", "/tail", "/ledger", "/cost"];
 
-/** Makes many of the one delivery that waits: its state, and its message in the queue. */
+/** Copies the one waiting delivery many times: its state, and its message in the queue. */
 const COPIES = `
 import json, sqlite3, sys, uuid
 with sqlite3.connect(sys.argv[1]) as database:
@@ -52,7 +52,7 @@ async function measure(browser, world, title) {
   console.log(`\n${title}; medians of ${TIMES}\n\n| page | server, ms | first paint, ms | all of it, ms | KB with all that it loads |\n|---|---|---|---|---|`);
   for (const path of PAGES) {
     const looks = [];
-    // What takes that long is told by one look.
+    // A page this slow is measured only once.
     while (looks.length < TIMES && !(looks[0]?.whole > 5_000)) looks.push(await look(session.page, path));
     const of = (name) => median(looks.map((one) => one[name]));
     console.log(`| \`${path}\` | ${of("server").toFixed(0)} | ${of("paint").toFixed(0)} | ${of("whole").toFixed(0)} | ${(of("bytes") / 1000).toFixed(0)} |`);

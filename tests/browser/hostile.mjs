@@ -1,9 +1,9 @@
-// Events, answers and addresses that are made to be more than text.
+// Events, answers and addresses that try to be more than text.
 import assert from "node:assert/strict";
 
 import { LETTERS, event } from "./world.mjs";
 
-/** What would run, load or leave if a page took it for markup. */
+/** Texts that would run, load or navigate if a page treated them as markup. */
 const MARKUP = [
   "<script>window.hacked = 1</script>",
   "\"><img src=x onerror=\"window.hacked = 1\">",
@@ -15,12 +15,12 @@ const MARKUP = [
   "&lt;b&gt; &amp;amp; {{1+1}} ${1+1} <!-- --> ]]>",
 ];
 
-/** What reorders the text beside it, or shows nothing; null and escape too. */
+/** Characters that reorder the text around them or are invisible, including null and escape. */
 const HIDDEN = ["\u202egnp.exe", "\u2066a\u2069", "\u200bzero", "\ufeffmark", "\u0000nul", "\u001b[31mred", "\u0085next"];
 
 const HIDES = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/;
 
-/** What a page has that the console never writes. */
+/** Elements on a page that the console never writes. */
 const STRANGE = "img, iframe, object, main script, [onerror], [onload], [href^='javascript:'], [hx-get^=http], meta[http-equiv], b";
 
 export function hostile(ground, attack) {

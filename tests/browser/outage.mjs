@@ -1,4 +1,4 @@
-// An outage with four causes at once, from the first page to the last redriven event: docs/console.md tells it with the
+// An outage with four causes at once, from the first page to the last redriven event: docs/console.md describes it with the
 // pictures that are made here.
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ const CLICKS_MAX = 10;
 
 const BILLING = "/topics/orders/eventSubscriptions/billing";
 
-/** What the endpoints do: each is mended by the one who runs it, while the console is in use. */
+/** The endpoints' behaviour: each owner repairs an endpoint while the console is in use. */
 const staged = { key: "old", knowsV2: false, mailTakesMs: 0 };
 
 function billing(headers, events) {
@@ -25,7 +25,7 @@ async function mail() {
   return { status: 200 };
 }
 
-/** A deployment in which all was well. Dead letters take their time, so it is begun before the tests. */
+/** A deployment in which all was well. Dead letters take their time, so it starts before the tests. */
 export async function stage() {
   const world = await healthy();
   await fail(world);
@@ -57,7 +57,7 @@ async function fail(world) {
   await place("o-4", "Order.Paid");
   await until("four dead letters that a redrive takes", async () => {
     const { value } = await world.manage("GET", `${BILLING}/deadLetters`);
-    // It leaves those of its last two seconds to the next one.
+    // A redrive leaves the letters of the last two seconds to the next one.
     return value.length === 4 && value.every((one) => Date.now() - Date.parse(one.writtenTime) > 3_000);
   });
 }
@@ -83,7 +83,7 @@ export function outage(ground) {
     const taken = (id) => world.endpoints.received.some((one) =>
       one.path === "/billing" && one.status === 200 && one.events.some((found) => found.id === id));
     for (const id of ["o-0", "o-1", "o-2", "o-3", "o-6"]) await until(id, () => taken(id));
-    // Fast answers take the mark of slowness away.
+    // Fast answers remove the mark for slowness.
     await until("health", async () => {
       for (let one = 0; one < 20; one += 1) await world.publish("orders", { id: "o-7", eventType: "Order.Shipped" });
       await session.go("/");
@@ -95,12 +95,12 @@ export function outage(ground) {
 
 async function fromFirstToLast(session) {
   const { page } = session;
-  // Found: the first page says who is in trouble, and why.
+  // Found: the first page says which endpoints are in trouble, and why.
   await session.go("/");
   await session.says("Unauthorized (HTTP 401)");
   await session.says("it answers slowly");
   await picture(page, "1-overview");
-  // Of the slow one nothing is lost: its owner mends it.
+  // The slow endpoint loses nothing: its owner repairs it.
   staged.mailTakesMs = 0;
   await session.click("orders/billing", "link");
   await session.says("end at once");
@@ -114,7 +114,7 @@ async function fromFirstToLast(session) {
   await session.says("filter.includedEventTypes");
   await picture(page, "3-filter");
 
-  // Mended: the new key and the missing type, saved together.
+  // Fixed: the new key and the missing type, saved together.
   await session.click("Edit the saved filter", "link");
   const types = page.getByLabel("Event types, one in a line");
   await types.fill(`${await types.inputValue()}\nOrder.Paid`);

@@ -1,4 +1,4 @@
-// The two packages that are not of this project. They lie outside the tree, where `run` has installed them.
+// The two third-party packages. They are outside the tree, where `run` has installed them.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";

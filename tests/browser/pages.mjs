@@ -7,7 +7,7 @@ import { rows } from "./routes.mjs";
 import { findsWrongs, structured } from "./tree.mjs";
 import { LETTERS } from "./world.mjs";
 
-/** The most that a page may weigh with all that it loads. */
+/** The largest size of a page with everything that it loads. */
 const BYTES_MAX = 100_000;
 
 const BUSY = "/topics/pages/subscriptions/busy";
@@ -52,7 +52,7 @@ async function filled(world, session) {
   };
 }
 
-/** Pages that say what did not work. */
+/** Error pages. */
 const FAILURES = [["/nothing", 404], ["/topics/none", 404], [`${BUSY}/dead-letters`, 409], ["/cost?events=x", 400]];
 
 /** Searches with characters that do not show: they are left out, and that is told. */
@@ -61,7 +61,7 @@ const HIDDEN = [
   [`${REFUSED}/dead-letters?event=%C2%A0pages-Refused%0A`, "\\u{a0}pages-Refused\\u{a}", "pages-Refused"],
 ];
 
-/** Opens a page; what it and everything that it loads weigh. */
+/** Opens a page; returns its size with everything that it loads. */
 async function weight(session, path) {
   const protocol = await session.context.newCDPSession(session.page);
   let bytes = 0;
@@ -72,7 +72,7 @@ async function weight(session, path) {
   return bytes;
 }
 
-/** Where Tab leads on the page, each stop with whether it shows that it has the focus. */
+/** The page's Tab stops, and whether each shows that it has the focus. */
 async function stops(page) {
   await page.evaluate(() => {
     document.activeElement?.blur();
@@ -90,10 +90,10 @@ async function stops(page) {
   return await page.evaluate(() => window.stops);
 }
 
-/** What a mouse can use on a page, and what scrolls by itself. */
+/** The elements that a mouse can use on a page, and those that scroll. */
 const USABLE = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']";
 
-/** The keyboard gets to everything, first to the link past the navigation, and shows where it is. */
+/** Checks that the keyboard reaches everything, first the skip link, and that the focus is visible. */
 async function usableByKeys(page, path) {
   const found = await stops(page);
   assert.ok(found[0].what.includes("skip"), `${path}: ${found[0].what}`);

@@ -1,4 +1,4 @@
-// What the console serves, as its source and its documentation have it: nothing may be left out of the tests.
+// The console's routes from its source and documentation: the tests must leave none out.
 import { readFileSync } from "node:fs";
 
 const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");

@@ -1,4 +1,4 @@
-// A `gridpost dev`, endpoints whose answers a test chooses, and consoles: processes of their own, on free ports.
+// A `gridpost dev`, endpoints whose answers a test chooses, and consoles: separate processes on free ports.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -11,7 +11,7 @@ export const PATIENCE_MS = 90_000;
 
 const PROGRAM = process.env.GRIDPOST_PROGRAM;
 
-/** Looks until `look` gives something. */
+/** Calls `look` until it returns something. */
 export async function until(what, look) {
   const end = Date.now() + PATIENCE_MS;
   for (;;) {
@@ -26,7 +26,7 @@ const running = new Set();
 process.on("exit", () => { for (const child of running) child.kill("SIGKILL"); });
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
 
-/** Starts the program; what it says on standard error is shown when it ends too early. */
+/** Starts the program; its standard error is shown if it ends too early. */
 function start(folder, args) {
   assert.ok(PROGRAM, "GRIDPOST_PROGRAM is not set: start the tests by tests/browser/run");
   const home = join(folder, ".gridpost");
@@ -52,7 +52,7 @@ function check(child) {
   assert.equal(child.exitCode, null, `gridpost ended: ${child.errors}`);
 }
 
-/** Endpoints: each path answers as `answers` says, 200 where it says nothing. */
+/** Endpoints: each path answers as `answers` says, or 200 without an entry. */
 export class Endpoints {
   /** By path, a status, or a function of the request's headers and events that gives `{status, text}`. */
   answers = new Map();
@@ -109,7 +109,7 @@ export class World {
     return world;
   }
 
-  /** Changes the database of one that is kept by a program, while it does not run. Node.js 20 has no SQLite, Python has. */
+  /** Changes the database with a Python program while the process is stopped: Node.js 20 has no SQLite. */
   async rewrite(program, input) {
     await stop(this.dev);
     const file = join(this.folder, ".gridpost", "dev", "gridpost.sqlite");
@@ -161,7 +161,7 @@ export class World {
     return { endpointType: "WebHook", properties: { endpointUrl: this.endpoints.url(path), ...more } };
   }
 
-  /** Publishes events, each made whole where it has no such member. */
+  /** Publishes events, and adds the members that they lack. */
   async publish(topic, ...events) {
     const { key1 } = await this.manage("POST", `/topics/${topic}/listKeys`, {});
     const body = JSON.stringify(events.map(event));

@@ -1,11 +1,11 @@
-//! The benchmark: the real programs of ingest and dispatch, between a stand-in for AWS and endpoints
+//! The benchmark: the real programs of ingest and dispatch, with a stand-in for AWS and endpoints
 //! that answer at once. `docs/benchmarks.md` says what is measured and how to run it.
 //!
 //! [`dev`] measures `gridpost dev` instead: one process, no stand-in.
 //!
 //! [`sandbox`] plays Lambda's Runtime API, [`mapping`] the event source mapping, [`aws`] SQS,
 //! DynamoDB and S3, [`sink`] the endpoints; [`run`] puts them together for a [`mix`]. The driver is
-//! one process, the functions are others, and their CPU time is what the operating system counts.
+//! one process, the functions are others, and the operating system counts their CPU time.
 
 pub mod aws;
 pub mod book;

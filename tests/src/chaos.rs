@@ -1,11 +1,13 @@
-//! The chaos suite: the deployed functions deliver thousands of events while they are killed at random
-//! moments, their calls of AWS fail or are slow or take effect without saying so, services are out for
-//! seconds, and the emulator is stopped and started again with its state. At the end every event must
-//! have arrived, or be a dead letter where its endpoint refused it, and the ledger must balance.
+//! The chaos suite: the deployed functions deliver thousands of events while they are killed at
+//! random moments, their calls to AWS fail, are slow or take effect without an answer, services
+//! fail for seconds, and the emulator is stopped and started again with its state. At the end every
+//! event must have arrived, or be a dead letter because its endpoint refused it, and the ledger
+//! must balance.
 //!
-//! `tests/complete` has one short run among the end-to-end cases; `cargo run -p gridpost-tests --bin chaos`
-//! makes many long ones, with `--earlier` while functions of two commits take turns. [`proxy`] stands between functions and emulator, [`mayhem`] kills and
-//! restarts, [`roll_out`] has the other commit's programs, [`sink`] is every endpoint, [`tally`] judges.
+//! `tests/complete` has one short run among the end-to-end cases; `cargo run -p gridpost-tests
+//! --bin chaos` makes many long ones, with `--earlier` while functions of two commits take turns.
+//! [`proxy`] sits between functions and emulator, [`mayhem`] kills and restarts, [`roll_out`] has
+//! the other commit's programs, [`sink`] is every endpoint, [`tally`] judges.
 
 pub mod deployment;
 pub mod mayhem;
@@ -49,13 +51,13 @@ use crate::{
     },
 };
 
-/// Events of publishes, in turns. The last of these is more than is made within the request.
+/// Sizes of publishes in events, in turn. The last one is too large to expand within the request.
 const PUBLISH_EVENTS: [usize; 4] = [10, 1, 7, 22];
 
-/// One event in so many is too large for a message.
+/// One in this many events is too large for a message.
 const LARGE_EVERY: usize = 40;
 
-/// The data of such a one.
+/// The data of such an event.
 const LARGE_BYTES: usize = 300_000;
 
 /// Publishes on their way at once.
@@ -64,30 +66,30 @@ const PUBLISHERS: usize = 4;
 /// When failed deliveries are tried again, in seconds from the first attempt.
 const SCHEDULE: [u32; 6] = [1, 2, 3, 5, 8, 13];
 
-/// How long a publisher tries again; longer than any outage.
+/// How long a publisher keeps retrying; longer than any outage.
 const PUBLISH_MAX: Duration = Duration::from_secs(180);
 
 /// How long after the mayhem everything must have ended: a dead letter that S3 has refused three times
 /// waits five minutes.
 const SETTLE_MAX: Duration = Duration::from_secs(420);
 
-/// How long after that the ledger may take to balance: lines of logs are on their way, late copies are
-/// marked.
+/// How long the ledger may take after that to balance: log lines are still on their way, and late
+/// copies are still being marked.
 const LEDGER_MAX: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether everything has ended.
+/// How often to check whether everything has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What dice begin with.
+    /// The seed of the dice.
     pub seed: u64,
     /// Events delivered or dead-lettered, over all event subscriptions.
     pub deliveries: usize,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Where every event ended.
@@ -96,13 +98,13 @@ pub struct Found {
     pub damage: Damage,
     /// What the ledger counts beyond one end for each event.
     pub ends_too_many: u64,
-    /// Requests of functions, and how many of them were not answered as AWS would have.
+    /// The functions' requests, and how many of them got an answer that AWS would not have given.
     pub requests: (u64, u64),
     /// How long it took.
     pub took: Duration,
 }
 
-/// Makes one run on a stack that is up, and leaves that as it was.
+/// Makes one run on a running stack, and leaves the stack as it was.
 ///
 /// # Errors
 ///
@@ -121,7 +123,7 @@ pub async fn run(world: &World, plan: Plan, roll_out: Option<&RollOut>) -> anyho
     deployment.turn_to(Some(&proxy)).await?;
     let mayhem = Mayhem::new(world, &proxy, plan.seed, roll_out.map(|it| (it, &deployment)));
     let run = endure(world, &topic, plan, &mayhem, &proxy).await;
-    // Whatever came of it: what comes after finds the deployment as it was.
+    // Whatever the result: later cases need the deployment as it was.
     proxy.calm();
     let settled = match run {
         Ok(damage) => settle(world, &topic, plan, &sink).await.map(|tally| (tally, damage)),
@@ -188,8 +190,8 @@ async fn endure(
     damage
 }
 
-/// What an operator does meanwhile: changes and reads an event subscription. What was answered as done
-/// must be so.
+/// An operator who meanwhile changes and reads an event subscription. A confirmed change must be
+/// visible.
 async fn operate(world: &World, topic: &Topic<'_>, is_over: &AtomicBool) -> anyhow::Result<()> {
     let mut done = 0;
     let mut number = 0_u64;
@@ -198,7 +200,7 @@ async fn operate(world: &World, topic: &Topic<'_>, is_over: &AtomicBool) -> anyh
         let label = number.to_string();
         let patch = json!({ "labels": [label] });
         if world.api.patch_subscription(&topic.name, sink::STEADY, &patch).await.is_ok() {
-            // manage and its AWS may fail; then it is asked again.
+            // manage and its AWS calls may fail; then try again.
             let read = loop {
                 match world.api.subscription(&topic.name, sink::STEADY).await {
                     Ok(read) => break read,
@@ -227,7 +229,7 @@ fn chunks(ids: &[String]) -> impl Iterator<Item = (usize, &[String])> {
     sizes.fuse()
 }
 
-/// The ids of the events: each goes to every endpoint of the sink.
+/// The ids of the events. Each event goes to every endpoint of the sink.
 fn ids(plan: Plan) -> BTreeSet<String> {
     let count = plan.deliveries.div_ceil(sink::ALL.len());
     (0..count).map(|n| format!("{}-{n}", plan.seed)).collect()
@@ -257,7 +259,7 @@ async fn publish(
         };
         match answer {
             Ok((200, _)) => return Ok(()),
-            // A request of ours that is wrong is no chaos.
+            // A bad request is our own mistake, not chaos.
             Ok((status @ 400..=428, body)) => bail!("a publish was answered {status}: {body}"),
             failed if Instant::now() >= deadline => {
                 bail!("nothing was accepted for {} s: {failed:?}", PUBLISH_MAX.as_secs())
@@ -267,8 +269,8 @@ async fn publish(
     }
 }
 
-/// Waits until everything has ended and nothing is left in queues and tables that could arrive once
-/// more, or for as long as it may take.
+/// Waits until everything has ended and nothing in queues and tables could still arrive, or until
+/// the time is up.
 async fn settle(
     world: &World,
     topic: &Topic<'_>,
@@ -280,7 +282,7 @@ async fn settle(
     loop {
         let (tally, left) = match look(world, topic, &ids, sink).await {
             Ok(seen) => seen,
-            // The emulator is as busy as the functions that it runs: it is asked again.
+            // The emulator is as busy as the functions that it runs: try again.
             Err(err) if Instant::now() < deadline => {
                 eprintln!("looking again: {err:#}");
                 sleep(LOOK_AGAIN).await;
@@ -299,7 +301,7 @@ async fn settle(
     }
 }
 
-/// What has ended, and once all has, what is left over.
+/// What has ended and, once everything has, what is left over.
 async fn look(
     world: &World,
     topic: &Topic<'_>,
@@ -312,7 +314,7 @@ async fn look(
     Ok((tally, left))
 }
 
-/// Has the ledger balanced, and answers how many ends it counts too many: those of duplicates, and of
+/// Checks that the ledger balances, and returns its surplus of ends: those of duplicates and of
 /// publishes that were not confirmed.
 async fn balance(world: &World, topic: &Topic<'_>) -> anyhow::Result<u64> {
     let mut audit = world.audit(&topic.name, 0).await?;
@@ -323,7 +325,7 @@ async fn balance(world: &World, topic: &Topic<'_>) -> anyhow::Result<u64> {
     audit["endsTooMany"].as_u64().with_context(|| format!("no endsTooMany in {audit}"))
 }
 
-/// What still waits of a topic: messages of any queue, that of poison included, and parked deliveries.
+/// A topic's waiting messages, in any queue including the poison queue, and its parked deliveries.
 async fn left(world: &World, topic: &Topic<'_>) -> anyhow::Result<Vec<String>> {
     let messages = world.queued_bodies().await?;
     let mut left: Vec<_> = messages.into_iter().filter(|body| body.contains(&topic.name)).collect();

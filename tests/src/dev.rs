@@ -1,6 +1,6 @@
-//! `gridpost dev` from outside: the program as a process that can be killed ([`process`]),
-//! publishes as many at the same time ([`publisher`]), and what it must hold while both go on:
-//! nothing is lost ([`crash`]), and every attempt is made when it was due ([`schedules`]).
+//! `gridpost dev` from outside: the program as a process that can be killed ([`process`]) while
+//! many clients publish ([`publisher`]). Meanwhile nothing may be lost ([`crash`]), and every
+//! attempt must be made when it is due ([`schedules`]).
 
 pub mod crash;
 pub mod process;

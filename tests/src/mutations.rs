@@ -1,8 +1,8 @@
 //! Deliberate bugs, one at a time: the proof that tests would notice them.
 //!
-//! `cargo run -p gridpost-tests --bin mutations` puts each into a copy of the tree, runs what should
-//! catch it there, and tells what did. A change of a line that a mutation replaces changes the
-//! mutation too; a house rule watches that every `old` is still there.
+//! `cargo run -p gridpost-tests --bin mutations` puts each into a copy of the tree, runs the tests
+//! that should catch it there, and prints what did. If you change a line that a mutation replaces,
+//! change the mutation too; a house rule checks that every `old` still exists.
 
 mod adapters;
 mod authentication;
@@ -26,9 +26,9 @@ pub struct Mutation {
     pub name: &'static str,
     /// The file it is in, from the root of the repository.
     pub file: &'static str,
-    /// The text that it replaces, which stands there once.
+    /// The text that it replaces, which occurs there once.
     pub old: &'static str,
-    /// What stands there instead.
+    /// The replacement.
     pub new: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub enum Witness {
     Tests {
         /// The package's name.
         package: &'static str,
-        /// Which of its tests, as arguments of `cargo test`; all, where there are no arguments.
+        /// The tests to run, as arguments of `cargo test`; empty for all.
         which: &'static [&'static str],
     },
     /// Terraform's tests of the infrastructure.
@@ -108,7 +108,7 @@ impl Mutation {
     ///
     /// # Errors
     ///
-    /// The old text does not stand there exactly once.
+    /// The old text does not occur there exactly once.
     pub fn apply(&self, text: &str) -> Result<String, String> {
         match text.matches(self.old).count() {
             1 => Ok(text.replacen(self.old, self.new, 1)),

@@ -1,15 +1,14 @@
-//! Filters as Event Grid's documentation tells them, one loop for each operator: slow, and
-//! plain enough to be read against it. The compiled filters are compared with it.
+//! Filters as Event Grid's documentation describes them, with one loop for each operator: slow, but
+//! simple enough to check against the documentation. Tests compare the compiled filters with them.
 
 use std::collections::BTreeMap;
 
 use gridpost_core::{event::ParsedEvent, topic::InputSchema};
 use serde_json::{Value, value::RawValue};
 
-/// The parts of a filter's document that refuse an event of a topic that takes that schema, each by
-/// its path in the document; none where the event is wanted. Operators have the names that reads give
-/// them. `None` where the event can't be read into plain values: it is too deep, or has a number
-/// beyond the machine's.
+/// The paths of the parts of a filter's document that refuse an event of a topic with that schema;
+/// empty if the filter matches. Operators have the names that reads give them. `None` if the event
+/// can't be read into plain values: it is too deep, or has a number beyond the machine's range.
 pub fn refused_by(
     filter: &Value,
     schema: InputSchema,
@@ -80,7 +79,7 @@ impl<'e> Event<'e> {
         names.try_fold(value, |value, name| value.as_object()?.get(name)).cloned()
     }
 
-    /// The envelope's names are read in any case.
+    /// The envelope's names are case-insensitive.
     fn envelope_name(&self, name: &str) -> String {
         const EVENT_GRID: &str =
             "id topic subject eventType eventTime data dataVersion metadataVersion";
@@ -94,7 +93,7 @@ impl<'e> Event<'e> {
         }
     }
 
-    /// What is stamped on an event that lacks it.
+    /// Values that ingest adds to an event without them.
     fn stamp(&self, name: &str) -> Option<&str> {
         match (self.schema, name) {
             (InputSchema::EventGridSchema, "topic") => Some(&self.event.source),
@@ -177,7 +176,7 @@ fn compare(operator: &str, value: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// A character's upper case, where that is one character.
+/// A character's upper case, if that is a single character.
 fn upper(character: char) -> char {
     let upper: Vec<_> = character.to_uppercase().collect();
     if let [only] = upper.as_slice() { *only } else { character }

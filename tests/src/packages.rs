@@ -1,17 +1,17 @@
-//! Packages of Python that tests alone need, in environments of their own: `gridpost up` installs none of
-//! them, and they ask for other versions than its emulator does.
+//! Python packages that only tests need, in separate environments: `gridpost up` installs none of
+//! them, and they need other versions than its emulator.
 
 use std::{fs, path::Path};
 
 use anyhow::Context;
 use gridpost_cli::local::{child, fingerprint::Fingerprint, home::remove_folder};
 
-/// Makes an environment in `folder` with these packages, unless it is there already. What the tools say
-/// is in `log`.
+/// Makes an environment in `folder` with these packages, unless it exists. The tools' output goes
+/// to `log`.
 ///
 /// # Errors
 ///
-/// When a package cannot be had; pip's last lines are in the message.
+/// A package can't be installed; the message has pip's last lines.
 pub async fn install(
     python: &Path,
     folder: &Path,

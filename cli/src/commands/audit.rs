@@ -45,11 +45,11 @@ pub struct AuditArguments {
     #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
     subscription: Option<String>,
 
-    /// Events published since so long, from the beginning of that hour on: 90m, 24h, 7d
+    /// Events published in this time, rounded down to the full hour: 90m, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "24h")]
     since: TimeToLive,
 
-    /// Look again for so many seconds while it does not balance
+    /// Keep looking for this many seconds while it does not balance
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
 }

@@ -27,7 +27,7 @@ pub enum DeliveryCommand {
         #[arg(long, alias = "name", value_name = "NAME", requires = "topic")]
         subscription: Option<String>,
 
-        /// Only those whose last attempt met this, such as Busy or TimedOut
+        /// Only those whose last attempt had this outcome, such as Busy or TimedOut
         #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
         outcome: Option<String>,
 
@@ -37,7 +37,7 @@ pub enum DeliveryCommand {
     },
     /// Show one with every attempt, and what comes next
     Show(OneArguments),
-    /// Have a waiting one attempted now, whatever its wait and its endpoint's health
+    /// Attempt a waiting one now, whatever its wait and its endpoint's health
     Resend(OneArguments),
 }
 

@@ -54,7 +54,7 @@ pub struct DevArguments {
     #[arg(long, default_value_t = PORT)]
     port: u16,
 
-    /// Folder that keeps everything [default: .gridpost/dev]
+    /// Folder for all data [default: .gridpost/dev]
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]
     data: Option<PathBuf>,
 
@@ -62,29 +62,29 @@ pub struct DevArguments {
     #[arg(long)]
     memory: bool,
 
-    /// What an accepted event survives: the end of the process (normal), or the loss of power (full)
+    /// What an accepted event survives: the end of the process (normal), or also a power failure (full)
     #[arg(long, value_enum, default_value_t = SyncArgument::Normal, value_name = "HOW")]
     sync: SyncArgument,
 
-    /// Let the clock run so many times as fast, 1 to 600: every wait follows it, endpoints still have
-    /// their 30 s
+    /// Run the clock this many times as fast, 1 to 600: every wait follows it, but endpoints still have their
+    /// 30 s
     #[arg(long, default_value = "1", value_name = "TIMES")]
     speed: Speed,
 
-    /// Topics and event subscriptions to begin with, as JSON or TOML
+    /// Topics and event subscriptions to start with, as JSON or TOML
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Offer both APIs by https, with a CA of its own that clients must trust
+    /// Serve both APIs over https, with a local CA that clients must trust
     #[arg(long)]
     tls: bool,
 
-    /// Deliver to AWS resources, too, with the AWS credentials of this machine or at AWS_ENDPOINT_URL; needs a
-    /// program built with --features aws
+    /// Also deliver to AWS resources, with the AWS credentials of this machine or at AWS_ENDPOINT_URL; needs
+    /// a program built with --features aws
     #[arg(long)]
     allow_aws: bool,
 
-    /// Leave the demonstration out
+    /// Skip the demonstration
     #[arg(long)]
     quiet: bool,
 

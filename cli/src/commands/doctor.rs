@@ -28,7 +28,7 @@ use crate::{
 /// Which plan, and what the account has.
 #[derive(Args, Debug)]
 pub struct DoctorArguments {
-    /// A plan of Terraform as JSON (terraform show -json), or - for standard input
+    /// A Terraform plan as JSON (terraform show -json), or - for standard input
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
 
@@ -36,16 +36,16 @@ pub struct DoctorArguments {
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().concurrency)]
     account_concurrency: u64,
 
-    /// The account's quota of requests a second to API Gateway
+    /// The account's quota of requests per second to API Gateway
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_rate)]
     api_rate: u64,
 
-    /// The account's quota of a burst of them
+    /// The account's burst quota of API Gateway
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().api_burst)]
     api_burst: u64,
 
-    /// Ask AWS for these three, and whether the names that the plan takes are free, with the identity of
-    /// your environment
+    /// Ask AWS for these three quotas, and whether the plan's names are free, with the identity of your
+    /// environment
     #[arg(long, conflicts_with_all = ["account_concurrency", "api_rate", "api_burst"])]
     account: bool,
 

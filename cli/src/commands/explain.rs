@@ -27,12 +27,12 @@ pub struct ExplainArguments {
     #[arg(long)]
     topic: String,
 
-    /// The event as it was published: says which event subscriptions do not want it, and why (`-`:
-    /// standard input). Not needed where it is in a dead letter
+    /// The event as it was published: shows which event subscriptions do not match it, and why (`-`: standard
+    /// input). Not needed if a dead letter has the event
     #[arg(long, value_name = "FILE")]
     event: Option<PathBuf>,
 
-    /// Look for its attempts since so long: 90m, 24h, 7d
+    /// Look for attempts in this time: 90m, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "24h")]
     since: TimeToLive,
 }

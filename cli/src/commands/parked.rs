@@ -17,9 +17,9 @@ const NONE: &str = "no delivery is parked";
 pub enum ParkedCommand {
     /// List parked deliveries, without their events
     List(Filter),
-    /// Have parked deliveries attempted now, as far as their endpoint is not on probation
+    /// Attempt parked deliveries now, unless their endpoint is on probation
     Release(Change),
-    /// End parked deliveries: they become dead letters, or are dropped where there is no destination
+    /// End parked deliveries: they become dead letters, or are dropped if there is no destination
     Cancel(Change),
 }
 
@@ -55,7 +55,7 @@ pub struct Change {
     #[arg(long, conflicts_with_all = ["ids", "topic", "subscription"])]
     all: bool,
 
-    /// Confirm that all of them are meant, where no ids say which
+    /// Confirm that you mean all of them, if you give no ids
     #[arg(long)]
     yes: bool,
 }

@@ -15,9 +15,9 @@ const ROUNDS_MAX: usize = 1_000;
 /// What to do with the poison queue.
 #[derive(Subcommand, Debug)]
 pub enum PoisonCommand {
-    /// List what is in the poison queue, without what the messages carry
+    /// List the messages in the poison queue, without their bodies
     List {
-        /// At most so many messages
+        /// At most this many messages
         #[arg(long, value_name = "COUNT", default_value_t = 100,
             value_parser = clap::value_parser!(u32).range(1..=100))]
         top: u32,
@@ -38,13 +38,13 @@ pub enum PoisonCommand {
         #[arg(long, value_name = "QUEUE", value_parser = ["retry", "dead-letter", "fan-out"], conflicts_with = "all")]
         to: Option<String>,
     },
-    /// Remove messages for good: their events are counted and logged as dropped
+    /// Remove messages permanently: their events are counted and logged as dropped
     Purge {
         /// Which messages
         #[command(flatten)]
         chosen: Chosen,
 
-        /// Confirm that the events are given up
+        /// Confirm that you give up the events
         #[arg(long)]
         yes: bool,
     },

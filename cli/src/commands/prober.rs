@@ -43,11 +43,11 @@ const UNDER_WAY_MAX: usize = 100;
 /// What to publish, and for how long.
 #[derive(Args, Debug)]
 pub struct ProberArguments {
-    /// A topic that exists [default: one of its own, deleted at the end]
+    /// An existing topic [default: a temporary one, deleted at the end]
     #[arg(long)]
     topic: Option<String>,
 
-    /// Events published in a second, one in each request
+    /// Events published per second, one in each request
     #[arg(long, value_name = "EVENTS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rate: u64,
 
@@ -55,11 +55,11 @@ pub struct ProberArguments {
     #[arg(long = "for", value_name = "TIME", default_value = "1m")]
     lasts: TimeSpan,
 
-    /// How long to wait for what was accepted and has not arrived
+    /// How long to wait for accepted events that have not arrived
     #[arg(long, value_name = "TIME", default_value = "2m")]
     drain: TimeSpan,
 
-    /// Port on 127.0.0.1 where the events arrive (0: a free one)
+    /// Port on 127.0.0.1 that receives the events (0: a free one)
     #[arg(long, default_value_t = 0)]
     port: u16,
 

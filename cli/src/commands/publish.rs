@@ -48,11 +48,11 @@ pub struct PublishArguments {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Content type of the request body [default: what the topic's schema asks for]
+    /// Content type of the request body [default: the one for the topic's schema]
     #[arg(long, value_name = "TYPE", requires = "file")]
     content_type: Option<String>,
 
-    /// Topic key [default: asked of the manage API]
+    /// Topic key [default: read from the manage API]
     #[arg(long, env = "GRIDPOST_KEY", hide_env_values = true)]
     key: Option<String>,
 }

@@ -25,29 +25,29 @@ pub struct RolloutArguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u8).range(1..=100))]
     step: u8,
 
-    /// Minutes that each step is watched for, the last one too
+    /// Minutes for which each step is watched, including the last one
     #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_440))]
     every: u32,
 
-    /// Only this function, perhaps to another version than its newest: dispatch, ingest=7; may be given
+    /// Only this function, optionally to another version than its newest: dispatch, ingest=7; may be given
     /// several times
     #[arg(long, value_name = "NAME[=VERSION]")]
     function: Vec<Choice>,
 
-    /// An alarm that shall not end the rollout; may be given several times
+    /// An alarm that must not end the rollout; may be given several times
     #[arg(long, value_name = "ALARM")]
     ignore_alarm: Vec<String>,
 
-    /// Watch no alarm: where the deployment has none, and to go back while one is off. With --step 100 it ends as
-    /// soon as everything is shifted
+    /// Watch no alarm: for deployments without alarms, or to go back while one is in ALARM. With --step 100
+    /// it ends as soon as everything is shifted
     #[arg(long)]
     unwatched: bool,
 
-    /// Say what would be done, and change nothing
+    /// Show what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Take back what a rollout has left that was killed
+    /// Revert a rollout that was killed
     #[arg(long, conflicts_with_all = ["step", "every", "ignore_alarm", "unwatched", "dry_run"])]
     revert: bool,
 }

@@ -38,20 +38,20 @@ pub struct ScheduleArguments {
     #[arg(long, value_enum, default_value_t = EndpointArgument::Webhook)]
     endpoint: EndpointArgument,
 
-    /// Time-to-live in whole minutes: 30m, 24h, 7d (default: the profile's longest)
+    /// Time-to-live in whole minutes: 30m, 24h, 7d (default: the profile's maximum)
     #[arg(long, value_name = "TIME")]
     ttl: Option<TimeToLive>,
 
-    /// Most attempts, the first included (default: the profile's most)
+    /// Most attempts, including the first (default: the profile's maximum)
     #[arg(long, value_name = "COUNT")]
     max_attempts: Option<u32>,
 
-    /// Own schedule: offsets from the first attempt in seconds, rising
+    /// Custom schedule: offsets from the first attempt in seconds, ascending
     #[arg(long, value_name = "SECONDS,…", value_delimiter = ',')]
     schedule: Option<Vec<u32>>,
 
-    /// Own row of the status table: 404=60 (seconds), 404=deadLetter, 5xx=10, SocketError=10; may be
-    /// given several times
+    /// Custom row of the status table: 404=60 (seconds), 404=deadLetter, 5xx=10, SocketError=10; may be given
+    /// several times
     #[arg(long = "status-rule", value_name = "ROW=RULE")]
     status_rules: Vec<StatusRule>,
 

@@ -43,11 +43,11 @@ pub struct TailArguments {
     #[command(flatten)]
     filter: Filter,
 
-    /// Begin so long ago: 10m, 2h
+    /// Begin this long ago: 10m, 2h
     #[arg(long, value_name = "TIME")]
     since: Option<TimeToLive>,
 
-    /// Print what is there, and end
+    /// Print existing entries, then end
     #[arg(long, requires = "since")]
     no_follow: bool,
 }
@@ -63,7 +63,7 @@ pub struct Filter {
     #[arg(long, alias = "subscription", value_name = "NAME", requires = "topic")]
     pub(crate) name: Option<String>,
 
-    /// Only attempts that met this, such as Busy; may be given several times
+    /// Only attempts with this outcome, such as Busy; may be given several times
     #[arg(long, value_name = "OUTCOME", value_parser = outcome_name)]
     pub(crate) outcome: Vec<String>,
 

@@ -17,7 +17,7 @@ use crate::target::TargetArguments;
 /// What to do once the stack is up.
 #[derive(Args, Debug)]
 pub struct UpArguments {
-    /// Leave the demonstration out
+    /// Skip the demonstration
     #[arg(long)]
     no_demo: bool,
 

@@ -41,7 +41,7 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "URL", requires = "reports")]
     webhook: Option<String>,
 
-    /// The queue into which that webhook reports what it gets: its ARN or URL
+    /// The queue to which that webhook reports what it receives: its ARN or URL
     #[arg(long, value_name = "ARN", requires = "webhook")]
     reports: Option<String>,
 
@@ -50,7 +50,7 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "BUCKET")]
     dead_letter_bucket: Option<String>,
 
-    /// Only these steps, and those that they rest on
+    /// Only these steps, and those that they depend on
     #[arg(long, value_enum, value_name = "STEP,…", value_delimiter = ',')]
     only: Vec<Step>,
 
@@ -66,7 +66,7 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     fan_out_events: u32,
 
-    /// Remove what earlier runs have left behind; not while another one runs
+    /// Remove what earlier runs have left behind; not while another run is active
     #[arg(long)]
     remove_leftovers: bool,
 }

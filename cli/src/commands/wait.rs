@@ -29,20 +29,20 @@ pub struct WaitArguments {
     #[arg(long, value_name = "NAME")]
     topic: String,
 
-    /// Only those for this event subscription; without it, an event counts for each that it is for,
-    /// those of the demonstration left out
+    /// Only those for this event subscription; without it, an event counts once for each event subscription,
+    /// except those of the demonstration
     #[arg(long, alias = "name", value_name = "NAME")]
     subscription: Option<String>,
 
-    /// Until at least so many were delivered
+    /// Until at least this many were delivered
     #[arg(long, value_name = "COUNT")]
     delivered: Option<u64>,
 
-    /// Until at least so many lie in dead letters
+    /// Until at least this many are in dead letters
     #[arg(long, value_name = "COUNT")]
     dead_lettered: Option<u64>,
 
-    /// Give up after so long: 500ms, 30s, 10m. Exit code 3
+    /// Give up after this time: 500ms, 30s, 10m. Exit code 3
     #[arg(long, value_name = "TIME", default_value = "30s")]
     timeout: TimeSpan,
 }

@@ -1,4 +1,4 @@
-# A production deployment: everything that an organisation may ask for, two front doors by name, alarms that page, and a topic's
+# A production deployment: everything that an organisation may require, custom domains for both APIs, alarms that page, and an
 # event subscription as code.
 
 terraform {
@@ -23,7 +23,7 @@ variable "region" {
 }
 
 variable "functions_bucket" {
-  description = "Bucket with the functions of a release, and their hashes: see the module."
+  description = "Bucket with a release's functions, and their hashes: see the module."
   type = object({
     name       = string
     key_prefix = optional(string, "")
@@ -32,7 +32,7 @@ variable "functions_bucket" {
 }
 
 variable "permissions_boundary_arn" {
-  description = "Policy that bounds all roles."
+  description = "Permissions boundary of all roles."
   type        = string
   default     = null
 }
@@ -43,7 +43,7 @@ variable "kms_key_arn" {
   default     = null
 }
 
-# Pages: subscribe your pager to it.
+# Receives the alarms: subscribe your pager to it.
 resource "aws_sns_topic" "pages" {
   name = "gridpost-pages"
 }
@@ -59,7 +59,7 @@ module "gridpost" {
   iam_path                 = "/platform/"
   kms_key_arns             = { dynamodb = var.kms_key_arn, s3 = var.kms_key_arn, sqs = var.kms_key_arn }
 
-  # A quota of 3,000, of which publishes keep 300.
+  # A quota of 3,000, of which 300 are reserved for publishes.
   account_concurrency         = 3000
   first_attempt_concurrency   = 1000
   ingest_reserved_concurrency = 300
@@ -73,13 +73,13 @@ module "gridpost" {
   log_retention_days  = 90
   versions            = true
 
-  # Queues of this account whose names begin with events- may be endpoints, beside webhooks.
+  # Besides webhooks, queues of this account whose names begin with events- may be endpoints.
   resource_destinations = ["arn:aws:sqs:${var.region}:${data.aws_caller_identity.current.account_id}:events-*"]
 }
 
 data "aws_caller_identity" "current" {}
 
-# Create the topic orders first: gridpost topic create orders. Plans ask the manage function for problems of the document.
+# Create the topic orders first: gridpost topic create orders. Plans ask the manage function for problems in the document.
 module "billing" {
   source = "../../modules/event-subscription"
   count  = var.with_event_subscription ? 1 : 0
@@ -99,7 +99,7 @@ module "billing" {
 }
 
 variable "with_event_subscription" {
-  description = "Whether the event subscription is made: after the first apply, once the topic is there."
+  description = "Whether to create the event subscription: set it after the first apply, once the topic exists."
   type        = bool
   default     = false
 }

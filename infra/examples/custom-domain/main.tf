@@ -1,5 +1,5 @@
-# Names of your own for both APIs, with certificates and records in a zone of Route 53; and a firewall for publishes: CloudFront with
-# WAF has the name in front of an API that answers by no other.
+# Custom domains for both APIs, with certificates and records in a Route 53 zone; and a firewall for publishes: CloudFront with
+# WAF serves the domain, and the API behind it answers under no other name.
 
 terraform {
   required_version = ">= 1.7"
@@ -16,7 +16,7 @@ provider "aws" {
   region = var.region
 }
 
-# CloudFront's certificates and firewalls live there.
+# CloudFront's certificates and firewalls must be in this region.
 provider "aws" {
   alias  = "global"
   region = "us-east-1"
@@ -41,7 +41,7 @@ variable "zone" {
 
 locals {
   hosts = {
-    # What CloudFront calls, and what publishers do.
+    # The first is for CloudFront, the second for publishers.
     origin  = "origin.events.${var.zone}"
     publish = "events.${var.zone}"
     manage  = "manage.events.${var.zone}"
@@ -122,7 +122,7 @@ resource "aws_wafv2_web_acl" "publish" {
     allow {}
   }
 
-  # One address may publish 10,000 times in five minutes.
+  # One address may send 10,000 publishes in five minutes.
   rule {
     name     = "rate-by-address"
     priority = 1
@@ -170,7 +170,7 @@ resource "aws_cloudfront_distribution" "publish" {
     }
   }
 
-  # Everything is passed on as it came, and nothing kept. Without the Host header, by which API Gateway knows the domain.
+  # Passes everything on unchanged and caches nothing. It leaves out the Host header, by which API Gateway recognizes the domain.
   default_cache_behavior {
     target_origin_id         = "gridpost"
     allowed_methods          = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"]
@@ -206,7 +206,7 @@ resource "aws_route53_record" "publish" {
 }
 
 output "publish_url" {
-  description = "Where publishers publish."
+  description = "URL that publishers send events to."
   value       = "https://${local.hosts.publish}"
 }
 

@@ -1,8 +1,8 @@
-# Endpoints in a private network, and one fixed address for those outside: dispatch and manage run in private subnets, whose way out
-# is one NAT gateway. A network of your own goes in the place of this one.
+# Endpoints in a private network, and one fixed source address for those outside: dispatch and manage run in private subnets
+# behind one NAT gateway. Put your own network in place of this one.
 #
 # A NAT gateway costs some 33 dollars a month and 0.045 dollars per GB. Without one, give the subnets endpoints for SQS and Lambda
-# instead (7 dollars a month each, for each zone): then dispatch reaches private endpoints alone.
+# instead (7 dollars a month each, for each zone): then dispatch reaches private endpoints only.
 
 terraform {
   required_version = ">= 1.7"
@@ -32,7 +32,7 @@ variable "functions_dir" {
 }
 
 locals {
-  # The network's; endpoints may have its addresses.
+  # The network's range; endpoints may have its addresses.
   network = "10.20.0.0/16"
   zones   = ["${var.region}a", "${var.region}b"]
 }
@@ -102,7 +102,7 @@ resource "aws_route_table_association" "private" {
   route_table_id = aws_route_table.private.id
 }
 
-# Free, and what goes through them is not charged by the NAT gateway.
+# These are free, and save the NAT gateway's charge for the traffic through them.
 resource "aws_vpc_endpoint" "gateway" {
   for_each = toset(["dynamodb", "s3"])
 
@@ -111,7 +111,7 @@ resource "aws_vpc_endpoint" "gateway" {
   route_table_ids = [aws_route_table.private.id]
 }
 
-# What may be called: HTTPS anywhere, and what the private endpoints listen on.
+# Allows calls to HTTPS anywhere, and to the private endpoints' ports.
 resource "aws_security_group" "deliveries" {
   name        = "gridpost-deliveries"
   description = "What Gridpost calls"
@@ -144,7 +144,8 @@ module "gridpost" {
     security_group_ids = [aws_security_group.deliveries.id]
   }
 
-  # Without it private addresses are refused as anywhere else: who may create event subscriptions could reach all of the network.
+  # Without it private addresses are refused as usual: otherwise anyone who may create event subscriptions could reach the
+  # network.
   endpoint_allowed_networks = [local.network]
   endpoint_allowed_ports    = ["443", "8080"]
 }
@@ -155,6 +156,6 @@ output "publish_url" {
 }
 
 output "outside_address" {
-  description = "The address that requests to public endpoints come from, for their firewalls."
+  description = "Source address of requests to public endpoints, for their firewalls."
   value       = aws_eip.outside.public_ip
 }

@@ -1,10 +1,10 @@
-# One event subscription. The manage function is invoked directly, in the place of a request to the manage API, and does the same:
-# validation at plan, a PUT at apply, a DELETE when the resource goes.
+# One event subscription. The module invokes the manage function directly, which does what a request to the manage API would do:
+# validation at plan, a PUT at apply, a DELETE when the resource is destroyed.
 
 locals {
   properties = var.document.properties
 
-  # The document with its secrets. What is null is left out, so that the document's own member stays.
+  # The document with its secrets. Null values are left out, so the document's own member stays.
   destination = try(local.properties.destination, {})
   secret_attributes = [
     for name, value in var.secret_headers : { name = name, type = "Static", properties = { value = value, isSecret = true } }
@@ -33,7 +33,7 @@ locals {
   of = { topic = var.topic, name = var.name }
 }
 
-# Every problem of the document, each with its path, before anything is changed. The endpoint is not asked yet.
+# Lists every problem of the document with its path before anything is changed. This does not ask the endpoint yet.
 data "aws_lambda_invocation" "validation" {
   count = var.validate_at_plan ? 1 : 0
 
@@ -48,13 +48,13 @@ data "aws_lambda_invocation" "validation" {
   }
 }
 
-# Shows in a plan what changes. The document that is sent holds secrets, so Terraform hides all of it.
+# Shows in a plan what changes. The document that is sent holds secrets, so Terraform hides it completely.
 resource "terraform_data" "document" {
   input = var.document
 }
 
-# Deletes the event subscription when the resource goes, or its topic or name changes: then the new one is created before.
-# To be created or changed it needs nothing.
+# Deletes the event subscription when the resource is destroyed, or when its topic or name changes; then the new one is created
+# first. Creating or changing this resource does nothing.
 resource "aws_lambda_invocation" "removal" {
   function_name   = var.manage_function_name
   lifecycle_scope = "CRUD"
@@ -66,9 +66,9 @@ resource "aws_lambda_invocation" "removal" {
   }
 }
 
-# Writes the document. Terraform calls each change a replacement, but its end does nothing: the event subscription is changed in
-# place. It is not one resource with the removal because Terraform keeps what an update was to write even where that was refused,
-# by the endpoint for one, and would not try again.
+# Writes the document. Terraform calls each change a replacement, but destroying this resource does nothing: the event
+# subscription is changed in place. It is separate from the removal because Terraform stores the input of an update even if the
+# update was refused, for example by the endpoint, and would not try again.
 resource "aws_lambda_invocation" "document" {
   function_name = var.manage_function_name
   input         = jsonencode(merge(local.of, { terraform = "write", document = local.document }))

@@ -8,11 +8,11 @@ output "id" {
 }
 
 output "provisioning_state" {
-  description = "State when the document was last written: Succeeded, or AwaitingManualAction if the endpoint has yet to be validated by hand."
+  description = "State when the document was last written: Succeeded, or AwaitingManualAction if the endpoint still waits for manual validation."
   value       = local.written.properties.provisioningState
 }
 
 output "document" {
-  description = "The document as the resource API answered it when it was last written: with all defaults, without secrets."
+  description = "The document as the resource API returned it when it was last written: with all defaults, without secrets."
   value       = local.written
 }

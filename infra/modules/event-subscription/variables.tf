@@ -1,5 +1,5 @@
-# What can be said without the deployment is said here; every other rule of a document has one home, the manage function, and is
-# asked there while planning.
+# Only rules that need no deployment are checked here. All other rules of a document are in the manage function, which the plan
+# asks.
 
 variable "manage_function_name" {
   description = "Name or ARN of the deployment's manage function: output function_names[\"manage\"] of infra/. Terraform needs lambda:InvokeFunction on it."
@@ -13,7 +13,7 @@ variable "manage_function_name" {
 }
 
 variable "topic" {
-  description = "Topic that the event subscription belongs to, 3 to 50 letters, digits and hyphens. It must exist. Another one replaces the event subscription."
+  description = "Topic that the event subscription belongs to, 3 to 50 letters, digits and hyphens. It must exist. Changing it replaces the event subscription."
   type        = string
   nullable    = false
 
@@ -24,7 +24,7 @@ variable "topic" {
 }
 
 variable "name" {
-  description = "Name of the event subscription, 2 to 64 letters, digits and hyphens. Another one replaces the event subscription."
+  description = "Name of the event subscription, 2 to 64 letters, digits and hyphens. Changing it replaces the event subscription."
   type        = string
   nullable    = false
 
@@ -35,7 +35,7 @@ variable "name" {
 }
 
 variable "document" {
-  description = "The event subscription's document, as the resource API takes and gives it: an object with the member properties. It is shown in plans: secrets belong in endpoint_url, secret_headers and client_secret."
+  description = "The event subscription's document, as the resource API accepts and returns it: an object with the member properties. Plans show it, so put secrets into endpoint_url, secret_headers and client_secret."
   type        = any
   nullable    = false
 
@@ -46,7 +46,7 @@ variable "document" {
 }
 
 variable "endpoint_url" {
-  description = "URL that receives the events, at most 2,048 characters, where its query holds a secret. It becomes properties.destination.properties.endpointUrl of the document, which must then have none itself. Null: the document names the URL."
+  description = "URL that receives the events, at most 2,048 characters. Use it if the URL's query holds a secret. It becomes properties.destination.properties.endpointUrl of the document, which must not set that member itself. Null: the document names the URL."
   type        = string
   default     = null
   sensitive   = true
@@ -68,7 +68,7 @@ variable "endpoint_url" {
 }
 
 variable "secret_headers" {
-  description = "Headers of every delivery whose values are secret, by name; at most 10 together with the document's own deliveryAttributeMappings, values at most 4,096 bytes. Each becomes a static, secret delivery attribute."
+  description = "Headers with secret values for every delivery, by name; at most 10 together with the document's own deliveryAttributeMappings, and values of at most 4,096 bytes. Each becomes a static, secret delivery attribute."
   type        = map(string)
   default     = {}
   nullable    = false
@@ -117,7 +117,7 @@ variable "client_secret" {
 }
 
 variable "validate_at_plan" {
-  description = "Whether a plan asks the manage function for every problem of the document. False is for plans under a role that may not invoke it: problems then show at apply."
+  description = "Whether a plan asks the manage function for problems in the document. Set it to false if the planning role may not invoke the function: problems then show at apply."
   type        = bool
   default     = true
   nullable    = false

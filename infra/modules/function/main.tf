@@ -1,19 +1,19 @@
-# One function of Gridpost: the function itself, its role with exactly the statements given, its log group.
+# One function of Gridpost, with its role (exactly the given statements) and its log group.
 
 locals {
   account        = var.settings.account
   log_group_name = "/aws/lambda/${var.name}"
   log_group_arn  = "arn:${local.account.partition}:logs:${local.account.region}:${local.account.id}:log-group:${local.log_group_name}"
 
-  # No logs:CreateLogGroup: the group is made here, with a retention.
+  # No logs:CreateLogGroup: the module creates the group, with a retention.
   log_statement = {
     sid       = "WriteOwnLogs"
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
     resources = ["${local.log_group_arn}:*"]
   }
 
-  # In a VPC Lambda makes network interfaces with the function's own permissions. None of these can be granted for some alone: they
-  # are not there yet, or can't be named.
+  # In a VPC Lambda creates network interfaces with the function's own permissions. These can't be limited to single interfaces,
+  # which don't exist yet or can't be named.
   network_statements = [for statement in [{
     Sid    = "ManageNetworkInterfaces"
     Effect = "Allow"
@@ -23,7 +23,7 @@ locals {
     ]
     Resource = ["*"]
     }, {
-    # What the program itself could do with them: Lambda's own calls carry no function's ARN.
+    # Denies these actions to the program itself: Lambda's own calls carry no function ARN.
     Sid    = "NotByTheFunctionItself"
     Effect = "Deny"
     Action = [
@@ -34,7 +34,7 @@ locals {
     Condition = { ArnEquals = { "lambda:SourceFunctionArn" = [local.function_arn] } }
   }] : statement if var.vpc != null]
 
-  # Lambda's daemon sends segments with the function's own permissions. X-Ray has no resources that could be named here.
+  # Lambda's daemon sends segments with the function's own permissions. X-Ray has no resources to restrict this to.
   trace_statements = [for statement in [{
     Sid      = "SendTraces"
     Effect   = "Allow"
@@ -64,15 +64,15 @@ locals {
     ], local.network_statements, local.trace_statements)
   })
 
-  # The one that there is, or none.
+  # The alias that exists, if any.
   alias = concat(aws_lambda_alias.live, aws_lambda_alias.shifted)
 
   build_target = var.architecture == "arm64" ? "--arm64" : "--x86-64"
 }
 
 resource "aws_cloudwatch_log_group" "this" {
-  # checkov:skip=CKV_AWS_158:encrypted by CloudWatch's own key; log lines hold no payloads and no secrets
-  # checkov:skip=CKV_AWS_338:how long is the operator's decision (log_retention_days)
+  # checkov:skip=CKV_AWS_158:encrypted with CloudWatch's own key; log lines hold no payloads and no secrets
+  # checkov:skip=CKV_AWS_338:the operator decides how long (log_retention_days)
   name              = local.log_group_name
   retention_in_days = var.log_retention_days
   kms_key_id        = var.settings.log_kms_key_arn
@@ -80,7 +80,7 @@ resource "aws_cloudwatch_log_group" "this" {
 }
 
 resource "aws_iam_role" "this" {
-  # Role names are global in an account: the region keeps two deployments apart.
+  # Role names are global in an account: the region tells two deployments apart.
   name                 = "${var.name}-${local.account.region}"
   description          = "What ${var.name} may do"
   path                 = var.settings.iam_path
@@ -114,11 +114,11 @@ resource "aws_iam_role_policy" "this" {
 }
 
 resource "aws_lambda_function" "this" {
-  # checkov:skip=CKV_AWS_50:the functions log each attempt themselves; tracing is paid by invocation, and a switch (tracing)
+  # checkov:skip=CKV_AWS_50:the functions log each attempt themselves; tracing costs per invocation and is optional (tracing)
   # checkov:skip=CKV_AWS_115:reserved concurrency fails on accounts with a low quota; the event source mappings limit it
   # checkov:skip=CKV_AWS_116:no asynchronous invocation carries a delivery; queues have the poison queue
-  # checkov:skip=CKV_AWS_117:inside a VPC the hosts of that network would be within reach of a subscription (variable vpc)
-  # checkov:skip=CKV_AWS_173:no secret is in the environment; Lambda encrypts it by its own key
+  # checkov:skip=CKV_AWS_117:inside a VPC an event subscription could reach that network's hosts (variable vpc)
+  # checkov:skip=CKV_AWS_173:no secret is in the environment; Lambda encrypts it with its own key
   # checkov:skip=CKV_AWS_272:whoever can deploy could sign as well
   function_name                  = var.name
   description                    = var.description
@@ -140,14 +140,14 @@ resource "aws_lambda_function" "this" {
     variables = var.environment
   }
 
-  # Text, because the functions write JSON lines themselves, metrics in embedded metric format among them: Lambda's JSON format
-  # would put its own filter in front of theirs and its own shape around what it does not know.
+  # Text, because the functions write JSON lines themselves, including metrics in embedded metric format. Lambda's JSON format
+  # would filter these lines and wrap those it does not know.
   logging_config {
     log_format = "Text"
     log_group  = aws_cloudwatch_log_group.this.name
   }
 
-  # Without it Lambda's own default holds, which is PassThrough.
+  # Without it Lambda uses its default, PassThrough.
   dynamic "tracing_config" {
     for_each = var.settings.tracing ? ["Active"] : []
 
@@ -173,7 +173,7 @@ resource "aws_lambda_function" "this" {
       error_message = "${coalesce(var.package.file, "no zip")} does not exist. Build the functions first: cargo lambda build --release ${local.build_target} --output-format zip (or set functions_dir to where the zips are, or functions_bucket)."
     }
 
-    # Without it Terraform would not see that there is another program under the same key.
+    # Without it Terraform would not notice another program under the same key.
     precondition {
       condition     = var.package.bucket == null || var.package.sha256 != null
       error_message = "functions_bucket.sha256 has no entry for ${coalesce(var.package.key, "this program")}."
@@ -196,14 +196,14 @@ resource "aws_lambda_function" "this" {
     }
   }
 
-  # A function shall not run before it may do what it must, nor log into a group that is not there yet.
+  # A function must not run before it has its permissions and its log group.
   depends_on = [aws_iam_role_policy.this]
 }
 
-# All that invoke the function name an alias called live, so that another version is one change away. Terraform leads it, or it
-# leaves it to `gridpost rollout`: what Terraform ignores can't depend on a variable, so there are two resources, of which one is
-# there. A deployment changes from one to the other by `terraform state mv` (docs/upgrades.md). Where that was forgotten, the
-# second is created before the first is destroyed, AWS refuses a second alias of that name, and nothing has changed.
+# Everything invokes the function through the alias live, so one change switches versions. Either Terraform moves the alias, or
+# `gridpost rollout` does. ignore_changes can't depend on a variable, so there are two resources, and one of them exists. A
+# deployment changes from one to the other with `terraform state mv` (docs/upgrades.md). If that is forgotten, Terraform creates
+# the second before it destroys the first, AWS refuses a second alias with that name, and nothing changes.
 resource "aws_lambda_alias" "live" {
   count = var.settings.versions && !var.settings.rollout ? 1 : 0
 

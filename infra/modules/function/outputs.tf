@@ -1,10 +1,10 @@
 output "arn" {
-  description = "ARN of what is to be invoked: the alias live where there are versions, else the function."
+  description = "ARN to invoke: the alias live if there are versions, otherwise the function."
   value       = one(concat(local.alias[*].arn, var.settings.versions ? [] : [aws_lambda_function.this.arn]))
 }
 
 output "qualifier" {
-  description = "live where there are versions, else null."
+  description = "live if there are versions, otherwise null."
   value       = one(local.alias[*].name)
 }
 
@@ -34,7 +34,7 @@ output "log_group_name" {
 }
 
 output "policy" {
-  description = "The role's policy, as JSON: all that the function may do."
+  description = "The role's policy, as JSON: all permissions of the function."
   value       = local.policy
 }
 
@@ -44,7 +44,7 @@ output "environment" {
 }
 
 output "reserved_concurrency" {
-  description = "Concurrent runs that are kept for the function; null for its share of the account's."
+  description = "Concurrency reserved for the function; null for none."
   value       = var.reserved_concurrency
 }
 
@@ -54,6 +54,6 @@ output "vpc" {
 }
 
 output "live_version" {
-  description = "Version that Terraform holds the alias live at; null for the newest, or where gridpost rollout leads it."
+  description = "Version at which Terraform keeps the alias live; null for the newest, or if gridpost rollout moves it."
   value       = var.live_version
 }

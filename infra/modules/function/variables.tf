@@ -1,5 +1,5 @@
 variable "name" {
-  description = "Function name; with the region it also makes the role name, so at most 49 characters."
+  description = "Function name, at most 49 characters, because the role's name adds the region to it."
   type        = string
   nullable    = false
 
@@ -10,7 +10,7 @@ variable "name" {
 }
 
 variable "settings" {
-  description = "What all functions of a deployment have in common: where they are, their tags, and what an organisation asks of roles and log groups."
+  description = "Settings that all functions of a deployment share: where they are, their tags, and what an organisation requires of roles and log groups."
   type = object({
     account = object({
       id        = string
@@ -35,7 +35,7 @@ variable "description" {
 }
 
 variable "package" {
-  description = "Zip that holds the executable, named bootstrap: a file, or an object of a bucket with its SHA-256 in base64."
+  description = "Zip that holds the executable, named bootstrap: a file, or an object in a bucket with its SHA-256 in base64."
   type = object({
     file   = optional(string)
     bucket = optional(string)
@@ -46,13 +46,13 @@ variable "package" {
 }
 
 variable "reserved_concurrency" {
-  description = "Concurrent runs that are kept for this function and that it can't exceed; null for its share of the account's."
+  description = "Concurrency reserved for this function, which it can't exceed; null for none."
   type        = number
   default     = null
 }
 
 variable "live_version" {
-  description = "Version that the alias live leads to, where settings.versions is set and Terraform leads it; null for the newest."
+  description = "Version that the alias live points at, if settings.versions is set and Terraform moves the alias; null for the newest."
   type        = string
   default     = null
 }
@@ -74,13 +74,13 @@ variable "architecture" {
 }
 
 variable "memory_mb" {
-  description = "Memory in MB, 128 to 10240; processor time comes with it (1,769 MB are one vCPU)."
+  description = "Memory in MB, 128 to 10240; CPU grows with it (1,769 MB are one vCPU)."
   type        = number
   nullable    = false
 }
 
 variable "timeout_seconds" {
-  description = "Longest run in seconds, 1 to 900."
+  description = "Timeout in seconds, 1 to 900."
   type        = number
   nullable    = false
 
@@ -97,14 +97,14 @@ variable "environment" {
 }
 
 variable "statements" {
-  description = "All that the function may do beside writing its own logs. No wildcard actions, no statement for all resources."
+  description = "All permissions of the function except writing its own logs. No wildcard actions, no statement for all resources."
   type = list(object({
     sid       = string
     actions   = list(string)
     resources = list(string)
-    # What the partition keys of a table's items must look like.
+    # Patterns for the partition keys of a table's items.
     leading_keys = optional(list(string))
-    # Through which service alone a KMS key may be used.
+    # The only service through which a KMS key may be used.
     via_service = optional(string)
   }))
   nullable = false
@@ -121,7 +121,7 @@ variable "statements" {
 }
 
 variable "log_retention_days" {
-  description = "Days that CloudWatch keeps the log, one of the periods it knows."
+  description = "Days that CloudWatch keeps the log, one of the periods that it supports."
   type        = number
   nullable    = false
 }

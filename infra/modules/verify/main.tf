@@ -1,5 +1,5 @@
-# What `gridpost verify` needs of AWS: a queue that events are delivered to, and a webhook that answers as its URL says and
-# reports into a second queue what it got. Not part of a deployment: apply it beside one, and destroy it afterwards.
+# AWS resources for `gridpost verify`: a queue that receives events, and a webhook that answers as its URL says and reports what
+# it received to a second queue. This is not part of a deployment: apply it next to one, and destroy it afterwards.
 
 data "aws_caller_identity" "current" {}
 data "aws_partition" "current" {}
@@ -8,7 +8,7 @@ data "aws_region" "current" {}
 locals {
   name = "${var.name_prefix}-verify"
 
-  # name is what provider 5 has, region what provider 6 has in its place; id both.
+  # Provider 5 has name, provider 6 has region instead; both have id.
   region    = data.aws_region.current.id
   account   = data.aws_caller_identity.current.account_id
   partition = data.aws_partition.current.partition
@@ -16,7 +16,7 @@ locals {
   queue_arn   = "arn:${local.partition}:sqs:${local.region}:${local.account}:${local.name}"
   reports_arn = "${local.queue_arn}-reports"
 
-  # Composed, as the deployment composes them: nothing waits for the queue.
+  # Composed, as in the deployment, so nothing waits for the queue.
   log_group_name = "/aws/lambda/${local.name}-webhook"
   log_group_arn  = "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:${local.log_group_name}"
 
@@ -27,14 +27,14 @@ resource "aws_sqs_queue" "this" {
   for_each = { events = local.name, reports = "${local.name}-reports" }
 
   name = each.value
-  # What an interrupted run leaves in it is gone within the hour.
+  # Messages of an interrupted run are gone within the hour.
   message_retention_seconds = 3600
   sqs_managed_sse_enabled   = true
   tags                      = var.tags
 }
 
-# The function URL is open: dispatch signs no requests. Without this it does nothing. Terraform's own random value, so that no
-# other provider is needed; a new one comes with terraform apply -replace.
+# The function URL is open, because dispatch signs no requests. The webhook does nothing without this token. It is Terraform's own
+# random value, so no other provider is needed; terraform apply -replace makes a new one.
 resource "terraform_data" "token" {
   input = uuid()
 
@@ -44,7 +44,7 @@ resource "terraform_data" "token" {
 }
 
 resource "aws_cloudwatch_log_group" "webhook" {
-  # checkov:skip=CKV_AWS_158:encrypted by CloudWatch's own key; nothing but Lambda's own lines is in it
+  # checkov:skip=CKV_AWS_158:encrypted with CloudWatch's own key; it holds only Lambda's own lines
   # checkov:skip=CKV_AWS_338:of no use once the run is over
   name              = local.log_group_name
   retention_in_days = 1
@@ -87,9 +87,9 @@ resource "aws_iam_role_policy" "webhook" {
   })
 }
 
-# By CloudFormation for two reasons. It takes webhook.py as it is, so nothing is built or zipped, and no further
-# provider is needed. And since October 2025 a function URL asks for lambda:InvokeFunction as well, granted for calls by the URL
-# alone, which the provider can say from 6.28 on only.
+# Created through CloudFormation for two reasons. It takes webhook.py as it is, so nothing is built or zipped, and no further
+# provider is needed. And since October 2025 a function URL also needs lambda:InvokeFunction, granted only for calls through the
+# URL, which the provider supports only from 6.28 on.
 resource "aws_cloudformation_stack" "webhook" {
   # checkov:skip=CKV_AWS_124:it lives for a run
   name = "${local.name}-webhook"
@@ -104,7 +104,7 @@ resource "aws_cloudformation_stack" "webhook" {
           FunctionName = "${local.name}-webhook"
           Description  = "Plays the webhook for gridpost verify"
           Role         = aws_iam_role.webhook.arn
-          # boto3 comes with it, so the file is all there is.
+          # The runtime includes boto3, so one file is enough.
           Runtime       = "python3.13"
           Handler       = "index.handler"
           Architectures = ["arm64"]

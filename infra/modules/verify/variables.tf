@@ -1,5 +1,5 @@
 variable "name_prefix" {
-  description = "First part of every name, 1 to 20 lower-case letters, digits and hyphens: mostly that of the deployment."
+  description = "First part of every name, 1 to 20 lower-case letters, digits and hyphens: usually the deployment's own prefix."
   type        = string
   default     = "gridpost"
   nullable    = false
@@ -24,7 +24,7 @@ variable "permissions_boundary_arn" {
 }
 
 variable "tags" {
-  description = "Tags of everything that can have some."
+  description = "Tags for every resource that supports them."
   type        = map(string)
   default     = {}
   nullable    = false

@@ -1,5 +1,5 @@
-//! The stand-in for SQS, DynamoDB and S3: their wire (AWS JSON 1.0, S3's `PUT` and `GET`), in memory. It counts
-//! every call by its kind, and refuses what it does not know instead of pretending.
+//! An in-memory stand-in for SQS, DynamoDB and S3 with their wire protocols (AWS JSON 1.0, S3's
+//! `PUT` and `GET`). It counts every call by kind, and refuses calls that it does not know.
 
 use std::{
     borrow::Cow,
@@ -28,7 +28,7 @@ const BATCH_MAX: (usize, usize) = (10, 1_048_576);
 /// Longest delay in seconds. Source: SQS API reference, `SendMessage`.
 const DELAY_S_MAX: u64 = 900;
 
-/// What stands for the MD5 sum of a body: the SDK does not check it.
+/// Replaces the MD5 sum of a body: the SDK does not check it.
 const MD5: &str = "00000000000000000000000000000000";
 
 /// The account's queues, tables and buckets.
@@ -41,13 +41,13 @@ pub struct Cloud {
     objects: Mutex<BTreeMap<String, Bytes>>,
     calls: Mutex<BTreeMap<String, u64>>,
     refused: Mutex<Vec<String>>,
-    /// What is sent is noted here; a cloud without a book forgets it.
+    /// Records what is sent; a cloud without a book forgets it.
     book: Option<Arc<Book>>,
     answers_after: Duration,
 }
 
 impl Cloud {
-    /// A cloud with queues of those names. What is sent is noted in the book.
+    /// A cloud with queues of those names. The book records what is sent.
     pub fn new(queues: &[&str], book: Arc<Book>) -> Self {
         let queues = queues.iter().map(|name| ((*name).to_owned(), Arc::default())).collect();
         Self {
@@ -61,7 +61,7 @@ impl Cloud {
         }
     }
 
-    /// The same, but each answer takes that long.
+    /// The same, but with slow answers.
     #[must_use]
     pub fn answering_after(self, answers_after: Duration) -> Self {
         Self { answers_after, ..self }
@@ -104,8 +104,8 @@ impl Cloud {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What was refused other than by a condition: nothing, or the functions and this stand-in
-    /// disagree.
+    /// Refusals other than by a condition. There must be none: otherwise the functions and this
+    /// stand-in disagree.
     pub fn refused(&self) -> Vec<String> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -272,7 +272,7 @@ fn check_batch(entries: &[Entry<'_>]) -> Result<(), Refusal> {
     }
     let bodies = || entries.iter().filter_map(|entry| entry.message_body);
     let text_bytes = |body: &RawValue| serde_json::from_str::<String>(body.get()).map(|t| t.len());
-    // Escapes only make it longer: what fits as JSON fits.
+    // Escapes only make it longer, so a body that fits as JSON fits.
     if bodies().map(|body| body.get().len()).sum::<usize>() > bytes_max
         && bodies().map(|body| text_bytes(body).unwrap_or(0)).sum::<usize>() > bytes_max
     {
@@ -281,7 +281,7 @@ fn check_batch(entries: &[Entry<'_>]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Does a batch entry by entry: each fails by itself.
+/// Does a batch entry by entry: each can fail alone.
 fn each(
     entries: &[Entry<'_>],
     mut make: impl FnMut(&Entry<'_>) -> Result<Value, Refusal>,

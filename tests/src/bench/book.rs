@@ -1,4 +1,4 @@
-//! Who has got what, and when: the driver's book of publishes and arrivals.
+//! The driver's book of publishes and arrivals, with their times.
 
 use std::{
     collections::HashSet,
@@ -8,13 +8,13 @@ use std::{
 
 use tokio::{sync::oneshot, time::Instant};
 
-/// What an event's id begins with; its number follows in [`DIGITS`] digits.
+/// The prefix of an event's id; its number follows in [`DIGITS`] digits.
 pub const MARK: &str = "gp-";
 
 /// Digits of an event's number in its id.
 pub const DIGITS: usize = 10;
 
-/// The numbers of the events in a text, whatever stands around them.
+/// The numbers of the events in a text of any format.
 pub fn event_numbers(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let number = |at: usize| {
         let digits = text.get(at + MARK.len()..at + MARK.len() + DIGITS)?;
@@ -30,11 +30,11 @@ pub fn endpoint_number(text: &str) -> Option<usize> {
 
 #[derive(Debug)]
 struct Publish {
-    /// When it was to be made.
+    /// When it was scheduled.
     due: Instant,
     handed: Option<Instant>,
     accepted: bool,
-    /// Arrivals that are still waited for.
+    /// Arrivals that are still missing.
     open: usize,
     done: Option<oneshot::Sender<()>>,
 }
@@ -46,10 +46,10 @@ struct Arrival {
     copies: u32,
 }
 
-/// How long the parts of the way took, in milliseconds, unsorted.
+/// How long each part of the way took, in milliseconds, unsorted.
 #[derive(Clone, Debug, Default)]
 pub struct Hops {
-    /// From when a publish was to be made until its arrival at the endpoint, by event.
+    /// From a publish's scheduled time until its arrival at the endpoint, by event.
     pub publish_to_arrival: Vec<f64>,
     /// Until ingest had it: the driver, and the wait for a free sandbox.
     pub to_ingest: Vec<f64>,
@@ -82,15 +82,15 @@ pub struct Book {
 /// How it ended.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
-    /// Events that should have arrived at endpoints that work, once for each endpoint.
+    /// Events that should have arrived at working endpoints, once for each endpoint.
     pub wanted: u64,
     /// Those of them that did.
     pub arrived: u64,
-    /// Those that did not, and those of failing endpoints that no queue holds.
+    /// Those that did not, and events for failing endpoints that no queue holds.
     pub missing: u64,
     /// Arrivals beyond the first.
     pub duplicates: u64,
-    /// Arrivals that nobody waits for.
+    /// Arrivals that were not expected.
     pub strangers: u64,
     /// Publishes that were counted, and those of them that were accepted.
     pub publishes: u64,
@@ -101,7 +101,7 @@ pub struct Sum {
 }
 
 impl Book {
-    /// A book for publishes of so many events each, to so many topics in turn.
+    /// A book for publishes of this many events each, to this many topics in turn.
     pub fn new(per_publish: usize, topics: usize) -> Self {
         Self { per_publish, topics, state: Mutex::default() }
     }
@@ -115,8 +115,8 @@ impl Book {
         publish / self.topics * self.per_publish + offset
     }
 
-    /// Opens a publish whose events are waited for at as many endpoints as `endpoints` says for its
-    /// number; answers the number and what resolves when all of them are there.
+    /// Opens a publish whose events are expected at as many endpoints as `endpoints` says for its
+    /// number. Returns the number, and a future that resolves when all of them have arrived.
     pub fn open(
         &self,
         due: Instant,
@@ -204,7 +204,7 @@ impl Book {
             if entry.open == 0
                 && let Some(done) = entry.done.take()
             {
-                // Nobody waits in an open loop.
+                // In an open loop nothing waits for it.
                 let _ = done.send(());
             }
         }
@@ -221,7 +221,7 @@ impl Book {
         &mut arrivals[local]
     }
 
-    /// Counts from the next publish on: what was before was warming up.
+    /// Counts from the next publish on: the publishes so far were the warm-up.
     pub fn count_from_here(&self) {
         let mut state = self.state();
         state.first_counted = state.publishes.len();
@@ -233,8 +233,8 @@ impl Book {
         self.state().publishes.iter().filter(|publish| publish.open > 0).count()
     }
 
-    /// Sums up. `wants` says for an endpoint whether it works, or `None` where it wants nothing of a
-    /// topic; `held` are the events (by endpoint) that wait in a queue.
+    /// Sums up. `wants` says whether an endpoint works, or `None` if it wants no events of a topic;
+    /// `held` are the events (by endpoint) that wait in a queue.
     pub fn sum(
         &self,
         endpoints: usize,

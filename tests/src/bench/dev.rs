@@ -30,13 +30,13 @@ use crate::dev::{
     publisher::Publisher,
 };
 
-/// How long nothing may arrive before the rest counts as missing.
+/// Time without an arrival after which the rest counts as missing.
 const DRAIN_WAIT: Duration = Duration::from_secs(15);
 
-/// How long after the last arrival its time is counted: it deletes what was delivered.
+/// How long its CPU time counts after the last arrival: it still deletes delivered events.
 const SETTLE_WAIT: Duration = Duration::from_millis(200);
 
-/// Publishes that warm it up, at the same time, and how often.
+/// Concurrent publishes that warm it up, and how often they are made.
 const WARMING: (usize, usize) = (32, 8);
 
 /// How the process is built and started.
@@ -58,7 +58,7 @@ struct Target {
 }
 
 impl Target {
-    /// Makes one publish; waits until it has arrived, where that is asked for.
+    /// Makes one publish, and waits for its arrival if asked to.
     async fn publish(&self, due: Instant, waits: bool) -> anyhow::Result<()> {
         let (number, arrived) = self.book.open(due, |number| self.mix.arrivals_of(self.of(number)));
         let topic = self.of(number);
@@ -86,7 +86,7 @@ impl Target {
 /// The process does not start, or refuses a publish.
 pub async fn run(mix: &'static Mix, host: Host, options: &Options) -> anyhow::Result<Run> {
     let folder = options.logs.join(mix.name);
-    // What an earlier run has left there is not this one's.
+    // Removes what an earlier run has left there.
     let _ = fs::remove_dir_all(&folder);
     let sync = if host.is_synced { "full" } else { "normal" };
     let arguments = ["--sync", sync].map(str::to_owned).to_vec();
@@ -111,7 +111,7 @@ pub async fn run(mix: &'static Mix, host: Host, options: &Options) -> anyhow::Re
     measure(&dev, &target, options).await
 }
 
-/// Makes the topics and event subscriptions of a mix; answers the topics' keys.
+/// Makes the topics and event subscriptions of a mix; returns the topics' keys.
 async fn subscribe(dev: &Dev, mix: &Mix, sinks: &Sinks) -> anyhow::Result<Vec<String>> {
     let mut keys = Vec::new();
     for topic in 0..mix.topics {
@@ -192,7 +192,7 @@ async fn load(target: &Arc<Target>, options: &Options, began: Instant) -> anyhow
     Ok(())
 }
 
-/// Waits until everything has arrived, or nothing does any more.
+/// Waits until everything has arrived, or until nothing more arrives.
 async fn drain(book: &Book) {
     let (mut open, mut since) = (usize::MAX, Instant::now());
     loop {
@@ -229,7 +229,7 @@ fn figures(sum: &Sum, used: &Usage, took: Duration) -> Figures {
     figures
 }
 
-/// The command line's program in a folder that Cargo builds into.
+/// The `gridpost` program in a folder that Cargo builds into.
 pub fn program(target: &Path, is_debug: bool) -> PathBuf {
     target.join(if is_debug { "debug" } else { "release" }).join("gridpost")
 }

@@ -45,7 +45,7 @@ struct Arguments {
     /// Where to write all figures; plots are written beside it.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// One short run of each mix: shows that all works, and no figure to quote.
+    /// One short run of each mix: shows that everything works; don't quote its figures.
     #[arg(long)]
     quick: bool,
     /// A folder with the programs `ingest` and `dispatch`, instead of building them for release.
@@ -75,7 +75,7 @@ struct Arguments {
     /// What `cargo bench` adds.
     #[arg(long, hide = true)]
     bench: bool,
-    /// Makes this a process that does one thing barely, and tells what it took.
+    /// Makes this a process that does one bare thing, and prints its cost.
     #[arg(long, hide = true)]
     bare: Option<Bare>,
     #[arg(long, hide = true, default_value = "")]
@@ -135,7 +135,7 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
     let machine = Machine::now()?;
     let programs = programs(arguments, &mixes, folder).await?;
     let logs = folder.join("bench");
-    // What earlier runs wrote is of no use any more.
+    // The output of earlier runs is no longer needed.
     let _ = std::fs::remove_dir_all(&logs);
     std::fs::create_dir_all(&logs)?;
     let (seconds, repeats) =
@@ -157,7 +157,7 @@ async fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<bool> {
     };
     let mut problems = 0;
     let mut found: BTreeMap<&str, Vec<Figures>> = BTreeMap::new();
-    // In turns, so that a slow minute of the machine is no mix's own.
+    // In turns, so that a slow minute of the machine does not hit a single mix.
     for turn in 1..=repeats {
         for mix in &mixes {
             eprintln!("run {turn} of {repeats}: {}, {}", mix.name, mix.about);
@@ -204,7 +204,7 @@ struct Programs {
     gridpost_debug: PathBuf,
 }
 
-/// The programs that the mixes need, as they are named or built.
+/// The programs that the mixes need, given or built.
 async fn programs(
     arguments: &Arguments,
     mixes: &[&Mix],
@@ -256,7 +256,7 @@ async fn build(target: &Path, packages: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the same work takes at the least, each the median of as many runs as the mixes had.
+/// The least that the same work takes; each is the median of as many runs as the mixes had.
 async fn limits(
     options: &Options,
     quick: bool,

@@ -10,7 +10,7 @@ pub type Figures = BTreeMap<String, f64>;
 /// A figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle one; of an even number the mean of the two in the middle.
+    /// The middle value; for an even number of values, the mean of the two in the middle.
     pub median: f64,
     /// The lowest.
     pub min: f64,
@@ -43,7 +43,7 @@ pub fn spreads(runs: &[Figures]) -> BTreeMap<String, Spread> {
     values.into_iter().filter_map(spread).collect()
 }
 
-/// The value below which `percent` of all lie (nearest rank); 0 of none.
+/// The value below which `percent` of the values lie (nearest rank); 0 without values.
 pub fn percentile(values: &[f64], percent: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

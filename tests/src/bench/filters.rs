@@ -18,8 +18,8 @@ pub enum Values {
 }
 
 impl Values {
-    /// The advanced filters of an event subscription as they are stored: none can be decided before
-    /// its last value was looked at. `number` makes values differ between event subscriptions.
+    /// The advanced filters of an event subscription as they are stored: each must check its last
+    /// value before it can decide. `number` makes values differ between event subscriptions.
     pub fn advanced(self, number: usize, wants: bool) -> Vec<Value> {
         let texts = |count: usize, last: &str| -> Vec<String> {
             let mut texts: Vec<_> =

@@ -1,5 +1,5 @@
-//! A small HTTP/1.1 server for what the driver plays: it must cost little, because it shares the
-//! machine with what is measured.
+//! A small HTTP/1.1 server for the driver's stand-ins. It must cost little, because it shares the
+//! machine with the programs that are measured.
 
 use std::{future::Future, io, sync::Arc};
 
@@ -34,7 +34,7 @@ pub struct Request {
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// Headers beside the length.
+    /// Headers besides the length.
     pub headers: Vec<(&'static str, String)>,
     /// The body.
     pub body: Bytes,
@@ -66,11 +66,11 @@ impl Reply {
 
 /// Answers requests.
 pub trait Service: Send + Sync + 'static {
-    /// The answer to a request; without one the connection is closed.
+    /// The answer to a request; `None` closes the connection.
     fn answer(&self, request: Request) -> impl Future<Output = Option<Reply>> + Send;
 }
 
-/// Serves a listener for ever, over TLS where an acceptor is given. Only this machine is served.
+/// Serves a listener forever, over TLS if there is an acceptor, for clients on this machine only.
 pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, service: Arc<impl Service>) {
     while let Ok((stream, peer)) = listener.accept().await {
         if !peer.ip().is_loopback() {
@@ -78,7 +78,7 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, service: Arc
         }
         let (tls, service) = (tls.clone(), Arc::clone(&service));
         tokio::spawn(async move {
-            // A connection that its client drops has done its work.
+            // A client that drops its connection is done.
             let _ = connection(stream, tls, &*service).await;
         });
     }

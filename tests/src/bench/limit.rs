@@ -1,5 +1,5 @@
-//! The limit beside the product: the least that the same work takes, measured in a process of its
-//! own that does nothing else. It tells its own CPU time (the operating system's for the process).
+//! The limit to compare with: the least that the same work takes, measured in a separate process
+//! that does nothing else. It reports its own CPU time, as the operating system counts it.
 
 use std::{
     path::Path,
@@ -28,7 +28,7 @@ use tokio::{net::TcpStream, process::Command, time::Instant};
 
 use super::{payload::body, process::own_cpu_ms};
 
-/// What is done as barely as it can be.
+/// Work that is done in the barest way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bare {
     /// `POST` by a `reqwest` client.
@@ -54,7 +54,7 @@ pub struct Task {
     pub bytes: usize,
     /// How many at the same time.
     pub concurrency: usize,
-    /// How often. A tenth of it comes before, to warm up.
+    /// How often. A tenth of that runs first as a warm-up.
     pub times: usize,
 }
 
@@ -90,11 +90,11 @@ pub async fn measure(program: &Path, task: &Task) -> anyhow::Result<Cost> {
     serde_json::from_slice(&output.stdout).context("the bare process told no figures")
 }
 
-/// Does a task in this process, on a current-thread runtime, and tells what it took.
+/// Does a task in this process, on a current-thread runtime, and returns its cost.
 ///
 /// # Errors
 ///
-/// A request fails, or is not answered with success.
+/// A request fails, or its answer is no success.
 pub async fn perform(task: &Task) -> anyhow::Result<Cost> {
     let warming = Task { times: (task.times / 10).max(task.concurrency), ..task.clone() };
     match task.bare {
@@ -131,7 +131,7 @@ async fn timed(
     Ok(Cost { cpu_ms: cpu_ms / times, per_second: times / took.as_secs_f64() })
 }
 
-/// Runs as many loops at once as asked for; each takes turns until all are done.
+/// Runs the given number of concurrent loops, which share the turns until all are done.
 async fn at_once<W: Future<Output = anyhow::Result<()>>>(
     task: &Task,
     work: impl Fn(Arc<AtomicUsize>) -> W,

@@ -1,5 +1,5 @@
-//! An event source mapping: it receives from a queue, invokes a function with what it got, and
-//! deletes what the reply does not name.
+//! An event source mapping: it receives messages from a queue, invokes a function with them, and
+//! deletes those that the reply does not name.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use super::{
 /// Most records of a batch, as the deployment sets it.
 const RECORDS_MAX: usize = 10;
 
-/// Most bytes of an invocation, 6 MB, less what stands around the bodies. Source: Lambda quotas.
+/// Most bytes of an invocation, 6 MB, less the envelopes of the bodies. Source: Lambda quotas.
 const PAYLOAD_BYTES_MAX: usize = 6 * 1_048_576 - 65_536;
 
 /// What a mapping connects.
@@ -38,9 +38,9 @@ pub struct Mapping {
     pub concurrency: usize,
     /// How long a received message is hidden.
     pub visibility: Duration,
-    /// Notes what is handed over.
+    /// Records what is handed over.
     pub book: Arc<Book>,
-    /// Where failures of the function are told.
+    /// Receives failures of the function.
     pub failures: mpsc::UnboundedSender<String>,
     /// Polls while this is true.
     pub enabled: watch::Receiver<bool>,
@@ -59,7 +59,7 @@ struct Failure {
     item_identifier: Option<String>,
 }
 
-/// Polls for ever.
+/// Polls forever.
 pub async fn poll(mapping: Arc<Mapping>) {
     let slots = Arc::new(Semaphore::new(mapping.concurrency));
     let mut enabled = mapping.enabled.clone();
@@ -80,7 +80,7 @@ pub async fn poll(mapping: Arc<Mapping>) {
         let mapping = Arc::clone(&mapping);
         tokio::spawn(async move {
             if let Err(error) = invoke(&mapping, received).await {
-                // Nobody listens any more once a run is over.
+                // The receiver is gone once a run is over.
                 let _ = mapping.failures.send(format!("{}: {error:#}", mapping.name));
             }
             drop(slot);
@@ -108,8 +108,8 @@ async fn invoke(mapping: &Mapping, received: Vec<Received>) -> anyhow::Result<()
     Ok(())
 }
 
-/// The ids that a reply keeps. Source: AWS Lambda developer guide, "Implementing partial batch
-/// responses": anything odd in it fails the whole batch.
+/// The ids of the messages that a reply keeps. Source: AWS Lambda developer guide, "Implementing
+/// partial batch responses": an invalid reply fails the whole batch.
 fn kept(answer: &[u8], received: &[Received]) -> anyhow::Result<HashSet<String>> {
     let reply: Option<Reply> =
         serde_json::from_slice(answer).context("the reply is not that of a batch")?;

@@ -8,12 +8,12 @@ use super::{dev::Host, filters::Values};
 /// How publishes follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// So many publishes are on their way at any time; the next one follows an arrival.
+    /// A fixed number of publishes is in flight; each arrival starts the next one.
     Closed {
         /// Publishes on their way.
         publishes: usize,
     },
-    /// So many publishes in each second, whatever becomes of them.
+    /// A fixed number of publishes per second, whatever happens to them.
     Open {
         /// Publishes in a second.
         per_second: u32,
@@ -50,14 +50,14 @@ pub struct Mix {
     pub topics: usize,
     /// Event subscriptions of each topic.
     pub subscriptions: usize,
-    /// Those of them that want the events; the others' filters refuse them.
+    /// How many of them match the events; the others' filters refuse them.
     pub wanting: usize,
-    /// The values by which each event subscription filters; those that want no events refuse at the
+    /// The values by which each event subscription filters; a filter that refuses does so at the
     /// last one.
     pub values: Values,
-    /// Whether events have a schema of the publisher's own, with a mapping.
+    /// Whether events have a custom schema, with a mapping.
     pub custom_schema: bool,
-    /// Most events of a request, and its preferred kilobytes, where batching is on.
+    /// Most events of a request and its preferred kilobytes, if batching is on.
     pub batching: Option<(u32, u32)>,
     /// What is wrong with the first topic's endpoints.
     pub first_topic: Conduct,
@@ -65,13 +65,13 @@ pub struct Mix {
     pub https: bool,
     /// The deployment's largest queue message in bytes.
     pub message_bytes_max: usize,
-    /// `gridpost dev` in the functions' place, where a mix is about it.
+    /// How to run `gridpost dev` instead of the functions, if the mix measures it.
     pub dev: Option<Host>,
 }
 
 const KILOBYTE: usize = 1_024;
 
-/// What a mix is where it does not say otherwise: one event of 1 KiB for one endpoint.
+/// The defaults of a mix: one event of 1 KiB for one endpoint.
 const PLAIN: Mix = Mix {
     name: "",
     about: "",
@@ -271,7 +271,7 @@ impl Mix {
     ///
     /// # Errors
     ///
-    /// The product's types can't read what is meant to be stored.
+    /// The product's types can't read an item that is to be stored.
     pub fn items(&self, url: impl Fn(&Endpoint) -> String) -> serde_json::Result<Vec<Value>> {
         let item = |pk: String, sk: String, document: String| {
             json!({
@@ -301,7 +301,7 @@ impl Mix {
     ///
     /// # Errors
     ///
-    /// The product's type can't read what is meant to be stored.
+    /// The product's type can't read the item that is to be stored.
     pub fn subscription(
         &self,
         endpoint: &Endpoint,

@@ -8,8 +8,8 @@ use super::{
     mix::{KEY, Mix, topic_name},
 };
 
-/// An event of Event Grid's schema of about `bytes` bytes: mostly an array of small objects, as
-/// business events are. At least 200 bytes.
+/// An event in Event Grid's schema of about `bytes` bytes, at least 200: mostly an array of small
+/// objects, like business events.
 pub fn event(number: usize, bytes: usize) -> String {
     let envelope = format!(
         r#""id":"{MARK}{number:0width$}","eventType":"Shop.OrderPlaced","subject":"orders/1","eventTime":"2026-01-02T03:04:05Z","dataVersion":"1.0""#,
@@ -18,7 +18,7 @@ pub fn event(number: usize, bytes: usize) -> String {
     filled(&envelope, bytes)
 }
 
-/// The same in a schema of the publisher's own, which the mapping of [`super::mix`] explains.
+/// The same in a custom schema, which the mapping in [`super::mix`] describes.
 pub fn custom_event(number: usize, bytes: usize) -> String {
     let envelope = format!(
         r#""order":"A-17","number":"{MARK}{number:0width$}","what":"Shop.OrderPlaced","about":"orders/1","at":"2026-01-02T03:04:05Z""#,
@@ -45,24 +45,24 @@ fn filled(envelope: &str, bytes: usize) -> String {
     text
 }
 
-/// The body of a publish of so many events from number 0 on.
+/// The body of a publish of this many events, numbered from 0.
 pub fn body(events: usize, bytes: usize) -> String {
     let events: Vec<_> = (0..events).map(|number| event(number, bytes)).collect();
     format!("[{}]", events.join(","))
 }
 
-/// Publishes that differ in their topic and the numbers of their events alone.
+/// Publishes that differ only in their topic and the numbers of their events.
 #[derive(Clone, Debug)]
 pub struct Publishes {
     /// By topic.
     templates: Vec<Vec<u8>>,
-    /// Where the digits of the events' numbers stand, by topic.
+    /// The positions of the events' numbers, by topic.
     places: Vec<Vec<usize>>,
     events: usize,
 }
 
 impl Publishes {
-    /// Publishes of so many events of so many bytes to so many topics, in Event Grid's schema.
+    /// Publishes with this many events, bytes per event and topics, in Event Grid's schema.
     pub fn new(topics: usize, events: usize, bytes: usize) -> Self {
         Self::of(topics, events, &body(events, bytes))
     }
@@ -77,7 +77,7 @@ impl Publishes {
         Self::of(topics, events, &format!("[{}]", all.join(",")))
     }
 
-    /// The bodies of a mix's publishes alone, as clients send them.
+    /// Only the bodies of a mix's publishes, as clients send them.
     pub fn of_clients(mix: &Mix) -> Self {
         let body = body(mix.events_per_publish, mix.event_bytes);
         Self::from(vec![body.into_bytes(); mix.topics], mix.events_per_publish)

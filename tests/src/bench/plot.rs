@@ -32,7 +32,7 @@ const RIGHT: f64 = 620.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 340.0;
 
-/// Colours that are told apart by those who see fewer of them, too (Okabe and Ito).
+/// Colours that colour-blind readers can tell apart (Okabe and Ito).
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
 impl Plot {
@@ -107,7 +107,7 @@ fn draw(svg: &mut String, places: impl Iterator<Item = (f64, f64)>, colour: &str
     svg.push_str(&marks);
 }
 
-/// The least and the greatest; not the same.
+/// The lowest and the highest value, made different if they are equal.
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (least, greatest) =
         values.fold((f64::MAX, f64::MIN), |(a, b), value| (a.min(value), b.max(value)));

@@ -1,4 +1,5 @@
-//! What a million delivered events cost on AWS: counted calls and measured CPU times the price list.
+//! What a million delivered events cost on AWS: counted calls and measured CPU, multiplied by the
+//! price list.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +11,12 @@ use super::figures::Spread;
 /// guide, "Configure Lambda function memory".
 const PROCESSOR_GB: f64 = 1_769.0 / 1_024.0;
 
-/// For how long functions wait while they use no CPU, and how large they are meanwhile.
+/// How long functions wait without using CPU, and how large they are meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
-    /// Of ingest for SQS, in milliseconds for each invocation.
+    /// Ingest's wait for SQS, in milliseconds per invocation.
     pub ingest_ms: f64,
-    /// Of dispatch for the slowest endpoint of a batch, in milliseconds for each invocation.
+    /// Dispatch's wait for the slowest endpoint of a batch, in milliseconds per invocation.
     pub dispatch_ms: f64,
     /// The functions' memory in GB.
     pub memory_gb: f64,
@@ -25,12 +26,13 @@ impl Waits {
     /// Services and endpoints that answer at once.
     pub const NONE: Self = Self { ingest_ms: 0.0, dispatch_ms: 0.0, memory_gb: 0.5 };
 
-    /// SQS as it answers within a region, and endpoints across the internet, in functions of 512 MB.
+    /// Typical answers of SQS within a region and of endpoints on the internet, in functions of 512
+    /// MB.
     pub const USUAL: Self = Self { ingest_ms: 10.0, dispatch_ms: 100.0, memory_gb: 0.5 };
 }
 
-/// Dollars for a million calls of that kind, e.g. `sqs:SendMessageBatch`; none takes more than a
-/// unit. Requests of S3 are no part of what is reckoned.
+/// Dollars for a million calls of that kind, e.g. `sqs:SendMessageBatch`; no call takes more than
+/// one unit. S3 requests are left out.
 fn price(prices: &Prices, call: &str) -> f64 {
     let (service, name) = call.split_once(':').unwrap_or((call, ""));
     let all = match (service, name) {
@@ -42,8 +44,8 @@ fn price(prices: &Prices, call: &str) -> f64 {
     all.into_iter().map(|price| price.dollars_per_million).sum()
 }
 
-/// Dollars for a million delivered events of a mix, by its figures, with ingest behind a function
-/// URL, which has no fee. `None` where figures are missing.
+/// Dollars for a million delivered events of a mix, from its figures, with ingest at a function
+/// URL, which has no fee. `None` if figures are missing.
 pub fn per_million(figures: &BTreeMap<String, Spread>, waits: Waits) -> Option<f64> {
     let prices = Prices::current();
     let of = |name: &str| figures.get(name).map(|spread| spread.median);

@@ -1,4 +1,4 @@
-//! What the operating system says of a process, from outside it.
+//! What the operating system says about a process, seen from outside.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of a running process, all threads together, those that have ended included.
+    /// Of a running process: all its threads together, including those that have ended.
     ///
     /// # Errors
     ///
@@ -34,8 +34,8 @@ impl Usage {
             fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))
         };
         let times = times(&read("stat")?).context("/proc/…/stat is not of its form")?;
-        // The scheduler counts each running thread in nanoseconds. What threads that have ended had
-        // used is in the ticks alone, which are never more than was used.
+        // The scheduler counts each running thread in nanoseconds. Only the ticks include threads
+        // that have ended, and they never exceed what was used.
         let cpu_ms = scheduled_ms(process)?.max(times.0 + times.1);
         let status = read("status")?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -61,7 +61,7 @@ fn scheduled_ms(process: u32) -> anyhow::Result<f64> {
     let path = format!("/proc/{process}/task");
     let mut nanos = 0.0;
     for thread in fs::read_dir(&path).with_context(|| format!("{path} can't be read"))? {
-        // A thread may end while it is looked at.
+        // A thread may end while it is being read.
         let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
         let first = text.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok());
         nanos += first.with_context(|| format!("{path}/…/schedstat is not of its form"))?;
@@ -69,7 +69,7 @@ fn scheduled_ms(process: u32) -> anyhow::Result<f64> {
     Ok(nanos / 1_000_000.0)
 }
 
-/// User and system time out of `/proc/…/stat`. The name in it may hold anything, brackets included.
+/// User and system time from `/proc/…/stat`. The name in it may contain anything, even brackets.
 fn times(stat: &str) -> Option<(f64, f64)> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(11).map(|field| field.parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! A queue as SQS has it: delays, visibility timeouts, receive counts, receipts that go stale.
+//! A queue like SQS's: delays, visibility timeouts, receive counts, stale receipts.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -21,9 +21,9 @@ pub struct Message {
     pub body: Arc<RawValue>,
     /// The fair-queue group.
     pub group: Arc<str>,
-    /// When it was sent, and in milliseconds since the epoch.
+    /// When it was sent.
     pub sent_at: Instant,
-    /// The same as SQS tells it.
+    /// The same in milliseconds since the epoch, as SQS gives it.
     pub sent_ms: i64,
     /// How often it was received.
     pub receives: u32,
@@ -48,14 +48,14 @@ pub struct Received {
 #[derive(Debug)]
 struct Hidden {
     message: Message,
-    /// With its receipt when it was received and not delayed.
+    /// With its receipt, if it was received and is not just delayed.
     received: Option<(u64, Instant)>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     visible: VecDeque<Message>,
-    /// Delayed or received ones by when they are visible.
+    /// Delayed or received messages, by the time when they become visible.
     hidden: BTreeMap<(Instant, u64), Hidden>,
     receipts: HashMap<u64, (Instant, u64)>,
     next: u64,
@@ -85,7 +85,7 @@ impl State {
 #[derive(Debug, Default)]
 pub struct Queue {
     state: Mutex<State>,
-    /// Told of every message that became visible by being sent.
+    /// Notified of every message that is visible as soon as it is sent.
     news: Notify,
 }
 
@@ -94,7 +94,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a message in; answers its number.
+    /// Takes a message in; returns its number.
     pub fn send(
         &self,
         body: Arc<RawValue>,
@@ -115,7 +115,8 @@ impl Queue {
         number
     }
 
-    /// Receives up to `count` messages of together at most `bytes_max`, hides them for `visibility`.
+    /// Receives up to `count` messages with at most `bytes_max` in total, and hides them for
+    /// `visibility`.
     pub fn receive(
         &self,
         count: usize,
@@ -156,7 +157,7 @@ impl Queue {
             }
             state.hidden.keys().next().map(|(due, _)| *due)
         };
-        // Somebody may hide a message for less long meanwhile: then it is found a second later.
+        // A message's timeout may be shortened meanwhile: then it is found up to a second late.
         let later = Instant::now() + Duration::from_secs(1);
         let due = due.map_or(later, |due| due.min(later));
         tokio::select! {
@@ -165,7 +166,7 @@ impl Queue {
         }
     }
 
-    /// Deletes a message. A stale receipt deletes nothing, and SQS does not say so.
+    /// Deletes a message. Like SQS, it ignores a stale receipt without an error.
     pub fn delete(&self, receipt: u64) {
         let mut state = self.state();
         if let Some(key) = state.receipts.remove(&receipt) {
@@ -201,7 +202,7 @@ impl Queue {
         Ok(())
     }
 
-    /// How many wait visibly, are in flight, are delayed.
+    /// How many are visible, in flight, and delayed.
     pub fn counts(&self, now: Instant) -> [usize; 3] {
         let mut state = self.state();
         state.wake(now);

@@ -1,4 +1,4 @@
-//! What a benchmark found: as a table, as JSON, as plots, and held against the bars.
+//! A benchmark's results as a table, as JSON and as plots, compared with the bars.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -57,16 +57,16 @@ const DEV_COLUMNS: [(&str, &str, usize); 8] = [
     ("duplicates", "duplicates", 0),
 ];
 
-/// The figure by which a mix of `gridpost dev` is known.
+/// The figure that only mixes of `gridpost dev` have.
 const DEV_CPU: &str = "dev CPU ms/event";
 
 /// A bar: what it is about, its figure, its unit, the highest value that passes, the stretch.
 type Bar = (&'static str, fn(&Report) -> Option<f64>, &'static str, f64, Option<f64>);
 
-/// A plot of growth: name of the file, title, what x is, and which mix stands at which x.
+/// A plot of growth: name of the file, title, what x is, and the x of each mix.
 type Growth = (&'static str, &'static str, &'static str, &'static [(f64, &'static str)]);
 
-/// The bars that figures of this benchmark are held against.
+/// The bars that this benchmark's figures are compared with.
 const BARS: [Bar; 29] = [
     (
         "dispatch: CPU per delivery against bare `reqwest`, batch 10",
@@ -304,7 +304,7 @@ impl Report {
         }
     }
 
-    /// Growth as plots, those of which there is something to draw: name of the file, drawing.
+    /// Plots of growth that have data: name of the file, drawing.
     pub fn plots(&self) -> Vec<(&'static str, String)> {
         let table: [Growth; 3] = [
             (

@@ -1,4 +1,4 @@
-//! One run of one mix: a deployment of its own, warmed up, loaded, drained, and summed up.
+//! One run of one mix: its own deployment is warmed up, loaded, drained, and summed up.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -38,10 +38,10 @@ const QUEUES: [&str; 4] = [DISPATCH, RETRY, "gridpost-dead-letter", "gridpost-po
 const DISPATCH_TIMEOUT: Duration = Duration::from_secs(210);
 const VISIBILITY: Duration = Duration::from_secs(240);
 
-/// How long nothing may arrive before the rest counts as missing.
+/// Time without an arrival after which the rest counts as missing.
 const DRAIN_WAIT: Duration = Duration::from_secs(15);
 
-/// Publishes of a backlog hold at most so many bytes in memory.
+/// Most bytes of memory for the publishes of a backlog.
 const BACKLOG_BYTES_MAX: usize = 256 * 1_048_576;
 
 /// How to run.
@@ -57,13 +57,13 @@ pub struct Options {
     pub gridpost_debug: PathBuf,
     /// How long publishes are made.
     pub duration: Duration,
-    /// At most so many publishes are made.
+    /// Most publishes to make.
     pub publishes_max: usize,
     /// Sandboxes of each function.
     pub sandboxes: usize,
     /// Where the functions' output goes.
     pub logs: PathBuf,
-    /// What a real deployment has and one machine has not.
+    /// Distances and TLS, which a deployment has and one machine lacks.
     pub distance: Distance,
 }
 
@@ -78,7 +78,7 @@ pub struct Distance {
     pub endpoint: Duration,
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// The figures by name.
@@ -87,7 +87,7 @@ pub struct Run {
     pub problems: Vec<String>,
 }
 
-/// A deployment that stands.
+/// A running deployment.
 pub(super) struct Deployment {
     pub(super) book: Arc<Book>,
     cloud: Arc<Cloud>,
@@ -107,7 +107,7 @@ impl Drop for Deployment {
 }
 
 impl Deployment {
-    /// Brings everything up for a mix; AWS is called over TLS where `aws_tls` says so.
+    /// Brings everything up for a mix; with `aws_tls`, AWS is called over TLS.
     pub(super) async fn start(mix: &Mix, options: &Options, aws_tls: bool) -> anyhow::Result<Self> {
         let book = Arc::new(Book::new(mix.events_per_publish, mix.topics));
         let trusted = options.logs.join("trusted.pem");
@@ -170,7 +170,7 @@ impl Deployment {
     }
 }
 
-/// What a publish waits for.
+/// What a publish waits for before it counts as arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Accepted,
@@ -313,7 +313,7 @@ async fn load(
     Ok(())
 }
 
-/// Waits until everything has arrived, or nothing does any more.
+/// Waits until everything has arrived, or until nothing more arrives.
 async fn drain(deployment: &Deployment) {
     let (mut open, mut since) = (usize::MAX, Instant::now());
     loop {
@@ -340,8 +340,8 @@ async fn settle(deployment: &Deployment, mix: &Mix) {
     }
 }
 
-/// Sums up what has arrived, and what waits in a queue. What is in the queue of poison, or is to become
-/// a dead letter, does not wait: no mix has an event that ends there.
+/// Sums up the events that have arrived and those that wait in a queue. Poison messages and ended
+/// deliveries do not count as waiting: no mix has an event that ends there.
 pub(super) fn sum(deployment: &Deployment, mix: &Mix) -> Sum {
     let endpoints = mix.endpoints();
     let wants = |topic: usize, number: usize| {
@@ -360,7 +360,7 @@ pub(super) fn sum(deployment: &Deployment, mix: &Mix) -> Sum {
     deployment.book.sum(endpoints.len(), wants, &held)
 }
 
-/// What was used up to a moment.
+/// Resources used up to a moment.
 struct Snapshot {
     ingest: Usage,
     dispatch: Usage,

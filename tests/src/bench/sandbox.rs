@@ -1,5 +1,5 @@
-//! Lambda's side of a function: sandboxes that run its real program, each with a Runtime API of its
-//! own that hands it one invocation at a time.
+//! Lambda's side of a function: sandboxes that run its real program, each with its own Runtime API
+//! that hands it one invocation at a time.
 
 use std::{
     collections::BTreeMap,
@@ -43,11 +43,11 @@ pub struct Program {
     pub path: PathBuf,
     /// The program's arguments: functions take none.
     pub arguments: Vec<String>,
-    /// Its environment beside what Lambda sets.
+    /// Its environment, besides what Lambda sets.
     pub environment: BTreeMap<String, String>,
     /// How long an invocation may take.
     pub timeout: Duration,
-    /// Its memory size in MB, as it is told.
+    /// Its memory size in MB, as its environment says.
     pub memory_mb: u32,
 }
 
@@ -99,7 +99,7 @@ impl RuntimeApi {
 
     fn answered(&self, answer: Result<Bytes, String>) -> Reply {
         if let Some(reply) = self.running().take() {
-            // Whoever has invoked may have given up.
+            // The invoker may have given up.
             let _ = reply.send(answer);
         }
         Reply::new(202, r#"{"status":"OK"}"#)
@@ -145,7 +145,7 @@ fn command(program: &Program, api: &str, log: &Path) -> anyhow::Result<Command> 
     Ok(command)
 }
 
-/// Waits for a process's end, which is not meant to come.
+/// Waits for a process's end, which is not expected.
 async fn live(mut child: Child, dead: watch::Sender<bool>) {
     let _ = child.wait().await;
     let _ = dead.send(true);
@@ -175,7 +175,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// It can't be started, or does not ask.
+    /// It can't be started, or does not ask for work.
     pub async fn start(program: &Program, log: &Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -253,7 +253,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Starts so many sandboxes of a program.
+    /// Starts this many sandboxes of a program.
     ///
     /// # Errors
     ///
@@ -277,7 +277,7 @@ impl Function {
         self.all.len()
     }
 
-    /// Invokes it in the sandbox that was idle for the shortest time, when there is one.
+    /// Invokes it in the sandbox that was idle for the shortest time, as soon as one is idle.
     ///
     /// # Errors
     ///
@@ -295,7 +295,7 @@ impl Function {
         answer
     }
 
-    /// What its sandboxes have used so far: times together, the highest peak.
+    /// What its sandboxes have used so far: the sum of their times, and the highest peak.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The endpoints: they answer, mostly at once, and note what arrived.
+//! The endpoints: they answer, mostly at once, and record what arrives.
 
 use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ impl Service for Sink {
     }
 }
 
-/// The answer to the question whether the endpoint wants events, where it is one.
+/// The answer to a validation handshake, if the request is one.
 pub fn consent(body: &[u8]) -> Option<String> {
     const ASKED: &str = "Microsoft.EventGrid.SubscriptionValidationEvent";
     memchr::memmem::find(body, ASKED.as_bytes())?;
@@ -58,7 +58,7 @@ pub fn consent(body: &[u8]) -> Option<String> {
 pub struct Sinks {
     plain_port: u16,
     tls_port: u16,
-    /// A port at which nobody listens.
+    /// A port on which nothing listens.
     dead_port: u16,
     served: [JoinHandle<()>; 2],
 }
@@ -70,11 +70,11 @@ impl Drop for Sinks {
 }
 
 impl Sinks {
-    /// Starts them, over plain HTTP and over TLS. Each answers after that time.
+    /// Starts them, over plain HTTP and over TLS. Each answers after the given time.
     ///
     /// # Errors
     ///
-    /// No port can be had.
+    /// No port is free.
     pub async fn start(
         endpoints: &[Endpoint],
         book: Arc<Book>,
@@ -98,7 +98,8 @@ impl Sinks {
         })
     }
 
-    /// The URL of an endpoint. Endpoints are hosts of their own, so that nobody shares connections.
+    /// The URL of an endpoint. Each endpoint is a separate host, so that endpoints share no
+    /// connections.
     pub fn url(&self, endpoint: &Endpoint, https: bool) -> String {
         let number = endpoint.number;
         if https {
@@ -111,14 +112,14 @@ impl Sinks {
         format!("http://127.0.{}.{}:{port}/s{number}", number / 250, number % 250 + 1)
     }
 
-    /// The URL at which nothing is noted.
+    /// The URL at which nothing is recorded.
     pub fn plain_url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.plain_port)
     }
 }
 
-/// Makes a certificate for this machine, writes it to `file` for those who shall trust it, and
-/// answers with what servers need.
+/// Makes a certificate for this machine, writes it to `file` for clients to trust, and returns what
+/// servers need.
 ///
 /// # Errors
 ///

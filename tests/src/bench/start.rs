@@ -1,4 +1,4 @@
-//! How fast a function starts, how long its first call over TLS takes, how large it is zipped.
+//! How fast a function starts, how long its first call over TLS takes, and its zipped size.
 
 use std::{
     collections::BTreeMap,
@@ -22,8 +22,8 @@ use super::{
     sandbox::{Program, Sandbox},
 };
 
-/// Starts both functions afresh with an AWS and endpoints that speak TLS, and makes two publishes,
-/// one after the other: the first one opens all connections, the second one uses them.
+/// Starts both functions afresh with AWS and endpoints over TLS, and makes two publishes one after
+/// the other: the first one opens all connections, the second one uses them.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub async fn start(options: &Options) -> anyhow::Result<Figures> {
     Ok(figures)
 }
 
-/// What an invocation of a function that does nothing takes: the runtime by itself.
+/// The cost of invoking a function that does nothing: the runtime alone.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub async fn empty_function(program: &Path, logs: &Path) -> anyhow::Result<f64> 
 ///
 /// # Errors
 ///
-/// There is no Python to zip it with.
+/// Python, which zips it, is missing.
 pub async fn zipped_mb(program: &Path, folder: &Path) -> anyhow::Result<f64> {
     let zip: PathBuf = folder.join("bootstrap.zip");
     let script = "import sys, zipfile\n\

@@ -1,4 +1,4 @@
-//! Tables as DynamoDB has them, for the calls and conditions that the functions use.
+//! Tables like DynamoDB's, for the calls and conditions that the functions use.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -39,7 +39,7 @@ struct Call {
 }
 
 impl Tables {
-    /// Puts an item where no function would have to.
+    /// Puts an item directly, without a call of a function.
     pub fn put(&self, table: &str, item: Value) {
         let Value::Object(item) = item else { return };
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// What DynamoDB would refuse, and calls or expressions that this stand-in does not have.
+    /// DynamoDB would refuse the call, or this stand-in does not know it or its expressions.
     pub fn call(&self, name: &str, body: &[u8]) -> Result<Value, Refusal> {
         let call: Call =
             serde_json::from_slice(body).map_err(|error| invalid(&error.to_string()))?;

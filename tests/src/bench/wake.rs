@@ -1,5 +1,5 @@
-//! The real program of wake, and as many parked deliveries as an outage leaves behind: how much memory
-//! it takes, and whether each of them is sent.
+//! The real program of wake with as many parked deliveries as an outage leaves: how much memory it
+//! takes, and whether it sends each of them.
 //!
 //! [`Lot`] plays the state table and the retry queue. It makes its items up as they are asked for, and
 //! remembers only which are left, so that it holds more than a test's memory would.
@@ -33,7 +33,7 @@ use super::{
 const TIMEOUT: Duration = Duration::from_secs(55);
 const MEMORY_MB: u32 = 256;
 
-/// What is left after so many runs is lost.
+/// Deliveries that are left after this many runs are lost.
 const RUNS_MAX: usize = 120;
 
 /// A page of a query ends when it has so many bytes. Source: Amazon DynamoDB developer guide, "Query".
@@ -53,7 +53,7 @@ pub struct Load {
     pub minutes: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// How often wake ran.
@@ -82,11 +82,11 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Parks the load, runs wake until nothing is left, and answers what that took.
+/// Parks the load, runs wake until nothing is left, and returns the result.
 ///
 /// # Errors
 ///
-/// The program can't be started, fails, dies, or makes a call that is unknown here.
+/// The program can't be started, fails, dies, or makes an unknown call.
 pub async fn run(program: &Path, load: Load, logs: &Path) -> anyhow::Result<Outcome> {
     let trusted = logs.join("trusted.pem");
     let tls = certificate(&trusted)?;
@@ -143,7 +143,7 @@ fn wake(path: &Path, url: &str, trusted: &Path) -> Program {
 struct Lot {
     load: Load,
     this_minute: i64,
-    /// What is parked still, by partition key.
+    /// What is still parked, by partition key.
     parked: Mutex<BTreeMap<String, BTreeSet<u64>>>,
     /// How often each was sent.
     sent: Mutex<Vec<u8>>,

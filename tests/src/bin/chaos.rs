@@ -21,7 +21,7 @@ struct Arguments {
     #[arg(long, default_value_t = 5_000)]
     deliveries: usize,
 
-    /// What the dice of the first run begin with; each run takes the next number
+    /// Seed of the first run; each further run takes the next number
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
@@ -29,8 +29,8 @@ struct Arguments {
     #[arg(long, default_value = "target/chaos")]
     folder: PathBuf,
 
-    /// A commit, last deployed for example: its functions and those of this tree take turns, as in a
-    /// roll-out and its way back
+    /// A commit, such as the one last deployed: its functions and those of this tree take turns, as
+    /// in a roll-out and its rollback
     #[arg(long, value_name = "COMMIT")]
     earlier: Option<String>,
 }

@@ -13,7 +13,7 @@ use gridpost_tests::{
 /// Publishes to `gridpost dev` and kills it at random instants; says what is missing.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long it is published and killed
+    /// Minutes of publishing and killing
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
 
@@ -21,7 +21,7 @@ struct Arguments {
     #[arg(long, default_value_t = 200)]
     rate: u32,
 
-    /// What dice begin with
+    /// Seed of the dice
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
@@ -33,7 +33,7 @@ struct Arguments {
     #[arg(long)]
     gridpost: Option<PathBuf>,
 
-    /// Where the process keeps its data; what is there is removed
+    /// Where the process keeps its data; existing data is removed
     #[arg(long, default_value = "target/crash")]
     folder: PathBuf,
 }

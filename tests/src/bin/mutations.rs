@@ -1,8 +1,9 @@
-//! Puts deliberate bugs into a copy of the tree, one at a time, and shows what catches each: a seed of
-//! the simulation, or tests of a package. Words after `--` pick mutations by parts of their names.
+//! Puts deliberate bugs into a copy of the tree, one at a time, and shows what catches each: a seed
+//! of the simulation, or tests of a package. Words after `--` pick mutations by parts of their
+//! names.
 //!
-//! `GRIDPOST_SIM_SEEDS` says how many seeds each gets, `GRIDPOST_MUTATIONS_TARGET` where their builds
-//! lie. The first build takes minutes, every further one less than one.
+//! `GRIDPOST_SIM_SEEDS` sets how many seeds each gets, `GRIDPOST_MUTATIONS_TARGET` the folder of
+//! their builds. The first build takes minutes, every further one less than one.
 
 use std::{
     env, fs,
@@ -24,16 +25,16 @@ const SEEDS: &str = "3000";
 /// How long one run of tests may take: most bugs are caught in seconds.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
-/// How often running tests are looked at.
+/// How often running tests are checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The optimizer takes longer than it saves in so few seeds.
+/// With so few seeds, the optimizer takes longer than it saves.
 const FASTER_BUILD: [&str; 2] = [
     "profile.dev.package.gridpost-testkit.opt-level=1",
     "profile.dev.package.gridpost-simulation.opt-level=1",
 ];
 
-/// What the simulation is, as a package and its tests.
+/// The simulation as a package and its tests.
 const SIMULATION: (&str, &[&str]) = ("gridpost-simulation", &["--test", "simulation"]);
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -59,7 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
         survived += usize::from(!matches!(caught, Ok(Some(_))));
         let told = match caught {
             Ok(caught) => caught.unwrap_or_else(|| "**nothing**".into()),
-            // The others are still worth their hour.
+            // The others are still worth running.
             Err(error) => format!("**not shown**: {error:#}"),
         };
         println!("| {} | {told} |", mutation.name);
@@ -69,14 +70,14 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if survived == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Brings the copy up to date. What has not changed is left alone, so that it is not built again.
+/// Brings the copy up to date. Unchanged files are left alone, so that they are not built again.
 fn copy_tree(root: &Path, tree: &Path) -> anyhow::Result<()> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listed = Command::new("git").args(list).current_dir(root).output()?;
     ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     for name in String::from_utf8(listed.stdout)?.split_terminator('\0') {
         let (from, to) = (root.join(name), tree.join(name));
-        // What was deleted but not committed is still listed.
+        // Files that were deleted but not committed are still listed.
         let Ok(content) = fs::read(&from) else { continue };
         if fs::read(&to).is_ok_and(|before| before == content) {
             continue;
@@ -187,7 +188,7 @@ impl Tree {
 }
 
 impl Program {
-    /// Runs those of its tests that these arguments choose; answers what they said.
+    /// Runs the tests that these arguments select; returns their output.
     fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let said = self.path.with_extension("said");
         let seeds = env::var("GRIDPOST_SIM_SEEDS").unwrap_or_else(|_| SEEDS.into());

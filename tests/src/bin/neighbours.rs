@@ -1,5 +1,5 @@
-//! Healthy endpoints beside bad ones, in virtual time: see `tests/simulation/src/neighbours.rs`. Wants a
-//! release build.
+//! Healthy endpoints beside bad ones, in virtual time: see `tests/simulation/src/neighbours.rs`.
+//! Needs a release build.
 
 use std::process::ExitCode;
 

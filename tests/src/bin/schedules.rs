@@ -1,4 +1,4 @@
-//! Plays the conformance tables' schedules on `gridpost dev` by a fast clock: see
+//! Plays the conformance tables' schedules on `gridpost dev` with a fast clock: see
 //! `tests/src/dev/schedules.rs`.
 //!
 //! `cargo run -p gridpost-tests --bin schedules`
@@ -22,7 +22,7 @@ const SHORT: (u32, f64) = (60, 5.0);
 /// The same for longer ones.
 const LONG: (u32, f64) = (600, 60.0);
 
-/// Where a process is ended and started again, it is between two attempts of most schedules.
+/// If a process is ended and restarted, this is between two attempts of most schedules.
 const KILLED_AT: Duration = Duration::from_secs(150);
 
 /// Plays the schedules in real deliveries and says by how much attempts were off.
@@ -51,7 +51,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(if hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Plays scenarios at a speed; answers whether all of them hold.
+/// Plays scenarios at a speed; returns whether all of them hold.
 async fn held(
     gridpost: &Path,
     (speed, tolerance_s): (u32, f64),

@@ -1,5 +1,5 @@
-//! Parks deliveries, runs the real program of wake until all are back in their queue, and tells how much
-//! memory it took. Wants wake's program: `cargo build --release -p gridpost-wake`.
+//! Parks deliveries, runs the real program of wake until all are back in their queue, and prints
+//! how much memory it took. Needs wake's program: `cargo build --release -p gridpost-wake`.
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -1,12 +1,12 @@
-//! A million deliveries wait behind dead endpoints, in virtual time, with SQS's wall where it is: see
-//! `tests/simulation/src/wall.rs`. Wants a release build, ten minutes and 3 GB of memory.
+//! A million deliveries wait for dead endpoints, in virtual time, with SQS's real limit: see
+//! `tests/simulation/src/wall.rs`. Needs a release build, ten minutes and 3 GB of memory.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use gridpost_simulation::wall::{self, Plan};
 
-/// Lives a world in which more deliveries wait than a queue may hide.
+/// Simulates a world in which more deliveries wait than a queue may hide.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Deliveries to dead endpoints
@@ -17,11 +17,11 @@ struct Arguments {
     #[arg(long, default_value_t = 120_000)]
     in_flight_max: usize,
 
-    /// From where on long waits are parked
+    /// Number in flight above which long waits are parked
     #[arg(long, default_value_t = 60_000)]
     retry_in_flight_limit: u64,
 
-    /// What the dice begin with
+    /// Seed of the dice
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -1,4 +1,4 @@
-//! Turns the deployed functions to the proxy and back.
+//! Points the deployed functions at the proxy, and back.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,18 +18,19 @@ use crate::e2e::{inside, world::World};
 /// The functions that events go through.
 pub const FUNCTIONS: [&str; 6] = ["ingest", "expand", "dispatch", "dead-letter", "wake", "manage"];
 
-/// Publishes that make more deliveries than this are stored and expanded behind the answer, during a
-/// run: every fourth publish of it is such a one.
+/// During a run, publishes that make more deliveries than this are stored, and expanded after the
+/// answer. Every fourth publish does.
 const INLINE_FAN_OUT: &str = "60";
 
-/// What the queues hide their messages for during a run: a killed function's messages come back soon.
+/// The queues' visibility timeout during a run, so that a killed function's messages come back
+/// soon.
 const VISIBILITY_S: u32 = 20;
 
-/// Copies of a function that one queue has run at the same time, during a run. With as many as on AWS a
-/// small machine starts programs and does nothing else: each restart of the emulator ends all of them.
+/// Most concurrent copies of a function for one queue during a run. With as many as on AWS, a small
+/// machine would only start programs, because each restart of the emulator ends all of them.
 const COPIES_MAX: u64 = 16;
 
-/// How long a function may take to have its new environment.
+/// How long a function may take to get its new environment.
 const UPDATE_MAX: Duration = Duration::from_secs(30);
 
 /// The environments of the functions and the settings of their queues, as Terraform made them.
@@ -48,7 +49,7 @@ impl<'a> Deployment<'a> {
     ///
     /// # Errors
     ///
-    /// When something is not as it was deployed.
+    /// Something is not as it was deployed.
     pub async fn of(world: &'a World, functions: &[&'static str]) -> anyhow::Result<Self> {
         let sqs = sqs(&world.ground.connection.emulator_url);
         let (environments, visibilities) = (BTreeMap::new(), BTreeMap::new());
@@ -72,8 +73,8 @@ impl<'a> Deployment<'a> {
         Ok(deployment)
     }
 
-    /// Lets the functions call AWS by the proxy, and what a killed one was at come back soon; without
-    /// a proxy, all is as it was.
+    /// Makes the functions call AWS through the proxy, and a killed function's messages come back
+    /// soon. Without a proxy, restores everything.
     ///
     /// # Errors
     ///
@@ -100,13 +101,13 @@ impl<'a> Deployment<'a> {
                 }
             }
             self.configure(function, &variables).await?;
-            // Those that run have the old environment.
+            // Running copies have the old environment.
             inside::kill(self.world.ground.home(), &name(function));
         }
         Ok(())
     }
 
-    /// Has a function run that program, a zip file, from now on.
+    /// Makes a function run that program, a zip file, from now on.
     ///
     /// # Errors
     ///
@@ -117,7 +118,7 @@ impl<'a> Deployment<'a> {
         let put = self.world.http.put(url).json(&body).header("authorization", authorization());
         let answer = put.send().await?.error_for_status();
         answer.with_context(|| format!("{function} does not take its program"))?;
-        // Those that run are of the other program.
+        // Running copies have the other program.
         inside::kill(self.world.ground.home(), &name(function));
         Ok(())
     }
@@ -188,7 +189,7 @@ pub fn name(function: &str) -> String {
 }
 
 fn sqs(emulator_url: &str) -> aws_sdk_sqs::Client {
-    // The emulator takes any credentials.
+    // The emulator accepts any credentials.
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(REGION))

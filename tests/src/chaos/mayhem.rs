@@ -1,5 +1,5 @@
-//! Kills functions at random moments, takes services out, stops the emulator and starts it again, and has
-//! functions of two commits take turns.
+//! Kills functions at random moments, makes services fail, stops and restarts the emulator, and
+//! lets functions of two commits take turns.
 
 use std::{fmt, sync::Mutex, time::Duration};
 
@@ -16,14 +16,14 @@ use super::{
 };
 use crate::e2e::{inside, world::World};
 
-/// The mayhem goes on for so long after the last publish was accepted: retries and dead letters are
-/// under way then.
+/// How long the mayhem goes on after the last publish was accepted, while retries and dead letters
+/// are under way.
 const AFTERMATH: Duration = Duration::from_secs(20);
 
-/// After so long comes the first restart of the emulator.
+/// Time until the first restart of the emulator.
 const FIRST_RESTART: Duration = Duration::from_secs(12);
 
-/// How long anything takes to be done to the deployment again, at most.
+/// Longest pause between two actions.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 
 /// What was done.
@@ -35,7 +35,7 @@ pub struct Damage {
     pub outages: usize,
     /// Restarts of the emulator with its state; every function is killed by each.
     pub restarts: usize,
-    /// Functions that went on as of the other commit.
+    /// Functions that were switched to the other commit.
     pub turns: usize,
 }
 
@@ -58,11 +58,11 @@ enum Deed {
     Turn(&'static str),
 }
 
-/// In a roll-out, one deed in so many is a turn of a function.
+/// In a roll-out, one in this many actions switches a function.
 const TURN_EVERY: usize = 3;
 
-/// What is done next: first each service is out once, then the dice decide. Mostly dispatch is killed:
-/// it has most to lose.
+/// The next action: first each service fails once, then the dice decide. They mostly kill dispatch,
+/// which has most to lose.
 fn deed(done: usize, is_roll_out: bool, dice: &mut fastrand::Rng) -> Deed {
     if let Some(service) = Service::ALL.get(done) {
         return Deed::Outage(*service, Duration::from_secs(3));
@@ -95,7 +95,7 @@ pub struct Mayhem<'a> {
 }
 
 impl<'a> Mayhem<'a> {
-    /// Mayhem by dice that begin with `seed`.
+    /// Mayhem with dice that start from `seed`.
     pub fn new(
         world: &'a World,
         proxy: &'a Proxy,
@@ -115,7 +115,7 @@ impl<'a> Mayhem<'a> {
     ///
     /// # Errors
     ///
-    /// When the emulator does not start again, or takes no program.
+    /// The emulator does not start again, or refuses a program.
     pub async fn rage(&self) -> anyhow::Result<Damage> {
         let began = Instant::now();
         let mut damage = Damage::default();
@@ -161,14 +161,14 @@ impl<'a> Mayhem<'a> {
         }
     }
 
-    /// Stops the emulator between two calls, which is when it can save its state, and starts it again.
+    /// Stops the emulator between two calls, so that it can save its state, and starts it again.
     async fn restart(&self) -> anyhow::Result<()> {
         let _held = self.proxy.hold().await;
         let emulator = Emulator::of(self.world.ground.home());
         let url = &self.world.ground.connection.emulator_url;
         let port = url.rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok());
         let port = port.ok_or_else(|| anyhow::anyhow!("{url} has no port"))?;
-        // One that was killed has lost what waited in its queues: a run with it would show nothing.
+        // A killed emulator loses the messages in its queues, so the run would show nothing.
         emulator.stop_saved().await?;
         emulator.start(self.world.ground.environment()?, port).await?;
         Ok(())

@@ -1,5 +1,5 @@
-//! Stands between the functions and their AWS. Most calls pass; some are refused, slow, or take effect
-//! and are answered as if they had not.
+//! A proxy between the functions and AWS. Most calls pass; some are refused, some are slow, and
+//! some take effect but are answered as if they had not.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -50,7 +50,7 @@ impl Service {
         }
     }
 
-    /// The service's own way to say that it is asked too often.
+    /// The service's own throttling error.
     fn throttled(self) -> (u16, &'static str) {
         match self {
             Self::Sqs => {
@@ -64,7 +64,7 @@ impl Service {
         }
     }
 
-    /// The service's own way to say that it failed.
+    /// The service's own internal error.
     fn failed(self) -> (u16, &'static str) {
         match self {
             Self::S3 => (500, "<Error><Code>InternalError</Code><Message>chaos</Message></Error>"),
@@ -73,7 +73,7 @@ impl Service {
     }
 }
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     /// It passes.
@@ -90,17 +90,17 @@ enum Fate {
     Cut,
 }
 
-/// How many calls of a hundred meet each fate; the others pass. An outage is added to it.
+/// Percentage of calls for each fate; the others pass. Outages come on top.
 const THROTTLED: f64 = 4.0;
 const FAILS: f64 = 3.0;
 const BELIED: f64 = 3.0;
 const CUT: f64 = 2.0;
 const SLOW: f64 = 3.0;
 
-/// How slow a slow call is at most.
+/// Longest delay of a slow call.
 const SLOW_MAX: Duration = Duration::from_secs(3);
 
-/// The fate that a draw from 0.0 to 100.0 brings; `other` is a draw from 0.0 to 1.0.
+/// The fate for a draw from 0.0 to 100.0; `other` is a draw from 0.0 to 1.0.
 fn fate(draw: f64, other: f64) -> Fate {
     let fates = [
         (THROTTLED, Fate::Throttled),
@@ -163,7 +163,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// When no port can be had.
+    /// No port is free.
     pub async fn start(emulator_url: &str, seed: u64) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port")?;
         let address = listener.local_addr()?;
@@ -191,19 +191,19 @@ impl Proxy {
         self.weather(|weather| weather.calm = true);
     }
 
-    /// Answers so the next call of an operation on the resource of that name.
+    /// Gives this answer to the next call of an operation on the resource of that name.
     pub fn answer_once(&self, operation: &'static str, resource: &str, answer: Answer) {
         let mut once = self.shared.once.lock().expect("no panic while held");
         once.push(Told { operation, resource: resource.to_owned(), answer });
     }
 
-    /// Whether an answer for that resource was not asked for yet.
+    /// Whether a planned answer for that resource is still unused.
     pub fn is_to_answer(&self, resource: &str) -> bool {
         let once = self.shared.once.lock().expect("no panic while held");
         once.iter().any(|told| told.resource == resource)
     }
 
-    /// All calls of a service fail for so long.
+    /// All calls of a service fail for that long.
     pub fn outage(&self, service: Service, lasts: Duration) {
         self.weather(|weather| weather.outage = Some((service, Instant::now() + lasts)));
     }
@@ -213,13 +213,13 @@ impl Proxy {
         Arc::clone(&self.shared.gate).read_owned().await
     }
 
-    /// Lets no call begin while the guard lives, and waits for those under way: the emulator saves its
-    /// state when it is stopped, so what it has answered before is in it.
+    /// Lets no call begin while the guard lives, and waits for those under way. The emulator saves
+    /// its state when it is stopped, so the state includes everything it has answered.
     pub async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.shared.gate).write_owned().await
     }
 
-    /// Calls so far, and those that did not simply pass.
+    /// Calls so far, and how many of them did not simply pass.
     pub fn counts(&self) -> (u64, u64) {
         let Shared { calls, disturbed, .. } = &*self.shared;
         (calls.load(Ordering::Relaxed), disturbed.load(Ordering::Relaxed))
@@ -247,7 +247,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let service = service_fn(|request| answer(request, Arc::clone(&shared)));
-    // A connection that breaks is what this is for.
+    // Broken connections are intended here.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -287,7 +287,7 @@ async fn answer(
     }
 }
 
-/// What was told for this call, if it is one of that kind.
+/// The planned answer for this call, if there is one.
 fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<Told> {
     let body = std::str::from_utf8(body).ok()?;
     let mut once = shared.once.lock().expect("no panic while held");
@@ -295,7 +295,7 @@ fn told(parts: &http::request::Parts, body: &[u8], shared: &Shared) -> Option<To
     Some(once.remove(position))
 }
 
-/// Sends a batch on without one of its entries, which the answer then calls failed.
+/// Sends a batch on without one of its entries, and reports that entry as failed.
 async fn without_entry(
     shared: &Shared,
     mut parts: http::request::Parts,

@@ -20,7 +20,7 @@ use gridpost_cli::{
 use super::deployment::{Deployment, FUNCTIONS};
 use crate::e2e::ground::Ground;
 
-/// The zip file of each function that there is at a commit.
+/// The zip file of each function that exists at a commit.
 type Programs = BTreeMap<&'static str, Vec<u8>>;
 
 /// The programs of both commits.
@@ -35,7 +35,7 @@ impl RollOut {
     ///
     /// # Errors
     ///
-    /// When there is no such commit, or one of the two does not compile.
+    /// The commit does not exist, or one of the two does not compile.
     pub async fn of(commit: &str, folder: &Path, ground: &Ground) -> anyhow::Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
         check_out(root, commit, folder)?;
@@ -48,7 +48,7 @@ impl RollOut {
         Ok(Self { earlier, present })
     }
 
-    /// Has every function run as of the earlier commit.
+    /// Switches every function to the earlier commit.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl RollOut {
         Ok(Turns::default())
     }
 
-    /// Has a function run as of the other commit than it does; one that the earlier commit has not
+    /// Switches a function to the other commit; a function that the earlier commit does not have
     /// stays as it is.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl RollOut {
         }
     }
 
-    /// Has every function run as of this tree, as it was deployed.
+    /// Switches every function back to this tree, as it was deployed.
     ///
     /// # Errors
     ///
@@ -94,18 +94,18 @@ impl RollOut {
     }
 }
 
-/// Which functions run as of this tree; the others as of the earlier commit.
+/// The functions that run this tree's programs; the others run the earlier commit's.
 #[derive(Clone, Debug, Default)]
 pub struct Turns(BTreeSet<&'static str>);
 
 impl Turns {
-    /// Gives whether the function now runs as of this tree.
+    /// Returns whether the function now runs this tree's program.
     fn flip(&mut self, function: &'static str) -> bool {
         if self.0.remove(function) { false } else { self.0.insert(function) }
     }
 }
 
-/// A clone at `folder`, at that commit. What it has built stays there.
+/// A clone in `folder`, at that commit. Its build products stay there.
 fn check_out(root: &Path, commit: &str, folder: &Path) -> anyhow::Result<()> {
     let commit = git(root, &["rev-parse", "--verify", &format!("{commit}^{{commit}}")])?;
     if !folder.join(".git").exists() {

@@ -1,5 +1,5 @@
-//! Every endpoint of a run: counts how often each event arrived, and answers by rules that depend on
-//! the event alone, so that what must come of each is known beforehand.
+//! Every endpoint of a run: counts how often each event arrived, and answers by rules that depend
+//! only on the event, so that each event's end is known in advance.
 
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::bench::http::{Reply, Request, Service};
 pub const STEADY: &str = "steady";
 /// Answers 500 to the first attempts of some events.
 pub const FLAKY: &str = "flaky";
-/// Answers 400 to some events, always: they are dead letters.
+/// Always answers 400 to some events, which become dead letters.
 pub const REFUSING: &str = "refusing";
 /// Answers 200, and takes ten events at once.
 pub const BATCHED: &str = "batched";
@@ -22,7 +22,8 @@ pub const LATE: &str = "late";
 /// All of them.
 pub const ALL: [&str; 5] = [STEADY, FLAKY, REFUSING, BATCHED, LATE];
 
-/// How long an answer takes that is late: dispatch waits for 30 s, and notes a success of a while after.
+/// How long a late answer takes: dispatch waits for 30 s, and still accepts a success a while
+/// later.
 const LATE_AFTER: Duration = Duration::from_secs(33);
 
 /// What has arrived: how often each event of each endpoint was answered 200.
@@ -46,7 +47,7 @@ impl Sink {
         self.seen.lock().expect("no panic while held").delivered.clone()
     }
 
-    /// The status that these events are answered, and whether that takes long.
+    /// The status for these events, and whether the answer is late.
     fn take(&self, endpoint: &str, events: &[Value]) -> (u16, bool) {
         let ids = events.iter().filter_map(|event| event["id"].as_str());
         let keys: Vec<_> = ids.map(|id| (endpoint.to_owned(), id.to_owned())).collect();

@@ -13,15 +13,15 @@ const NAMED_MAX: usize = 20;
 /// Where every event of a run ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Events that were to end, over all event subscriptions.
+    /// Events that should have ended, over all event subscriptions.
     pub expected: u64,
     /// Of these, those that were delivered at least once.
     pub delivered: u64,
     /// Of these, those that are dead letters because their endpoint refuses them.
     pub dead_lettered: u64,
-    /// Those of which nothing is to be found, as `endpoint id`.
+    /// Those of which there is no trace, as `endpoint id`.
     pub missing: Vec<String>,
-    /// Those that arrived, or are dead letters, although they should not be.
+    /// Those that arrived or became dead letters although they should not have.
     pub misplaced: Vec<String>,
     /// Arrivals beyond the first.
     pub duplicates: u64,
@@ -58,7 +58,7 @@ impl Tally {
         tally
     }
 
-    /// Whether every event ended, and where it should.
+    /// Whether every event ended as it should.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.misplaced.is_empty()
     }

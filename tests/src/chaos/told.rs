@@ -1,29 +1,29 @@
-//! Calls to a case's own AWS resources that are answered otherwise, once each: refused as a whole, or of
-//! one entry of their batch.
+//! Planned failures of calls to a case's own AWS resources, once each: the whole call is refused,
+//! or one entry of its batch.
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, request::Parts};
 use serde_json::{Value, json};
 
-/// What one call is answered.
+/// The answer to one call.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// That status, with that error; the emulator hears nothing of it.
+    /// This status and error; the call does not reach the emulator.
     Refused(u16, &'static str),
-    /// What the emulator says, but the entry that has this text is refused for the service's own
-    /// failure, and does not reach the emulator.
+    /// The emulator's answer, except that the entry with this text fails with an error of the
+    /// service and does not reach the emulator.
     WithoutEntry(&'static str),
 }
 
-/// A call that is told what to answer.
+/// A call with a planned answer.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// The operation, such as `PutRecords`.
     pub operation: &'static str,
-    /// The resource's name, which stands in the body or the path.
+    /// The resource's name, which is in the body or the path.
     pub resource: String,
-    /// What it is answered.
+    /// Its answer.
     pub answer: Answer,
 }
 
@@ -74,13 +74,13 @@ pub fn refusal(operation: &str, status: u16, code: &str) -> anyhow::Result<http:
     Ok(response.header(header, value).body(Bytes::from(body))?)
 }
 
-/// A batch without one of its entries, and how to tell the entry's failure in the answer.
+/// A batch without one of its entries, and how to report that entry's failure in the answer.
 #[derive(Debug)]
 pub struct Reduced {
     /// What is sent on.
     pub body: String,
     operation: &'static str,
-    /// Where the entry stood, from 0.
+    /// The entry's index, from 0.
     position: usize,
     id: String,
 }
@@ -90,7 +90,7 @@ impl Reduced {
     ///
     /// # Errors
     ///
-    /// The batch is none, or has not one such entry.
+    /// It is not a batch, or does not have exactly one such entry.
     pub fn of(operation: &'static str, body: &str, text: &str) -> anyhow::Result<Self> {
         if operation == "PublishBatch" {
             return Self::of_form(operation, body, text);
@@ -106,7 +106,7 @@ impl Reduced {
         Ok(Self { body: batch.to_string(), operation, position, id })
     }
 
-    /// SNS takes forms, whose members have numbers from 1.
+    /// SNS takes forms, whose members are numbered from 1.
     fn of_form(operation: &'static str, body: &str, text: &str) -> anyhow::Result<Self> {
         const MEMBER: &str = "PublishBatchRequestEntries.member.";
         let number = |name: &str| -> Option<usize> {
@@ -131,7 +131,7 @@ impl Reduced {
         Ok(Self { body, operation, position: taken - 1, id: id.1.clone() })
     }
 
-    /// Makes the headers fit: what the request was signed for has changed.
+    /// Corrects the headers, because the signed content has changed.
     pub fn unsign(&self, headers: &mut HeaderMap, unsigned: &str) -> anyhow::Result<()> {
         for signed in ["content-length", "x-amz-content-sha256", "x-amz-security-token"] {
             headers.remove(signed);

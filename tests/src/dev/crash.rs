@@ -2,8 +2,8 @@
 //! started again: everything that it has accepted must be delivered or become a dead letter, or
 //! still wait, and the ledger must balance.
 //!
-//! [`endpoints`] fail by rules that depend on the event alone, and are well in the end, so that
-//! what waits can end; [`told`] judges.
+//! [`endpoints`] fail by rules that depend only on the event, and recover in the end, so that
+//! waiting deliveries can end; [`told`] judges.
 
 pub mod endpoints;
 pub mod told;
@@ -47,10 +47,10 @@ const DATA_BYTES: usize = 600;
 /// Publishes that wait for an answer, at most.
 const UNANSWERED_MAX: usize = 64;
 
-/// A publish without an answer for so long has none.
+/// A publish that has no answer after this time gets none.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether everything has ended.
+/// How often to check whether everything has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// How long the ledger may take to balance, once everything has ended.
@@ -59,7 +59,7 @@ const LEDGER_MAX_S: u32 = 60;
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What dice begin with.
+    /// The seed of the dice.
     pub seed: u64,
     /// Events published in a second, one by one.
     pub per_second: u32,
@@ -67,7 +67,7 @@ pub struct Plan {
     pub lasts: Duration,
     /// How long a process lives before it is killed, at least and at most.
     pub lives: [Duration; 2],
-    /// One process in so many lives for [`Plan::long_life`]; 0: none does.
+    /// One process in this many lives for [`Plan::long_life`]; 0: none does.
     pub long_every: u32,
     /// Longer than an endpoint may take.
     pub long_life: Duration,
@@ -76,7 +76,7 @@ pub struct Plan {
     /// When failed deliveries are attempted again, in seconds from the first attempt; `None`: as
     /// Event Grid does.
     pub schedule: Option<Vec<u32>>,
-    /// How long everything may take to end, once publishing has.
+    /// How long everything may take to end once publishing has ended.
     pub settles: Duration,
 }
 
@@ -91,7 +91,7 @@ struct Run {
     accepted: Mutex<Vec<usize>>,
 }
 
-/// Carries out a plan on that program, with its data in `folder`; says what came of it.
+/// Carries out a plan on that program, with its data in `folder`; returns the result.
 ///
 /// # Errors
 ///
@@ -129,8 +129,8 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<To
     Ok(Told { took: began.elapsed(), ..told? })
 }
 
-/// Publishes at the plan's rate; what could not be sent in its time while nothing was up is sent
-/// later. Answers how many were sent.
+/// Publishes at the plan's rate; events that could not be sent while nothing was up are sent later.
+/// Returns how many were sent.
 async fn publish_until(run: Arc<Run>, until: Instant) -> anyhow::Result<usize> {
     let began = Instant::now();
     let slots = Arc::new(Semaphore::new(UNANSWERED_MAX));
@@ -170,8 +170,8 @@ fn event(number: usize) -> String {
 }
 
 impl Run {
-    /// Publishes an event once, and notes it when it was accepted. Without an answer nothing is
-    /// known of it, and nothing is asked for.
+    /// Publishes an event once, and records it if it was accepted. Without an answer nothing is
+    /// known of it, and nothing is required.
     async fn publish(&self, publisher: &Publisher, number: usize) -> anyhow::Result<()> {
         let body = event(number);
         let answer = publisher.publish(TOPIC, &self.key, body.as_bytes());
@@ -180,13 +180,13 @@ impl Run {
                 self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(number);
                 Ok(())
             }
-            // It may be told to come back, or hear nothing at all.
+            // The answer may be to come back later, or there may be none.
             Ok(Ok(503) | Err(_)) | Err(_) => Ok(()),
             Ok(Ok(status)) => bail!("a publish was answered {status}"),
         }
     }
 
-    /// Kills the process again and again; answers the last one, and how many were killed.
+    /// Kills the process again and again; returns the last one, and how many were killed.
     async fn rage_until(&self, mut dev: Dev, until: Instant) -> anyhow::Result<(Dev, u32)> {
         let mut dice = fastrand::Rng::with_seed(self.plan.seed);
         let mut kills = 0;
@@ -209,7 +209,7 @@ impl Run {
         }
     }
 
-    /// Waits until everything that was accepted has ended, or for as long as that may take.
+    /// Waits until everything that was accepted has ended, or until the time is up.
     async fn settle(&self, dev: &Dev, sent: usize, kills: u32) -> anyhow::Result<Told> {
         let deadline = Instant::now() + self.plan.settles;
         let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -223,7 +223,7 @@ impl Run {
                 let poison = dev.get("/poison").await?;
                 let poison = poison["value"].as_array().map_or(0, Vec::len);
                 let audit = self.audit().await?;
-                // After it: what has ended meanwhile is not open any more.
+                // After it: events that have ended meanwhile are no longer open.
                 let told = look()?.with_ledger(&audit);
                 return Ok(Told { sent: sent as u64, kills, poison, ..told });
             }

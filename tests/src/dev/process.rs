@@ -1,4 +1,4 @@
-//! A process of `gridpost dev`, with a folder of its own.
+//! A process of `gridpost dev`, with its own folder.
 
 use std::{
     fs::{self, OpenOptions},
@@ -16,10 +16,10 @@ use tokio::{
 
 use crate::bench::process::Usage;
 
-/// How long it may take until it is ready; a busy machine takes long.
+/// Longest start-up; a busy machine takes long.
 const READY_MAX: Duration = Duration::from_secs(120);
 
-/// How often it is looked whether it is ready.
+/// How often to check whether it is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// How a process is started.
@@ -29,7 +29,7 @@ pub struct Program {
     pub path: PathBuf,
     /// Where it keeps everything, what it prints included.
     pub folder: PathBuf,
-    /// What `gridpost dev` is told beside its folders: `--sync full`, for one.
+    /// Further flags of `gridpost dev`, such as `--sync full`.
     pub arguments: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub struct Dev {
     child: Child,
     /// Base URL of both APIs.
     pub url: String,
-    /// From just before it was started until `.gridpost/local.json` was there.
+    /// Time from just before its start until `.gridpost/local.json` existed.
     pub ready_after: Duration,
     http: reqwest::Client,
 }
@@ -54,7 +54,7 @@ impl Program {
         self.folder.join("data")
     }
 
-    /// A command of the program about the process in this folder.
+    /// A `gridpost` command for the process in this folder.
     pub fn command(&self) -> Command {
         let mut command = child::command(&self.path);
         command.arg("--home").arg(self.home());
@@ -69,7 +69,7 @@ impl Program {
     pub async fn start(&self) -> anyhow::Result<Dev> {
         fs::create_dir_all(self.home())?;
         let connection = self.home().join("local.json");
-        // One that was killed has left its own.
+        // A killed process leaves its file behind.
         let _ = fs::remove_file(&connection);
         let log = self.folder.join("dev.log");
         let printed = OpenOptions::new().create(true).append(true).open(&log)?;
@@ -93,7 +93,7 @@ impl Program {
     }
 }
 
-/// The URL in the file, once that is there and whole.
+/// The URL in the file, once the file is complete.
 fn url_of(connection: &Path) -> Option<String> {
     let connection: Value = serde_json::from_slice(&fs::read(connection).ok()?).ok()?;
     connection["publishUrl"].as_str().map(str::to_owned)
@@ -115,7 +115,7 @@ impl Dev {
         Usage::of(self.child.id().context("it has ended")?)
     }
 
-    /// Ends it by SIGKILL, at whatever it does.
+    /// Ends it with SIGKILL, whatever it is doing.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Dev {
         keys["key1"].as_str().map(str::to_owned).with_context(|| format!("no key in {keys}"))
     }
 
-    /// An event subscription with a webhook, and those properties besides.
+    /// An event subscription with a webhook, and these further properties.
     ///
     /// # Errors
     ///

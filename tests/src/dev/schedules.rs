@@ -1,5 +1,5 @@
-//! The schedules of the conformance tables, in real deliveries: `gridpost dev` by a fast clock,
-//! real endpoints, and when each attempt arrived.
+//! The schedules of the conformance tables as real deliveries: `gridpost dev` with a fast clock,
+//! real endpoints, and the arrival time of each attempt.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use crate::bench::{
     sink::consent,
 };
 
-/// How often it is looked whether an event has ended.
+/// How often to check whether an event has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long an endpoint keeps silent: longer than an attempt waits.
@@ -63,7 +63,7 @@ struct End {
 ///
 /// # Errors
 ///
-/// The file is not of the form that is expected.
+/// The file does not have the expected form.
 pub fn scenarios() -> anyhow::Result<Vec<Scenario>> {
     #[derive(Deserialize)]
     struct Table {
@@ -79,7 +79,7 @@ impl Scenario {
         self.end.at_seconds <= 3_600
     }
 
-    /// Its limits, by the names that its profile has for them.
+    /// Its limits, by their names in its profile.
     fn retry_policy(&self) -> Value {
         let minutes = self.ttl_seconds / 60;
         match self.profile.as_str() {
@@ -90,7 +90,7 @@ impl Scenario {
         }
     }
 
-    /// What its endpoint answers an attempt, counted from 0; `None`: nothing. The last answer
+    /// Its endpoint's answer to an attempt, counted from 0; `None`: no answer. The last answer
     /// repeats.
     fn answer(&self, attempt: usize) -> Option<u16> {
         let answer = self.responses.get(attempt).or(self.responses.last())?;
@@ -103,7 +103,7 @@ impl Scenario {
     }
 }
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// The scenario.
@@ -115,8 +115,8 @@ pub struct Played {
 }
 
 impl Played {
-    /// By how much an attempt was off at most, in seconds of the clock, beyond the jitter that each
-    /// wait has; `None` where there were more or fewer than there should be.
+    /// By how much an attempt was off at most, in seconds of the clock, beyond the jitter of each
+    /// wait; `None` if there were more or fewer attempts than there should be.
     pub fn off_by(&self) -> Option<f64> {
         let wanted = &self.scenario.attempts_at_seconds;
         let (mut off, mut before) = (0.0_f64, 0.0);
@@ -130,8 +130,7 @@ impl Played {
         (self.attempts.len() == wanted.len()).then_some(off)
     }
 
-    /// Whether every attempt was made within so many seconds of when it should be, and the event
-    /// ended as it should.
+    /// Whether every attempt was at most this many seconds off, and the event ended as it should.
     pub fn holds(&self, tolerance_s: f64) -> bool {
         let has_ended = self.end.as_ref() == Some(&self.scenario.end.reason);
         has_ended && self.off_by().is_some_and(|off| off <= tolerance_s)
@@ -147,7 +146,7 @@ impl fmt::Display for Played {
     }
 }
 
-/// The endpoints: `/s{n}` answers as scenario `n` says, and notes when it was asked.
+/// The endpoints: `/s{n}` answers as scenario `n` says, and records the time.
 #[derive(Debug)]
 struct Endpoints {
     scenarios: Vec<Scenario>,
@@ -214,7 +213,7 @@ pub async fn play(
         let (before, shown) = (Instant::now(), shown_s(&dev).await?);
         dev.kill().await?;
         dev = program.start().await?;
-        // The clock does not run on while no process does.
+        // No fast time passes while no process runs.
         let passed = before.elapsed().as_secs_f64() * f64::from(speed);
         stood_still = Some((before, passed - (shown_s(&dev).await? - shown)));
     }
@@ -284,7 +283,7 @@ fn bucket(number: usize) -> String {
     format!("bucket-{number}")
 }
 
-/// Publishes one event to a topic of the scenario's own, for its endpoint alone.
+/// Publishes one event to the scenario's own topic, only for its endpoint.
 async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> anyhow::Result<()> {
     let topic = format!("schedule-{number}");
     let document = json!({"properties": {"deliveryProfile": scenario.profile}});
@@ -303,8 +302,7 @@ async fn publish(dev: &Dev, url: &str, number: usize, scenario: &Scenario) -> an
     Ok(())
 }
 
-/// Why the event became a dead letter, by the file of it in that bucket; `None` until one can be
-/// read.
+/// Why the event became a dead letter, from its file in that bucket; `None` until one can be read.
 fn reason(bucket: &Path) -> Option<String> {
     let mut open = vec![bucket.to_owned()];
     while let Some(folder) = open.pop() {
@@ -321,7 +319,7 @@ fn reason(bucket: &Path) -> Option<String> {
     None
 }
 
-/// What dead letters of namespace topics say for the reasons of the others.
+/// The reasons in dead letters of namespace topics, by those of the others.
 const SENTENCES: [(&str, &str); 3] = [
     ("Maximum delivery attempts was exceeded.", "MaxDeliveryAttemptsExceeded"),
     ("Event time to live was exceeded.", "TimeToLiveExceeded"),

@@ -64,7 +64,7 @@ macro_rules! case {
     };
 }
 
-/// Every case, those that take longest first.
+/// All cases, the longest ones first.
 pub fn all() -> Vec<Case> {
     vec![
         case!(Together, RESOURCES, verify::a_deployment_is_proven_with_a_queue),

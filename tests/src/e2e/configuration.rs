@@ -73,7 +73,7 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Sets the variables and plans; gives what Terraform said.
+    /// Sets the variables and plans; returns what Terraform said.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Configuration {
         self.run("plan", &["-input=false"]).await
     }
 
-    /// Sets the variables and applies them; gives what Terraform said.
+    /// Sets the variables and applies them; returns what Terraform said.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Runs the cases and prints in the manner of Rust's own test harness.
+//! Runs the cases and prints like Rust's own test harness.
 //!
 //! Cases are independent and wait most of their time, so nearly all of a [`Phase`] run at once.
 
@@ -21,7 +21,7 @@ use super::{
     world::World,
 };
 
-/// Where the cases find what they run on.
+/// Where the cases find the programs and folders that they use.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'s> {
     /// A folder below the target folder.
@@ -30,34 +30,36 @@ pub struct Setting<'s> {
     pub program: &'s Path,
 }
 
-/// One case. Its name says what it shows.
+/// One case, named after what it shows.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// `module::fact`.
     pub name: &'static str,
     /// When it runs.
     pub phase: Phase,
-    /// What it needs beside Rust.
+    /// What it needs besides Rust.
     pub needs: Needs,
     /// Runs it.
     pub run: fn(Arc<World>) -> BoxFuture<'static, anyhow::Result<()>>,
 }
 
-/// Phase after phase. On `gridpost dev`, where a process more costs nothing, all run at once.
+/// Phases run one after the other. On `gridpost dev`, where another process costs nothing, all
+/// cases run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// It disturbs nobody.
+    /// It disturbs no other case.
     Together,
-    /// It kills functions, or busies the emulator, or bears both: nothing that is timed may run beside it.
+    /// It kills functions or keeps the emulator busy, or tolerates both: no timed case may run
+    /// beside it.
     Disturbing,
-    /// It restarts the emulator, or changes the deployment: one after the other. On `gridpost dev` it has a
-    /// process of its own.
+    /// It restarts the emulator or changes the deployment, so it runs alone. On `gridpost dev` it
+    /// has its own process.
     Alone,
-    /// It takes the deployment away.
+    /// It removes the deployment.
     Last,
 }
 
-/// What the command line asks for. Flags of Rust's harness that mean nothing here are ignored.
+/// The command line. Flags of Rust's harness that have no meaning here are ignored.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     list: bool,
@@ -92,7 +94,7 @@ impl Wanted {
             true => name == filter,
             false => name.contains(filter.as_str()),
         };
-        // None of ours is ignored.
+        // No case is ever ignored.
         !self.ignored
             && (self.filters.is_empty() || self.filters.iter().any(hits))
             && !self.skips.iter().any(hits)
@@ -108,7 +110,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Its name in that place: where only some are on `gridpost dev`, it says so.
+    /// Its name in that place, which says so if only some cases run on `gridpost dev`.
     fn name(&self) -> String {
         match (self.place, self.is_complete) {
             (Place::Dev, true) => format!("{} on dev", self.case.name),
@@ -117,7 +119,7 @@ impl Turn {
     }
 }
 
-/// The turns of a command, and the cases that have none there.
+/// The turns of a command, and the cases that have no turn.
 fn turns(is_complete: bool) -> (Vec<Turn>, Vec<Case>) {
     let (mut turns, mut left_out) = (Vec::new(), Vec::new());
     for case in cases::all() {
@@ -130,14 +132,14 @@ fn turns(is_complete: bool) -> (Vec<Turn>, Vec<Case>) {
     (turns, left_out)
 }
 
-/// Runs what `cargo test` runs and the command line asks for: cases that need Rust alone, on
-/// `gridpost dev`. The others are listed.
+/// Runs the selected cases of `cargo test`: those that need only Rust, on `gridpost dev`. Lists the
+/// others.
 pub fn rust_alone(setting: Setting<'_>) -> ExitCode {
     main(setting, false)
 }
 
-/// Runs what `tests/complete` runs and the command line asks for: every case on a stack, and on
-/// `gridpost dev` those that `cargo test` can't run there.
+/// Runs the selected cases of `tests/complete`: all of them on a stack, and on `gridpost dev` those
+/// that `cargo test` can't run there.
 pub fn complete(setting: Setting<'_>) -> ExitCode {
     main(setting, true)
 }
@@ -177,7 +179,7 @@ fn main(setting: Setting<'_>, is_complete: bool) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-/// What failed, by its name, and why.
+/// The failed cases by name, and why they failed.
 type Failures = Vec<(String, anyhow::Error)>;
 
 fn report(failed: &Failures) -> String {
@@ -189,7 +191,8 @@ fn report(failed: &Failures) -> String {
     text
 }
 
-/// Runs the cases, or until an interruption: the stack goes down in either case, and processes end.
+/// Runs the cases until they end or are interrupted. In both cases the stack goes down and
+/// processes end.
 async fn interruptible(setting: Setting<'_>, chosen: &[Turn]) -> Failures {
     tokio::select! {
         failed = run::run(setting, chosen) => failed,

@@ -1,5 +1,5 @@
-//! What the cases run on: a stack, or a process of `gridpost dev`. Brought up before the first and taken
-//! down after the last.
+//! What the cases run on: a stack, or a process of `gridpost dev`. It is brought up before the
+//! first case and taken down after the last.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub struct Ground {
     under: Under,
 }
 
-/// What is under the connection.
+/// What the connection leads to.
 #[derive(Debug)]
 enum Under {
     /// Terraform over what is deployed, and what keeps another run out.
@@ -59,7 +59,7 @@ impl Ground {
         let home = home_below(temporary)?;
         let lock = lock(temporary, "e2e.lock")?;
         if !is_kept() {
-            // What an earlier run was killed over.
+            // Removes what a killed run has left.
             take_down(&home).await?;
         }
         let source = Source::Workspace(workspace, Profile::Dev);
@@ -67,7 +67,7 @@ impl Ground {
         let stack = stack::up(&settings, &Progress::on_stderr()).await?;
         let connection = stack.connection.clone();
         let environment = Some(stack.environment.clone());
-        // With the stack goes its lock, which taking it down wants too.
+        // The lock goes with the stack, and taking the stack down needs it too.
         let under = Under::Stack { terraform: Box::new(stack.terraform.clone()), _lock: lock };
         Ok(Self { home, connection, environment, program: None, under })
     }
@@ -87,7 +87,7 @@ impl Ground {
         self.program.as_deref().context("no case was to run the program")
     }
 
-    /// Starts a process of `gridpost dev`, the program at `program`, in `folder`, which it has to itself.
+    /// Starts a process of `gridpost dev` from `program`, in a `folder` of its own.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Ground {
     ) -> anyhow::Result<Self> {
         remove_folder(folder)?;
         let home = Home::at(folder).with_cache(&cache()?);
-        // Tools that cases install say there what they do.
+        // The log of tools that cases install.
         fs::create_dir_all(home.logs())?;
         let (process, connection) = DevProcess::start(program, &home).await?;
         let under = Under::Process(Box::new(process));
@@ -110,7 +110,7 @@ impl Ground {
     ///
     /// # Errors
     ///
-    /// When it was not made, since no case was to need it.
+    /// When it was not made, because no case needs it.
     pub fn environment(&self) -> anyhow::Result<&Environment> {
         self.environment.as_ref().context("the list of cases must say that this one needs Python")
     }
@@ -119,7 +119,7 @@ impl Ground {
     ///
     /// # Errors
     ///
-    /// When nothing is, since no case was to need it.
+    /// When nothing is, because no case needs it.
     pub fn terraform(&self) -> anyhow::Result<&Terraform> {
         match &self.under {
             Under::Stack { terraform, .. } => Ok(terraform),
@@ -168,13 +168,13 @@ impl Ground {
         configuration::resources(&self.home.terraform().join("terraform.tfstate"))
     }
 
-    /// Whether the next run is to find the stack as it is.
+    /// Whether to keep the stack for the next run.
     pub fn is_kept(&self) -> bool {
         is_kept()
     }
 }
 
-/// Takes down what a run that was interrupted left behind.
+/// Takes down what an interrupted run left behind.
 ///
 /// # Errors
 ///

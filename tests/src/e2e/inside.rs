@@ -1,4 +1,4 @@
-//! A look behind the scenes that a user has too: objects in S3, messages in queues, logs, processes of
+//! Internals that a user can see too: objects in S3, messages in queues, logs, processes of
 //! functions.
 
 use std::fs;
@@ -12,7 +12,7 @@ use gridpost_cli::local::{emulator::Emulator, home::Home, terraform::REGION};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// How long to wait between two looks.
+/// How long to wait between two reads.
 pub const POLL: Duration = Duration::from_millis(300);
 
 /// A dead-letter object.
@@ -26,7 +26,7 @@ pub struct Object {
     pub content_type: String,
 }
 
-/// The emulator's own, which may do everything there.
+/// The emulator's own credentials, which may do everything there.
 fn credentials() -> Credentials {
     Credentials::builder()
         .access_key_id("test")
@@ -70,10 +70,10 @@ pub async fn queued_bodies(
     Ok(found)
 }
 
-/// What the policy of the tests' own is called in a function's role.
+/// The name of the tests' policy in a function's role.
 const POLICY: &str = "end-to-end-tests";
 
-/// Asks IAM to put or delete a policy of the tests' own in the role of a function.
+/// Asks IAM to put or delete the tests' policy in the role of a function.
 ///
 /// # Errors
 ///
@@ -104,7 +104,7 @@ pub fn role(function: &str) -> String {
     format!("{function}-{REGION}")
 }
 
-/// What the emulator takes for a signature of its own credentials.
+/// A signature that the emulator accepts for its own credentials.
 pub fn unsigned(service: &str) -> String {
     format!(
         "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/{service}/aws4_request, \
@@ -177,7 +177,7 @@ pub fn dead_letter_files(folder: &Path, prefix: &str) -> anyhow::Result<Vec<Obje
                 continue;
             }
             let key = path.strip_prefix(folder)?.display().to_string();
-            // A file that is not whole yet has a name that begins with a point.
+            // The name of an incomplete file begins with a dot.
             let is_whole = path.file_name().is_none_or(|it| it.as_encoded_bytes()[0] != b'.');
             if is_whole && key.starts_with(prefix) && key.ends_with(".json") {
                 let text = fs::read_to_string(&path)?;
@@ -243,7 +243,7 @@ pub fn processes_of(home: &Home, function: &str) -> Vec<u32> {
     functions.map(|process| process.pid).filter(is_of_function).collect()
 }
 
-/// Kills a function's processes as a crash would; gives how many.
+/// Kills a function's processes as a crash would; returns how many.
 pub fn kill(home: &Home, function: &str) -> usize {
     let processes = processes_of(home, function);
     let killed = processes.iter().filter_map(|pid| {

@@ -1,4 +1,4 @@
-//! What the emulator itself has of a deployment, whatever Terraform's state says.
+//! The resources of a deployment that exist in the emulator, whatever Terraform's state says.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{inside::s3, world::World};
 
-/// What a deployment consists of: the types that Terraform has for it, and the attribute of each that the
-/// emulator lists and nothing else there has.
+/// The parts of a deployment: their Terraform types, and for each the attribute that the emulator
+/// lists and that is unique there.
 const KINDS: [(&str, &str); 10] = [
     ("aws_sqs_queue", "name"),
     ("aws_dynamodb_table", "name"),
@@ -25,7 +25,7 @@ const KINDS: [(&str, &str); 10] = [
 /// Resources by type and name.
 pub type Named = BTreeSet<(&'static str, String)>;
 
-/// Of those resources of a state the ones that the emulator has.
+/// The resources of a state that exist in the emulator.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub async fn still_there(world: &World, resources: &[Value]) -> anyhow::Result<N
     Ok(found)
 }
 
-/// Whether there is something of every kind: else a list that is read wrongly would show that nothing is
+/// Whether there is something of every kind. Otherwise a misread list would look as if nothing were
 /// left.
 ///
 /// # Errors
@@ -61,7 +61,7 @@ pub fn has_every_kind(there: &Named) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All that there is of a kind, as one text.
+/// All resources of a kind, as one text.
 async fn listing(world: &World, kind: &str) -> anyhow::Result<String> {
     let call = async |service: &str, target: &str, ask: Value| {
         Ok(world.aws_json(service, target.to_owned(), ask).await?.to_string())
@@ -78,7 +78,7 @@ async fn listing(world: &World, kind: &str) -> anyhow::Result<String> {
         }
         "aws_lambda_function" => {
             let told = path("lambda", "/2015-03-31/functions/?MaxItems=1000").await?;
-            // By name alone: the cases' own functions have roles named like ours.
+            // Only by name: the cases' own functions have roles named like ours.
             names(&told, "Functions", "FunctionName")
         }
         "aws_lambda_event_source_mapping" => {

@@ -1,17 +1,17 @@
-//! What a case needs beside Rust, which decides where it runs.
+//! What a case needs besides Rust, which decides where it runs.
 
-/// What a case needs beside Rust and a C compiler.
+/// What a case needs besides Rust and a C compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing: it runs on `gridpost dev`, and on the stack.
     Nothing,
-    /// A program that is not ours: it runs on both, too, where that program is.
+    /// A third-party program: the case runs on both, if that program is installed.
     Program(Program),
-    /// What the stack alone has; the text says what.
+    /// Something that only the stack has; the text says what.
     Aws(&'static str),
 }
 
-/// A program that is not ours.
+/// A third-party program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// Python with Azure's SDK and others, from an environment of our own.

@@ -1,4 +1,4 @@
-//! `gridpost dev` as a user starts it: the program, in a folder of its own.
+//! `gridpost dev` as a user starts it: the program, in its own folder.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use tokio::{
 /// Time for a start on a busy machine.
 const READY_MAX: Duration = Duration::from_secs(60);
 
-/// Time for an end, which is to be at once.
+/// Time for an end, which should be immediate.
 const END_MAX: Duration = Duration::from_secs(20);
 
 const POLL: Duration = Duration::from_millis(20);
@@ -47,7 +47,7 @@ impl DevProcess {
         let output = File::create(&said).with_context(|| said.display().to_string())?;
         let data = home.dev();
         let mut command = child::command(program);
-        // What is set for the commands of a user is not meant for this process.
+        // Settings for a user's commands are not meant for this process.
         let own = env::vars_os().map(|(name, _)| name);
         for name in own.filter(|name| name.to_string_lossy().starts_with("GRIDPOST_")) {
             command.env_remove(name);

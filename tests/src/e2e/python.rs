@@ -1,5 +1,5 @@
-//! Programs in Python that use Azure's and the CloudEvents SDK: publishers and parsers that are not
-//! ours. They take a JSON document on standard input and give one on standard output.
+//! Programs in Python that use Azure's and the CloudEvents SDK: third-party publishers and parsers.
+//! They read a JSON document from standard input and write one to standard output.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn command(environment: &Environment, program: &str) -> Command {
     python
 }
 
-/// The receiver that is written as the samples for Event Grid are. Dropping it ends it.
+/// A receiver written like the samples for Event Grid. Dropping it ends it.
 #[derive(Debug)]
 pub struct SampleReceiver {
     url: String,
@@ -92,7 +92,7 @@ impl SampleReceiver {
         Ok(answer.error_for_status()?.json().await?)
     }
 
-    /// Waits until an endpoint has parsed `count` events, and gives them.
+    /// Waits until an endpoint has parsed `count` events, and returns them.
     ///
     /// # Errors
     ///

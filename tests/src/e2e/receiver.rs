@@ -1,5 +1,5 @@
-//! One HTTP server on this machine that stands for every endpoint: each path answers as its own
-//! script says and remembers what arrived.
+//! One HTTP server on this machine that plays every endpoint: each path answers by its own script
+//! and remembers what arrived.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ impl Reply {
         Self { status, delay: Duration::ZERO, headers: Vec::new() }
     }
 
-    /// Answers `status` so many seconds after the request.
+    /// Answers `status` this many seconds after the request.
     pub fn late(status: u16, seconds: u64) -> Self {
         Self { delay: Duration::from_secs(seconds), ..Self::prompt(status) }
     }
@@ -72,7 +72,7 @@ pub struct Arrival {
     pub body: Bytes,
     /// Whether it asked for consent instead of delivering.
     pub is_handshake: bool,
-    /// The status that was sent, once it was: a client that goes away first never gets one.
+    /// The status, once it was sent: a client that goes away first never gets one.
     pub answered: Option<u16>,
 }
 
@@ -116,7 +116,7 @@ struct Post {
 #[derive(Debug)]
 struct Shared {
     posts: Mutex<HashMap<String, Post>>,
-    /// Counts whatever happens, for those who wait.
+    /// Counts everything that happens, for tasks that wait.
     news: watch::Sender<u64>,
 }
 
@@ -213,7 +213,7 @@ impl Endpoint {
         self.with(|post| post.arrivals.iter().filter(|a| a.is_handshake).cloned().collect())
     }
 
-    /// Waits for `count` deliveries and gives all that arrived by then.
+    /// Waits for `count` deliveries and returns all that arrived by then.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl Endpoint {
         self.wait_until(&what, limit, |deliveries| deliveries.len() >= count).await
     }
 
-    /// Waits until `is_enough` and gives all deliveries that arrived by then.
+    /// Waits until `is_enough` and returns all deliveries that arrived by then.
     ///
     /// # Errors
     ///
@@ -337,7 +337,7 @@ fn note(shared: &Shared, path: &str, arrival: Arrival) {
     shared.tell();
 }
 
-/// Notes a delivery and takes its reply; gives the arrival's place, none where no endpoint is.
+/// Records a delivery and takes its reply; returns the arrival's index, `None` without an endpoint.
 fn take_reply(shared: &Shared, path: &str, arrival: Arrival) -> Option<(usize, Reply)> {
     let taken = {
         let mut posts = shared.posts();

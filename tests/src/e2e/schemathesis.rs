@@ -1,5 +1,5 @@
-//! schemathesis, which makes up requests from `docs/openapi.json`, one by one and in chains that
-//! follow from what was answered, and holds the answers to the document.
+//! schemathesis, which generates requests from `docs/openapi.json`, one by one and in chains that
+//! follow from earlier answers, and checks the answers against the document.
 
 use std::{fs, path::PathBuf};
 
@@ -47,7 +47,7 @@ pub async fn run(
     let ended = child::run("schemathesis", program, &log, |_| ()).await;
     let report = fs::read_to_string(work.path().join("report.json"));
     if ended.is_err() {
-        // Its last lines are a summary: what it found stands before.
+        // Its last lines are a summary: its findings come before.
         ended.with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
     }
     whole(&serde_json::from_str(&report.context("it wrote no report")?)?)

@@ -1,4 +1,4 @@
-//! AWS resources that cases make for themselves, and permissions on them.
+//! AWS resources that cases create, and permissions on them.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{inside, world::World};
 
 impl World {
-    /// Creates a queue with attributes; gives its URL.
+    /// Creates a queue with attributes; returns its URL.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl World {
         Ok(())
     }
 
-    /// Denies an action on one resource to the role of a function, by a policy of that name.
+    /// Denies an action on one resource to the role of a function, with a policy of that name.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl World {
         self.aws_query("iam", "PutRolePolicy", &put).await.map(drop)
     }
 
-    /// Takes back what was denied by the policy of that name.
+    /// Removes the denial in the policy of that name.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl World {
         self.aws_query("iam", "DeleteRolePolicy", &names).await.map(drop)
     }
 
-    /// Calls a service that takes forms; gives what it said.
+    /// Calls a service that takes forms; returns its answer.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl World {
         said(action, request.body(form)).await
     }
 
-    /// Calls a service that takes JSON under a target; gives what it answered.
+    /// Calls a service that takes JSON with a target header; returns its answer.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl World {
         Ok(serde_json::from_str(&text).unwrap_or_default())
     }
 
-    /// Calls a service that has a path for each resource; gives what it answered.
+    /// Calls a service that has a path for each resource; returns its answer.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ use super::{
 pub const EVENT_GRID: &str = "EventGridSchema";
 /// CloudEvents 1.0.
 pub const CLOUD_EVENTS: &str = "CloudEventSchemaV1_0";
-/// The publishers' own, as it came.
+/// The publishers' own schema, delivered unchanged.
 pub const CUSTOM_INPUT: &str = "CustomInputSchema";
 
 /// Time for a first attempt of something just published, generous for a busy machine.
@@ -34,7 +34,7 @@ pub const SOON: Duration = Duration::from_secs(20);
 /// Time for a dead letter after its delivery ended: the stack's delay of 5 s, and S3.
 pub const DEAD_LETTER_SOON: Duration = Duration::from_secs(40);
 
-/// A stack or a process of `gridpost dev`, and what the cases share beside it.
+/// A stack or a process of `gridpost dev`, with everything else that the cases share.
 #[derive(Debug)]
 pub struct World {
     /// The stack, or the process.
@@ -49,12 +49,12 @@ pub struct World {
     sqs: aws_sdk_sqs::Client,
     /// Tells this run's topics from those of an earlier run on a stack that was kept.
     run: String,
-    /// When this run began: the emulator gives out only the first lines of a log that is long.
+    /// When this run began: the emulator returns only the first lines of a long log.
     began_ms: i64,
 }
 
 impl World {
-    /// The world on a stack or process that is up.
+    /// The world on a running stack or process.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl World {
         Ok(Topic { world: self, name, schema, endpoint, key })
     }
 
-    /// Waits for `count` dead letters below `prefix`, and gives their objects.
+    /// Waits for `count` dead letters below `prefix`, and returns their objects.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl World {
         inside::log_lines(&self.http, emulator, function, (self.began_ms, text)).await
     }
 
-    /// Sends a message to a queue of the deployment, as nobody but its functions should.
+    /// Sends a message to a queue of the deployment, which otherwise only its functions do.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl World {
         self.iam("PutRolePolicy", function, &[("PolicyDocument", &policy)]).await
     }
 
-    /// Takes back what was denied.
+    /// Removes the denial.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl World {
         inside::queued_bodies(&self.http, &self.ground.connection.emulator_url).await
     }
 
-    /// Sends with Azure's SDK; gives what came of each send.
+    /// Sends with Azure's SDK; returns the result of each send.
     ///
     /// # Errors
     ///
@@ -257,7 +257,7 @@ impl World {
         python::run(self.ground.environment()?, python::SEND, &sends).await
     }
 
-    /// Posts CloudEvents of the CloudEvents SDK; gives status and body of each answer.
+    /// Posts CloudEvents of the CloudEvents SDK; returns status and body of each answer.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl World {
         python::run(self.ground.environment()?, python::MODELS, &documents).await
     }
 
-    /// Asks the resource API for what only a route of its own gives, such as `getFullUrl`.
+    /// Asks the resource API for something that has its own route, such as `getFullUrl`.
     ///
     /// # Errors
     ///
@@ -301,7 +301,8 @@ impl World {
         Ok(answer.error_for_status()?.json().await?)
     }
 
-    /// Verifies signatures with the library of Standard Webhooks; gives why each is refused, or null.
+    /// Verifies signatures with the library of Standard Webhooks; returns why each is refused, or
+    /// null.
     ///
     /// # Errors
     ///
@@ -327,7 +328,7 @@ pub struct Topic<'a> {
     world: &'a World,
     /// Its name.
     pub name: String,
-    /// In what its event subscriptions are delivered; mostly its input schema, too.
+    /// The delivery schema of its event subscriptions; usually also its input schema.
     pub schema: &'static str,
     /// Where its events are posted.
     pub endpoint: String,
@@ -383,7 +384,7 @@ impl Topic<'_> {
         }})
     }
 
-    /// What the names of its dead-letter objects begin with.
+    /// The prefix of its dead-letter objects.
     pub fn prefix(&self) -> String {
         format!("{}/", self.name)
     }
@@ -399,7 +400,7 @@ impl Topic<'_> {
         Ok(())
     }
 
-    /// Posts a body as it is; gives status and body of the answer.
+    /// Posts a body as it is; returns status and body of the answer.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The endpoints: what each event's attempts are answered follows from its number alone.
+//! The endpoints: the answers to an event's attempts depend only on its number.
 
 use std::{
     collections::HashMap,
@@ -35,7 +35,7 @@ pub enum Rule {
 /// All of them.
 pub const ALL: [Rule; 5] = [Rule::Steady, Rule::Flaky, Rule::Busy, Rule::Bad, Rule::Hanging];
 
-/// The endpoint of an event: of twenty, twelve go to the one that works.
+/// The endpoint of an event: twelve of twenty events go to the one that works.
 pub fn rule_of(number: usize) -> Rule {
     match number % 20 {
         0 => Rule::Hanging,
@@ -58,7 +58,7 @@ impl Rule {
         }
     }
 
-    /// What an attempt of an event that is failed is answered, counted from 1; `None`: nothing.
+    /// The answer to an attempt, counted from 1, of an event that is failed; `None`: no answer.
     fn answer(self, attempt: u32) -> Option<u16> {
         match (self, attempt) {
             (Self::Bad, _) => Some(400),
@@ -70,8 +70,8 @@ impl Rule {
     }
 }
 
-/// Whether an event is one of those that its endpoint fails: one in three. One that fails them all
-/// would get a probe now and then, and nothing else.
+/// Whether its endpoint fails an event: one in three. An endpoint that failed them all would only
+/// get a probe now and then.
 pub fn is_failed(number: usize) -> bool {
     (number / 20).is_multiple_of(3)
 }
@@ -92,7 +92,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Endpoints of which the hanging one closes connections after that time.
+    /// Endpoints; the hanging one closes connections after that time.
     pub fn new(hangs_for: Duration) -> Self {
         Self { hangs_for, ..Self::default() }
     }
@@ -104,7 +104,7 @@ impl Endpoints {
         delivered.map(|(number, seen)| (*number, seen.delivered)).collect()
     }
 
-    /// From now on they only refuse what they have always refused: what waits can end.
+    /// From now on they only refuse the events that they always refuse, so that all others can end.
     pub fn recover(&self) {
         self.is_well.store(true, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ use super::is_refused;
 /// Most events that a message names.
 const NAMED_MAX: usize = 20;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Events that were sent.
@@ -24,7 +24,7 @@ pub struct Told {
     pub delivered: u64,
     /// Of the accepted ones, those that are dead letters because their endpoint refuses them.
     pub dead_lettered: u64,
-    /// Of the accepted ones, those that are neither: they wait, or they are lost.
+    /// Of the accepted ones, those that are neither: they are waiting or lost.
     pub open: Vec<usize>,
     /// Those that were delivered although their endpoint refuses them, or are dead letters although
     /// it takes them.
@@ -33,20 +33,20 @@ pub struct Told {
     pub duplicates: u64,
     /// Processes that were killed.
     pub kills: u32,
-    /// Messages in the queue of poison.
+    /// Messages in the poison queue.
     pub poison: usize,
     /// The verdict of the ledger: `balances`, `underWay` or `missing`.
     pub verdict: String,
     /// Events that the ledger knows to be under way, or to wait for an attempt.
     pub under_way: u64,
-    /// Events that the ledger has as accepted: no less than publishers know of.
+    /// Events that the ledger counts as accepted: at least as many as publishers know of.
     pub ledger_accepted: u64,
     /// How long it took.
     pub took: Duration,
 }
 
 impl Told {
-    /// Compares what was accepted with what arrived and what lies in dead letters.
+    /// Compares the accepted events with those that arrived and the dead letters.
     pub fn of(accepted: &[usize], arrivals: &HashMap<usize, u32>, dead: &HashSet<usize>) -> Self {
         let mut told = Self { accepted: accepted.len() as u64, ..Self::default() };
         for number in accepted {
@@ -78,9 +78,9 @@ impl Told {
         }
     }
 
-    /// Whether nothing is lost: what has not ended is what the ledger knows to be under way.
+    /// Whether nothing is lost: the ledger knows every event that has not ended to be under way.
     pub fn holds(&self) -> bool {
-        // A ledger whose events all have an end, or wait, balances.
+        // A ledger balances if every event has ended or is waiting.
         let is_balanced = ["balances", "underWay"].contains(&self.verdict.as_str());
         let is_known = is_balanced && self.open.len() as u64 <= self.under_way;
         let is_counted = self.ledger_accepted >= self.accepted;

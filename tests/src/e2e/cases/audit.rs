@@ -1,4 +1,4 @@
-//! What was published is balanced against what became of it.
+//! The audit compares published events with their ends.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ const EVENTS: usize = 6;
 /// How long it may take until all of them have ended or wait.
 const SETTLED_WITHIN: Duration = Duration::from_secs(90);
 
-/// Events are delivered, dead-lettered, dropped and wait; all of them are found again.
+/// Events are delivered, dead-lettered, dropped or waiting; the audit finds all of them.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("audit", EVENT_GRID).await?;
     let dead_letters = json!({"deadLetterDestination": topic.dead_letter_destination()});
@@ -64,7 +64,7 @@ pub async fn a_ledger_balances_over_every_kind_of_end(world: &World) -> anyhow::
     waiting_deliveries_are_listed(world, &topic.name).await
 }
 
-/// The audit once nothing ends behind its cut-off any more. Dead letters take their time.
+/// The audit once nothing more ends after its cut-off. Dead letters take their time.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! AWS resources as endpoints: delivered with what they are told by, refused, gone, and in part.
+//! AWS resources as endpoints: deliveries with attributes, refusals, missing resources, partial
+//! failures.
 
 mod parts;
 mod place;
@@ -22,12 +23,12 @@ const POLL: Duration = Duration::from_millis(300);
 /// A message with its attributes by name, as text.
 type Received = (Value, Value);
 
-/// An endpoint of a case's own.
+/// A case's own endpoint.
 struct Target {
     kind: &'static str,
     name: String,
     arn: String,
-    /// What delivering to it takes.
+    /// The permission to deliver to it.
     action: &'static str,
     /// More of the destination's properties.
     properties: Value,
@@ -35,7 +36,7 @@ struct Target {
 
 impl Target {
     fn new(world: &World, kind: &'static str, (service, action): (&str, &'static str)) -> Self {
-        // Names of a local stack's allowance.
+        // Names that a local stack allows.
         let name = format!("local-{}-{}", kind.to_lowercase(), world.run());
         let part = match kind {
             "KinesisStream" => format!("stream/{name}"),
@@ -72,7 +73,7 @@ impl Target {
     }
 }
 
-/// What a message is told by besides its body.
+/// What a message carries besides its body.
 fn attributes() -> Value {
     json!({"deliveryAttributeMappings": [
         {"name": "x-fixed", "type": "Static", "properties": {"value": "e2e", "isSecret": false}},
@@ -97,7 +98,7 @@ const MESSAGE: [(&str, &str); 6] = [
     ("content-type", "application/json; charset=utf-8"),
 ];
 
-/// Publishes three events and gives them as they arrive, once each.
+/// Publishes three events and returns them as they arrive, once each.
 async fn delivered(topic: &Topic<'_>, place: &Place<'_>) -> anyhow::Result<Vec<Received>> {
     topic.publish(&["a", "b", "c"].map(|id| topic.plain_event(id))).await?;
     let deadline = Instant::now() + SOON;
@@ -131,7 +132,7 @@ async fn refused(world: &World, target: &Target) -> anyhow::Result<()> {
         _ => None,
     };
     world.deny_on_no_more("dispatch", &policy).await?;
-    // Of a function alone AWS tells beforehand whether it may be invoked.
+    // Only for a function does AWS say beforehand whether it may be invoked.
     if let Some(asked) = asked {
         let refused = format!("{:#}", asked.err().context("a function that may not be invoked")?);
         ensure!(refused.contains("Forbidden") && refused.contains("denies it"), "{refused}");
@@ -145,8 +146,8 @@ async fn refused(world: &World, target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same, and when the resource is gone, the endpoint waits five minutes at least, and no other event
-/// subscription gets it.
+/// The same, and when the resource is gone, the endpoint waits at least five minutes, and no other
+/// event subscription gets the event.
 async fn refused_and_gone(world: &World, place: &Place<'_>) -> anyhow::Result<()> {
     let target = &place.target;
     refused(world, target).await?;
@@ -169,7 +170,7 @@ async fn refused_and_gone(world: &World, place: &Place<'_>) -> anyhow::Result<()
     }
 }
 
-/// What is not there can't become an endpoint.
+/// A resource that does not exist can't become an endpoint.
 async fn not_there(world: &World, target: &Target) -> anyhow::Result<()> {
     let topic = world.topic(&format!("{}-none", target.kind.to_lowercase()), EVENT_GRID).await?;
     let refused = refusal(target.subscribe(world, &topic).await)?.to_string();
@@ -179,7 +180,7 @@ async fn not_there(world: &World, target: &Target) -> anyhow::Result<()> {
 
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn a_queue_gets_messages(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage")).with(attributes());
     not_there(world, &target).await?;
@@ -195,7 +196,7 @@ pub async fn a_queue_gets_messages(world: &World) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_fifo_queue_gets_groups(world: &World) -> anyhow::Result<()> {
     let mut target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage"));
     target.name = format!("{}-2.fifo", target.name);
@@ -237,7 +238,7 @@ pub async fn a_fifo_queue_gets_groups(world: &World) -> anyhow::Result<()> {
 
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_topic_gets_messages(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "SnsTopic", ("sns", "sns:Publish*")).with(attributes());
     let place = Place::make(world, target).await?;
@@ -250,7 +251,7 @@ pub async fn a_topic_gets_messages(world: &World) -> anyhow::Result<()> {
 
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_stream_gets_records(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "KinesisStream", ("kinesis", "kinesis:PutRecords"));
     let place = Place::make(world, target).await?;
@@ -263,7 +264,7 @@ pub async fn a_stream_gets_records(world: &World) -> anyhow::Result<()> {
 
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_bus_gets_events(world: &World) -> anyhow::Result<()> {
     let target = Target::new(world, "EventBridgeBus", ("events", "events:PutEvents"));
     let place = Place::make(world, target).await?;
@@ -273,18 +274,18 @@ pub async fn a_bus_gets_events(world: &World) -> anyhow::Result<()> {
         ensure!(event["source"] == source && event["detail-type"] == "Gridpost.Test", "{event}");
         ensure!(detail["data"]["of"] == detail["id"], "the whole event: {detail}");
     }
-    // EventBridge takes events for a bus that is gone, and drops them.
+    // EventBridge accepts events for a bus that is gone, and drops them.
     refused(world, &place.target).await?;
     place.remove().await?;
     not_there(world, &place.target).await
 }
 
-/// A function gets what a webhook would get. Where it fails, that is the endpoint's failure; where it may
-/// not run at all, its concurrency is `Full`.
+/// A function gets what a webhook would get. If it fails, that is the endpoint's failure; if its
+/// concurrency lets it not run at all, the outcome is `Full`.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_function_is_invoked(world: &World) -> anyhow::Result<()> {
     let properties = {
         let mut properties = attributes();
@@ -297,7 +298,7 @@ pub async fn a_function_is_invoked(world: &World) -> anyhow::Result<()> {
     let target = &place.target;
     let topic = target.topic(world, "all").await?;
     for (event, _) in delivered(&topic, &place).await? {
-        // What stands in the client context the emulator keeps to itself.
+        // The emulator does not pass the client context on.
         ensure!(event["topic"] == format!("/topics/{}", topic.name), "{event}");
     }
     let failing = target.topic(world, "fails").await?;
@@ -324,11 +325,11 @@ pub async fn a_function_is_invoked(world: &World) -> anyhow::Result<()> {
     refused_and_gone(world, &place).await
 }
 
-/// An ARN outside the allowance is refused with what to add.
+/// An ARN that is not allowed is refused, and the message says what to add.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn an_arn_outside_the_allowance_is_refused(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("outside", EVENT_GRID).await?;
     let mut target = Target::new(world, "SqsQueue", ("sqs", "sqs:SendMessage"));
@@ -338,7 +339,7 @@ pub async fn an_arn_outside_the_allowance_is_refused(world: &World) -> anyhow::R
     Ok(())
 }
 
-/// What the place gets that is so, the first of it.
+/// The first item at the place that meets the condition.
 async fn wait_for(
     place: &Place<'_>,
     patience: Duration,

@@ -36,7 +36,7 @@ use crate::e2e::{
 /// Time for a function to be linked, and compiled where something has changed since the tests were.
 const COMPILED_MAX: Duration = Duration::from_secs(400);
 
-/// Every sample with what the function says to it, without spaces.
+/// Every sample with the function's answer to it, without spaces.
 const SAMPLES: [(&str, &str); 13] = [
     ("ingest/publish.json", r#""statusCode":200"#),
     // It goes to the poison queue.
@@ -55,13 +55,13 @@ const SAMPLES: [(&str, &str); 13] = [
     ("wake/minute.json", ""),
 ];
 
-/// Under `gridpost watch`'s `cargo lambda watch` every sample that `up` has written does what it is for; what
-/// curl and Azure's SDK publish by the local URL goes through the watched ingest and the watched dispatch,
-/// since no deployed function reads their queue; the log is quiet.
+/// Under `gridpost watch`'s `cargo lambda watch` every sample that `up` has written works. Events
+/// that curl and Azure's SDK publish to the local URL go through the watched ingest and the watched
+/// dispatch, since no deployed function reads their queue. The log is quiet.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn watch_serves_every_sample_and_publishers(world: &World) -> anyhow::Result<()> {
     let endpoint = world.receiver.endpoint("watched", &[Reply::prompt(200)]);
     let destination =
@@ -80,15 +80,15 @@ pub async fn watch_serves_every_sample_and_publishers(world: &World) -> anyhow::
     let noise = log.lines().find(|line| line.contains(r#""level":"DEBUG""#));
     ensure!(noise.is_none(), "the log is not quiet: {noise:?}");
 
-    // What dispatch could not read is no concern of the cases after this one.
+    // Messages that dispatch could not read must not disturb later cases.
     let emulator = &world.ground.connection.emulator_url;
     let poison = format!("{emulator}/{ACCOUNT}/gridpost-poison");
     world.sqs().purge_queue().queue_url(poison).send().await?;
     Ok(())
 }
 
-/// What was published by the watched ingest is delivered by the watched dispatch, and so is the event of
-/// dispatch's samples, twice: a first attempt and a retry.
+/// The watched dispatch delivers the events that the watched ingest published, and the event of
+/// dispatch's samples twice: as a first attempt and as a retry.
 async fn arrive(endpoint: &Endpoint) -> anyhow::Result<()> {
     let want: BTreeSet<String> = ["1", "curl", "sdk", "sample-1"].map(str::to_owned).into();
     let is_all = |all: &[Arrival]| {
@@ -146,7 +146,7 @@ impl Watch {
         self.publish(world).await
     }
 
-    /// By the URL of README.
+    /// At the URL of the README.
     async fn publish(&self, world: &World) -> anyhow::Result<()> {
         let topic = samples::TOPIC;
         let key = &world.ground.connection.topics[topic].keys[0];
@@ -167,7 +167,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Ends it with what it has started, and gives its log.
+    /// Ends it with all processes that it has started, and returns its log.
     async fn stop(mut self) -> anyhow::Result<String> {
         self.relaying.abort();
         if let Some(pid) = self.process.id() {
@@ -200,7 +200,7 @@ fn written(home: &Home) -> anyhow::Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// The processes that a watcher on that port serves.
+/// The processes that the watcher on that port serves.
 fn served(port: u16) -> Vec<u32> {
     let wanted = format!("AWS_LAMBDA_RUNTIME_API=http://127.0.0.1:{port}/");
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -213,7 +213,7 @@ fn served(port: u16) -> Vec<u32> {
     pids.filter(is_served).collect()
 }
 
-/// Sends a signal; a process that is gone needs none.
+/// Sends a signal, unless the process is gone.
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);

@@ -1,4 +1,4 @@
-//! Event subscriptions that come, change and go while events flow to them.
+//! Event subscriptions are created, changed and deleted while events flow to them.
 
 use std::{
     collections::BTreeSet,
@@ -27,8 +27,7 @@ use crate::e2e::{
 /// Event subscriptions that are created, changed, deleted and created again.
 const NAMES: usize = 50;
 
-/// How many of them are worked at once: the emulator starts a process for each request that runs
-/// beside others.
+/// How many of them change at once: the emulator starts a process for each concurrent request.
 const AT_ONCE: usize = 10;
 
 /// Publishes a second.
@@ -38,14 +37,14 @@ const PER_SECOND: u32 = 10;
 /// subscription that stays.
 const TOGETHER: usize = 5;
 
-/// How long an event subscription has an endpoint: an event or two for each name.
+/// How long an event subscription keeps an endpoint: an event or two for each name.
 const KEPT: Duration = Duration::from_millis(1_500);
 
-/// An emulator that is short of processes answers 503, as AWS does; a client asks again.
+/// An emulator that is short of processes answers 503, as AWS does; a client retries.
 const BUSY: u16 = 503;
 
-/// A time in which an event subscription surely has that endpoint: from the answer to what made it so
-/// to the request that ended it.
+/// A time in which an event subscription certainly has that endpoint: from the answer to the change
+/// that set it until the request that changed it again.
 struct Span {
     name: usize,
     from: Instant,
@@ -69,12 +68,12 @@ struct Told {
     is_over: AtomicBool,
 }
 
-/// An event subscription that was there when an event was accepted, and is there still, gets it, at
-/// the endpoint that it then has.
+/// An event subscription that existed when an event was accepted, and still exists, gets the event
+/// at its endpoint of that time.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn nothing_is_lost_while_event_subscriptions_come_and_go(
     world: &World,
 ) -> anyhow::Result<()> {
@@ -113,7 +112,7 @@ async fn live(world: &World, topic: &Topic<'_>, name: usize, told: &Told) -> any
             let until = Instant::now();
             all(&told.spans).push(Span { name, from, until, endpoint });
         }
-        // What is under way to an event subscription ends with it, so all has arrived before.
+        // Deliveries under way end with their event subscription, so wait until all have arrived.
         arrived(told, name).await?;
         delete(world, topic, &key).await?;
     }
@@ -143,11 +142,11 @@ fn is_busy(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == BUSY)
 }
 
-/// Waits until all has arrived that event subscriptions of that name were there for.
+/// Waits until all events that event subscriptions of that name must get have arrived.
 async fn arrived(told: &Told, name: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + 3 * SOON;
     loop {
-        // What is published now began before the spans had ended.
+        // A publish that ends now began before the spans had ended.
         sleep(KEPT / 3).await;
         let missing = missing(told, name);
         if missing.is_empty() {
@@ -195,7 +194,8 @@ async fn publish_some(topic: &Topic<'_>, number: usize, told: &Told) -> anyhow::
     }
 }
 
-/// The events that an event subscription of that name was there for, each with when it was.
+/// The events that were accepted while an event subscription of that name existed, each with its
+/// span.
 fn expected_of(told: &Told, name: usize) -> Vec<(String, Instant)> {
     let spans = all(&told.spans);
     let published = all(&told.published);
@@ -208,8 +208,7 @@ fn expected_of(told: &Told, name: usize) -> Vec<(String, Instant)> {
     expected.collect()
 }
 
-/// Events that did not arrive where they were to: at the endpoint of then, or at one that took its
-/// place meanwhile.
+/// Events that did not arrive at their endpoint, or at one that replaced it meanwhile.
 fn missing(told: &Told, name: usize) -> Vec<String> {
     let expected = expected_of(told, name);
     let spans = all(&told.spans);

@@ -1,12 +1,12 @@
-//! Everything around fails.
+//! Everything around the functions fails.
 
 use crate::{
     chaos::{self, Plan},
     e2e::world::World,
 };
 
-/// A short run of the chaos suite: functions are killed, calls of AWS fail or are belied, the emulator
-/// is restarted; every event is delivered or a dead letter in the end.
+/// A short run of the chaos suite: functions are killed, calls to AWS fail or get wrong answers,
+/// the emulator is restarted; in the end every event is delivered or a dead letter.
 ///
 /// # Errors
 ///

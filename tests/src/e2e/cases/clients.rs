@@ -1,4 +1,4 @@
-//! Publishers that are not ours, each in every way that it knows.
+//! Third-party publishers, each in all its ways to publish.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::e2e::{
     world::{CLOUD_EVENTS, CUSTOM_INPUT, EVENT_GRID, SOON, Topic, World},
 };
 
-/// The SDK's clients, sync and aio, send every kind of event that they know, by key and by token:
-/// all of it is accepted and delivered.
+/// The SDK's clients, sync and aio, send every kind of event that they support, by key and by
+/// token: all events are accepted and delivered.
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn azures_sdk_sends_every_kind_of_event_by_key_and_token(
     world: &World,
 ) -> anyhow::Result<()> {
@@ -96,7 +96,7 @@ fn send(topic: &Topic<'_>, schema: &str, ids: &[&str], way: &Value) -> Value {
     send
 }
 
-/// Waits for so many different events and gives them.
+/// Waits for this many different events and returns them.
 async fn arrived(endpoint: &Endpoint, count: usize) -> anyhow::Result<Vec<Value>> {
     let ids = |deliveries: &[Arrival]| -> BTreeSet<String> {
         let events = deliveries.iter().flat_map(Arrival::events);
@@ -111,14 +111,14 @@ async fn arrived(endpoint: &Endpoint, count: usize) -> anyhow::Result<Vec<Value>
     Ok(deliveries.iter().flat_map(Arrival::events).collect())
 }
 
-/// What a client of the SDK is given, and the class and status that it must raise.
+/// The input of an SDK client, and the class and status that it must raise.
 type Row = (&'static str, Value, &'static str, Option<u64>);
 
-/// Whichever client meets a refusal, raises the class that it raises with Event Grid.
+/// Every client raises the same class for a refusal as with Event Grid.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn azures_sdk_raises_its_classes_for_every_client(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("classes", EVENT_GRID).await?;
     let namespace = json!({"kind": "namespace"});
@@ -151,7 +151,7 @@ pub async fn azures_sdk_raises_its_classes_for_every_client(world: &World) -> an
     Ok(())
 }
 
-/// A good send made bad in three ways.
+/// A good send, made invalid in three ways.
 fn error_rows(title: &'static str, good: &Value) -> Vec<Row> {
     let (mut no_key, mut no_topic, mut too_large) = (good.clone(), good.clone(), good.clone());
     no_key["key"] = json!("bm90IHRoZSBrZXk=");
@@ -171,12 +171,12 @@ fn error_rows(title: &'static str, good: &Value) -> Vec<Row> {
     ]
 }
 
-/// CloudEvents of the CloudEvents project's SDK, by plain HTTP: attributes in headers, or all of it
-/// in the body.
+/// CloudEvents of the CloudEvents project's SDK, over plain HTTP: with attributes in headers, or
+/// with everything in the body.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn cloud_events_come_in_binary_and_structured_form(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("cncf", CLOUD_EVENTS).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
@@ -213,7 +213,7 @@ pub async fn cloud_events_come_in_binary_and_structured_form(world: &World) -> a
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn curl_publishes(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("curl", EVENT_GRID).await?;
     let cloud = world.topic("curl-ce", CLOUD_EVENTS).await?;

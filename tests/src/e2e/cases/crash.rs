@@ -13,15 +13,15 @@ use crate::e2e::{
     world::{EVENT_GRID, SOON, World},
 };
 
-/// The dispatch queues hide what is being attempted for the function's 60 s and 30 s more.
+/// The dispatch queues hide messages under way for the function's 60 s and 30 s more.
 const VISIBLE_AGAIN: Duration = Duration::from_secs(90);
 
-/// `kill -9` of every dispatch process while first attempts and retries are under way: all of it is
-/// delivered once the queues show it again, and the attempt that broke off was not counted.
+/// `kill -9` of every dispatch process while first attempts and retries are under way: everything
+/// is delivered once the queues show it again, and the interrupted attempt was not counted.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn killed_functions_lose_nothing(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("crash", EVENT_GRID).await?;
     let slow = Reply::late(200, 20);

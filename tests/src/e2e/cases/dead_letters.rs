@@ -1,4 +1,4 @@
-//! Events that end undelivered are kept, or dropped and said so.
+//! Events that end undelivered are kept, or dropped with a log line.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::e2e::{
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn a_bad_request_becomes_a_dead_letter_in_event_grid_schema(
     world: &World,
 ) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ pub async fn a_bad_request_becomes_a_dead_letter_in_event_grid_schema(
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_bad_request_becomes_a_dead_letter_in_cloud_events_schema(
     world: &World,
 ) -> anyhow::Result<()> {
@@ -67,7 +67,7 @@ pub async fn a_bad_request_becomes_a_dead_letter_in_cloud_events_schema(
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_large_event_is_sent_and_dead_lettered_whole(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("dead-letter-large", EVENT_GRID).await?;
     let properties = json!({"deadLetterDestination": topic.dead_letter_destination()});
@@ -84,7 +84,7 @@ pub async fn a_large_event_is_sent_and_dead_lettered_whole(world: &World) -> any
     Ok(())
 }
 
-/// Has one event refused with 400 and gives its dead letter.
+/// Makes an endpoint refuse one event with 400; returns the dead letter.
 async fn dead_letter(world: &World, topic: &Topic<'_>) -> anyhow::Result<Value> {
     let properties = json!({"deadLetterDestination": topic.dead_letter_destination()});
     let endpoint = topic.subscribe("refuses", &[Reply::prompt(400)], properties).await?;
@@ -137,7 +137,7 @@ fn check_times(record: &Value, published: &str, attempted: &str) -> anyhow::Resu
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn without_a_destination_events_are_dropped_and_logged(
     world: &World,
 ) -> anyhow::Result<()> {

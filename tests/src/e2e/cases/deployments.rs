@@ -1,4 +1,4 @@
-//! Several deployments in one account, as a configuration of a user's own makes them.
+//! Several deployments in one account, made by a user's own configuration.
 
 use std::{env, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::e2e::{
     world::{EVENT_GRID, World, post},
 };
 
-/// Time for a delivery while functions of others are killed beside it.
+/// Time for a delivery while other cases kill functions.
 const SOON: Duration = Duration::from_secs(90);
 
 /// The two prefixes, which are also the keys of `for_each`.
 const NAMES: [&str; 2] = ["two-orders", "two-billing"];
 
-/// What infra/README.md shows, and what an emulator asks for.
+/// The configuration of infra/README.md, with the settings that an emulator needs.
 const CONFIGURATION: &str = r#"
 variable "names" {}
 variable "local" {}
@@ -51,12 +51,12 @@ output "urls" {
 "#;
 
 /// Two deployments by `for_each` are applied beside the one of the other cases. An event of either
-/// reaches its own receiver alone, though topics and event subscriptions have the same names; the key of
-/// one is refused by the other. Destroyed, they leave nothing in the emulator.
+/// reaches only its own receiver, although topics and event subscriptions have the same names. Each
+/// refuses the other's key. After a destroy, nothing is left in the emulator.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn two_in_one_account_keep_apart(world: &World) -> anyhow::Result<()> {
     let terraform = world.ground.terraform()?;
     let configuration = Configuration::new(terraform, CONFIGURATION).await?;
@@ -69,7 +69,7 @@ pub async fn two_in_one_account_keep_apart(world: &World) -> anyhow::Result<()> 
         },
     });
     let shown = show(world, &configuration, &variables).await;
-    // What was made goes in any case: a stack that is kept would have it for ever.
+    // Destroy in any case: a stack that is kept would hold them forever.
     let before = configuration.resources().unwrap_or_default();
     let destroyed = configuration.destroy().await;
     shown?;
@@ -129,14 +129,14 @@ impl Deployed {
         Ok(Self { name, topic, endpoint })
     }
 
-    /// Publishes an event that is called as the deployment is.
+    /// Publishes an event with the deployment's name as its id.
     async fn publish(&self, world: &World, with: &TopicConnection) -> anyhow::Result<()> {
         let status = self.post(world, self.name, with).await?;
         ensure!(status == 200, "{} answered a publish with {status}", self.name);
         Ok(())
     }
 
-    /// Publishes with a key of that topic; gives the answer's status.
+    /// Publishes with a key of that topic; returns the answer's status.
     async fn post(&self, world: &World, id: &str, with: &TopicConnection) -> anyhow::Result<u16> {
         let event = json!([{
             "id": id, "eventType": "Gridpost.Test", "subject": "e2e/two", "data": {},

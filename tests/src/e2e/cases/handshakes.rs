@@ -12,7 +12,7 @@ use crate::e2e::{
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("handshake-eg", EVENT_GRID).await?;
     let endpoint = topic.subscribe("validated", &[Reply::prompt(200)], json!({})).await?;
@@ -46,7 +46,7 @@ pub async fn both_handshakes_are_made_before_any_event(world: &World) -> anyhow:
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn an_endpoint_that_gives_no_proof_is_refused(world: &World) -> anyhow::Result<()> {
     for (case, schema) in [("no-proof-eg", EVENT_GRID), ("no-proof-ce", CLOUD_EVENTS)] {
         let topic = world.topic(case, schema).await?;
@@ -73,7 +73,7 @@ pub async fn an_endpoint_that_gives_no_proof_is_refused(world: &World) -> anyhow
     Ok(())
 }
 
-/// The URL that a handshake brought for a consent that comes later.
+/// The URL from a handshake for later consent.
 fn validation_url(handshake: &Arrival) -> anyhow::Result<String> {
     let callback = handshake.header("webhook-request-callback");
     if !callback.is_empty() {

@@ -1,4 +1,4 @@
-//! What Terraform says of the deployment.
+//! Terraform's view of the deployment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ const MISREPORTS: &str = include_str!("../../../../infra/tests/emulator-misrepor
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn a_second_plan_shows_only_the_listed_misreports(world: &World) -> anyhow::Result<()> {
     let listed: Value = serde_json::from_str(MISREPORTS)?;
     let listed: BTreeMap<String, BTreeSet<String>> =
@@ -35,12 +35,12 @@ pub async fn a_second_plan_shows_only_the_listed_misreports(world: &World) -> an
     Ok(())
 }
 
-/// The functions of this stack may do what their roles allow and nothing else, so that every other
-/// case shows that the policies suffice: what a role is denied, its function can't do.
+/// The functions of this stack may only do what their roles allow: if an action is denied to a
+/// role, its function can't do it. So every other case shows that the policies suffice.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn permissions_are_enforced(world: &World) -> anyhow::Result<()> {
     world.api.poison(1).await?;
     world.deny("manage", "sqs:ReceiveMessage").await?;
@@ -52,8 +52,8 @@ pub async fn permissions_are_enforced(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a role is denied is refused of more than one function and service, and goes through again once it
-/// is allowed: a table that is looked through, a message that is sent.
+/// A denied call is refused, for several functions and services, and succeeds again once it is allowed: a scan of a table, a
+/// message that is sent.
 ///
 /// # Errors
 ///
@@ -80,12 +80,12 @@ pub async fn a_denied_read_and_a_denied_send_are_refused(world: &World) -> anyho
     Ok(())
 }
 
-/// `terraform destroy` removes everything that was deployed: Terraform knows of nothing any more, and
-/// the emulator has none of what was there, from queues and tables to APIs and alarms.
+/// `terraform destroy` removes everything that was deployed: nothing is left in Terraform's state
+/// or in the emulator, from queues and tables to APIs and alarms.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn destroy_leaves_nothing(world: &World) -> anyhow::Result<()> {
     if world.ground.is_kept() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Publishers and receivers in JavaScript that are not ours.
+//! Third-party publishers and receivers in JavaScript.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::e2e::{
     world::{CLOUD_EVENTS, CUSTOM_INPUT, EVENT_GRID, SOON, Topic, World},
 };
 
-/// Azure's and the CloudEvents SDK send every kind of event that they know, by key and by token,
-/// and all of it arrives as it was sent.
+/// Azure's and the CloudEvents SDK send every kind of event that they support, by key and by token,
+/// and all events arrive as they were sent.
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn every_client_sends_every_kind_of_event(world: &World) -> anyhow::Result<()> {
     let event_grid = world.topic("js-eg", EVENT_GRID).await?;
     let cloud = world.topic("js-ce", CLOUD_EVENTS).await?;
@@ -76,11 +76,11 @@ pub async fn every_client_sends_every_kind_of_event(world: &World) -> anyhow::Re
     Ok(())
 }
 
-/// What is wrong is told to each client by its own class of error.
+/// Each client raises its own class of error for each problem.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn every_client_raises_its_error(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("js-classes", EVENT_GRID).await?;
     let namespace = json!({"kind": "namespace"});
@@ -116,7 +116,7 @@ pub async fn every_client_raises_its_error(world: &World) -> anyhow::Result<()> 
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn parsers_read_what_is_delivered(world: &World) -> anyhow::Result<()> {
     let event_grid = world.topic("js-read-eg", EVENT_GRID).await?;
     let cloud = world.topic("js-read-ce", CLOUD_EVENTS).await?;
@@ -176,7 +176,7 @@ fn data() -> Value {
     json!({"text": "Grüße", "list": [1, 2.5, null]})
 }
 
-/// The same with more members, or with others in their place.
+/// The same with more or changed members.
 fn with(document: &Value, more: &Value) -> Value {
     let mut document = document.clone();
     for (member, value) in more.as_object().into_iter().flatten() {
@@ -185,7 +185,7 @@ fn with(document: &Value, more: &Value) -> Value {
     document
 }
 
-/// Waits for so many events and gives them.
+/// Waits for this many events and returns them.
 async fn arrived(endpoint: &Endpoint, count: usize) -> anyhow::Result<Vec<Value>> {
     let events = |all: &[Arrival]| all.iter().flat_map(Arrival::events).collect::<Vec<_>>();
     let what = format!("{count} events");

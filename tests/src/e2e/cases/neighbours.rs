@@ -1,5 +1,5 @@
 //! Healthy endpoints beside one that hangs, with real functions. The simulation has the figures
-//! (`--bin neighbours`); this shows that its world is the real one.
+//! (`--bin neighbours`); this case shows that they apply to real functions.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::e2e::{
     world::{EVENT_GRID, SOON, Topic, World},
 };
 
-/// For so long the endpoint that hangs gets events: longer than a request to it may take.
+/// How long the hanging endpoint gets events: longer than a request to it may take.
 const LASTS: Duration = Duration::from_secs(40);
 
 /// Events a second to it.
@@ -25,8 +25,9 @@ const HEALTHY: usize = 5;
 /// An event to one of them, in turn.
 const HEALTHY_EVERY: Duration = Duration::from_millis(500);
 
-/// 99 of 100 events of healthy endpoints arrive within this: generous, since the functions share this
-/// machine's processors. An endpoint that is not kept apart takes its neighbours minutes.
+/// 99 of 100 events of healthy endpoints arrive within this time: generous, since the functions
+/// share this machine's processors. An endpoint that is not kept apart costs its neighbours
+/// minutes.
 const P99_MAX: Duration = Duration::from_secs(10);
 
 /// An endpoint that never answers gets 10 events a second; five healthy ones beside it get theirs as if
@@ -34,7 +35,7 @@ const P99_MAX: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn one_that_never_answers_delays_nobody(world: &World) -> anyhow::Result<()> {
     let never = [Reply::late(200, 3_600)];
     let hanging = world.topic("hanging", EVENT_GRID).await?;
@@ -62,7 +63,7 @@ pub async fn one_that_never_answers_delays_nobody(world: &World) -> anyhow::Resu
         hung.deliveries().len(),
     );
     ensure!(p99 <= P99_MAX, "healthy endpoints waited {p99:?} at p99");
-    // What hangs is let go, so that the next case finds the functions free.
+    // Ends the hanging requests, so that the next case finds the functions free.
     hung.answer(&[Reply::prompt(200)]);
     Ok(())
 }
@@ -76,7 +77,7 @@ async fn flood(topic: &Topic<'_>) -> anyhow::Result<()> {
     try_join_all(publishes).await.map(drop)
 }
 
-/// Publishes to one healthy endpoint after the other; answers when each event was published.
+/// Publishes to one healthy endpoint after the other; returns when each event was published.
 async fn publish_in_turn(
     healthy: &[(Topic<'_>, Endpoint)],
 ) -> anyhow::Result<BTreeMap<String, Instant>> {

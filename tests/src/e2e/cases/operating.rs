@@ -1,4 +1,4 @@
-//! What an operator sees of deliveries under way, and does to them.
+//! How an operator sees and changes deliveries under way.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn an_endpoints_health_is_told_and_reset(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("health", EVENT_GRID).await?;
     let replies = [Reply::prompt(404), Reply::prompt(200)];
@@ -49,12 +49,12 @@ pub async fn an_endpoints_health_is_told_and_reset(world: &World) -> anyhow::Res
     Ok(())
 }
 
-/// A failed attempt and the success after it are lines that read alone; the publisher's trace stands
-/// in both, and reached the endpoint with both.
+/// A failed attempt and the success after it are self-contained log lines; both contain the
+/// publisher's trace, and both requests carried it to the endpoint.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn attempts_are_logged_with_their_trace(world: &World) -> anyhow::Result<()> {
     const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let topic = world.topic("traced", CLOUD_EVENTS).await?;
@@ -100,12 +100,12 @@ pub async fn attempts_are_logged_with_their_trace(world: &World) -> anyhow::Resu
     Ok(())
 }
 
-/// A delivery that waits for a minute after its second attempt is shown with both and with what comes
-/// next; resent, it is attempted now.
+/// A delivery that waits for a minute after its second attempt is shown with both attempts and with
+/// the next one; when resent, it is attempted now.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("resent", EVENT_GRID).await?;
     let policy = json!({"retryPolicy": {"schedule": [1, 7_200]}});
@@ -133,7 +133,7 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
     ensure!(statuses == [500, 502] && shown["next"]["because"] == "Schedule", "{shown}");
     ensure!(shown["next"]["attempt"] == 3, "{shown}");
 
-    // The wait is parked, or hidden, a moment after it was noted.
+    // The delivery is parked or hidden a moment after its wait was recorded.
     sleep(Duration::from_secs(2)).await;
     let done = world.api.resend(&topic.name, "all", &id).await?;
     ensure!(done["result"] == "Sent", "{done}");
@@ -151,11 +151,11 @@ pub async fn a_delivery_is_shown_and_resent(world: &World) -> anyhow::Result<()>
     }
 }
 
-/// Of two event subscriptions one wants an event, the other does not, and explain says why.
+/// One event subscription matches an event, another does not, and explain says why.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn an_event_is_explained(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("explained", EVENT_GRID).await?;
     topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
@@ -170,12 +170,12 @@ pub async fn an_event_is_explained(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the functions of the whole deployment have written of metrics is as the table says, and a
-/// delivery that fails, is retried and succeeds is in it.
+/// All metrics that the deployment's functions have written match the table, and they include a
+/// delivery that fails, is retried and succeeds.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn metrics_are_those_of_the_table(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("metrics", EVENT_GRID).await?;
     let replies = [Reply::prompt(503), Reply::prompt(200)];

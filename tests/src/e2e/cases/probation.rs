@@ -13,11 +13,11 @@ use crate::e2e::{
 };
 
 /// 429 puts the subscription on probation for 10 s: an event that is published meanwhile waits
-/// although nobody has attempted it yet.
+/// before its first attempt.
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("busy", EVENT_GRID).await?;
     let replies = [Reply::prompt(429), Reply::prompt(200)];
@@ -35,8 +35,8 @@ pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow
     let waited = second.map(|attempt| attempt.header("aeg-delivery-count"));
     ensure!(waited == Some("0"), "a deferral is no attempt:\n{}", describe(&attempts));
     let latest = attempts.iter().map(|attempt| attempt.at - first).max().unwrap_or_default();
-    // Ten seconds, and three over which what waited is spread. Who meets the probe under way looks again
-    // after 20 s and three more.
+    // Ten seconds, and three more over which waiting deliveries are spread. A delivery that meets
+    // the probe under way looks again after 20 s and up to three more.
     ensure!(latest < Duration::from_secs(40), "held too long:\n{}", describe(&attempts));
     Ok(())
 }
@@ -46,7 +46,7 @@ pub async fn a_busy_answer_holds_everything_ten_seconds(world: &World) -> anyhow
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn ten_failures_in_a_row_delay_delivery(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("unhealthy", EVENT_GRID).await?;
     let mut replies = vec![Reply::prompt(500); 10];
@@ -76,7 +76,7 @@ pub async fn ten_failures_in_a_row_delay_delivery(world: &World) -> anyhow::Resu
     Ok(())
 }
 
-/// Waits until `count` deliveries were answered 200; gives all attempts in the order they came.
+/// Waits until `count` deliveries were answered 200; returns all attempts in the order they came.
 async fn all_delivered(
     endpoint: &Endpoint,
     count: usize,

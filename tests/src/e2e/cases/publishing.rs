@@ -1,4 +1,4 @@
-//! Events get in and arrive.
+//! Events are accepted and arrive.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::e2e::{
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn azures_sdk_sends_event_grid_events(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("sdk-event-grid", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
@@ -56,7 +56,7 @@ pub async fn azures_sdk_sends_event_grid_events(world: &World) -> anyhow::Result
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn azures_sdk_sends_cloud_events(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("sdk-cloud", CLOUD_EVENTS).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(204)], json!({})).await?;
@@ -82,7 +82,7 @@ pub async fn azures_sdk_sends_cloud_events(world: &World) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What every notification carries.
+/// Headers of every notification.
 fn check_headers(delivery: &Arrival, content_type: &str) -> anyhow::Result<()> {
     ensure!(delivery.method == "POST", "{}", delivery.method);
     for (name, want) in [
@@ -110,12 +110,12 @@ fn delivered(schema: &str, deliveries: &[Arrival]) -> Value {
     deliveries.iter().flat_map(one).collect()
 }
 
-/// 200 events, published by several at once, reach each of three event subscriptions that wants
+/// 200 events from concurrent publishers reach all of the three event subscriptions that match
 /// them, and no other.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn two_hundred_events_reach_three_subscriptions(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("two-hundred", EVENT_GRID).await?;
     let prompt = [Reply::prompt(200)];
@@ -152,12 +152,12 @@ pub async fn two_hundred_events_reach_three_subscriptions(world: &World) -> anyh
     Ok(())
 }
 
-/// 40 events for four event subscriptions are more deliveries than the stack's requests enqueue: they
-/// are accepted, stored, and all arrive, as each event subscription batches.
+/// 40 events for four event subscriptions are more deliveries than a request on the stack enqueues:
+/// they are accepted and stored, and all arrive in each event subscription's batches.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_large_fan_out_arrives_whole(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("fan-out", EVENT_GRID).await?;
     let prompt = [Reply::prompt(200)];
@@ -188,11 +188,11 @@ fn arrived(deliveries: &[Arrival]) -> BTreeSet<String> {
     deliveries.iter().flat_map(Arrival::ids).collect()
 }
 
-/// What is published together is sent together, up to the subscription's batch size.
+/// Events that are published together are sent together, up to the event subscription's batch size.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_hundred_events_published_together_are_one_request(
     world: &World,
 ) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! AWS's limits on single requests: the emulator holds them, and no program of ours breaks one in a run.
+//! AWS's limits on single requests: the emulator enforces them, and no program of ours exceeds one.
 
 use anyhow::{bail, ensure};
 use gridpost_cli::local::{quotas, terraform::REGION};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::e2e::world::{ACCOUNT, World};
 
-/// A queue, table and bucket that are not there: what is asked of them breaks limits on purpose.
+/// A queue, table and bucket that do not exist: calls to them exceed limits on purpose.
 const BEYOND: &str = "beyond-quotas";
 
-/// Nothing that ran on this stack broke a limit, but for what did so on purpose.
+/// Nothing on this stack exceeded a limit, except on purpose.
 ///
 /// # Errors
 ///
-/// What did.
+/// A call exceeded a limit.
 pub fn kept(world: &World) -> anyhow::Result<()> {
     let broken = quotas::broken(world.ground.home())?;
     let meant = |broken: &&quotas::Broken| !broken.resource.contains(BEYOND);
@@ -24,11 +24,11 @@ pub fn kept(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A request beyond a limit is answered with AWS's error for it, and noted.
+/// A request beyond a limit gets AWS's error for it, and is recorded.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn the_emulator_refuses_what_aws_refuses(world: &World) -> anyhow::Result<()> {
     let queue = format!("{}/{ACCOUNT}/{BEYOND}", world.ground.connection.emulator_url);
     let send = |more: Value| {
@@ -68,7 +68,7 @@ pub async fn the_emulator_refuses_what_aws_refuses(world: &World) -> anyhow::Res
     Ok(())
 }
 
-/// The emulator takes any signature.
+/// The emulator accepts any signature.
 fn authorization(service: &str) -> String {
     format!(
         "AWS4-HMAC-SHA256 Credential=test/20300101/{REGION}/{service}/aws4_request, \

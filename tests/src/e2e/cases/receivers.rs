@@ -1,4 +1,4 @@
-//! Receivers that are not ours: written as Event Grid's samples are, with the SDKs' parsers.
+//! Third-party receivers: written like Event Grid's samples, with the SDKs' parsers.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::e2e::world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World};
 /// Time until every function has seen a change: they keep configuration for half a second.
 const SEEN_BY_ALL: Duration = Duration::from_secs(1);
 
-/// The receiver passes the handshake as its samples do, and its SDKs read every form of delivery:
-/// both schemas, alone and in batches, and EventGrid events as CloudEvents.
+/// The receiver passes the handshake like the samples, and its SDKs read every form of delivery:
+/// both schemas, single and in batches, and EventGrid events as CloudEvents.
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn a_receiver_as_in_the_samples_reads_what_it_gets(world: &World) -> anyhow::Result<()> {
     let receiver = world.sample_receiver().await?;
     let event_grid = world.topic("sample-eg", EVENT_GRID).await?;
@@ -94,7 +94,7 @@ async fn event_grid_post(
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_receiver_is_validated_by_hand(world: &World) -> anyhow::Result<()> {
     let receiver = world.sample_receiver().await?;
     for (case, schema) in [("manual-eg", EVENT_GRID), ("manual-ce", CLOUD_EVENTS)] {

@@ -1,4 +1,4 @@
-//! Dead letters are looked at, sent again and removed.
+//! Dead letters are read, redriven and purged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -31,12 +31,12 @@ const MANY: usize = 2_000;
 /// The event subscription of both.
 const NAME: &str = "billing";
 
-/// Dead letters are listed, counted, shown with their events, sent again by the command line once and
-/// not twice, and purged; the ledger closes.
+/// The command line lists, counts and shows dead letters with their events, redrives them exactly
+/// once, and purges them; the ledger closes.
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn dead_letters_are_seen_sent_again_and_purged(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("redrive", EVENT_GRID).await?;
     let endpoint = refused(world, &topic, FEW, 6).await?;
@@ -77,21 +77,21 @@ pub async fn dead_letters_are_seen_sent_again_and_purged(world: &World) -> anyho
     Ok(())
 }
 
-/// An endpoint dies, and its health says why; 2,000 events outlive their minute and become dead letters.
-/// It comes back, and they are sent again. Meanwhile the function that does it is killed, and the job
-/// is canceled and resumed. Everything arrives, and twice at most what was in flight when it was
-/// killed; the ledger closes.
+/// An endpoint dies, and its health says why; 2,000 events outlive their minute and become dead
+/// letters. It comes back, and they are redriven. Meanwhile the redrive function is killed, and the
+/// job is canceled and resumed. Everything arrives, and only events that were in flight at the kill
+/// arrive twice; the ledger closes.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
     const RATE: usize = 100;
     let topic = world.topic("outage", EVENT_GRID).await?;
     let down = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 1}});
     let endpoint = subscribe(&topic, 503, 500, down).await?;
     publish(&topic, MANY, 500).await?;
-    // The first failure holds back what was not attempted yet: that has no state.
+    // The first failure holds back deliveries that were not attempted yet: these have no state.
     let is_waiting = |health: &Value| {
         health["state"] == "Probation" && health["waitingDeliveries"]["count"].as_u64() >= Some(1)
     };
@@ -123,8 +123,8 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
     all_arrive(&endpoint, before, MANY).await?;
     let arrived: usize = endpoint.deliveries()[before..].iter().map(|it| it.ids().len()).sum();
     ensure!(arrived <= MANY + RATE / 2, "{arrived} arrived: more than a batch came twice");
-    // The batch that came twice is no exact balance to wait for; a response that a busy machine did not see
-    // in time is asked for once more after two minutes.
+    // A batch that came twice leaves no exact balance to wait for. If a busy machine missed a
+    // response, the request is repeated after two minutes.
     let end = Instant::now() + Duration::from_secs(300);
     loop {
         let audit = world.audit(&topic.name, 0).await?;
@@ -138,11 +138,12 @@ pub async fn an_outage_is_recovered_from(world: &World) -> anyhow::Result<()> {
     }
 }
 
-/// The topic of the local stack that is told of dead letters is told whose, where, how many and why.
+/// The local stack's topic for dead letters gets events that say whose they are, where, how many
+/// and why.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_topic_is_told_of_dead_letters(world: &World) -> anyhow::Result<()> {
     const TOLD: &str = "dead-letters";
     let topic = world.topic("told", EVENT_GRID).await?;
@@ -181,7 +182,7 @@ async fn refused(
     Ok(endpoint)
 }
 
-/// An endpoint that answers so, batches of that size, and dead letters.
+/// An endpoint with that answer, batches of that size, and dead letters.
 async fn subscribe(
     topic: &Topic<'_>,
     status: u16,
@@ -212,12 +213,12 @@ async fn dead_letters_are_written(
         ensure!(Instant::now() < end, "not all dead letters were written in five minutes");
         sleep(POLL).await;
     }
-    // A redrive leaves out what was written in the two seconds before it.
+    // A redrive leaves out objects that were written in the two seconds before it.
     sleep(Duration::from_secs(3)).await;
     Ok(())
 }
 
-/// What dispatch logged of attempts that failed.
+/// The failed attempts in dispatch's log.
 async fn attempts_of(world: &World, topic: &Topic<'_>) -> anyhow::Result<String> {
     let lines = world.log_lines("dispatch", &topic.name).await?;
     let failed = lines.iter().filter(|line| line.contains("attempt failed"));
@@ -231,7 +232,7 @@ async fn count(world: &World, topic: &Topic<'_>, choice: &LetterChoice) -> anyho
     Ok(usize::try_from(events)?)
 }
 
-/// Waits until so many different events have come in requests from that one on.
+/// Waits until this many different events have come in requests, starting with that one.
 async fn all_arrive(endpoint: &Endpoint, first: usize, events: usize) -> anyhow::Result<()> {
     let end = Instant::now() + Duration::from_secs(240);
     loop {
@@ -258,14 +259,14 @@ async fn redrive(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Re
     dead_letter::run(command, &target, Output::new(json)).await
 }
 
-/// The same; the job that it began.
+/// The same, but returns the job that it began.
 async fn redrive_jobs(world: &World, topic: &Topic<'_>, flags: &[&str]) -> anyhow::Result<Value> {
     redrive(world, topic, flags).await?;
     let jobs = world.api.redrives(&topic.name, NAME).await?;
     jobs.into_iter().next().context("no job is listed")
 }
 
-/// Looks at a job until it is as it should be.
+/// Reads a job until it meets the condition.
 async fn wait_for(
     world: &World,
     topic: &Topic<'_>,

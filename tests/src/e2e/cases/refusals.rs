@@ -1,4 +1,4 @@
-//! Bad input is refused by name, and leaves nothing behind.
+//! Bad input is refused with a message that names it, and leaves nothing behind.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::e2e::{
     world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World, post, refusal},
 };
 
-/// What is posted, the status it must get, and what the message must name.
+/// A request, the status that it must get, and what the message must name.
 type Row = (&'static str, String, u16, &'static [&'static str]);
 
-/// Every refusal has its status and Event Grid's error shape, names what is wrong, and delivers none
-/// of the request's events.
+/// Every refusal has its status and Event Grid's error shape, and names what is wrong. No event of
+/// the request is delivered.
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn nothing_of_a_refused_request_is_delivered(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("refusals", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(200)], json!({})).await?;
@@ -127,7 +127,7 @@ async fn check_access(world: &World, topic: &Topic<'_>) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn azures_sdk_raises_its_own_error_classes(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("sdk-errors", EVENT_GRID).await?;
     let event = |data: Value| json!([{"id": "1", "type": "T", "subject": "s", "data": data}]);
@@ -158,7 +158,7 @@ pub async fn azures_sdk_raises_its_own_error_classes(world: &World) -> anyhow::R
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn an_unknown_subscription_member_is_named_by_its_path(
     world: &World,
 ) -> anyhow::Result<()> {

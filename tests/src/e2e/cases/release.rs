@@ -8,14 +8,14 @@ use tokio::process::Command;
 
 use crate::e2e::world::World;
 
-/// What `release/build` packs is deployed onto an emulator of its own and proven, in an empty folder, with
-/// an empty home folder and without Rust, a C compiler or Git on the PATH. Functions and command line are
-/// those of this run. The steps of `gridpost verify` that are timed can't be shown beside what busies the
-/// machine: [`super::verify`] shows them.
+/// The packages of `release/build` are deployed onto their own emulator and verified, in an empty
+/// folder, with an empty home folder and without Rust, a C compiler or Git on the PATH. Functions
+/// and command line are those of this run. The timed steps of `gridpost verify` can't be shown on a
+/// busy machine: [`super::verify`] shows them.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn it_is_deployed_and_proven_without_rust(world: &World) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let packed = folder.path().join("dist");

@@ -11,7 +11,7 @@ use crate::e2e::{
     world::{CLOUD_EVENTS, EVENT_GRID, SOON, Topic, World},
 };
 
-/// Calls the resource API; gives status, headers and document.
+/// Calls the resource API; returns status, headers and document.
 async fn call(
     world: &World,
     method: Method,
@@ -46,12 +46,12 @@ fn etag(headers: &HeaderMap) -> anyhow::Result<String> {
     Ok(etag.context("an answer without an ETag")?.to_owned())
 }
 
-/// What a read answers goes through the models of Azure's management SDK and back, and nothing
-/// changes. (Dead-letter destinations on S3 and members of our own are unknown to those models.)
+/// A document goes through the models of Azure's management SDK and back without a change. (Those
+/// models don't know dead-letter destinations on S3 and our own members.)
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn azures_management_models_round_trip_documents(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("models", EVENT_GRID).await?;
     let cloud = world.topic("models-ce", CLOUD_EVENTS).await?;
@@ -115,18 +115,19 @@ pub async fn azures_management_models_round_trip_documents(world: &World) -> any
     Ok(())
 }
 
-/// A document but for what each write makes anew.
+/// A document without the members that change with each write.
 fn without_etag(document: &Value) -> Value {
     let mut document = document.clone();
     document.as_object_mut().map(|members| members.remove("etag"));
     document
 }
 
-/// A patch changes what it names; with the ETag of an older read it is refused, and nothing changes.
+/// A patch changes only the members that it names. With the ETag of an older read it is refused,
+/// and nothing changes.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_patch_is_guarded_by_its_etag(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("patched", EVENT_GRID).await?;
     let properties = json!({"labels": ["old"], "filter": {"subjectBeginsWith": "/shop"}});
@@ -165,7 +166,7 @@ pub async fn a_patch_is_guarded_by_its_etag(world: &World) -> anyhow::Result<()>
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn lists_come_in_pages(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("pages", EVENT_GRID).await?;
     let mut want = Vec::new();
@@ -190,12 +191,12 @@ pub async fn lists_come_in_pages(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sample events are told which part of a filter refuses them, for a subscription that exists and
-/// for a document that does not yet; nothing is delivered.
+/// For sample events, the API says which part of a filter refuses them, both for an existing
+/// subscription and for a new document; nothing is delivered.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("tested", EVENT_GRID).await?;
     let filter = json!({
@@ -246,12 +247,12 @@ pub async fn a_sample_event_is_tested_against_a_filter(world: &World) -> anyhow:
     Ok(())
 }
 
-/// Whatever schemathesis makes up out of `docs/openapi.json`, alone or in chains, is answered as the
-/// document says, and with no error of ours.
+/// All requests that schemathesis generates from `docs/openapi.json`, alone or in chains, are
+/// answered as the document says, and without a server error.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn what_openapi_says_is_what_is_answered(world: &World) -> anyhow::Result<()> {
     let endpoint = world.receiver.endpoint("schemathesis", &[Reply::prompt(200)]);
     let ground = &world.ground;

@@ -1,4 +1,4 @@
-//! Failed attempts are repeated, when they should be and no oftener.
+//! Failed attempts are repeated when they should be, and no more often.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::e2e::{
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn a_failing_webhook_sees_the_schedule(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("failing", EVENT_GRID).await?;
     let endpoint = topic.subscribe("all", &[Reply::prompt(500)], json!({})).await?;
     topic.publish(&[topic.plain_event("fails")]).await?;
     let attempts = endpoint.wait_for(4, Duration::from_secs(90)).await?;
     schedule::check(&attempts, &[0, 10, 30, 60])?;
-    // Whatever is retried is the same to the byte.
+    // A retry is the same to the byte.
     ensure!(attempts.iter().all(|attempt| attempt.body == attempts[0].body), "a body changed");
     Ok(())
 }
@@ -32,7 +32,7 @@ pub async fn a_failing_webhook_sees_the_schedule(world: &World) -> anyhow::Resul
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn two_failures_then_success(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("twice", EVENT_GRID).await?;
     let replies = [Reply::prompt(500), Reply::prompt(500), Reply::prompt(200)];
@@ -51,7 +51,7 @@ pub async fn two_failures_then_success(world: &World) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn an_own_schedule_is_kept(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("own-schedule", EVENT_GRID).await?;
     let policy = json!({"retryPolicy": {"schedule": [1, 2, 3]}});
@@ -62,8 +62,8 @@ pub async fn an_own_schedule_is_kept(world: &World) -> anyhow::Result<()> {
     let attempts = endpoint.wait_for(9, Duration::from_secs(40)).await?;
     let counts: Vec<_> = attempts.iter().map(|a| a.header("aeg-delivery-count")).collect();
     ensure!(counts == ["0", "1", "2", "3", "4", "5", "6", "7", "8"], "{}", describe(&attempts));
-    // Steps at 1, 2, 3, ... 8 s. Queues count in whole seconds: rounded up carelessly, every other
-    // step is passed over, which takes 16 s. Half of that is left to a busy machine.
+    // Steps at 1, 2, 3, ... 8 s. Queues count in whole seconds: careless rounding up would skip
+    // every other step, which takes 16 s. Half of that is the margin for a busy machine.
     let last = attempts[8].at - attempts[0].at;
     ensure!(last + EARLY >= Duration::from_secs(8), "too early:\n{}", describe(&attempts));
     ensure!(last < Duration::from_secs(14), "steps were passed over:\n{}", describe(&attempts));
@@ -74,7 +74,7 @@ pub async fn an_own_schedule_is_kept(world: &World) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn the_last_attempt_ends_delivery(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("max-attempts", EVENT_GRID).await?;
     let properties = json!({
@@ -101,7 +101,7 @@ pub async fn the_last_attempt_ends_delivery(world: &World) -> anyhow::Result<()>
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_late_success_cancels_the_retry(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("late", EVENT_GRID).await?;
     let replies = [Reply::late(200, 35), Reply::prompt(200)];
@@ -117,7 +117,7 @@ pub async fn a_late_success_cancels_the_retry(world: &World) -> anyhow::Result<(
     let noted =
         world.log_lines("dispatch", "attempt succeeded late and is taken out of retry").await?;
     ensure!(!noted.is_empty(), "the late success was not noticed");
-    // The endpoint is healthy again: what is new goes at once.
+    // The endpoint is healthy again: new events go at once.
     let published = Instant::now();
     topic.publish(&[topic.plain_event("next")]).await?;
     let attempts = endpoint.wait_for(2, SOON).await?;

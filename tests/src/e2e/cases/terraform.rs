@@ -11,7 +11,7 @@ use crate::e2e::{
     world::{self, EVENT_GRID, Topic, World, refusal},
 };
 
-/// Time for a delivery. Dispatch may be killed meanwhile, and is at it again after 90 s.
+/// Time for a delivery. Dispatch may be killed meanwhile, and continues after 90 s.
 const SOON: Duration = world::SOON.saturating_add(Duration::from_secs(90));
 
 /// Two event subscriptions of one topic, one for each schema.
@@ -48,13 +48,13 @@ output "states" {
 
 const TOKEN: &str = "hush-hush";
 
-/// Made by the module, an event subscription delivers with a dynamic and a secret header in either
-/// schema. A plan lists every problem of a document; what an endpoint has refused is tried again; a
-/// new name replaces, a removal deletes.
+/// An event subscription made by the module delivers with a dynamic and a secret header in either
+/// schema. A plan lists every problem of a document; a change that an endpoint refused is tried
+/// again; a new name replaces the event subscription, a removal deletes it.
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("terraform", EVENT_GRID).await?;
     let configuration = Configuration::new(world.ground.terraform()?, CONFIGURATION).await?;
@@ -97,7 +97,7 @@ pub async fn a_subscription_of_the_module_lives_and_goes(world: &World) -> anyho
     configuration.apply(&variables).await?;
     let names = names(world, &topic.name).await?;
     ensure!(names == ["renamed-ce", "renamed-eg"], "after the new name: {names:?}");
-    // What is gone already is no obstacle.
+    // It may be gone already.
     world.api.delete_subscription(&topic.name, "renamed-eg").await?;
     configuration.destroy().await?;
     let gone = refusal(world.api.subscription(&topic.name, "renamed-ce").await)?;
@@ -140,7 +140,7 @@ async fn check_signature(
     Ok(())
 }
 
-/// A delivery as the library takes it, with the secret that it is to verify it by.
+/// A delivery as the library takes it, with the secret to verify it.
 fn signed(secret: &str, delivery: &Arrival) -> Value {
     let header = |name: &str| (name.to_owned(), json!(delivery.header(name)));
     let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
@@ -186,7 +186,7 @@ async fn a_plan_lists_every_problem(
     Ok(())
 }
 
-/// A change that an endpoint refuses is not taken for done: the next apply makes it.
+/// A change that an endpoint refuses does not count as done: the next apply makes it.
 async fn a_change_without_consent_is_tried_again(
     world: &World,
     topic: &str,
@@ -200,7 +200,7 @@ async fn a_change_without_consent_is_tried_again(
     let url = variables["urls"]["eg"].as_str().context("a URL")?.replace("/eg?", "/late?");
     variables["urls"]["eg"] = json!(url);
     variables["properties"]["labels"] = json!(["changed"]);
-    // Nobody is there yet.
+    // The endpoint does not exist yet.
     let Err(refused) = configuration.apply(variables).await else {
         bail!("the apply was not refused")
     };

@@ -13,12 +13,12 @@ use tokio::sync::oneshot;
 
 use crate::e2e::world::World;
 
-/// `gridpost prober` finds every event while Terraform rolls a version of the functions out, and the
-/// one before it back.
+/// `gridpost prober` finds every event while Terraform rolls out a version of the functions, and
+/// then goes back to the previous one.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
     let home = world.ground.home().root().display().to_string();
     let words = ["gridpost", "prober", "--home", &home, "--rate", "20", "--for", "10m"];
@@ -31,11 +31,11 @@ pub async fn a_new_version_loses_nothing(world: &World) -> anyhow::Result<()> {
     let (rolled, stop) = oneshot::channel();
     let rolling = async {
         let before = world.ground.terraform()?.clone();
-        // Every function has this setting; a changed one is a version.
+        // Every function has this setting; changing it makes a version.
         let after = before.clone().with_variable("config_cache_ms", json!(1_500));
         let rolled_out = roll_out(&after).await.context("forward");
         let rolled_back = roll_out(&before).await.context("back");
-        // The prober that ended early has told why.
+        // A prober that ended early has printed why.
         let _ = rolled.send(());
         rolled_out.and(rolled_back)
     };

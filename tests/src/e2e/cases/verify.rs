@@ -1,4 +1,4 @@
-//! A deployment is proven by the command line, as after its first apply.
+//! The command line verifies a deployment, as after its first apply.
 
 use std::future::pending;
 
@@ -13,19 +13,20 @@ use serde_json::Value;
 
 use crate::e2e::world::{ACCOUNT, World};
 
-/// The webhook is played on this machine, the queue is the emulator's. What only Lambda's own mapping
-/// shows is not told as shown; the topic of the run is gone at its end.
+/// The test plays the webhook, and the queue is the emulator's. The report does not claim steps
+/// that only Lambda's own mapping can show. The topic of the run is gone at its end.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn a_deployment_is_proven_with_a_queue(world: &World) -> anyhow::Result<()> {
-    // A name of a local stack's allowance.
+    // A name that a local stack allows.
     let name = format!("local-verify-{}", world.run());
     world.queue(&name, &[]).await?;
     let home = world.ground.home().root().display().to_string();
     let queue = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}");
-    // The emulator takes seconds for what SQS takes at once; over 100 deliveries are stored first.
+    // The emulator takes seconds for calls that SQS answers at once; over 100 deliveries are stored
+    // first.
     let words = [
         "gridpost",
         "verify",

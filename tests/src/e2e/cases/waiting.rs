@@ -1,4 +1,4 @@
-//! What waits for an operator: the poison queue and parked deliveries.
+//! Messages that wait for an operator: poison messages and parked deliveries.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use crate::e2e::{
 
 const POLL: Duration = Duration::from_millis(500);
 
-/// What dispatch cannot read goes to the poison queue, is listed there with where it was, is sent back
-/// by name alone, and purged; what can be read goes back to where it belongs and is delivered, or
+/// A message that dispatch cannot read goes to the poison queue, is listed with its origin, is sent
+/// back only by name, and is purged. A readable message goes back to its queue and is delivered, or
 /// written as a dead letter.
 ///
 /// # Errors
 ///
-/// When it is not so. So for every case.
+/// When that does not hold. The same goes for every case.
 pub async fn poison_is_seen_sent_back_and_purged(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("poison", EVENT_GRID).await?;
     let policy = json!({"retryPolicy": {"schedule": [3_600]}});
@@ -93,7 +93,7 @@ async fn copy_of_queued(world: &World, topic: &Topic<'_>) -> anyhow::Result<Deli
     }
 }
 
-/// Another delivery of the same events, that nobody has attempted.
+/// Another delivery of the same events that has not been attempted.
 fn under(mut delivery: Delivery, id: u128) -> Delivery {
     delivery.id = Uuid::from_u128(delivery.id.as_u128() ^ id);
     (delivery.due, delivery.attempts) = (None, Attempts::default());
@@ -114,7 +114,7 @@ fn ended(world: &World, topic: &Topic<'_>, delivery: &Delivery) -> Ended {
     }
 }
 
-/// Waits for a poison message that is as wanted, and gives its id.
+/// Waits for a poison message that meets the condition, and returns its id.
 async fn wait_for(
     world: &World,
     what: &str,
@@ -132,12 +132,12 @@ async fn wait_for(
     }
 }
 
-/// A wait of an hour is parked (the stack parks every long one), listed, and ended before its time in
-/// both ways: released it is attempted, canceled it becomes a dead letter.
+/// A wait of an hour is parked (the stack parks every long one), listed, and ended early in both
+/// ways: a released delivery is attempted, a canceled one becomes a dead letter.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn parked_deliveries_are_released_and_canceled(world: &World) -> anyhow::Result<()> {
     let topic = world.topic("parked", EVENT_GRID).await?;
     let failing = [Reply::prompt(500), Reply::prompt(500), Reply::prompt(200)];

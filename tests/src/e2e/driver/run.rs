@@ -1,4 +1,4 @@
-//! Brings up what the cases run on, runs them, and takes it down.
+//! Brings up the stack or processes, runs the cases, and takes everything down.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ const CASE_MAX: Duration = Duration::from_secs(10 * 60);
 /// What the processes of `gridpost dev` keep, below the temporary folder.
 const DEV_FOLDER: &str = "dev";
 
-/// Runs the turns; answers what failed.
+/// Runs the turns; returns the failures.
 pub(super) async fn run(setting: Setting<'_>, turns: &[Turn]) -> Failures {
     let (on_dev, on_stack): (Vec<_>, Vec<_>) =
         turns.iter().copied().partition(|turn| turn.place == Place::Dev);
@@ -34,8 +34,8 @@ pub(super) async fn run(setting: Setting<'_>, turns: &[Turn]) -> Failures {
     }
 }
 
-/// Runs one phase after the other. Those on `gridpost dev` share no more than the machine with them, and run
-/// beside the phase that bears that.
+/// Runs one phase after the other. Cases on `gridpost dev` share only the machine with them, and
+/// run beside the phase that tolerates that.
 async fn run_on_stack(setting: Setting<'_>, turns: &[Turn], on_dev: &[Turn]) -> Failures {
     let world = match raise(setting).await {
         Ok(world) => Arc::new(world),
@@ -70,7 +70,7 @@ async fn raise(setting: Setting<'_>) -> anyhow::Result<World> {
     World::on(Ground::up(setting.temporary).await?.with_program(setting.program)).await
 }
 
-/// Without a ground none of the cases has shown anything.
+/// Without a stack or process, every case has failed.
 fn without_ground<'t>(
     error: anyhow::Error,
     taken_down: Option<anyhow::Error>,
@@ -83,7 +83,7 @@ fn without_ground<'t>(
     failed
 }
 
-/// Runs all at once: on one process what is not alone, and what is on one of its own.
+/// Runs all at once: most cases share one process, and each of the others has its own.
 async fn run_on_dev(setting: Setting<'_>, turns: &[Turn]) -> Failures {
     if turns.is_empty() {
         return Vec::new();
@@ -131,7 +131,7 @@ async fn run_on_process(
         failed.push(("ending `gridpost dev`".to_owned(), err));
     }
     if failed.is_empty() {
-        // What can't be removed is removed by the next run, or fails it.
+        // If it can't be removed, the next run removes it or fails.
         let _ = remove_folder(&folder);
     } else {
         eprintln!("what `gridpost dev` kept and logged of the failed cases: {}", folder.display());

@@ -1,4 +1,4 @@
-//! Calls that are throttled, and batches of which a part is refused.
+//! Throttled calls, and batches that are refused in part.
 
 use anyhow::{Context, ensure};
 use aws_sdk_sqs::types::QueueAttributeName;
@@ -13,14 +13,14 @@ use crate::{
     e2e::world::{SOON, Topic, World},
 };
 
-/// How a service is called, and how it says that it is asked too often.
+/// How a service is called, and its throttling error.
 struct Service {
     kind: &'static str,
-    /// Its name in ARNs, and what delivering takes.
+    /// Its name in ARNs, and the permission to deliver.
     action: (&'static str, &'static str),
     operation: &'static str,
     throttled: (u16, &'static str),
-    /// What tells the entry of the event `b` from the others; a function's batch has no entries.
+    /// Text that identifies the entry of the event `b`; a function's batch has no entries.
     of_b: Option<&'static str>,
 }
 
@@ -62,12 +62,13 @@ const SERVICES: [Service; 5] = [
     },
 ];
 
-/// A throttled call is `Busy`, and delivered later. Of a batch of which one entry was refused, that one
-/// alone is sent again; one that is refused for good ends as a dead letter, and the others arrive.
+/// A throttled call is `Busy`, and is delivered later. If one entry of a batch was refused, only
+/// that entry is sent again; an entry that is refused for good becomes a dead letter, and the
+/// others arrive.
 ///
 /// # Errors
 ///
-/// When it is not so.
+/// When that does not hold.
 pub async fn throttled_calls_and_parts_of_batches_come_again(world: &World) -> anyhow::Result<()> {
     let deployment = Deployment::of(world, &["dispatch"]).await?;
     let proxy = Proxy::start(&world.ground.connection.emulator_url, 1).await?;
@@ -102,7 +103,7 @@ async fn checked(world: &World, proxy: &Proxy, service: &Service) -> anyhow::Res
     proxy.answer_once(service.operation, name, Answer::WithoutEntry(of_b));
     let mut events: Vec<_> = ["a", "b", "c"].map(|id| topic.plain_event(id)).to_vec();
     if service.kind == "SqsQueue" {
-        // The least that a queue may ask for: the event of 2 KB is refused by the queue itself, for good.
+        // The lowest size limit of a queue: the queue itself refuses the event of 2 KB for good.
         let least = (QueueAttributeName::MaximumMessageSize, "1024");
         let change = world.sqs().set_queue_attributes().queue_url(&place.inbox);
         change.attributes(least.0, least.1).send().await?;
@@ -128,7 +129,7 @@ async fn checked(world: &World, proxy: &Proxy, service: &Service) -> anyhow::Res
     Ok(())
 }
 
-/// The three events of the batch, once each: what was delivered is not sent again.
+/// The three events of the batch, once each: delivered events are not sent again.
 async fn all_of_them(place: &Place<'_>) -> anyhow::Result<Vec<Received>> {
     let deadline = Instant::now() + 3 * SOON;
     let mut arrived: Vec<Received> = Vec::new();

@@ -1,4 +1,4 @@
-//! AWS resources that a case makes, and where it sees what they got.
+//! AWS resources that a case creates, and where it sees what they received.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::e2e::{
     world::{ACCOUNT, SOON, World},
 };
 
-/// A resource that exists, and what stands behind it.
+/// A resource that exists, and the queue that receives its events.
 pub(super) struct Place<'w> {
     world: &'w World,
     pub(super) target: Target,
@@ -22,7 +22,7 @@ pub(super) struct Place<'w> {
     pub(super) inbox: String,
 }
 
-/// What the function does: it tells what it got, and fails where it is told to.
+/// The function's program: it logs what it received, and fails when told to.
 const FUNCTION: &str = r#"
 import json
 
@@ -107,7 +107,7 @@ impl<'w> Place<'w> {
         Ok(())
     }
 
-    /// A queue that gets what the resource gets; gives its ARN.
+    /// A queue that gets what the resource gets; returns its ARN.
     async fn make_inbox(&mut self) -> anyhow::Result<String> {
         let name = format!("{}-inbox", self.target.name);
         let arn = format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}");
@@ -145,13 +145,13 @@ impl<'w> Place<'w> {
         Ok(())
     }
 
-    /// Whether it tells of everything each time, not only of what is new.
+    /// Whether each read returns everything, not only what is new.
     pub(super) fn tells_all(&self) -> bool {
         matches!(self.target.kind, "KinesisStream" | "LambdaFunction")
     }
 
-    /// What it got: of queues and topics since the last time, of others since the beginning. Each with
-    /// what stands beside the event: attributes, the partition key, the bus's own members.
+    /// What it received: for queues and topics since the last read, for others since the beginning.
+    /// Each event comes with its attributes, its partition key or the bus's own members.
     pub(super) async fn got(&self) -> anyhow::Result<Vec<Received>> {
         match self.target.kind {
             "KinesisStream" => self.records().await,
@@ -196,7 +196,7 @@ impl<'w> Place<'w> {
         records.collect()
     }
 
-    /// What the function has logged; before its first invocation it has no log.
+    /// The function's log; before its first invocation there is none.
     async fn lines(&self) -> anyhow::Result<Vec<Received>> {
         let lines = self.world.lines_of(&self.target.name, "GOT ").await.unwrap_or_default();
         let lines = lines.iter().map(|line| {
