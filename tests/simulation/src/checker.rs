@@ -149,31 +149,6 @@ impl<'a> Check<'a> {
         all.map_or(0, |all| all.iter().filter(|found| found.at <= until).count())
     }
 
-    /// When its time-to-live ends, at the earliest: if a redrive has sent it twice, either message
-    /// may count.
-    fn expires_at(&self, delivery: Uuid) -> Timestamp {
-        self.expires(delivery).0
-    }
-
-    /// The same, at the earliest and at the latest.
-    fn expires(&self, delivery: Uuid) -> (Timestamp, Timestamp) {
-        let accepted = &self.remains.history.accepted[&delivery];
-        let (from, life) = self.lives(delivery);
-        let pauses = pauses::of(self, accepted.uid);
-        let earliest = pauses::ends(&pauses, from.0, life, self.noticed_within());
-        (earliest, pauses::ends(&pauses, from.1, life, Duration::ZERO))
-    }
-
-    /// When its life began, at the earliest and at the latest, and how long it is.
-    fn lives(&self, delivery: Uuid) -> ((Timestamp, Timestamp), Duration) {
-        let accepted = &self.remains.history.accepted[&delivery];
-        let minutes = self.owners[&accepted.subscription].1.retry_policy.time_to_live_minutes;
-        let life = Duration::from_secs(u64::from(minutes) * 60);
-        let from = || accepted.lives_from.iter().copied();
-        let at = |from: Option<Timestamp>| from.unwrap_or(accepted.publish_time);
-        ((at(from().min()), at(from().max())), life)
-    }
-
     /// How much earlier than allowed something may seem to happen.
     fn rounding(&self) -> Duration {
         ROUNDING + self.remains.pace.tolerance()

@@ -18,6 +18,33 @@ const PROMPT: Duration = Duration::from_secs(6);
 /// In worlds with faults wake may fail some runs, by calls that are about no delivery.
 const FAILED_RUNS: Duration = Duration::from_secs(10 * 60);
 
+impl Check<'_> {
+    /// When its time-to-live ends, at the earliest: if a redrive has sent it twice, either message
+    /// may count.
+    pub(super) fn expires_at(&self, delivery: Uuid) -> Timestamp {
+        self.expires(delivery).0
+    }
+
+    /// The same, at the earliest and at the latest.
+    pub(super) fn expires(&self, delivery: Uuid) -> (Timestamp, Timestamp) {
+        let accepted = &self.remains.history.accepted[&delivery];
+        let (from, life) = self.lives(delivery);
+        let pauses = of(self, accepted.uid);
+        let earliest = ends(&pauses, from.0, life, self.noticed_within());
+        (earliest, ends(&pauses, from.1, life, Duration::ZERO))
+    }
+
+    /// When its life began, at the earliest and at the latest, and how long it is.
+    pub(super) fn lives(&self, delivery: Uuid) -> ((Timestamp, Timestamp), Duration) {
+        let accepted = &self.remains.history.accepted[&delivery];
+        let minutes = self.owners[&accepted.subscription].1.retry_policy.time_to_live_minutes;
+        let life = Duration::from_secs(u64::from(minutes) * 60);
+        let from = || accepted.lives_from.iter().copied();
+        let at = |from: Option<Timestamp>| from.unwrap_or(accepted.publish_time);
+        ((at(from().min()), at(from().max())), life)
+    }
+}
+
 /// A pause as it was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pause {

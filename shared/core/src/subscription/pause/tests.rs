@@ -108,8 +108,7 @@ fn walked(all: &[(i64, i64, bool)], start: i64, life: i64) -> i64 {
 }
 
 proptest! {
-    /// The deadline is where a clock ends that stands still during the pauses, and it is the same
-    /// whether the pauses came before or after somebody asked.
+    /// The deadline is where a clock ends that stands still during the pauses.
     #[test]
     fn the_deadline_is_a_clock_that_stands_still(
         gaps in proptest::collection::vec((1_i64..90, 0_i64..200, any::<bool>()), 0..12),
@@ -127,7 +126,7 @@ proptest! {
     }
 
     /// Nothing that is still alive notices that old pauses were forgotten or joined, but by a life
-    /// that is longer; and none lives longer than its time-to-live and the limit together.
+    /// that is longer.
     #[test]
     fn what_is_forgotten_is_not_missed(
         gaps in proptest::collection::vec((1_i64..3_000, 1_i64..2_000), 1..60),
