@@ -80,7 +80,7 @@ fn with(mut request: Request, token: &Token) -> Request {
 /// What an attempt comes to without a token.
 fn failed(error: &NoToken) -> Attempted {
     let answer = Answer::without_status(Outcome::EndpointAuthenticationFailed);
-    Attempted::Answered { answer, said: Some(error.to_string()) }
+    Attempted::Answered { answer, response_text: Some(error.to_string()) }
 }
 
 fn is_refused(attempted: &Attempted) -> bool {
