@@ -111,7 +111,9 @@ impl Server {
             authentication: Some(Arc::new(by.clone())),
         };
         match client.attempt(request).await {
-            Attempted::Answered { answer, said } => (answer.outcome, said.unwrap_or_default()),
+            Attempted::Answered { answer, response_text: said } => {
+                (answer.outcome, said.unwrap_or_default())
+            }
             Attempted::TimedOut { .. } => panic!("it answers at once"),
         }
     }
