@@ -130,7 +130,8 @@ fn no_path_of_somebodys_machine() {
 #[test]
 fn documents_link_to_what_is_there() {
     let mut problems = Vec::new();
-    for path in files(".", &[".md"]) {
+    // The template of docs/cost.md has the links of that page.
+    for path in files(".", &[".md"]).into_iter().filter(|path| !path.ends_with("cost/page.md")) {
         let text = read(&path);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap_or_default();

@@ -38,7 +38,7 @@ async fn main() -> Result<(), Error> {
 fn context(clients: Clients, meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let table = config::state_table()?;
     let parking = Arc::new(ParkingTable::new(clients.dynamodb(), table));
-    let configuration = config::text("GRIDPOST_CONFIG_TABLE")?;
+    let configuration = config::config_table()?;
     let subscriptions = Arc::new(ConfigurationTable::new(clients.dynamodb(), configuration));
     let queues = SqsQueues::new(clients.sqs(), QueueUrls::from_env()?);
     let settings = Settings {

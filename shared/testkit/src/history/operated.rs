@@ -17,7 +17,7 @@ use gridpost_core::{
 };
 use uuid::Uuid;
 
-use super::{Held, History, SubscriptionLife};
+use super::{Held, History, SubscriptionLife, TWO_WAKES};
 
 /// Everything that operators did in one world.
 #[derive(Debug, Default)]
@@ -75,10 +75,14 @@ impl History {
     /// It left its lot.
     pub fn note_let_go(&mut self, at: Timestamp, delivery: Uuid) {
         let held = self.held.entry(delivery).or_default().last_mut();
-        if let Some(held) = held.filter(|held| held.gone_at.is_none()) {
-            held.gone_at = Some(at);
-            let during = held.at..at + LET_GO;
-            self.held_back.entry(delivery).or_default().push(during);
+        if let Some(held) = held {
+            if held.gone_at.is_some() {
+                self.disturb(at, delivery, TWO_WAKES);
+            } else {
+                held.gone_at = Some(at);
+                let during = held.at..at + LET_GO;
+                self.held_back.entry(delivery).or_default().push(during);
+            }
         }
         self.trace(at, || format!("let go {delivery}"));
     }
