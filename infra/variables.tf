@@ -184,7 +184,7 @@ variable "live_versions" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it."
+  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3; with endpoint_secrets or endpoint_entra_client also through VPC endpoints for Secrets Manager or SSM. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = list(string)
@@ -219,17 +219,17 @@ variable "memory_mb" {
 }
 
 variable "dispatch_timeout_seconds" {
-  description = "Timeout of dispatch in seconds, 45 to 900. An attempt waits 30 s for its response, and a late response still counts for 3 minutes after the request was sent: the default leaves time for both. A lower timeout gives up on late responses earlier, and costs less while endpoints are slow. Queues hide messages that are being attempted for 30 s longer."
+  description = "Timeout of dispatch in seconds, 60 to 900. An attempt waits 15 s for a token if it needs one and 30 s for its response, and a late response still counts for 3 minutes after the request was sent: the default leaves time for both. A lower timeout gives up on late responses earlier, and costs less while endpoints are slow. Queues hide messages that are being attempted for 30 s longer."
   type        = number
   default     = 210
   nullable    = false
 
   validation {
     condition = (
-      var.dispatch_timeout_seconds >= 45 && var.dispatch_timeout_seconds <= 900
+      var.dispatch_timeout_seconds >= 60 && var.dispatch_timeout_seconds <= 900
       && floor(var.dispatch_timeout_seconds) == var.dispatch_timeout_seconds
     )
-    error_message = "dispatch_timeout_seconds must be a whole number from 45 to 900, got ${var.dispatch_timeout_seconds}."
+    error_message = "dispatch_timeout_seconds must be a whole number from 60 to 900, got ${var.dispatch_timeout_seconds}."
   }
 }
 
@@ -871,7 +871,7 @@ variable "metrics_by_event_subscription" {
 }
 
 variable "alarms" {
-  description = "Which alarms to create. PAGES: five alarms on events that are refused, late or lost (publishes answered with 5xx, old messages, poison messages, drops, wake not running), 0.70 dollars a month. ALL: ten more kinds, on causes and on problems that can wait until the morning (dead letters, failing attempts, late retries, full retry queues, failed and throttled invocations, throttled tables, the manage API, redrives, stuck parked deliveries), some 3 dollars more. NONE: no alarms."
+  description = "Which alarms to create. PAGES: five alarms on events that are refused, late or lost (publishes answered with 5xx, old messages, poison messages, drops, wake not running), 0.70 dollars a month; with publish_front_door FUNCTION_URL a sixth on publishes that Lambda answers with 429, 0.10 more. ALL: ten more kinds, on causes and on problems that can wait until the morning (dead letters, failing attempts, late retries, full retry queues, failed and throttled invocations, throttled tables, the manage API, redrives, stuck parked deliveries), some 3 dollars more. NONE: no alarms."
   type        = string
   default     = "PAGES"
   nullable    = false

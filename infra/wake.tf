@@ -31,9 +31,10 @@ module "wake" {
     },
     {
       # Whether a paused event subscription still is; nothing else is read there.
-      sid       = "ReadPauses"
-      actions   = ["dynamodb:GetItem"]
-      resources = [local.config_table_arn]
+      sid          = "ReadPauses"
+      actions      = ["dynamodb:GetItem"]
+      resources    = [local.config_table_arn]
+      leading_keys = ["TOPIC#*"]
     },
     {
       sid       = "EnqueueRetries"

@@ -67,7 +67,7 @@ pub enum Command {
     /// Create, update, list, show or delete topics, show or replace their keys
     #[command(subcommand)]
     Topic(topic::TopicCommand),
-    /// Create, update, show, list or delete event subscriptions
+    /// Create, update, show, list, pause, resume or delete event subscriptions
     #[command(subcommand)]
     Subscription(subscription::SubscriptionCommand),
     /// List, count, show, send again or remove dead letters

@@ -8,7 +8,8 @@ terraform {
     }
   }
 
-  # Terraform keeps its state on this machine unless you name a bucket here. The state holds no secrets. backend "s3" {
+  # Terraform keeps its state on this machine unless you name a bucket here. The state holds no secrets.
+  # backend "s3" {
   #   bucket       = "my-terraform-state"
   #   key          = "gridpost/terraform.tfstate"
   #   region       = "eu-central-1"

@@ -479,9 +479,10 @@ run "wake_takes_parked_deliveries_to_the_retry_queues" {
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
-          Sid      = "ReadPauses", Effect = "Allow"
-          Action   = ["dynamodb:GetItem"]
-          Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Sid       = "ReadPauses", Effect = "Allow"
+          Action    = ["dynamodb:GetItem"]
+          Resource  = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config"]
+          Condition = { "ForAllValues:StringLike" = { "dynamodb:LeadingKeys" = ["TOPIC#*"] } }
         },
         {
           Sid    = "EnqueueRetries", Effect = "Allow"

@@ -20,7 +20,7 @@ run "refuses_what_is_below_its_range" {
     dead_letter_delay_seconds   = -1
     dead_letter_give_up_seconds = 59
     dead_letter_window_seconds  = -1
-    dispatch_timeout_seconds    = 44
+    dispatch_timeout_seconds    = 59
     failed_response_bytes       = -1
     first_attempt_concurrency   = 1
     inline_fan_out              = -1
@@ -106,7 +106,7 @@ run "refuses_fractions" {
     dead_letter_delay_seconds   = 1.5
     dead_letter_give_up_seconds = 60.5
     dead_letter_window_seconds  = 1.5
-    dispatch_timeout_seconds    = 45.5
+    dispatch_timeout_seconds    = 60.5
     failed_response_bytes       = 1.5
     first_attempt_concurrency   = 2.5
     inline_fan_out              = 1.5
@@ -321,7 +321,7 @@ run "takes_both_ends_of_each_range" {
     dead_letter_delay_seconds   = 0
     dead_letter_give_up_seconds = 60
     dead_letter_window_seconds  = 0
-    dispatch_timeout_seconds    = 45
+    dispatch_timeout_seconds    = 60
     failed_response_bytes       = 1024
     first_attempt_concurrency   = 2
     inline_fan_out              = 0

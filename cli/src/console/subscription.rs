@@ -129,7 +129,8 @@ fn pause_form(app: &App, url: &str, health: &Value) -> Markup {
             form method="post" action={ (url) "/pause" } {
                 (app.token())
                 label { "Time-to-live meanwhile "
-                    select name="life" {
+                    select name="life" required {
+                        option value="" { "choose" }
                         option value="stops" { "stands still" }
                         option value="runs" { "runs" }
                     }

@@ -41,6 +41,19 @@ impl Root {
                 }
                 Needs::Change(why) => notes.push(format!("{topic}/{name}: {why}")),
             }
+            let at = "/properties/destination/properties/authentication/properties";
+            let by = |member: &str| document.pointer(&format!("{at}/{member}"));
+            let tenant = "/properties/destination/properties/azureActiveDirectoryTenantId";
+            if document.pointer(tenant).is_some_and(|tenant| !tenant.is_null()) {
+                notes.push(format!("{topic}/{name}: set the variable endpoint_entra_client"));
+            }
+            if by("clientSecretReference").is_some() {
+                notes.push(format!(
+                    "{topic}/{name}: its client secret is by reference: name it in the variable \
+                     endpoint_secrets, with the host of its token URL; a reference to this machine's \
+                     environment must become an ARN"
+                ));
+            }
         }
         let buckets = export.texts("/properties/deadLetterDestination/properties/bucketName");
         for bucket in &buckets {

@@ -18,14 +18,17 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use gridpost_core::{
     delivery::request::Request,
-    retry::outcome::{Answer, Outcome},
+    retry::{
+        outcome::{Answer, Outcome},
+        response_text::{ResponseBytes, response_text},
+    },
     secret::Secret,
     subscription::{
         Authentication,
         authentication::token::{NoToken, Token},
     },
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     Attempted, EndpointClient, HandshakeClient, HandshakeError, HandshakeRequest,
@@ -37,6 +40,10 @@ pub use tokens::{TOKEN_WAIT, Tokens};
 /// How soon an endpoint must have refused a token for the request to be sent once more: a delivery
 /// has its place in an invocation only for so long.
 pub const REFUSED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long after its begin an attempt may still wait for a token. With connecting and the response
+/// that is less than a probe's claim.
+pub const AUTHENTICATED_WITHIN: Duration = Duration::from_secs(15);
 
 /// How long a secret may take to be read.
 pub const SECRET_WAIT: Duration = Duration::from_secs(5);
@@ -77,10 +84,11 @@ fn with(mut request: Request, token: &Token) -> Request {
     request
 }
 
-/// What an attempt comes to without a token.
+/// What an attempt comes to without a token. Its reason may name what the other side has sent.
 fn failed(error: &NoToken) -> Attempted {
     let answer = Answer::without_status(Outcome::EndpointAuthenticationFailed);
-    Attempted::Answered { answer, response_text: Some(error.to_string()) }
+    let response_text = response_text(error.to_string().as_bytes(), ResponseBytes::MAX);
+    Attempted::Answered { answer, response_text }
 }
 
 fn is_refused(attempted: &Attempted) -> bool {
@@ -89,9 +97,11 @@ fn is_refused(attempted: &Attempted) -> bool {
 
 impl<C: EndpointClient> Authenticated<C> {
     async fn authenticated(&self, request: Request, by: &Authentication) -> Attempted {
-        let token = match self.tokens.get(by).await {
-            Ok(token) => token,
-            Err(error) => return failed(&error),
+        let began_at = Instant::now();
+        let token = match timeout(AUTHENTICATED_WITHIN, self.tokens.get(by)).await {
+            Ok(Ok(token)) => token,
+            Ok(Err(error)) => return failed(&error),
+            Err(_) => return failed(&none_in_time()),
         };
         let again = request.clone();
         let sent_at = Instant::now();
@@ -100,16 +110,22 @@ impl<C: EndpointClient> Authenticated<C> {
             return attempted;
         }
         let took = sent_at.elapsed();
-        if took > REFUSED_WITHIN {
+        let left = AUTHENTICATED_WITHIN.saturating_sub(began_at.elapsed());
+        if took > REFUSED_WITHIN || left.is_zero() {
             // It may have been revoked: the next attempt finds out, with a new one.
             self.tokens.forget(by, &token);
             return failed(&NoToken::RefusedLate(took));
         }
-        match self.tokens.instead_of(by, &token).await {
-            Ok(token) => self.client.attempt(with(again, &token)).await,
-            Err(error) => failed(&error),
+        match timeout(left, self.tokens.instead_of(by, &token)).await {
+            Ok(Ok(token)) => self.client.attempt(with(again, &token)).await,
+            Ok(Err(error)) => failed(&error),
+            Err(_) => failed(&none_in_time()),
         }
     }
+}
+
+fn none_in_time() -> NoToken {
+    NoToken::NoAnswer(format!("none within {} s", AUTHENTICATED_WITHIN.as_secs()))
 }
 
 impl<C: EndpointClient> EndpointClient for Authenticated<C> {
@@ -167,7 +183,11 @@ impl<C: HandshakeClient> HandshakeClient for Authenticated<C> {
     ) -> Result<HandshakeResponse, HandshakeError> {
         match request.authentication.clone() {
             None => self.client.exchange(request).await,
-            Some(by) => self.asked(request, &by).await,
+            Some(by) => {
+                let whole = request.wait;
+                let asked = timeout(whole, self.asked(request, &by)).await;
+                asked.unwrap_or(Err(HandshakeError::TimedOut(whole)))
+            }
         }
     }
 }

@@ -55,12 +55,10 @@ impl Found {
             More::Count { deliveries, .. } => format!("over {deliveries} more are"),
             More::Some => "more are".to_owned(),
         };
-        format!("{text}\n{more} not shown: --limit {LIMIT_TOLD} shows up to {LIMIT_TOLD}")
+        let next = 10 * self.deliveries.len().max(1);
+        format!("{text}\n{more} not shown: --limit {next} shows up to {next}")
     }
 }
-
-/// A limit that is told as an example.
-const LIMIT_TOLD: usize = 1_000;
 
 /// An event subscription of which deliveries wait; how many, where that is known already.
 struct Waits {

@@ -13,7 +13,7 @@ use gridpost_core::{
     retry::{health::Health, outcome::RESPONSE_WAIT},
     time::Timestamp,
 };
-use gridpost_ports::{PortError, Record};
+use gridpost_ports::{PortError, Record, authentication::AUTHENTICATED_WITHIN};
 
 use crate::{
     Context,
@@ -218,7 +218,9 @@ async fn make(
 ) -> Result<Made, PortError> {
     let Some(first) = hands.first() else { return Ok((Vec::new(), None)) };
     let left = deadline.since(context.clock.now());
-    if left < RESPONSE_WAIT + BESIDES_RESPONSE {
+    let is_authenticated = first.subscription().authentication.is_some();
+    let token = if is_authenticated { AUTHENTICATED_WITHIN } else { Duration::ZERO };
+    if left < token + RESPONSE_WAIT + BESIDES_RESPONSE {
         let reason = "too little time is left in this invocation";
         return Err(PortError::new("making an attempt", reason));
     }

@@ -18,9 +18,10 @@ use uuid::Uuid;
 use super::outcome::RESPONSE_WAIT;
 use crate::time::Timestamp;
 
-/// How long a lease lasts if it is not returned, as after a crash: the time for a response, and 35
-/// s, which is more than fetching the events (15 s), a rate slot (6 s) and connecting (12 s) take.
-pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(35));
+/// How long a lease lasts if it is not returned, as after a crash: the time for a response, and 50
+/// s, which is more than fetching the events (15 s), a rate slot (6 s), a token (15 s) and connecting
+/// (12 s) take.
+pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(50));
 
 /// How long a request must be unanswered to count twice as slow: so an unknown endpoint that hangs
 /// is marked by a single request, and one with few events does not hold an invocation for each.

@@ -10,6 +10,9 @@ pub const RESPONSE_TEXT_BYTES_MAX: usize = 1_024;
 pub struct ResponseBytes(usize);
 
 impl ResponseBytes {
+    /// The most that may be kept.
+    pub const MAX: Self = Self(RESPONSE_TEXT_BYTES_MAX);
+
     pub fn get(self) -> usize {
         self.0
     }
