@@ -546,7 +546,7 @@ run "only_who_asks_publishers_for_access_keys_may_read_them" {
 
   assert {
     condition = alltrue([
-      for policy in [module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy] : alltrue([
+      for policy in [module.ingest.policy, module.dispatch.policy, module.dead_letter.policy, module.redrive.policy, module.wake.policy] : alltrue([
         for statement in jsondecode(policy).Statement :
         try(statement.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"], null) == ["TOPIC#*"]
         if contains(statement.Resource, "arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config")

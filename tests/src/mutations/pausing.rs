@@ -86,7 +86,7 @@ pub(super) const MANAGE: &[Mutation] = &[
     Mutation {
         name: "a pause without a watch",
         file: "functions/manage/handler/src/routes/pauses.rs",
-        old: "        context.parking.park(&Parked::watch(key, subscription.uid, now)).await?;\n",
-        new: "        let _ = Parked::watch(key, subscription.uid, now);\n",
+        old: "        context.parking.park(&Parked::watch(key, subscription.uid, etag, now)).await?;\n",
+        new: "        let _ = Parked::watch(key, subscription.uid, etag, now);\n",
     },
 ];

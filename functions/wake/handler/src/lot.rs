@@ -11,6 +11,7 @@ use std::{
 
 use gridpost_core::{
     delivery::parking::{self, Parked, RELEASED_PER_RUN, WATCHED_FOR},
+    error::chain,
     metric,
     time::Timestamp,
 };
@@ -24,6 +25,10 @@ use crate::{
 
 /// How far ahead of its due time a delivery leaves its lot, as parked ones leave their minutes.
 const AHEAD: Duration = Duration::from_secs(60);
+
+/// What leaves a lot comes after this time at the earliest: surely after it was removed. dispatch may
+/// hold it again under the same key, and that must not be what is removed.
+const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A lot whose watch was met, and what may leave it now.
 pub(crate) struct Lot {
@@ -49,18 +54,32 @@ pub(crate) async fn meet(
     this_minute: i64,
 ) -> Result<Lot, PortError> {
     let now = context.clock.now();
-    let (uid, Some(mut watch)) = (parked.id, parked.watch.clone()) else {
+    let Some(mut watch) = parked.watch.clone() else {
         return Err(PortError::new("reading a lot's watch", "it watches nothing"));
     };
-    let stored = context.subscriptions.subscription(&watch.subscription).await?;
+    let uid = watch.uid;
+    let read = context.subscriptions.subscription(&watch.subscription).await;
+    let is_known = read.is_ok();
+    let stored = read.unwrap_or_else(|error| {
+        // As if the pause lasted: other deliveries of this page do not wait for it.
+        let (subscription, error) = (&watch.subscription, chain(&error));
+        tracing::warn!(%subscription, %error, "not known whether it is paused");
+        None
+    });
     // Another one of that name has lots of its own.
     let stored = stored.filter(|stored| stored.uid == uid);
-    let is_paused = stored.as_ref().is_some_and(|stored| stored.pauses.current(now).is_some());
-    watch.over_since = if is_paused { None } else { watch.over_since.or(Some(now)) };
-    let is_closed = watch.over_since.is_some_and(|since| now.since(since) >= WATCHED_FOR);
+    let is_paused =
+        !is_known || stored.as_ref().is_some_and(|stored| stored.pauses.current(now).is_some());
+    if is_known {
+        watch.over_since = if is_paused { None } else { watch.over_since.or(Some(now)) };
+    }
+    let is_over = |since: Timestamp| now.since(since) >= WATCHED_FOR;
+    let is_closed = is_known && watch.over_since.is_some_and(is_over);
     // Copies of dispatch that have not heard of it would hold again what comes before.
-    let ended_at = stored.and_then(|stored| stored.pauses.ended_at(now));
-    let heard_at = ended_at.map_or(now, |at| now.max(at + context.settings.configuration_kept_for));
+    let (ended_at, soonest) =
+        (stored.and_then(|stored| stored.pauses.ended_at(now)), now + REMOVED_WITHIN);
+    let heard_at =
+        ended_at.map_or(soonest, |at| soonest.max(at + context.settings.configuration_kept_for));
     let from = (!is_paused).then_some(heard_at);
     // No run reads so far ahead: this one does not meet it again.
     let due = Timestamp::from_millis((this_minute + 2) * 60_000);
@@ -135,10 +154,12 @@ async fn release(
     until: Timestamp,
 ) -> Result<(u64, bool), PortError> {
     // Where each lies, for its removal: what is sent says when it comes.
-    let mut places = BTreeMap::new();
+    // One may lie there twice, held by two pauses.
+    let mut places: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let soonest = context.clock.now() + REMOVED_WITHIN;
     let spread = leaving.into_iter().zip(before..).map(|(held, count)| {
-        places.insert(held.id, held.due);
-        let due = lot.from.map_or(held.due, |from| parking::released_at(from, count));
+        places.entry(held.id).or_default().push(held.due);
+        let due = lot.from.map_or(held.due, |from| parking::released_at(from, count)).max(soonest);
         Parked { due, ..held }
     });
     let spread: Vec<_> = spread.collect();
@@ -146,7 +167,7 @@ async fn release(
     for result in send_all(context, spread, until).await {
         match result {
             SendResult::Sent(held) => {
-                let due = places.get(&held.id).copied().unwrap_or(held.due);
+                let due = places.get_mut(&held.id).and_then(Vec::pop).unwrap_or(held.due);
                 sent.push(Parked { due, ..held });
             }
             SendResult::Kept(held, reason) => {

@@ -128,24 +128,31 @@ pub fn lot_minute(uid: Uuid) -> i64 {
 /// end within 15 minutes.
 pub const WATCHED_FOR: Duration = Duration::from_secs(20 * 60);
 
+/// How far ahead the first watch is parked: wake reads the next minute, too, and never reads it again,
+/// and what parks the watch may take 29 s (the timeout of manage).
+const WATCHED_FROM: Duration = Duration::from_secs(90);
+
 /// The watch over the lot of a paused event subscription. It is parked under the next minute but
 /// one by every run of wake that meets it, so that a lot is found without being looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Watch {
     pub subscription: SubscriptionKey,
+    /// The event subscription whose lot it is.
+    pub uid: Uuid,
     /// Since when no pause has been seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_since: Option<Timestamp>,
 }
 
 impl Parked {
-    /// The watch over the lot of an event subscription, which wake meets in its next run.
-    pub fn watch(subscription: &SubscriptionKey, uid: Uuid, now: Timestamp) -> Self {
-        let watch = Watch { subscription: subscription.clone(), over_since: None };
+    /// The watch over the lot of an event subscription, which wake meets in its next run or the one
+    /// after. Each change of its pauses has a watch with an id of its own.
+    pub fn watch(subscription: &SubscriptionKey, uid: Uuid, id: Uuid, now: Timestamp) -> Self {
+        let watch = Watch { subscription: subscription.clone(), uid, over_since: None };
         Self {
-            id: uid,
-            due: now + Duration::from_secs(60),
+            id,
+            due: now + WATCHED_FROM,
             shard: 0,
             group: subscription.to_string(),
             postponed: 0,
@@ -327,7 +334,7 @@ mod tests {
             id: Uuid::from_u128(id),
             due: Timestamp::from_millis(due),
             lot: Some(uid),
-            ..Parked::watch(&SubscriptionKey { topic: "t".into(), name: "s".into() }, uid, NOW)
+            ..Parked::watch(&SubscriptionKey { topic: "t".into(), name: "s".into() }, uid, uid, NOW)
         };
         let (first, second) = (held(9, 1_000), held(1, 20_000));
         assert!(first.due_minute() < 0 && first.due_minute() == second.due_minute());

@@ -119,7 +119,7 @@ where
     // The watch over it lies under a minute, and is no less found than a delivery.
     let now = Timestamp::from_millis(5 * 60_000);
     let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
-    let watch = Parked::watch(&key, Uuid::from_u128(77), now);
+    let watch = Parked::watch(&key, Uuid::from_u128(77), Uuid::from_u128(78), now);
     tables.park(&watch).await.expect("parked");
     let partition = parked_partition(watch.id);
     assert_eq!(

@@ -48,13 +48,15 @@ async fn change(
         let (topic, subscription) = subscriptions::existing(context, key).await?;
         let now = context.clock.now();
         let pauses = next(&subscription.pauses, now)?;
-        context.parking.park(&Parked::watch(key, subscription.uid, now)).await?;
-        if pauses == subscription.pauses {
+        let is_same = pauses == subscription.pauses;
+        // A watch of its own for each change: what closes an older one can't remove it.
+        let etag = if is_same { subscription.etag } else { context.dice.id() };
+        context.parking.park(&Parked::watch(key, subscription.uid, etag, now)).await?;
+        if is_same {
             // It may be another caller who has just changed it, and has not waited yet.
             context.until_seen().await;
             return Ok(Reply::ok(standing(context, &subscription)));
         }
-        let etag = context.dice.id();
         let subscription = EventSubscription { pauses, etag, ..subscription };
         match context.subscriptions.save(&topic, &subscription).await {
             Ok(Saved::Written) => {}

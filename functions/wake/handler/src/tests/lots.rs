@@ -27,7 +27,7 @@ fn held(numbers: std::ops::Range<u128>, minute: i64) -> Vec<Parked> {
 /// A deployment with one event subscription, or none, whose lot holds that and is watched.
 async fn world(pauses: Option<Pauses>, mut lot: Vec<Parked>) -> World {
     let one = subscription(Pauses::default());
-    lot.push(Parked::watch(&one.key, one.uid, at_minute(NOW)));
+    lot.push(Parked::watch(&one.key, one.uid, one.uid, at_minute(NOW)));
     let world = World::new(NOW, lot).await;
     let topic = Topic { name: one.key.topic, ..fixtures::topic() };
     let all = pauses.map(subscription).into_iter().collect();
