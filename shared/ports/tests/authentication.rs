@@ -316,9 +316,9 @@ async fn handshakes_are_authenticated_in_the_same_way() {
     let late = client.exchange(handshake(20)).await.map(|answer| answer.status);
     assert_eq!(late, Err(HandshakeError::TimedOut(Duration::from_millis(20))));
     assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(200));
-    world.revoke("t2");
+    world.revoke("t3");
     assert_eq!(client.exchange(handshake(9_000)).await.map(|it| it.status), Ok(200));
-    assert_eq!(world.sent(), [bearer("t2"), bearer("t2"), bearer("t3")]);
+    assert_eq!(world.sent(), [bearer("t3"), bearer("t3"), bearer("t4")]);
 }
 
 /// Reads one secret, or fails.
