@@ -104,6 +104,24 @@ export function actions(ground) {
     await session.says("Nothing was changed");
   });
 
+  act("an event subscription is paused and resumed", async (session, page, world) => {
+    await world.topic("held", { one: {} });
+    await session.go(at("held", "one"));
+    // Whether time-to-live runs meanwhile must be said: a browser asks for it first.
+    await page.getByRole("button", { name: "Pause it" }).click();
+    assert.ok(await page.locator("select:invalid").first().isVisible());
+    await page.getByLabel("Time-to-live meanwhile").selectOption("runs");
+    await session.click("Pause it");
+    await session.says("It is paused");
+    const held = await world.manage("GET", "/topics/held/eventSubscriptions/one");
+    assert.equal(held.properties.pause.timeToLiveRuns, true);
+    await accessible(page, ONE_LOOK);
+    await session.click("Resume it");
+    await page.getByRole("button", { name: "Pause it" }).waitFor();
+    const resumed = await world.manage("GET", "/topics/held/eventSubscriptions/one");
+    assert.equal(resumed.properties.pause, undefined);
+  });
+
   act("an event is typed in fields, and checked as it is typed", async (session, page, world) => {
     await world.topic("fields", { all: {} });
     await session.go("/topics/fields/publish");
