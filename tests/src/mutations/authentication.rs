@@ -42,8 +42,8 @@ pub(super) const PORTS: &[Mutation] = &[
     Mutation {
         name: "a secret goes to hosts that are not named for it",
         file: "shared/core/src/endpoint/secrets.rs",
-        old: "may == \"*\" || may.eq_ignore_ascii_case(host)",
-        new: "!may.is_empty() || may.eq_ignore_ascii_case(host)",
+        old: "is_tls && may.eq_ignore_ascii_case(host)",
+        new: "is_tls && !may.is_empty()",
     },
 ];
 

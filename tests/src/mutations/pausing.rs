@@ -44,8 +44,8 @@ pub(super) const WAKE: &[Mutation] = &[
     Mutation {
         name: "what is let go comes before dispatch has heard of it",
         file: LOT,
-        old: "now.max(at + context.settings.configuration_kept_for)",
-        new: "now.max(at)",
+        old: "soonest.max(at + context.settings.configuration_kept_for)",
+        new: "soonest.max(at)",
     },
     Mutation {
         name: "a lot is watched no longer than its pause",

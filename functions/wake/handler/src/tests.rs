@@ -22,7 +22,7 @@ const NOW: i64 = 103;
 const SETTINGS: Settings = Settings {
     retry_shards: 2,
     queue_message_bytes_max: 300 * KIB,
-    configuration_kept_for: Duration::from_secs(10),
+    configuration_kept_for: Duration::from_secs(15),
 };
 
 fn at_minute(minute: i64) -> Timestamp {

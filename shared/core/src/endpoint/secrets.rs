@@ -91,6 +91,7 @@ mod tests {
         let table = [
             ("arn:a", "https://id.example/token", Ok(())),
             ("arn:a", "https://ID.example:8443/other", Ok(())),
+            ("arn:a", "http://id.example/token", host("id.example")),
             ("arn:a", "https://id.example.evil.example/", host("id.example.evil.example")),
             ("arn:a", "https://evil.example/id.example", host("evil.example")),
             ("arn:a", "https://id.example@evil.example/", host("evil.example")),

@@ -111,7 +111,7 @@ async fn a_delivery_that_lies_there_twice_is_removed_twice() {
 async fn what_is_resumed_just_now_waits_until_dispatch_has_heard_of_it() {
     let world = world(Some(paused(false).resumed(at_minute(NOW))), held(1..3, NOW + 600)).await;
     assert_eq!(world.run_for(1).await, [2]);
-    assert_eq!(world.delays(), [10, 11]);
+    assert_eq!(world.delays(), [15, 16]);
 }
 
 #[tokio::test(start_paused = true)]
