@@ -215,7 +215,7 @@ async fn what_was_typed_is_told_where_the_destination_has_another_type_by_now() 
         assert!(told.contains(part), "`{part}` is not in {told}");
     }
     assert!(form.contains("value=\"/kept\"") && !form.contains("e.example/typed"), "{form}");
-    // What stands in a field is not told to be missing.
+    // A field that is filled in is not reported as missing.
     let lacks = told.split("the form below lacks").nth(1).unwrap_or_default();
     assert!(!lacks.contains("/kept"), "{lacks}");
 }

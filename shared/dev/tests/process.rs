@@ -383,7 +383,7 @@ impl World {
 async fn a_process_authenticates_by_tokens_that_expire_and_are_revoked() {
     let (world, issuer) = (World::start(None).await, Issuer::start().await);
     issuer.state().expires_in = 86_400;
-    // The handshake needs a token, too: with another secret there is none, and nothing is stored.
+    // The handshake needs a token, too: with a wrong secret it gets none, and nothing is stored.
     let refused = world.subscribe_with_tokens("safe", &issuer, "another").await.to_string();
     assert!(refused.contains("answered 401 (invalid_client)"), "{refused}");
     assert_eq!(issuer.state().seen, [], "nothing is sent without a token");

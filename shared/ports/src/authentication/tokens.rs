@@ -104,7 +104,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// [`NoToken`] says why there is none.
+    /// [`NoToken`] says what failed.
     pub async fn get(&self, by: &Authentication) -> Result<Token, NoToken> {
         let asked_at = self.clock.now();
         let place = self.place(by);
@@ -128,7 +128,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// [`NoToken`] says why there is none.
+    /// [`NoToken`] says what failed.
     pub async fn instead_of(&self, by: &Authentication, refused: &Token) -> Result<Token, NoToken> {
         self.forget(by, refused);
         self.get(by).await

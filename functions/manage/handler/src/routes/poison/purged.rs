@@ -24,7 +24,7 @@ const UNKNOWN: &str = "?";
 
 /// Its events are counted and the log has it before the message is gone: a crash in between counts
 /// them again. The state comes last: were it first, a crash would leave a message that seems to have
-/// ended, and whose events nobody has counted.
+/// ended, although its events were never counted.
 ///
 /// One whose end is decided is refused: its dead letter may have been sent, and its events would be
 /// counted a second time.
@@ -81,7 +81,7 @@ fn count_dropped(context: &Context, content: &Content, state: Option<&DeliverySt
             }
             events
         }
-        // Nobody can say here how many there were, nor whose.
+        // The number of events and their owner are unknown here.
         None => count_unknown(context),
     };
     context.meter.flush(context.clock.now());
