@@ -18,7 +18,9 @@ use gridpost_core::{
     endpoint::{Allowed, secrets::ClientSecrets},
     retry::outcome::Outcome,
     secret::Secret,
-    subscription::authentication::{Authentication, Client, ClientSecret, Grant, SentBy},
+    subscription::authentication::{
+        Authentication, Client, ClientCredentials, ClientSecret, Grant, SentBy,
+    },
 };
 use gridpost_ports::{
     Attempted, EndpointClient,
@@ -87,7 +89,7 @@ fn client() -> Authenticated<HttpClient> {
 impl Server {
     fn authentication(&self, id: &str, sent_by: SentBy, secret: &str) -> Authentication {
         let value = Secret::new(secret);
-        Authentication {
+        Authentication::ClientCredentials(ClientCredentials {
             grant: Grant::OAuth2 {
                 token_url: format!("{}/token", self.url),
                 scope: Some("events".to_owned()),
@@ -95,7 +97,7 @@ impl Server {
                 sent_by,
             },
             client: Client::Own { id: id.to_owned(), secret: ClientSecret::Inline { value } },
-        }
+        })
     }
 
     async fn attempt(

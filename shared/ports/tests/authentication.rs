@@ -13,7 +13,9 @@ use gridpost_core::{
     endpoint::secrets::ClientSecrets,
     retry::outcome::{Answer, Outcome},
     secret::Secret,
-    subscription::authentication::{Authentication, Client, ClientSecret, Grant, SentBy},
+    subscription::authentication::{
+        Authentication, Client, ClientCredentials, ClientSecret, Grant, SentBy,
+    },
 };
 use gridpost_ports::{
     Attempted, EndpointClient, HandshakeClient, HandshakeError, HandshakeRequest,
@@ -124,7 +126,8 @@ fn by(secret: ClientSecret) -> Arc<Authentication> {
         audience: None,
         sent_by: SentBy::Post,
     };
-    Arc::new(Authentication { grant, client: Client::Own { id: "c".to_owned(), secret } })
+    let client = Client::Own { id: "c".to_owned(), secret };
+    Arc::new(Authentication::ClientCredentials(ClientCredentials { grant, client }))
 }
 
 fn inline() -> Arc<Authentication> {

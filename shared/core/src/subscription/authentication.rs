@@ -1,4 +1,4 @@
-//! How requests prove to an endpoint who sends them: by a token of OAuth 2.0 client credentials.
+//! How requests prove to an endpoint who sends them.
 //!
 //! [`token`] has the request for a token and what its answer means. Who keeps tokens is
 //! `gridpost_ports::authentication`.
@@ -16,8 +16,16 @@ use crate::{
 
 /// The authentication of an event subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "by")]
+pub enum Authentication {
+    /// By a token that a client asks for.
+    ClientCredentials(ClientCredentials),
+}
+
+/// OAuth 2.0 client credentials.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Authentication {
+pub struct ClientCredentials {
     pub grant: Grant,
     pub client: Client,
 }
@@ -83,7 +91,7 @@ impl Grant {
     }
 }
 
-impl Authentication {
+impl ClientCredentials {
     /// Who asks: the client's id, and its secret or where that is.
     ///
     /// # Errors
@@ -111,16 +119,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn authentications_are_stored_by_kind() {
+        let grant = Grant::EntraId { tenant: "t".to_owned(), application: "a".to_owned() };
+        let by = ClientCredentials { grant, client: Client::Deployment };
+        let table = [(
+            Authentication::ClientCredentials(by),
+            r#"{"by":"ClientCredentials","grant":{"type":"EntraId","tenant":"t","application":"a"},"client":{"type":"Deployment"}}"#,
+        )];
+        for (authentication, text) in table {
+            assert_eq!(serde_json::to_string(&authentication).expect("written"), text);
+            let read: Authentication = serde_json::from_str(text).expect("read");
+            assert_eq!(read, authentication);
+        }
+    }
+
+    #[test]
     fn the_deployments_client_is_there_or_not() {
-        let authentication = Authentication {
+        let credentials = ClientCredentials {
             grant: Grant::EntraId { tenant: "t".to_owned(), application: "a".to_owned() },
             client: Client::Deployment,
         };
         let none = ClientSecrets::default();
-        assert_eq!(authentication.client(&none).err(), Some(SecretRefused::Unknown));
+        assert_eq!(credentials.client(&none).err(), Some(SecretRefused::Unknown));
         let some: ClientSecrets =
             r#"{"entra": {"clientId": "c", "secret": "arn:s"}}"#.parse().expect("read");
         let secret = ClientSecret::Reference { name: "arn:s".to_owned() };
-        assert_eq!(authentication.client(&some).ok(), Some(("c".to_owned(), secret)));
+        assert_eq!(credentials.client(&some).ok(), Some(("c".to_owned(), secret)));
     }
 }

@@ -13,7 +13,7 @@ use gridpost_core::{
     subscription::{
         Authentication,
         authentication::{
-            ClientSecret,
+            ClientCredentials, ClientSecret,
             token::{self, NoToken, Token, TokenRequest},
         },
     },
@@ -152,6 +152,12 @@ impl Tokens {
     }
 
     async fn fetch(&self, by: &Authentication) -> Result<Token, NoToken> {
+        match by {
+            Authentication::ClientCredentials(by) => self.fetch_by(by).await,
+        }
+    }
+
+    async fn fetch_by(&self, by: &ClientCredentials) -> Result<Token, NoToken> {
         let no_secret = |why: String| NoToken::NoSecret(why);
         let (id, secret) =
             by.client(&self.allowed).map_err(|refused| no_secret(format!("it {refused}")))?;

@@ -9,7 +9,7 @@ use crate::{
     secret::Secret,
     subscription::{
         DeliveryAttribute, EventSubscription,
-        authentication::{Authentication, Client, ClientSecret, Grant, SentBy},
+        authentication::{Authentication, Client, ClientCredentials, ClientSecret, Grant, SentBy},
     },
 };
 
@@ -64,16 +64,38 @@ pub(super) fn read(
     let members = given.required_object("properties", what, problems);
     given.finish(problems);
     let mut members = members?;
-    let grant = match kind? {
-        Type::OAuth2 => read_oauth(&mut members, context, problems),
-        Type::EntraId => read_entra(&mut members, problems),
-    };
-    let id = required(&mut members, "clientId", "the client's id", problems);
     let stored = context.existing.filter(|_| has_stayed);
     let stored = stored.and_then(|existing| existing.authentication.as_deref());
-    let secret = read_secret(&mut members, grant.as_ref(), stored, context, problems);
+    let read = match kind? {
+        Type::OAuth2 => {
+            let grant = read_oauth(&mut members, context, problems);
+            read_client(&mut members, grant, stored, context, problems)
+        }
+        Type::EntraId => {
+            let grant = read_entra(&mut members, problems);
+            read_client(&mut members, grant, stored, context, problems)
+        }
+    };
     members.finish(problems);
-    Some(Authentication { grant: grant?, client: Client::Own { id: id?, secret: secret? } })
+    read
+}
+
+/// Reads the client that asks for tokens.
+fn read_client(
+    members: &mut Object<'_>,
+    grant: Option<Grant>,
+    stored: Option<&Authentication>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Authentication> {
+    let id = required(members, "clientId", "the client's id", problems);
+    let stored = match stored {
+        Some(Authentication::ClientCredentials(stored)) => Some(stored),
+        None => None,
+    };
+    let secret = read_secret(members, grant.as_ref(), stored, context, problems);
+    let client = Client::Own { id: id?, secret: secret? };
+    Some(Authentication::ClientCredentials(ClientCredentials { grant: grant?, client }))
 }
 
 /// Reads Event Grid's own members: the deployment's client asks for tokens.
@@ -98,7 +120,8 @@ fn read_azure(
     let what = "the id or the URI of the endpoint's application";
     let application = required(webhook, APPLICATION, what, problems);
     let grant = Grant::EntraId { tenant: tenant?, application: application? };
-    Some(Authentication { grant, client: Client::Deployment })
+    let credentials = ClientCredentials { grant, client: Client::Deployment };
+    Some(Authentication::ClientCredentials(credentials))
 }
 
 fn read_oauth(
@@ -175,7 +198,7 @@ fn optional(
 fn read_secret(
     members: &mut Object<'_>,
     grant: Option<&Grant>,
-    stored: Option<&Authentication>,
+    stored: Option<&ClientCredentials>,
     context: &Context<'_>,
     problems: &mut Problems,
 ) -> Option<ClientSecret> {
@@ -225,7 +248,7 @@ fn read_secret(
 }
 
 /// The stored secret, if tokens are still asked for at the same URL.
-fn kept(stored: &Authentication, grant: &Grant) -> Option<ClientSecret> {
+fn kept(stored: &ClientCredentials, grant: &Grant) -> Option<ClientSecret> {
     match &stored.client {
         Client::Own { secret: secret @ ClientSecret::Inline { .. }, .. }
             if stored.grant.token_url() == grant.token_url() =>
@@ -255,7 +278,13 @@ pub(in crate::subscription::resource) fn write(
     properties: &mut Value,
 ) {
     let Some(authentication) = subscription.authentication.as_deref() else { return };
-    let (kind, mut shown) = match &authentication.grant {
+    match authentication {
+        Authentication::ClientCredentials(by) => write_client(by, properties),
+    }
+}
+
+fn write_client(by: &ClientCredentials, properties: &mut Value) {
+    let (kind, mut shown) = match &by.grant {
         Grant::OAuth2 { token_url, scope, audience, sent_by } => {
             let sent_by = name_of(&SENT_BY, *sent_by);
             let shown = json!({
@@ -268,7 +297,7 @@ pub(in crate::subscription::resource) fn write(
             (Type::EntraId, json!({"tenantId": tenant, "applicationIdOrUri": application}))
         }
     };
-    let Client::Own { id, secret } = &authentication.client else {
+    let Client::Own { id, secret } = &by.client else {
         properties[TENANT] = shown["tenantId"].take();
         properties[APPLICATION] = shown["applicationIdOrUri"].take();
         return;

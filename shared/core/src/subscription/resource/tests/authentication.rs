@@ -3,7 +3,9 @@
 use super::*;
 use crate::{
     endpoint::secrets::{ClientSecrets, EntraClient},
-    subscription::authentication::{Authentication, Client, ClientSecret, Grant, SentBy},
+    subscription::authentication::{
+        Authentication, Client, ClientCredentials, ClientSecret, Grant, SentBy,
+    },
 };
 
 const PATH: &str = "properties.destination.properties";
@@ -50,6 +52,12 @@ fn authentication(read: Result<Settings, Problems>) -> Authentication {
     (*read.authentication.expect("one")).clone()
 }
 
+fn credentials(authentication: &Authentication) -> &ClientCredentials {
+    match authentication {
+        Authentication::ClientCredentials(by) => by,
+    }
+}
+
 fn inline(value: &str) -> ClientSecret {
     ClientSecret::Inline { value: Secret::new(value) }
 }
@@ -57,7 +65,7 @@ fn inline(value: &str) -> ClientSecret {
 /// The secret of a changed authentication, or the path of its one problem.
 fn secret(changed: Result<Settings, Problems>) -> Result<ClientSecret, String> {
     match changed {
-        Ok(settings) => match &settings.authentication.expect("one").client {
+        Ok(settings) => match &credentials(&settings.authentication.expect("one")).client {
             Client::Own { secret, .. } => Ok(secret.clone()),
             Client::Deployment => panic!("the deployment's"),
         },
@@ -96,7 +104,8 @@ fn authentications_are_read() {
     ];
     for (document, grant, client) in table {
         let read = put(&document, None);
-        assert_eq!(authentication(read.clone()), Authentication { grant, client }, "{document}");
+        let want = Authentication::ClientCredentials(ClientCredentials { grant, client });
+        assert_eq!(authentication(read.clone()), want, "{document}");
         // What a read shows has no secret, and can be written back.
         let existing = stored(read.expect("valid"));
         let shown = write(&existing, defaults(Kind::Custom).delivery_profile);
@@ -230,7 +239,7 @@ fn a_patch_changes_or_ends_an_authentication() {
     let given = entra(&json!({}));
     let given = given.pointer("/properties/destination/properties/authentication").cloned();
     let other = authentication(patch(&flat(given.expect("one")), &existing));
-    assert!(matches!(other.grant, Grant::EntraId { .. }), "{other:?}");
+    assert!(matches!(credentials(&other).grant, Grant::EntraId { .. }), "{other:?}");
     let rotated = flat(json!({"properties": {"clientSecret": "new"}}));
     assert_eq!(secret(patch(&rotated, &existing)), Ok(inline("new")));
 }
