@@ -31,7 +31,7 @@ use gridpost_runtime::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_webhook::{http::HttpClient, services::client_for_services};
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
 use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 
@@ -111,9 +111,11 @@ fn endpoint_client(
     let (kept, allowed) = (config::failed_response_bytes()?, config::allowed_endpoints()?);
     let make_client = Box::new(client_for_services(&clock));
     let secrets = AwsSecrets::new(clients.config().clone(), Arc::clone(&clock), make_client);
-    let named = allowed.secrets.clone();
+    let (secrets, named) = (Arc::new(secrets), allowed.secrets.clone());
     let client = HttpClient::new(allowed, Arc::clone(&clock))?;
-    let tokens = Tokens::new(Arc::new(client.clone()), Arc::new(secrets), named, clock);
+    let client = client.reading(Arc::clone(&secrets) as _);
+    let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, clock);
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
     Ok(Arc::new(Authenticated::new(client.keeping(kept), Arc::new(tokens))))
 }
 

@@ -27,7 +27,7 @@ use gridpost_runtime::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_webhook::{http::HttpClient, services::client_for_services};
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
 use lambda_runtime::{Diagnostic, Error};
 use serde_json::Value;
 
@@ -54,8 +54,10 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
+    let secrets = secrets(&clients, &clock);
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock))?;
-    let tokens = tokens(&clients, &client, &settings, &clock);
+    let client = client.reading(Arc::clone(&secrets) as _);
+    let tokens = tokens(secrets, &client, &settings, &clock);
     let authenticated = |client| Authenticated::new(client, Arc::clone(&tokens));
     Ok(Context {
         configuration: Arc::clone(&table) as _,
@@ -83,18 +85,21 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     })
 }
 
+fn secrets(clients: &Clients, clock: &Arc<dyn Clock>) -> Arc<AwsSecrets> {
+    let make_client = Box::new(client_for_services(clock));
+    Arc::new(AwsSecrets::new(clients.config().clone(), Arc::clone(clock), make_client))
+}
+
 /// The tokens of authenticated endpoints.
 fn tokens(
-    clients: &Clients,
+    secrets: Arc<AwsSecrets>,
     client: &HttpClient,
     settings: &Settings,
     clock: &Arc<dyn Clock>,
 ) -> Arc<Tokens> {
-    let make_client = Box::new(client_for_services(clock));
-    let secrets = AwsSecrets::new(clients.config().clone(), Arc::clone(clock), make_client);
     let named = settings.allowed.secrets.clone();
-    let (client, secrets) = (Arc::new(client.clone()), Arc::new(secrets));
-    Arc::new(Tokens::new(client, secrets, named, Arc::clone(clock)))
+    let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, Arc::clone(clock));
+    Arc::new(tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice)))
 }
 
 /// What invokes the function.

@@ -29,7 +29,7 @@ use gridpost_ports::{
 use gridpost_redrive_handler as redrive;
 use gridpost_runtime::{config::default, system::SystemDice};
 use gridpost_wake_handler as wake;
-use gridpost_webhook::http::HttpClient;
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys};
 
 use crate::{
     Options, Resources, StartError,
@@ -116,12 +116,14 @@ impl World {
         let allowed = allowed(options.resources.is_some());
         let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
         let client = client.map_err(StartError::Certificates)?;
-        let tokens = Arc::new(Tokens::new(
+        let client = client.reading(Arc::new(secrets::Environment));
+        let tokens = Tokens::new(
             Arc::new(client.clone()),
             Arc::new(secrets::Environment),
             allowed.secrets.clone(),
             Arc::clone(&clock) as _,
-        ));
+        );
+        let tokens = Arc::new(tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice)));
         let (log, counts) = (options.log.clone(), Counts::default());
         let latency_metrics = options.latency_metrics;
         let resources = options.resources.as_ref().map(|Resources(clients)| Arc::clone(clients));

@@ -13,15 +13,16 @@ use gridpost_core::{
     subscription::{
         Authentication,
         authentication::{
-            ClientCredentials, ClientSecret,
+            ClientCredentials, ClientSecret, Grant, SentBy,
+            assertion::Assertion,
             token::{self, NoToken, Token, TokenRequest},
         },
     },
     time::Timestamp,
 };
 
-use super::SecretReader;
-use crate::{Clock, HandshakeClient, HandshakeRequest};
+use super::{SecretReader, Signer};
+use crate::{Clock, Dice, HandshakeClient, HandshakeRequest};
 
 /// How long a token endpoint may take for its whole answer.
 pub const TOKEN_WAIT: Duration = Duration::from_secs(10);
@@ -39,6 +40,8 @@ pub struct Tokens {
     secrets: Arc<dyn SecretReader>,
     allowed: ClientSecrets,
     clock: Arc<dyn Clock>,
+    /// Signs for clients that have a private key.
+    signing: Option<(Arc<dyn Signer>, Arc<dyn Dice>)>,
     kept: Mutex<HashMap<Authentication, Arc<Place>>>,
 }
 
@@ -97,7 +100,13 @@ impl Tokens {
         allowed: ClientSecrets,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { client, secrets, allowed, clock, kept: Mutex::default() }
+        Self { client, secrets, allowed, clock, signing: None, kept: Mutex::default() }
+    }
+
+    /// The same, where clients may have private keys: `signer` signs, with ids from `dice`.
+    #[must_use]
+    pub fn signing(self, signer: Arc<dyn Signer>, dice: Arc<dyn Dice>) -> Self {
+        Self { signing: Some((signer, dice)), ..self }
     }
 
     /// A token to send a request with.
@@ -154,6 +163,10 @@ impl Tokens {
     async fn fetch(&self, by: &Authentication) -> Result<Token, NoToken> {
         match by {
             Authentication::ClientCredentials(by) => self.fetch_by(by).await,
+            // Its connection proves it: the client below asks for no token.
+            Authentication::ClientCertificate(_) => {
+                Err(NoToken::NoSecret("a client certificate has no token".to_owned()))
+            }
         }
     }
 
@@ -168,10 +181,31 @@ impl Tokens {
                 read.map_err(|error| no_secret(error.to_string()))?
             }
         };
+        let secret = self.proof(&by.grant, &id, secret)?;
         let asked = request(token::request(&by.grant, &id, &secret));
         let answered = self.client.exchange(asked).await;
         let answered = answered.map_err(|error| NoToken::NoAnswer(error.to_string()))?;
         token::read(answered.status, &answered.body, self.clock.now())
+    }
+}
+
+impl Tokens {
+    /// What a client sends to prove who it is: its secret, or what it signs by that.
+    fn proof(&self, grant: &Grant, client_id: &str, secret: Secret) -> Result<Secret, NoToken> {
+        let Grant::OAuth2 { token_url, sent_by, .. } = grant else { return Ok(secret) };
+        let SentBy::PrivateKeyJwt { key_id, audience } = sent_by else { return Ok(secret) };
+        let Some((signer, dice)) = &self.signing else {
+            return Err(NoToken::NotSigned("signs nothing in this program".to_owned()));
+        };
+        let assertion = Assertion {
+            client_id,
+            key_id: key_id.as_deref(),
+            audience: audience.as_ref().unwrap_or(token_url),
+            id: dice.id(),
+            now: self.clock.now(),
+        };
+        let signed = signer.sign(&secret, &|algorithm| assertion.unsigned(algorithm));
+        signed.map_err(NoToken::NotSigned)
     }
 }
 

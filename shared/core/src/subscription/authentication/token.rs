@@ -23,6 +23,9 @@ const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// that live shortly are used for three quarters of their life.
 const MARGIN_MAX: Duration = Duration::from_secs(60);
 
+/// Source: RFC 7523, section 2.2.
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
 /// Most characters of an error's code that are repeated.
 const ERROR_CHARS_MAX: usize = 40;
 
@@ -35,7 +38,7 @@ pub struct TokenRequest {
     pub body: Secret,
 }
 
-/// Builds the request of that client.
+/// Builds the request of that client. Where it signs, `secret` is its assertion.
 pub fn request(grant: &Grant, client_id: &str, secret: &Secret) -> TokenRequest {
     let mut form = Serializer::new(String::new());
     form.append_pair("grant_type", "client_credentials");
@@ -47,7 +50,7 @@ pub fn request(grant: &Grant, client_id: &str, secret: &Secret) -> TokenRequest 
                     form.append_pair(name, value);
                 }
             }
-            *sent_by
+            sent_by.clone()
         }
         Grant::EntraId { application, .. } => {
             form.append_pair("scope", &format!("{application}/.default"));
@@ -64,6 +67,12 @@ pub fn request(grant: &Grant, client_id: &str, secret: &Secret) -> TokenRequest 
             let part = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
             let pair = format!("{}:{}", part(client_id), part(secret.expose()));
             Some(Secret::new(format!("Basic {}", STANDARD.encode(pair))))
+        }
+        SentBy::PrivateKeyJwt { .. } => {
+            form.append_pair("client_id", client_id)
+                .append_pair("client_assertion_type", ASSERTION_TYPE)
+                .append_pair("client_assertion", secret.expose());
+            None
         }
     };
     let (url, body) = (Secret::new(grant.token_url()), Secret::new(form.finish()));
@@ -97,6 +106,9 @@ pub enum NoToken {
     /// The client's secret can't be had.
     #[error("the client secret can't be read: {0}")]
     NoSecret(String),
+    /// The client's private key can't sign; the text says why, without it.
+    #[error("the client's private key {0}")]
+    NotSigned(String),
     /// No answer; the text says why, without secrets.
     #[error("the token endpoint gave no answer: {0}")]
     NoAnswer(String),
@@ -199,6 +211,12 @@ mod tests {
         let encoded = basic.expose().strip_prefix("Basic ").expect("basic");
         let pair = STANDARD.decode(encoded).expect("base64");
         assert_eq!(String::from_utf8_lossy(&pair), "id%2B1:p%26w%3D1+%C3%A9");
+        let signs = SentBy::PrivateKeyJwt { key_id: None, audience: None };
+        let asked = request(&oauth(signs), "id+1", &Secret::new("a.b.c"));
+        let end = "&client_id=id%2B1&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3A\
+                   client-assertion-type%3Ajwt-bearer&client_assertion=a.b.c";
+        assert!(asked.body.expose().ends_with(end), "{}", asked.body.expose());
+        assert_eq!(asked.authorization, None);
         let application = "api://orders".to_owned();
         let entra = Grant::EntraId { tenant: "contoso.example".to_owned(), application };
         let asked = request(&entra, "c", &secret);

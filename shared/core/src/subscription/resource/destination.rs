@@ -98,8 +98,9 @@ fn read_webhook(
     let stored = attributes::kept(context.existing, stays);
     let delivery_attributes = attributes::read(&mut webhook, stored, problems);
     let has_stayed = context.existing.is_some_and(|existing| stays(&existing.endpoint));
-    let authentication = authentication::read(&mut webhook, context, has_stayed, problems);
-    if authentication.is_some() {
+    let authentication =
+        authentication::read(&mut webhook, context, url.as_deref(), has_stayed, problems);
+    if authentication.as_ref().is_some_and(Authentication::sends_header) {
         authentication::refuse_own_header(&webhook, &delivery_attributes, problems);
     }
     let batching = read_batching(&mut webhook, problems);

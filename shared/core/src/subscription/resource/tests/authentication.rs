@@ -5,6 +5,7 @@ use crate::{
     endpoint::secrets::{ClientSecrets, EntraClient},
     subscription::authentication::{
         Authentication, Client, ClientCredentials, ClientSecret, Grant, SentBy,
+        certificate::{ClientCertificate, Material},
     },
 };
 
@@ -55,6 +56,7 @@ fn authentication(read: Result<Settings, Problems>) -> Authentication {
 fn credentials(authentication: &Authentication) -> &ClientCredentials {
     match authentication {
         Authentication::ClientCredentials(by) => by,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -242,4 +244,161 @@ fn a_patch_changes_or_ends_an_authentication() {
     assert!(matches!(credentials(&other).grant, Grant::EntraId { .. }), "{other:?}");
     let rotated = flat(json!({"properties": {"clientSecret": "new"}}));
     assert_eq!(secret(patch(&rotated, &existing)), Ok(inline("new")));
+}
+
+const CHAIN: &str = "-----BEGIN CERTIFICATE-----\nY2VydA==\n-----END CERTIFICATE-----\n";
+const PRIVATE: &str = "-----BEGIN PRIVATE KEY-----\naHVzaA==\n-----END PRIVATE KEY-----\n";
+const LOCKED: &str =
+    "-----BEGIN ENCRYPTED PRIVATE KEY-----\naHVzaA==\n-----END ENCRYPTED PRIVATE KEY-----\n";
+
+/// Without the words that only keys have here.
+fn is_silent(said: &str) -> bool {
+    !said.contains("hush") && !said.contains("aHVzaA")
+}
+
+fn shown_whole(changes: &Value) -> Value {
+    let mut properties = json!({"certificate": CHAIN, "privateKey": PRIVATE});
+    crate::document::merge(&mut properties, changes);
+    let given = json!({"type": "ClientCertificate", "properties": properties});
+    webhook_with("authentication", given)
+}
+
+fn signing(changes: &Value) -> Value {
+    let mut all = json!({"clientSecret": null, "clientAuthentication": "PrivateKeyJwt",
+        "privateKey": PRIVATE});
+    crate::document::merge(&mut all, changes);
+    oauth(&all)
+}
+
+/// A deployment that names a secret for the endpoint of these documents.
+fn put_naming(
+    document: &Value,
+    existing: Option<&EventSubscription>,
+) -> Result<Settings, Problems> {
+    let mut allowed = allowed();
+    allowed.secrets.hosts.insert("arn:own".to_owned(), vec!["example.com".to_owned()]);
+    let topic = topic(Kind::Custom);
+    read(document, &Context { topic: &topic, existing, now: NOW, allowed: &allowed })
+}
+
+#[test]
+fn certificates_and_keys_are_read_and_never_shown() {
+    let certificate = |material, trusted: Option<&str>| {
+        let trusted = trusted.map(str::to_owned);
+        Authentication::ClientCertificate(ClientCertificate { material, trusted })
+    };
+    let own =
+        || Material::Inline { certificate: CHAIN.to_owned(), private_key: Secret::new(PRIVATE) };
+    let named = || Material::Reference { name: "arn:own".to_owned() };
+    let by_name =
+        json!({"certificate": null, "privateKey": null, "certificateReference": "arn:own"});
+    let client = |key_id: Option<&str>, audience: Option<&str>, secret| {
+        let grant = Grant::OAuth2 {
+            token_url: "https://id.example/token".to_owned(),
+            scope: None,
+            audience: None,
+            sent_by: SentBy::PrivateKeyJwt {
+                key_id: key_id.map(str::to_owned),
+                audience: audience.map(str::to_owned),
+            },
+        };
+        let client = Client::Own { id: "c".to_owned(), secret };
+        Authentication::ClientCredentials(ClientCredentials { grant, client })
+    };
+    let reference = ClientSecret::Reference { name: "arn:named".to_owned() };
+    let key_by_name = json!({"privateKey": null, "privateKeyReference": "arn:named"});
+    let table = [
+        (shown_whole(&json!({})), certificate(own(), None)),
+        (shown_whole(&json!({"trustedCertificates": CHAIN})), certificate(own(), Some(CHAIN))),
+        (shown_whole(&by_name), certificate(named(), None)),
+        (signing(&json!({})), client(None, None, inline(PRIVATE))),
+        (
+            signing(&json!({"keyId": "k", "assertionAudience": "https://id.example/"})),
+            client(Some("k"), Some("https://id.example/"), inline(PRIVATE)),
+        ),
+        (signing(&key_by_name), client(None, None, reference)),
+    ];
+    for (document, want) in table {
+        let read = put_naming(&document, None);
+        assert_eq!(authentication(read.clone()), want, "{document}");
+        let existing = stored(read.expect("valid"));
+        let shown = write(&existing, defaults(Kind::Custom).delivery_profile);
+        assert!(is_silent(&shown.to_string()), "{shown}");
+        let again = put_naming(&shown, Some(&existing));
+        let wrong = again.as_ref().err().map(ToString::to_string);
+        let again = again.ok().and_then(|it| it.authentication);
+        assert_eq!(again, existing.authentication, "{wrong:?}");
+    }
+}
+
+#[test]
+fn certificates_and_keys_are_refused_without_repeating_them() {
+    use Code::*;
+    let long = format!("{PRIVATE}{}", "x".repeat(4_096));
+    let both = json!({"certificateReference": "arn:own"});
+    let reference = |name: &str| {
+        shown_whole(&json!({"certificate": null, "privateKey": null, "certificateReference": name}))
+    };
+    let table = [
+        (shown_whole(&json!({"certificate": null})), MissingMember, "certificate"),
+        (shown_whole(&json!({"certificate": "hush"})), InvalidValue, "certificate"),
+        (shown_whole(&json!({"certificate": PRIVATE})), InvalidValue, "certificate"),
+        (shown_whole(&json!({"privateKey": null})), MissingMember, "privateKey"),
+        (shown_whole(&json!({"privateKey": "Hidden"})), MissingMember, "privateKey"),
+        (shown_whole(&json!({"privateKey": CHAIN})), InvalidValue, "privateKey"),
+        (shown_whole(&json!({"privateKey": LOCKED})), InvalidValue, "privateKey"),
+        (shown_whole(&json!({"privateKey": long})), OutOfRange, "privateKey"),
+        (shown_whole(&json!({"privateKey": 5})), WrongType, "privateKey"),
+        (
+            shown_whole(&json!({"trustedCertificates": PRIVATE})),
+            InvalidValue,
+            "trustedCertificates",
+        ),
+        (shown_whole(&json!({"clientSecret": "hush"})), UnknownMember, "clientSecret"),
+        (shown_whole(&both), InvalidValue, "certificateReference"),
+        (reference("arn:other"), InvalidValue, "certificateReference"),
+        // It is for another host.
+        (reference("arn:named"), InvalidValue, "certificateReference"),
+        (signing(&json!({"privateKey": null})), MissingMember, "privateKey"),
+        (signing(&json!({"privateKey": "hush"})), InvalidValue, "privateKey"),
+        (signing(&json!({"clientSecret": "hush"})), InvalidValue, "clientSecret"),
+        (signing(&json!({"keyId": "a\nb"})), InvalidValue, "keyId"),
+        (oauth(&json!({"keyId": "k"})), InvalidValue, "keyId"),
+        (oauth(&json!({"privateKey": PRIVATE})), InvalidValue, "privateKey"),
+    ];
+    for (document, code, path) in table {
+        let problems = put_naming(&document, None).expect_err(&document.to_string());
+        let listed: Vec<_> = problems.iter().map(|one| (one.code, one.path.clone())).collect();
+        let path = format!("{PATH}.authentication.properties.{path}");
+        assert_eq!(listed, [(code, path)], "{document}");
+        assert!(is_silent(&problems.to_error().to_string()), "{problems}");
+    }
+}
+
+#[test]
+fn a_private_key_follows_the_endpoint_to_no_other_party() {
+    let existing = stored(put_naming(&shown_whole(&json!({})), None).expect("valid"));
+    let left_out = |url: &str| {
+        let mut document = shown_whole(&json!({"privateKey": null}));
+        document["properties"]["destination"]["properties"]["endpointUrl"] = json!(url);
+        put_naming(&document, Some(&existing))
+    };
+    for (url, is_kept) in [
+        ("https://example.com/elsewhere", true),
+        ("https://evil.example/", false),
+        ("https://example.com:8443/", false),
+    ] {
+        assert_eq!(left_out(url).is_ok(), is_kept, "{url}");
+    }
+    // A secret is no key, and a key is no secret.
+    let secret = stored(put_naming(&oauth(&json!({})), None).expect("valid"));
+    assert!(put_naming(&signing(&json!({"privateKey": null})), Some(&secret)).is_err());
+    let key = stored(put_naming(&signing(&json!({})), None).expect("valid"));
+    assert!(put_naming(&oauth(&json!({"clientSecret": null})), Some(&key)).is_err());
+    assert!(put_naming(&signing(&json!({"privateKey": null})), Some(&key)).is_ok());
+    // No token is sent in a header, so the header may be one's own.
+    let mut document = shown_whole(&json!({}));
+    document["properties"]["destination"]["properties"]["deliveryAttributeMappings"] = json!([{"name": "Authorization", "type": "Static",
+            "properties": {"value": "hush", "isSecret": true}}]);
+    assert!(put_naming(&document, None).is_ok());
 }
