@@ -78,6 +78,7 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-ports", &[]), mutations: waiting::PORTS },
     Area { witness: tests("gridpost-ports", &[]), mutations: authentication::PORTS },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: authentication::CORE },
+    Area { witness: tests("gridpost-webhook", &[]), mutations: authentication::WEBHOOK },
     Area { witness: tests("gridpost-webhook", &[]), mutations: requests::WEBHOOK },
     Area { witness: tests("gridpost-runtime", &["--all-features"]), mutations: requests::RUNTIME },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: tables::CORE },

@@ -133,16 +133,22 @@ impl Export {
 
     /// Leaves the secret of an endpoint's authentication to the environment: no request reads it.
     fn client_secret(&mut self, one: &One<'_>, destination: &mut Value) {
-        const SECRET: &str = "clientSecret";
         let place = "/authentication/properties";
         let Some(members) = destination.pointer_mut(place).and_then(Value::as_object_mut) else {
             return;
         };
-        if members.get("clientSecretReference").is_some_and(Value::is_string) {
-            return;
+        // A read shows the member that is secret as null, and none where there is a reference.
+        let secrets = [
+            ("clientSecret", "CLIENT_SECRET", "the client secret of its authentication"),
+            ("privateKey", "PRIVATE_KEY", "the private key of its authentication"),
+        ];
+        for (member, name, what) in secrets {
+            let is_named = members.get(&format!("{member}Reference")).is_some_and(Value::is_string);
+            if members.get(member).is_some_and(Value::is_null) && !is_named {
+                let secret = self.secret(one, name, what);
+                members.insert(member.to_owned(), secret.into());
+            }
         }
-        let secret = self.secret(one, "CLIENT_SECRET", "the client secret of its authentication");
-        members.insert(SECRET.to_owned(), secret.into());
     }
 
     /// Leaves a secret to a variable of its own.

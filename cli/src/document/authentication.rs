@@ -1,9 +1,16 @@
 //! The flags of an endpoint's authentication.
 
+use std::fs;
+
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::members;
+
+/// Reads a file of PEM. What it has is not repeated.
+fn pem_file(path: &str) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| error.to_string())
+}
 
 /// How requests to a webhook are authenticated.
 #[derive(Args, Clone, Debug, Default)]
@@ -40,11 +47,49 @@ pub struct AuthenticationFlags {
     /// Audience to ask for
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["file", "entra_tenant"])]
     pub oauth_audience: Option<String>,
+
+    /// A file with the client's private key (PEM), which signs instead of a secret: private_key_jwt
+    #[arg(long, value_name = "FILE", value_parser = pem_file,
+        conflicts_with_all = ["file", "entra_tenant", "oauth_client_secret", "oauth_secret_reference"])]
+    pub oauth_private_key: Option<String>,
+
+    /// Where the client's private key is kept, as for --oauth-secret-reference
+    #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "entra_tenant", "oauth_client_secret",
+        "oauth_secret_reference", "oauth_private_key"])]
+    pub oauth_private_key_reference: Option<String>,
+
+    /// The id of the client's private key, for the token server
+    #[arg(long, value_name = "ID", conflicts_with_all = ["file", "entra_tenant"])]
+    pub oauth_key_id: Option<String>,
+
+    /// Whom the client's assertion is for [default: the token URL]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["file", "entra_tenant"])]
+    pub oauth_assertion_audience: Option<String>,
+
+    /// Show a client certificate (mutual TLS): a file with its chain, one's own first (PEM)
+    #[arg(long, value_name = "FILE", value_parser = pem_file,
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub client_certificate: Option<String>,
+
+    /// A file with the private key of the client certificate (PEM), which no read shows
+    #[arg(long, value_name = "FILE", value_parser = pem_file,
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub client_key: Option<String>,
+
+    /// Where client certificate and private key are kept together, as for --oauth-secret-reference
+    #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
+        "client_certificate", "client_key"])]
+    pub client_certificate_reference: Option<String>,
+
+    /// Beside a client certificate: trust only the authorities in this file (PEM) at this endpoint
+    #[arg(long, value_name = "FILE", value_parser = pem_file,
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub trusted_certificates: Option<String>,
 }
 
 impl AuthenticationFlags {
     /// The names of all of them.
-    pub const NAMES: [&str; 8] = [
+    pub const NAMES: [&str; 16] = [
         "oauth_token_url",
         "entra_tenant",
         "entra_application",
@@ -53,12 +98,34 @@ impl AuthenticationFlags {
         "oauth_secret_reference",
         "oauth_scope",
         "oauth_audience",
+        "oauth_private_key",
+        "oauth_private_key_reference",
+        "oauth_key_id",
+        "oauth_assertion_audience",
+        "client_certificate",
+        "client_key",
+        "client_certificate_reference",
+        "trusted_certificates",
     ];
 
-    /// The member of a destination's properties that they describe. Without a token URL and a
-    /// tenant it is a change of the one that there is.
+    /// The type that they name, if they name one.
+    fn kind(&self) -> Option<&'static str> {
+        let certificate =
+            self.client_certificate.as_ref().or(self.client_certificate_reference.as_ref());
+        match (&self.oauth_token_url, &self.entra_tenant, certificate) {
+            (Some(_), ..) => Some("OAuth2ClientCredentials"),
+            (None, Some(_), _) => Some("EntraId"),
+            (None, None, Some(_)) => Some("ClientCertificate"),
+            (None, None, None) => None,
+        }
+    }
+
+    /// The member of a destination's properties that they describe. Without a token URL, a tenant
+    /// and a client certificate it is a change of the one that there is.
     pub fn authentication(&self) -> Option<Value> {
         let text = |given: &Option<String>| given.as_ref().map(|text| json!(text));
+        let key = self.oauth_private_key.as_ref().or(self.oauth_private_key_reference.as_ref());
+        let private_key = self.oauth_private_key.as_ref().or(self.client_key.as_ref());
         let properties = members([
             ("tokenUrl", text(&self.oauth_token_url)),
             ("tenantId", text(&self.entra_tenant)),
@@ -68,16 +135,19 @@ impl AuthenticationFlags {
             ("clientSecretReference", text(&self.oauth_secret_reference)),
             ("scope", text(&self.oauth_scope)),
             ("audience", text(&self.oauth_audience)),
+            ("clientAuthentication", key.map(|_| json!("PrivateKeyJwt"))),
+            ("privateKey", private_key.map(|text| json!(text))),
+            ("privateKeyReference", text(&self.oauth_private_key_reference)),
+            ("keyId", text(&self.oauth_key_id)),
+            ("assertionAudience", text(&self.oauth_assertion_audience)),
+            ("certificate", text(&self.client_certificate)),
+            ("certificateReference", text(&self.client_certificate_reference)),
+            ("trustedCertificates", text(&self.trusted_certificates)),
         ]);
         if properties.is_empty() {
             return None;
         }
-        let kind = match (&self.oauth_token_url, &self.entra_tenant) {
-            (Some(_), _) => Some("OAuth2ClientCredentials"),
-            (None, Some(_)) => Some("EntraId"),
-            (None, None) => None,
-        };
-        let kind = kind.map(|kind| json!(kind));
+        let kind = self.kind().map(|kind| json!(kind));
         Some(members([("type", kind), ("properties", Some(Value::Object(properties)))]).into())
     }
 }
@@ -116,6 +186,32 @@ mod tests {
             (
                 AuthenticationFlags { oauth_client_secret: text("new"), ..none() },
                 json!({"properties": {"clientSecret": "new"}}),
+            ),
+            (
+                AuthenticationFlags {
+                    oauth_token_url: text("https://id/token"),
+                    oauth_client_id: text("c"),
+                    oauth_private_key_reference: text("arn:k"),
+                    oauth_key_id: text("k1"),
+                    ..none()
+                },
+                json!({"type": "OAuth2ClientCredentials", "properties": {
+                    "tokenUrl": "https://id/token", "clientId": "c", "keyId": "k1",
+                    "clientAuthentication": "PrivateKeyJwt", "privateKeyReference": "arn:k"}}),
+            ),
+            (
+                AuthenticationFlags {
+                    client_certificate: text("chain"),
+                    client_key: text("key"),
+                    trusted_certificates: text("ca"),
+                    ..none()
+                },
+                json!({"type": "ClientCertificate", "properties": {
+                    "certificate": "chain", "privateKey": "key", "trustedCertificates": "ca"}}),
+            ),
+            (
+                AuthenticationFlags { client_certificate_reference: text("arn:c"), ..none() },
+                json!({"type": "ClientCertificate", "properties": {"certificateReference": "arn:c"}}),
             ),
         ];
         for (flags, want) in table {

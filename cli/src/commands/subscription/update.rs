@@ -46,6 +46,14 @@ const CHANGES: [&str; 31] = [
     "oauth_secret_reference",
     "oauth_scope",
     "oauth_audience",
+    "oauth_private_key",
+    "oauth_private_key_reference",
+    "oauth_key_id",
+    "oauth_assertion_audience",
+    "client_certificate",
+    "client_key",
+    "client_certificate_reference",
+    "trusted_certificates",
 ];
 
 /// What to change of an event subscription.

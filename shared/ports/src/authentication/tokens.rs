@@ -192,8 +192,21 @@ impl Tokens {
 impl Tokens {
     /// What a client sends to prove who it is: its secret, or what it signs by that.
     fn proof(&self, grant: &Grant, client_id: &str, secret: Secret) -> Result<Secret, NoToken> {
-        let Grant::OAuth2 { token_url, sent_by, .. } = grant else { return Ok(secret) };
-        let SentBy::PrivateKeyJwt { key_id, audience } = sent_by else { return Ok(secret) };
+        let signed = match grant {
+            Grant::OAuth2 {
+                token_url,
+                sent_by: SentBy::PrivateKeyJwt { key_id, audience },
+                ..
+            } => Some((token_url, key_id, audience)),
+            _ => None,
+        };
+        let Some((token_url, key_id, audience)) = signed else {
+            // A reference may be to a key that is for signatures or certificates: those are never sent.
+            if secret.expose().contains(" PRIVATE KEY-----") {
+                return Err(NoToken::NoSecret("it is a private key, which is not sent".to_owned()));
+            }
+            return Ok(secret);
+        };
         let Some((signer, dice)) = &self.signing else {
             return Err(NoToken::NotSigned("signs nothing in this program".to_owned()));
         };
