@@ -25,6 +25,8 @@ pub mod delivery;
 
 pub mod publish;
 
+pub mod intake;
+
 pub mod poison;
 
 pub mod metric;
