@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds deployer-policy.json, what Terraform must be allowed, to what the module makes.
+"""Holds deployer-policy.json, what Terraform must be allowed, to what the module makes, and the one of
+modules/aws-source to what that makes besides.
 
     python3 infra/deployer_policy.py                every resource type of the module's files
     python3 infra/deployer_policy.py --plan FILE    and of a plan (terraform show -json)
@@ -31,6 +32,9 @@ ACCESS_LOGS = f"arn:aws:logs:{ACCOUNT}:log-group:/aws/vendedlogs/{PREFIX}-manage
 ALARM = f"arn:aws:cloudwatch:{ACCOUNT}:alarm:{PREFIX}-late"
 DASHBOARD = f"arn:aws:cloudwatch::123456789012:dashboard/{PREFIX}"
 SCHEDULE = f"arn:aws:scheduler:{ACCOUNT}:schedule/default/{PREFIX}-wake"
+RULE = f"arn:aws:events:{ACCOUNT}:rule/{PREFIX}-source-uploads"
+RULE_OF_BUS = f"arn:aws:events:{ACCOUNT}:rule/own/{PREFIX}-source-uploads"
+OWN_BUCKET, OWN_TOPIC = "arn:aws:s3:::my-uploads", f"arn:aws:sns:{ACCOUNT}:orders"
 STACK = f"arn:aws:cloudformation:{ACCOUNT}:stack/{PREFIX}-publish-by-url/3f2a"
 API = "arn:aws:apigateway:eu-central-1::"
 ZONE, CHANGE = "arn:aws:route53:::hostedzone/Z1", "arn:aws:route53:::change/C1"
@@ -145,12 +149,26 @@ NEEDED = {
     ),
 }
 
+# What modules/aws-source makes besides. IAM takes no policy that is so long as both are together.
+NEEDED_OF_SOURCES = {
+    "aws_cloudwatch_event_rule": of(
+        "events", "DeleteRule DescribeRule ListTagsForResource PutRule TagResource UntagResource", RULE, RULE_OF_BUS
+    ),
+    "aws_cloudwatch_event_target": of("events", "ListTargetsByRule PutTargets RemoveTargets", RULE, RULE_OF_BUS),
+    "aws_s3_bucket_notification": of("s3", "GetBucketNotification PutBucketNotification", OWN_BUCKET),
+    "aws_sns_topic_subscription": of(
+        "sns", "GetSubscriptionAttributes SetSubscriptionAttributes Subscribe Unsubscribe", OWN_TOPIC
+    ),
+}
+
 # What AWS can't bound by a name, and why. Everything else must name the prefix.
 UNBOUNDED = {
     "apigateway": "ids of APIs are generated, and are not known before",
     "ec2": "descriptions of a network have no resource",
     "route53": "ids of zones and changes are generated; give your zone's",
     "lambda:event-source-mapping": "ids are generated; mappings themselves are bound by their function, tags can't be",
+    "s3": "buckets of sources are yours; give their ARNs",
+    "sns": "topics of sources are yours; give their ARNs",
     "logs": "deliveries of access logs, resource policies and the search for groups have no resource",
 }
 
@@ -176,16 +194,17 @@ def unbounded(statement, resource):
     return UNBOUNDED.get(service)
 
 
-def problems(policy, types):
+def problems(policy, types, table=None):
     """What is wrong with the policy for a deployment that has resources of these types."""
+    table = NEEDED if table is None else table
     statements = policy["Statement"]
     granted = {action for statement in statements for action in statement["Action"]}
-    found = [f"{kind}: not in the table of {Path(__file__).name}" for kind in sorted(types - NEEDED.keys())]
-    for kind in sorted(types & NEEDED.keys()):
-        for action, arn in NEEDED[kind]:
+    found = [f"{kind}: not in the table of {Path(__file__).name}" for kind in sorted(types - table.keys())]
+    for kind in sorted(types & table.keys()):
+        for action, arn in table[kind]:
             if not any(allows(statement, action, arn) for statement in statements):
                 found.append(f"{kind}: {action} is not allowed for {arn}")
-    needed = {action for kind in NEEDED for action, _ in NEEDED[kind]}
+    needed = {action for kind in table for action, _ in table[kind]}
     found += [f"{action}: no resource of the module needs it" for action in sorted(granted - needed)]
     for statement in statements:
         for action in statement["Action"]:
@@ -206,7 +225,16 @@ def problems(policy, types):
 
 def types_of_module():
     """Types of resources in the module's own files."""
-    files = [*INFRA.glob("*.tf"), *INFRA.glob("modules/function/*.tf")]
+    return types_of([*INFRA.glob("*.tf"), *INFRA.glob("modules/function/*.tf")])
+
+
+def types_of_sources():
+    """Types of resources that only the module of AWS sources has."""
+    return types_of(INFRA.glob("modules/aws-source/*.tf")) - NEEDED.keys()
+
+
+def types_of(files):
+    """Types of resources in files."""
     text = "\n".join(path.read_text() for path in files)
     return set(re.findall(r'^resource "([a-z0-9_]+)"', text, re.M))
 
@@ -221,9 +249,11 @@ def main(arguments):
     """Prints what is wrong."""
     types = types_of_module()
     if arguments[:1] == ["--plan"]:
-        types |= types_of_plan(arguments[1])
+        types |= types_of_plan(arguments[1]) - NEEDED_OF_SOURCES.keys()
     policy = json.loads((INFRA / "deployer-policy.json").read_text())
     found = problems(policy, types)
+    of_sources = json.loads((INFRA / "modules/aws-source/deployer-policy.json").read_text())
+    found += problems(of_sources, types_of_sources(), NEEDED_OF_SOURCES)
     print("\n".join(found) or f"deployer-policy.json fits {len(types)} types of resources")
     return 1 if found else 0
 

@@ -1,4 +1,4 @@
-# Settings that all seven functions share.
+# Settings that all functions share.
 
 locals {
   functions_dir = (
@@ -7,7 +7,11 @@ locals {
     : "${path.root}/${var.functions_dir}"
   )
 
-  programs = ["ingest", "expand", local.dispatch_program, "dead-letter", "redrive", "manage", "wake"]
+  # intake runs once for each AWS source, in modules/aws-source.
+  programs = concat(
+    ["ingest", "expand", local.dispatch_program, "dead-letter", "redrive", "manage", "wake"],
+    var.aws_sources ? ["intake"] : [],
+  )
 
   # A release has all zips in one folder; cargo-lambda puts each into its own.
   files = {
@@ -49,7 +53,7 @@ locals {
 
   # 512 MB is about 0.29 vCPU: a small function spends its time on TLS and JSON. manage serves operators, not events.
   memory_mb = merge(
-    { ingest = 512, expand = 512, dispatch = 512, dead-letter = 512, redrive = 512, manage = 256, wake = 256 },
+    { ingest = 512, expand = 512, dispatch = 512, dead-letter = 512, redrive = 512, manage = 256, wake = 256, intake = 512 },
     var.memory_mb,
   )
 
@@ -86,5 +90,6 @@ locals {
     redrive     = 60
     manage      = 29
     wake        = 55
+    intake      = 29
   }
 }

@@ -142,6 +142,11 @@ output "state_table" {
   value       = aws_dynamodb_table.state.name
 }
 
+output "aws_sources" {
+  description = "What modules/aws-source needs of the deployment, as its input gridpost; null without aws_sources = true."
+  value       = var.aws_sources ? local.intake : null
+}
+
 output "publish_command" {
   description = "Publishes one event to the topic demo; print it with terraform output -raw publish_command. It takes the credentials that publish_authorization requires from the environment: one of the topic's keys (GRIDPOST_KEY), IAM credentials (AWS_ACCESS_KEY_ID and so on), or a token (GRIDPOST_TOKEN)."
   value       = <<-EOT

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Keeps what follows from the module's inputs and outputs: their tables in README.md, and infra/deploy, which
-passes them on.
+"""Keeps what follows from the module's inputs and outputs: their tables in README.md (and in that of
+modules/aws-source), and infra/deploy, which passes them on.
 
     python3 infra/reference.py           writes them
     python3 infra/reference.py --check   exits with 1 if they are not as they would be written
@@ -56,11 +56,21 @@ def tables(inputs, outputs):
 
 def readme(inputs, outputs):
     """README.md with its tables as they must be."""
-    now = (INFRA / "README.md").read_text()
+    return fill(INFRA / "README.md", inputs, outputs)
+
+
+def fill(path, inputs, outputs):
+    """A page with its tables as they must be."""
+    now = path.read_text()
     before, rest = now.split("<!-- reference -->", 1)
     _, after = rest.split("<!-- end of reference -->", 1)
     table = tables(inputs, outputs)
     return f"{before}<!-- reference -->\n\n{table}\n\n<!-- end of reference -->{after}"
+
+
+def module_readme(folder):
+    """README.md of a module with its tables as they must be."""
+    return fill(folder / "README.md", blocks("variable", folder / "variables.tf"), blocks("output", folder / "outputs.tf"))
 
 
 def variables(inputs):
@@ -103,6 +113,7 @@ def main():
     outputs = blocks("output", INFRA / "outputs.tf")
     wanted = {
         "README.md": readme(inputs, outputs),
+        "modules/aws-source/README.md": module_readme(INFRA / "modules/aws-source"),
         "deploy/main.tf": main_file(inputs),
         "deploy/variables.tf": variables(inputs),
         "deploy/outputs.tf": outputs_file(outputs),

@@ -111,7 +111,7 @@ variable "architecture" {
 }
 
 variable "functions_dir" {
-  description = "Directory that holds <function>.zip (as in a release) or <function>/bootstrap.zip for ingest, expand, dispatch (dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake. Absolute, or relative to the root module, wherever Terraform is started. Null, the default, is where cargo lambda build puts them in this module's repository. Not with functions_bucket."
+  description = "Directory that holds <function>.zip (as in a release) or <function>/bootstrap.zip for ingest, expand, dispatch (dispatch-resources with resource_destinations), dead-letter, redrive, manage, wake, and intake with aws_sources. Absolute, or relative to the root module, wherever Terraform is started. Null, the default, is where cargo lambda build puts them in this module's repository. Not with functions_bucket."
   type        = string
   default     = null
 
@@ -134,7 +134,7 @@ variable "functions_sha256" {
 }
 
 variable "functions_bucket" {
-  description = "Takes the functions from a bucket of your own instead of a directory: the bucket's name (in the deployment's region), the prefix of the object keys, and the SHA-256 of each zip by program, in base64, as Lambda shows it (openssl dgst -sha256 -binary FILE | base64); release.json of a release has key_prefix and sha256. Objects are named <key_prefix><program>.zip. Required programs: ingest, expand, dispatch (or dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake. For a new version set a new key_prefix and new hashes: Terraform updates a function when its hash changes."
+  description = "Takes the functions from a bucket of your own instead of a directory: the bucket's name (in the deployment's region), the prefix of the object keys, and the SHA-256 of each zip by program, in base64, as Lambda shows it (openssl dgst -sha256 -binary FILE | base64); release.json of a release has key_prefix and sha256. Objects are named <key_prefix><program>.zip. Required programs: ingest, expand, dispatch (or dispatch-resources with resource_destinations), dead-letter, redrive, manage and wake, and intake with aws_sources. For a new version set a new key_prefix and new hashes: Terraform updates a function when its hash changes."
   type = object({
     name       = string
     key_prefix = optional(string, "")
@@ -202,14 +202,14 @@ variable "vpc" {
 }
 
 variable "memory_mb" {
-  description = "Memory per function in MB, 128 to 10240, for functions that need another value than the default: ingest, expand, dispatch, dead-letter and redrive have 512, manage and wake 256. CPU grows with memory (1,769 MB are one vCPU), so more memory may be faster at the same cost."
+  description = "Memory per function in MB, 128 to 10240, for functions that need another value than the default: ingest, expand, dispatch, dead-letter, redrive and intake have 512, manage and wake 256. CPU grows with memory (1,769 MB are one vCPU), so more memory may be faster at the same cost."
   type        = map(number)
   default     = {}
   nullable    = false
 
   validation {
     condition     = length(setsubtract(keys(var.memory_mb), ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"])) == 0
-    error_message = "memory_mb must name functions only (ingest, expand, dispatch, dead-letter, redrive, manage, wake), got ${jsonencode(keys(var.memory_mb))}."
+    error_message = "memory_mb must name functions only (ingest, expand, dispatch, dead-letter, redrive, manage, wake, intake), got ${jsonencode(keys(var.memory_mb))}."
   }
 
   validation {
@@ -639,6 +639,13 @@ variable "resource_destinations" {
     condition     = length(join("\",\"", var.resource_destinations)) <= 2000
     error_message = "resource_destinations must have at most 2000 characters together, got ${length(join("\",\"", var.resource_destinations))}: use patterns with *."
   }
+}
+
+variable "aws_sources" {
+  description = "Whether AWS services publish into topics: modules/aws-source then brings EventBridge rules, S3 buckets, SNS topics and SQS queues in, each with a queue and a function (program intake) of its own. It creates nothing but a log group."
+  type        = bool
+  default     = false
+  nullable    = false
 }
 
 variable "endpoint_secrets" {

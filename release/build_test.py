@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ["ingest", "expand", "dispatch", "dispatch-resources", "dead-letter", "redrive", "manage", "wake"]
+PROGRAMS = ["ingest", "intake", "expand", "dispatch", "dispatch-resources", "dead-letter", "redrive", "manage", "wake"]
 
 
 class Release(unittest.TestCase):

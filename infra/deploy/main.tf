@@ -48,6 +48,7 @@ module "gridpost" {
   endpoint_allowed_networks     = var.endpoint_allowed_networks
   endpoint_allowed_ports        = var.endpoint_allowed_ports
   resource_destinations         = var.resource_destinations
+  aws_sources                   = var.aws_sources
   endpoint_secrets              = var.endpoint_secrets
   endpoint_entra_client         = var.endpoint_entra_client
   validation_origin             = var.validation_origin

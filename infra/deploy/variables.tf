@@ -288,6 +288,12 @@ variable "resource_destinations" {
   default     = null
 }
 
+variable "aws_sources" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = bool
+  default     = null
+}
+
 variable "endpoint_secrets" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = map(list(string))

@@ -27,6 +27,18 @@ class Faults(unittest.TestCase):
     def test_the_file_is_right(self):
         self.assertEqual(self.found(lambda statements: None, checker.types_of_module()), [])
 
+    def test_the_policy_of_sources_is_right_and_every_action_of_it_is_needed(self):
+        policy = json.loads((checker.INFRA / "modules/aws-source/deployer-policy.json").read_text())
+        types = checker.types_of_sources()
+        self.assertEqual(types, set(checker.NEEDED_OF_SOURCES))
+        self.assertEqual(checker.problems(policy, types, checker.NEEDED_OF_SOURCES), [])
+        for index, statement in enumerate(policy["Statement"]):
+            for action in statement["Action"]:
+                other = copy.deepcopy(policy)
+                other["Statement"][index]["Action"].remove(action)
+                found = checker.problems(other, types, checker.NEEDED_OF_SOURCES)
+                self.assertTrue(any(action in problem for problem in found), f"{statement['Sid']} without {action}")
+
     def test_every_action_is_needed_and_missed(self):
         for index, statement in enumerate(POLICY["Statement"]):
             for action in statement["Action"]:

@@ -118,6 +118,19 @@ run "an_export_deploys_what_its_documents_ask_for" {
   }
 }
 
+run "an_example_takes_events_of_every_kind_of_source_in" {
+  command = plan
+
+  module {
+    source = "./examples/aws-sources"
+  }
+
+  assert {
+    condition     = module.gridpost.aws_sources.function.log_group_name == "/aws/lambda/gridpost-intake"
+    error_message = "sources log into ${jsonencode(module.gridpost.aws_sources.function.log_group_name)}"
+  }
+}
+
 run "the_module_takes_for_each_count_providers_and_depends_on" {
   command = plan
 

@@ -28,6 +28,7 @@ RELEASE = (
 )
 # Each example's inputs, and what doctor is told of the account that the example is for.
 EXAMPLES = {
+    "aws-sources": ({"functions_dir": str(FUNCTIONS)}, []),
     "complete": (
         {
             "kms_key_arn": "arn:aws:kms:eu-central-1:123456789012:key/k",

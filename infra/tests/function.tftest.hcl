@@ -50,9 +50,9 @@ run "a_function_in_all_its_parts" {
 
   assert {
     condition = (
-      aws_cloudwatch_log_group.this.name == "/aws/lambda/gridpost-sample" && aws_cloudwatch_log_group.this.retention_in_days == 30
+      one(aws_cloudwatch_log_group.this).name == "/aws/lambda/gridpost-sample" && one(aws_cloudwatch_log_group.this).retention_in_days == 30
     )
-    error_message = "the log group is ${aws_cloudwatch_log_group.this.name}"
+    error_message = "the log group is ${one(aws_cloudwatch_log_group.this).name}"
   }
 
   assert {
@@ -288,5 +288,27 @@ run "nothing_is_traced_by_default" {
   assert {
     condition     = !strcontains(output.policy, "xray:")
     error_message = "the role may ${output.policy}"
+  }
+}
+
+run "a_function_may_share_a_log_group" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    log_group_name = "/aws/lambda/gridpost-intake"
+  }
+
+  assert {
+    condition = (
+      length(aws_cloudwatch_log_group.this) == 0
+      && aws_lambda_function.this.logging_config[0].log_group == "/aws/lambda/gridpost-intake"
+      && output.log_group_name == "/aws/lambda/gridpost-intake"
+      && strcontains(output.policy, "log-group:/aws/lambda/gridpost-intake:*")
+    )
+    error_message = "it logs into ${output.log_group_name}"
   }
 }

@@ -16,6 +16,7 @@ mod publishing;
 mod repeats;
 mod requests;
 mod rules;
+mod sources;
 mod tables;
 mod waiting;
 
@@ -87,6 +88,9 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-wake-handler", &[]), mutations: pausing::WAKE },
     Area { witness: tests("gridpost-dispatch-handler", &[]), mutations: pausing::DISPATCH },
     Area { witness: tests("gridpost-manage-handler", &[]), mutations: pausing::MANAGE },
+    Area { witness: tests("gridpost-intake-handler", &[]), mutations: sources::HANDLER },
+    Area { witness: tests("gridpost-core", &["--lib"]), mutations: sources::CORE },
+    Area { witness: SOURCES, mutations: sources::TERRAFORM },
     Area { witness: TERRAFORM, mutations: infrastructure::ALL },
 ];
 
@@ -94,6 +98,8 @@ const NEIGHBOURS: Witness = tests("gridpost-simulation", &["--test", "neighbours
 
 const TERRAFORM: Witness =
     Witness::Terraform { files: &["policies.tftest.hcl", "wiring.tftest.hcl"] };
+
+const SOURCES: Witness = Witness::Terraform { files: &["aws_source.tftest.hcl"] };
 
 const fn tests(package: &'static str, which: &'static [&'static str]) -> Witness {
     Witness::Tests { package, which }

@@ -62,7 +62,9 @@ fn redrive_reads_its_sample_and_expand_does_not() {
 
 #[test]
 fn every_function_has_samples() {
-    for function in ["ingest", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"] {
+    for function in
+        ["ingest", "intake", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"]
+    {
         assert!(!samples(function).is_empty(), "{function}");
     }
 }

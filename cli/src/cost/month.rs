@@ -62,6 +62,8 @@ pub struct Estate {
     pub hanging: f64,
     /// `retry_queue_count`.
     pub retry_queues: f64,
+    /// Sources of `infra/modules/aws-source`, each with a queue and two alarms of its own.
+    pub aws_sources: f64,
     /// `alarms`.
     pub alarms: Alarms,
     /// `dashboard`.
@@ -92,6 +94,7 @@ impl Default for Estate {
             fan_out: 1,
             hanging: 0.0,
             retry_queues: 4.0,
+            aws_sources: 0.0,
             alarms: Alarms::Pages,
             dashboard: false,
             metrics_by_name: false,
@@ -140,7 +143,7 @@ fn line(what: &str, units: f64, price: &Price) -> MonthLine {
 
 /// What is paid without any event.
 fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
-    let queues = QUEUES + estate.retry_queues;
+    let queues = QUEUES + estate.retry_queues + estate.aws_sources;
     let polls = queues * POLLERS * POLLS * MINUTES;
     // The cursor and eight partitions of a minute are read, the cursor is written; 50 ms of 256 MB.
     let (reads, writes) = (9.0 * MINUTES, MINUTES);
@@ -151,8 +154,8 @@ fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     };
     let alarms = match estate.alarms {
         Alarms::None => 0.0,
-        Alarms::Pages => pages,
-        Alarms::All => pages + 23.0 + 2.0 * estate.retry_queues,
+        Alarms::Pages => pages + 2.0 * estate.aws_sources,
+        Alarms::All => pages + 23.0 + 2.0 * estate.retry_queues + 2.0 * estate.aws_sources,
     };
     vec![
         line("polling of idle queues by Lambda (SQS requests)", polls, &prices.sqs_request),
@@ -349,6 +352,7 @@ pub fn price_of_switches(
         ("tracing", with(&|estate| estate.tracing = true)),
         ("kms_key_arns, each key", with(&|estate| estate.keys += 1.0)),
         ("retry_queue_count, each queue more", with(&|estate| estate.retry_queues += 1.0)),
+        ("aws_sources, each source", with(&|estate| estate.aws_sources += 1.0)),
         (
             "publish_front_door = \"FUNCTION_URL\"",
             with(&|estate| estate.front_door = FrontDoor::FunctionUrl),

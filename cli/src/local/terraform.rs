@@ -276,6 +276,8 @@ fn variables(emulator_url: &str, functions: &Functions) -> Value {
         "functions_sha256": functions.sha256,
         "aws_endpoint_url": emulator_url,
         "manage_authorization": "NONE",
+        // Nothing but a log group, until a configuration of one's own adds sources.
+        "aws_sources": true,
         "endpoint_allowed_networks": ["127.0.0.0/8", "::1/128"],
         "resource_destinations": RESOURCES.map(|resource| {
             let (service, resource) = resource;

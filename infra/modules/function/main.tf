@@ -2,7 +2,7 @@
 
 locals {
   account        = var.settings.account
-  log_group_name = "/aws/lambda/${var.name}"
+  log_group_name = coalesce(var.log_group_name, "/aws/lambda/${var.name}")
   log_group_arn  = "arn:${local.account.partition}:logs:${local.account.region}:${local.account.id}:log-group:${local.log_group_name}"
 
   # No logs:CreateLogGroup: the module creates the group, with a retention.
@@ -64,6 +64,9 @@ locals {
     ], local.network_statements, local.trace_statements)
   })
 
+  # The function's own, or the one that it shares.
+  log_group = coalesce(one(aws_cloudwatch_log_group.this[*].name), local.log_group_name)
+
   # The alias that exists, if any.
   alias = concat(aws_lambda_alias.live, aws_lambda_alias.shifted)
 
@@ -73,6 +76,8 @@ locals {
 resource "aws_cloudwatch_log_group" "this" {
   # checkov:skip=CKV_AWS_158:encrypted with CloudWatch's own key; log lines hold no payloads and no secrets
   # checkov:skip=CKV_AWS_338:the operator decides how long (log_retention_days)
+  count = var.log_group_name == null ? 1 : 0
+
   name              = local.log_group_name
   retention_in_days = var.log_retention_days
   kms_key_id        = var.settings.log_kms_key_arn
@@ -144,7 +149,7 @@ resource "aws_lambda_function" "this" {
   # would filter these lines and wrap those it does not know.
   logging_config {
     log_format = "Text"
-    log_group  = aws_cloudwatch_log_group.this.name
+    log_group  = local.log_group
   }
 
   # Without it Lambda uses its default, PassThrough.

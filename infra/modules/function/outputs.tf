@@ -30,7 +30,7 @@ output "role_name" {
 
 output "log_group_name" {
   description = "Name of the function's log group."
-  value       = aws_cloudwatch_log_group.this.name
+  value       = local.log_group
 }
 
 output "policy" {

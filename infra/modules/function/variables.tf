@@ -125,3 +125,9 @@ variable "log_retention_days" {
   type        = number
   nullable    = false
 }
+
+variable "log_group_name" {
+  description = "Existing log group that the function shares with others; null for one of its own."
+  type        = string
+  default     = null
+}

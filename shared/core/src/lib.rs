@@ -26,6 +26,8 @@ pub mod delivery;
 
 pub mod publish;
 
+pub mod intake;
+
 pub mod poison;
 
 pub mod metric;

@@ -52,6 +52,11 @@ pub const DROPPED_EVENT_COUNT: &str = "DroppedEventCount";
 pub const REDRIVEN_EVENT_COUNT: &str = "RedrivenEventCount";
 /// Messages moved to the poison queue, by `Queue`: a bug in Gridpost that an operator must look at.
 pub const POISON_COUNT: &str = "PoisonCount";
+/// Messages of AWS sources that can't become events of their topic and went to the source's poison
+/// queue, by `Reason`.
+pub const SOURCE_REFUSED_COUNT: &str = "SourceRefusedCount";
+/// Messages of AWS sources that hold no event (S3's test of a notification).
+pub const SOURCE_IGNORED_COUNT: &str = "SourceIgnoredCount";
 /// Long waits parked in the table instead of hidden in a queue.
 pub const PARKED_COUNT: &str = "ParkedCount";
 /// Parked deliveries that could not be sent when due and are tried again later: an operator must
@@ -73,7 +78,7 @@ pub const DELIVERY_LATENCY_IN_MS: &str = "DeliveryLatencyInMs";
 /// Every metric with its dimensions, of which [`NAMES`] may be left out. Each is written without any of
 /// them, too: alarms can't search.
 /// Values of dimensions are names of topics and event subscriptions, and otherwise constants.
-pub const ALL: [(&str, &[&str]); 17] = {
+pub const ALL: [(&str, &[&str]); 19] = {
     const OF_TOPIC: &[&str] = &[TOPIC];
     const OF_SUBSCRIPTION: &[&str] = &[TOPIC, EVENT_SUBSCRIPTION_NAME];
     const OF_ERROR: &[&str] = &["Error", TOPIC, EVENT_SUBSCRIPTION_NAME];
@@ -88,6 +93,8 @@ pub const ALL: [(&str, &[&str]); 17] = {
         (DROPPED_EVENT_COUNT, &[DROP_REASON, TOPIC, EVENT_SUBSCRIPTION_NAME]),
         (REDRIVEN_EVENT_COUNT, OF_SUBSCRIPTION),
         (POISON_COUNT, &["Queue"]),
+        (SOURCE_REFUSED_COUNT, &["Reason"]),
+        (SOURCE_IGNORED_COUNT, &[]),
         (PARKED_COUNT, &[]),
         (STUCK_PARKED_COUNT, &[]),
         (HIDE_FAIL_COUNT, &[]),

@@ -40,7 +40,7 @@ pub use handshake::{
 };
 pub use late_listeners::{LateListeners, Listener};
 pub use publish_records::{Kept, PublishRecords};
-pub use record::Record;
+pub use record::{Record, SourceMessage};
 pub use resources::{ResourceChecker, ResourceClient};
 pub use waiting::{WaitingCount, WaitingTally};
 

@@ -34,3 +34,13 @@ impl Record {
         }
     }
 }
+
+/// A message of a source's queue, as intake is given it.
+#[derive(Clone, Debug)]
+pub struct SourceMessage {
+    /// The queue's id of the message, named in the reply when it is to be kept.
+    pub message_id: Arc<str>,
+    pub body: String,
+    /// When it was sent to the queue.
+    pub sent_at: Timestamp,
+}

@@ -10,6 +10,7 @@ use gridpost_core::{
         arn::{AllowedResources, Arn, ArnPatterns},
         secrets::ClientSecrets,
     },
+    intake::Source,
     retry::{
         health::Durations, lane::LaneSettings, outcome::Outcome, response_text::ResponseBytes,
     },
@@ -170,6 +171,16 @@ pub fn queue_url(queue: Queue) -> Result<String, SettingError> {
         }
     };
     parsed_or(name, String::new())
+}
+
+/// The source that intake takes messages from, from `GRIDPOST_SOURCE`, a JSON object that
+/// `infra/modules/aws-source` writes.
+///
+/// # Errors
+///
+/// [`SettingError::Missing`] when it is not set, [`SettingError::Wrong`] when it can't be read.
+pub fn source() -> Result<Source, SettingError> {
+    parsed("GRIDPOST_SOURCE", &text("GRIDPOST_SOURCE")?)
 }
 
 /// The URLs of the retry queues in shard order, from `GRIDPOST_RETRY_QUEUE_URLS` (comma separated).

@@ -8,7 +8,7 @@ use std::{
 };
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_ports::{Clock, Meter, Record};
+use gridpost_ports::{Clock, Meter, Record, SourceMessage};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use lambda_runtime::{
@@ -79,6 +79,30 @@ where
         let queue_of = |name: &str| sqs::is_queue_of(url, name).then_some(queue);
         let (records, mut reply) = sqs::records(batch.messages, SystemClock.now(), queue_of);
         reply.extend(handle(records, deadline).await);
+        Ok::<BatchReply, Error>(reply)
+    })
+    .await
+}
+
+/// [`serve`] for intake, whose one invoker is the mapping of a source's queue; `take` answers which
+/// messages SQS keeps, by id. Messages of another queue are kept.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_source<F>(
+    meter: &EmbeddedMeter,
+    queue_arn: &str,
+    take: impl Fn(Vec<SourceMessage>) -> F,
+) -> Result<(), Error>
+where
+    F: Future<Output = Vec<String>>,
+{
+    let take = &take;
+    serve(meter, move |batch: Batch, _deadline| async move {
+        let (messages, mut reply) =
+            sqs::source_messages(batch.messages, SystemClock.now(), queue_arn);
+        reply.extend(take(messages).await);
         Ok::<BatchReply, Error>(reply)
     })
     .await

@@ -3,7 +3,7 @@
 //! Source: AWS Lambda developer guide, "Using Lambda with Amazon SQS", "Reporting batch item failures".
 
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_ports::Record;
+use gridpost_ports::{Record, SourceMessage};
 use serde::{Deserialize, Serialize};
 
 /// The event with which a mapping invokes a function. Only what functions use is read.
@@ -34,6 +34,8 @@ pub struct Message {
 struct Attributes {
     #[serde(default, rename = "ApproximateReceiveCount")]
     receive_count: Option<String>,
+    #[serde(default, rename = "SentTimestamp")]
+    sent_at_ms: Option<String>,
 }
 
 /// Which messages SQS keeps; Lambda deletes all others of the batch.
@@ -85,6 +87,28 @@ pub fn records(
     (records, reply)
 }
 
+/// The messages of a source's queue, and the reply as far as it is known: it keeps those of another
+/// queue.
+pub fn source_messages(
+    messages: Vec<Message>,
+    now: Timestamp,
+    queue_arn: &str,
+) -> (Vec<SourceMessage>, BatchReply) {
+    let mut reply = BatchReply::default();
+    let mut taken = Vec::new();
+    for message in messages {
+        let id = message.message_id.clone();
+        match message.into_source_message(now, queue_arn) {
+            Some(message) => taken.push(message),
+            None => {
+                tracing::error!(message.id = ?id, queue_arn, "a message of another queue is kept");
+                reply.extend(id);
+            }
+        }
+    }
+    (taken, reply)
+}
+
 /// Whether a queue with that URL has that name, which is also the end of its ARN.
 ///
 /// Source: SQS developer guide, "Queue and message identifiers".
@@ -93,6 +117,19 @@ pub fn is_queue_of(url: &str, name: &str) -> bool {
 }
 
 impl Message {
+    fn into_source_message(self, now: Timestamp, queue_arn: &str) -> Option<SourceMessage> {
+        if self.source.as_deref() != Some(queue_arn) {
+            return None;
+        }
+        let sent_at = self.attributes.and_then(|attributes| attributes.sent_at_ms);
+        let sent_at = sent_at.and_then(|millis| millis.parse().ok());
+        Some(SourceMessage {
+            message_id: self.message_id?.into(),
+            body: self.body.unwrap_or_default(),
+            sent_at: sent_at.map_or(now, Timestamp::from_millis),
+        })
+    }
+
     /// SQS always gives id and receipt; without them it could not be settled in any way.
     fn into_record(
         self,
@@ -140,6 +177,27 @@ mod tests {
         assert_eq!((&*bare.body, bare.receive_count), ("", 2));
         assert_eq!((bare.queue, bare.received_at.as_millis()), (Queue::Dispatch, 7));
         let kept = ["no receipt", "other", "from nowhere"].map(|id| json!({"itemIdentifier": id}));
+        let want = json!({ "batchItemFailures": kept });
+        assert_eq!(serde_json::to_value(reply).expect("JSON"), want);
+    }
+
+    #[test]
+    fn messages_of_a_source_are_read_out_of_the_mappings_event() {
+        let event = r#"{"Records":[{"messageId":"m","receiptHandle":"r","body":"hello",
+            "attributes":{"ApproximateReceiveCount":"3","SentTimestamp":"1545082649183"},
+            "eventSource":"aws:sqs","eventSourceARN":"arn:aws:sqs:us-east-1:1:uploads"},
+            {"messageId":"bare","eventSourceARN":"arn:aws:sqs:us-east-1:1:uploads"},
+            {"messageId":"other","body":"x","eventSourceARN":"arn:aws:sqs:us-east-1:2:uploads"},
+            {"messageId":"from nowhere","body":"x"},
+            {"eventSourceARN":"arn:aws:sqs:us-east-1:1:uploads"}]}"#;
+        let batch: Batch = serde_json::from_str(event).expect("an event");
+        let (now, arn) = (Timestamp::from_millis(7), "arn:aws:sqs:us-east-1:1:uploads");
+        let (taken, reply) = source_messages(batch.messages, now, arn);
+        let [first, bare] = &taken[..] else { panic!("{taken:?}") };
+        assert_eq!((&*first.message_id, &*first.body), ("m", "hello"));
+        assert_eq!(first.sent_at.as_millis(), 1_545_082_649_183);
+        assert_eq!((&*bare.body, bare.sent_at), ("", now));
+        let kept = ["other", "from nowhere"].map(|id| json!({"itemIdentifier": id}));
         let want = json!({ "batchItemFailures": kept });
         assert_eq!(serde_json::to_value(reply).expect("JSON"), want);
     }

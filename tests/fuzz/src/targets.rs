@@ -14,6 +14,8 @@ mod naive_filter;
 mod publish;
 #[path = "targets/sas.rs"]
 mod sas;
+#[path = "targets/source.rs"]
+mod source;
 #[path = "targets/subscription.rs"]
 mod subscription;
 
@@ -21,12 +23,13 @@ mod subscription;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target. Its seeds lie in the folder of its name.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("publish_event_grid", publish::event_grid),
     ("publish_cloud_events", publish::cloud_events),
     ("publish_binary", publish::binary),
     ("publish_custom", publish::custom),
     ("sas_token", sas::token),
+    ("source_message", source::message),
     ("subscription_document", subscription::document),
     ("filter", filter::filter),
 ];

@@ -29,15 +29,17 @@ provider "aws" {
 "#;
 
 /// The services that configurations call.
-const SERVICES: [&str; 10] = [
+const SERVICES: [&str; 12] = [
     "apigatewayv2",
     "cloudwatch",
     "dynamodb",
+    "events",
     "iam",
     "lambda",
     "logs",
     "s3",
     "scheduler",
+    "sns",
     "sqs",
     "sts",
 ];

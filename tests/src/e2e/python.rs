@@ -21,6 +21,8 @@ pub const PARSE: &str = include_str!("../../e2e/parse.py");
 pub const VERIFY: &str = include_str!("../../e2e/verify.py");
 /// Passes event subscriptions through the models of Azure's management SDK.
 pub const MODELS: &str = include_str!("../../e2e/models.py");
+/// Publishes with AWS's own clients.
+pub const AWS_SOURCES: &str = include_str!("../../e2e/aws_sources.py");
 /// Receives events as the samples for Event Grid do.
 const RECEIVER: &str = include_str!("../../e2e/receiver.py");
 

@@ -46,21 +46,21 @@ pub(super) const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "ingest answers 200 for what was not sent",
-        file: "functions/ingest/handler/src/handler.rs",
-        old: "        Some(parcels) => enqueue(context.outlet(), &packed, &parcels).await,",
-        new: "        Some(parcels) => enqueue(context.outlet(), &packed, &parcels).await.or(Ok(())),",
+        file: "functions/ingest/handler/src/publish.rs",
+        old: "        Some(parcels) => enqueue(way.outlet, &packed, &parcels).await,",
+        new: "        Some(parcels) => enqueue(way.outlet, &packed, &parcels).await.or(Ok(())),",
     },
     Mutation {
         name: "a fan-out accepted that was not stored",
         file: "functions/ingest/handler/src/fan_out.rs",
-        old: "    put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;",
-        new: "    let _ = put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await;",
+        old: "    put(way.outlet.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;",
+        new: "    let _ = put(way.outlet.payloads, &fan_out::key(publish), fan_out::encode(packed)).await;",
     },
     Mutation {
         name: "a fan-out accepted whose pieces were not sent",
         file: "functions/ingest/handler/src/fan_out.rs",
-        old: "    send_pieces(context.outlet(), topic, pieces).await\n",
-        new: "    send_pieces(context.outlet(), topic, pieces).await.or(Ok(()))\n",
+        old: "    send_pieces(way.outlet, topic, pieces).await\n",
+        new: "    send_pieces(way.outlet, topic, pieces).await.or(Ok(()))\n",
     },
     Mutation {
         name: "a piece let go whose deliveries were not sent",

@@ -12,9 +12,12 @@ use crate::failure::Misuse;
 use crate::output::text_at;
 use crate::target::Target;
 
-/// The functions that count events; manage those that are purged. The first one counts none that end,
-/// and expand counts none at all: ingest has, when it accepted them.
-const FUNCTIONS: [&str; 5] = ["ingest", "dispatch", "dead-letter", "redrive", "manage"];
+/// The functions that count events; manage those that are purged. The first two count none that end,
+/// and expand counts none at all: ingest and intake have, when they accepted them.
+const FUNCTIONS: [&str; 6] = ["ingest", SOURCES, "dispatch", "dead-letter", "redrive", "manage"];
+
+/// The log group that the functions of all AWS sources share; without `aws_sources` there is none.
+const SOURCES: &str = "intake";
 
 /// Reads what all functions counted of events that were published in the audit's time, before its
 /// cut-off and from then on.
@@ -75,7 +78,7 @@ pub(crate) async fn counted(target: &Target, since: TimeToLive) -> anyhow::Resul
 ///
 /// As above.
 pub(crate) async fn ended(target: &Target, since: TimeToLive) -> anyhow::Result<Ledger> {
-    counted_by(&FUNCTIONS[1..], target, since).await
+    counted_by(&FUNCTIONS[2..], target, since).await
 }
 
 async fn counted_by(
@@ -124,7 +127,10 @@ async fn counts<'f>(
         Some(first) if without_log.len() == functions.len() => {
             Err(no_group(&group_of(prefix, first)).into())
         }
-        _ => Ok(without_log),
+        _ => {
+            without_log.retain(|function| *function != SOURCES);
+            Ok(without_log)
+        }
     }
 }
 
@@ -228,8 +234,10 @@ mod tests {
         // (the groups that are there, the functions without one)
         let table = [
             (all.clone(), vec![]),
-            (vec![all[0], all[1], all[2], all[4]], vec!["redrive"]),
-            (vec![all[0]], FUNCTIONS[1..].to_vec()),
+            (vec![all[0], all[1], all[2], all[3], all[5]], vec!["redrive"]),
+            // Most deployments have no AWS sources.
+            (vec![all[0], all[2], all[3], all[4], all[5]], vec![]),
+            (vec![all[0]], FUNCTIONS[2..].to_vec()),
         ];
         for (groups, want) in table {
             let (_api, logs) = logs(&groups).await;

@@ -42,6 +42,10 @@ pub(super) struct MonthArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
     retry_queues: u32,
 
+    /// Sources of infra/modules/aws-source, without their events (aws_sources)
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    aws_sources: u32,
+
     /// Which alarms there are (alarms)
     #[arg(long, value_enum, default_value_t = AlarmsArgument::Pages)]
     alarms: AlarmsArgument,
@@ -125,6 +129,7 @@ fn estate(arguments: &MonthArguments) -> Estate {
         fan_out: arguments.fan_out,
         hanging: arguments.hanging,
         retry_queues: f64::from(arguments.retry_queues),
+        aws_sources: f64::from(arguments.aws_sources),
         alarms: match arguments.alarms {
             AlarmsArgument::None => Alarms::None,
             AlarmsArgument::Pages => Alarms::Pages,

@@ -5,7 +5,7 @@ use gridpost_expand_handler::enqueue::{put, send_pieces};
 use gridpost_ports::PortError;
 use uuid::Uuid;
 
-use crate::Context;
+use crate::publish::Way;
 
 /// Most bytes of the messages that a request itself sends. It has 29 s, and a function of the
 /// default size sends tens of megabytes in a second at best.
@@ -17,14 +17,10 @@ pub const INLINE_BYTES_MAX: usize = 64 * 1_048_576;
 /// # Errors
 ///
 /// The publish was not stored, or a message was not sent, twice.
-pub async fn fan_out(
-    context: &Context,
-    packed: &Packed<'_>,
-    publish: Uuid,
-) -> Result<(), PortError> {
-    put(&*context.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;
-    let pieces = fan_out::cut(packed, publish, context.piece_deliveries_max);
+pub async fn fan_out(way: Way<'_>, packed: &Packed<'_>, publish: Uuid) -> Result<(), PortError> {
+    put(way.outlet.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;
+    let pieces = fan_out::cut(packed, publish, way.piece_deliveries_max);
     let topic = packed.topic();
     tracing::info!(%publish, topic, pieces = pieces.len(), "a large fan-out was stored");
-    send_pieces(context.outlet(), topic, pieces).await
+    send_pieces(way.outlet, topic, pieces).await
 }

@@ -5,25 +5,22 @@ use std::{collections::BTreeMap, sync::Arc};
 use gridpost_core::{
     error::chain,
     event::custom::Stamps,
-    metric::{self, TOPIC, of},
+    metric::{self, TOPIC},
     publish::{
-        self, PublishError,
+        self as rules, PublishError,
         authenticate::{AccessRequest, Credentials, authenticate},
         idempotency::Keyed,
-        matching::Matched,
-        pack::{Acceptance, pack},
+        pack::Acceptance,
     },
-    time::Timestamp,
     topic::Kind,
     trace::{TRACE_PARENT, TraceParent},
 };
-use gridpost_expand_handler::enqueue::enqueue;
-use gridpost_ports::{Meter, PortError, configuration::TopicSnapshot};
+use gridpost_ports::{PortError, configuration::TopicSnapshot};
 
 use crate::{
     Authorization, Context,
-    fan_out::{INLINE_BYTES_MAX, fan_out},
     gateway::{Request, Response},
+    publish::{count, send},
     repeat,
     route::{Route, is_topic_name},
 };
@@ -44,7 +41,7 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
     let snapshot = admit(context, request).await?;
     let topic = &snapshot.topic;
     let topic_id = topic.id();
-    let body = publish::body(topic, &request.headers, &request.body)?;
+    let body = rules::body(topic, &request.headers, &request.body)?;
     let keyed = Keyed::of(topic, &request.headers, &request.body)?;
     let publish_time = context.clock.now();
     let mut ids = 0..;
@@ -53,7 +50,7 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
         None => context.dice.id(),
     };
     let stamps = Stamps { now: publish_time, id: &mut event_id };
-    let events = publish::read(topic, &topic_id, &body, stamps)?;
+    let events = rules::read(topic, &topic_id, &body, stamps)?;
     let matched = snapshot.matcher().match_events(&events, publish_time);
     let (own_id, trace_parent) = (context.dice.id(), trace_parent(request));
     let revision = topic.at();
@@ -69,11 +66,7 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
             }
         },
     };
-    let packed = pack(&matched.matches, &events, acceptance, context.queue_message_bytes_max);
-    let sent = match packed.at_most(context.inline_fan_out, INLINE_BYTES_MAX) {
-        Some(parcels) => enqueue(context.outlet(), &packed, &parcels).await,
-        None => fan_out(context, &packed, own_id).await,
-    };
+    let sent = send(context.way(), &matched, &events, acceptance, own_id).await;
     if let Some((keyed, record)) = begun {
         repeat::end(context, keyed, record, sent.is_ok()).await;
     }
@@ -140,19 +133,6 @@ fn accepted(kind: Kind) -> Response {
 }
 
 const JSON: &str = "application/json; charset=utf-8";
-
-fn count(meter: &dyn Meter, topic: &str, at: Timestamp, events: usize, matched: &Matched) {
-    let add = |metric, dimensions: &[(&'static str, &str)], count: usize| {
-        if count > 0 {
-            meter.count_events(metric, dimensions, at, count as u64);
-        }
-    };
-    add(metric::PUBLISH_SUCCESS_COUNT, &[(TOPIC, topic)], events);
-    add(metric::UNMATCHED_EVENT_COUNT, &[(TOPIC, topic)], matched.unmatched);
-    for found in &matched.matches {
-        add(metric::MATCHED_EVENT_COUNT, &of(&found.subscription.key), found.events.len());
-    }
-}
 
 fn refuse(request: &Request, error: &PublishError) -> Response {
     let (status, code, path) = (error.status(), error.detail(), &request.path);

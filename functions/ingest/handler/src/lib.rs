@@ -1,8 +1,8 @@
 //! ingest: accepts published events.
 //!
 //! The way of a request: [`gateway`] takes it out of API Gateway's event, [`route`] finds the
-//! topic's name, [`handler`] lets the core authenticate, read, match and pack, and [`enqueue`] puts
-//! the deliveries into the dispatch queue, as expand does. It reads configuration and writes one queue and, for
+//! topic's name, [`handler`] lets the core authenticate, read and match, and [`publish`] packs and puts
+//! the deliveries into the dispatch queue by [`enqueue`], as expand does. It reads configuration and writes one queue and, for
 //! what is too large for a message, one bucket; the publisher gets 200 only when every delivery is
 //! in the queue.
 //!
@@ -14,6 +14,7 @@
 pub mod fan_out;
 pub mod gateway;
 pub mod handler;
+pub mod publish;
 mod repeat;
 pub mod route;
 
@@ -25,6 +26,7 @@ use gridpost_ports::{
 };
 
 use gateway::Authorizer;
+use publish::Way;
 
 /// Who may publish, as the deployment says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,8 +86,13 @@ pub struct Context {
 }
 
 impl Context {
-    /// Where deliveries go.
-    pub fn outlet(&self) -> Outlet<'_> {
-        Outlet { sender: &*self.sender, payloads: &*self.payloads }
+    /// How deliveries go.
+    fn way(&self) -> Way<'_> {
+        Way {
+            outlet: Outlet { sender: &*self.sender, payloads: &*self.payloads },
+            queue_message_bytes_max: self.queue_message_bytes_max,
+            inline_fan_out: self.inline_fan_out,
+            piece_deliveries_max: self.piece_deliveries_max,
+        }
     }
 }

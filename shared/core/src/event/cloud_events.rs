@@ -109,7 +109,7 @@ fn check_extension(name: &str, value: &RawValue) -> Result<(), Violation> {
 }
 
 /// Whether attributes may have a character.
-pub(super) fn is_for_attributes(character: char) -> bool {
+pub(crate) fn is_for_attributes(character: char) -> bool {
     let code = u32::from(character);
     let is_none = matches!(code, 0xfdd0..=0xfdef) || code & 0xfffe == 0xfffe;
     !character.is_control() && !is_none

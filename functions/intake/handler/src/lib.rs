@@ -1,0 +1,208 @@
+//! intake: takes messages of a source's queue (an EventBridge rule, a bucket, an SNS topic, an SQS
+//! queue) into a topic.
+//!
+//! The way of a batch: the core maps each message to events, which are read as those of any publish to
+//! the topic are; what can't be mapped or read goes to the source's poison queue, by itself. All others
+//! of the batch are one publish, which [`publish`] matches, packs and sends as ingest's. Only then is a
+//! message let go: a crash repeats it, with the same ids of events.
+//!
+//! What a message says decides nothing but the events' content: the topic and the mapping are the
+//! [`Source`]'s, which Terraform sets.
+//!
+//! [`publish`]: gridpost_ingest_handler::publish
+
+mod refuse;
+
+use std::sync::Arc;
+
+use gridpost_core::{
+    error::chain,
+    event::{ParsedEvent, custom::Stamps},
+    intake::{self, Event, Mapped, Message, Source},
+    metric,
+    publish::{self as rules, BODY_BYTES_MAX, PublishError, pack::Acceptance},
+    time::Timestamp,
+    topic::Topic,
+};
+use gridpost_expand_handler::enqueue::Outlet;
+use gridpost_ingest_handler::publish::{Way, count, send};
+use gridpost_ports::{
+    Clock, Dice, Meter, Payloads, PortError, QueueSender, SourceMessage,
+    configuration::{ConfigurationCache, TopicSnapshot},
+};
+use uuid::Uuid;
+
+use refuse::{Refusal, refuse};
+
+/// What intake needs of the world, made once for the life of the function.
+pub struct Context {
+    /// Where its messages come from and what becomes of them.
+    pub source: Source,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub dice: Arc<dyn Dice>,
+    /// Topics and event subscriptions.
+    pub configuration: ConfigurationCache,
+    /// Puts deliveries into the dispatch queue, what makes them into the fan-out queue, and refused
+    /// messages into the poison queue, which is the source's own.
+    pub sender: Arc<dyn QueueSender>,
+    /// Keeps events that are too large for a queue message, and large fan-outs.
+    pub payloads: Arc<dyn Payloads>,
+    /// Counts.
+    pub meter: Arc<dyn Meter>,
+    /// The largest message that the queues take, in bytes: 262,144 to 1,048,576.
+    pub queue_message_bytes_max: usize,
+    /// Most deliveries of a batch that are enqueued at once. What makes more is stored first.
+    pub inline_fan_out: usize,
+    /// Most deliveries that one message of the fan-out queue stands for, at least 1.
+    pub piece_deliveries_max: usize,
+}
+
+impl Context {
+    /// How deliveries go.
+    fn way(&self) -> Way<'_> {
+        Way {
+            outlet: Outlet { sender: &*self.sender, payloads: &*self.payloads },
+            queue_message_bytes_max: self.queue_message_bytes_max,
+            inline_fan_out: self.inline_fan_out,
+            piece_deliveries_max: self.piece_deliveries_max,
+        }
+    }
+}
+
+/// Takes messages into the source's topic and answers which of them SQS keeps, by message id.
+///
+/// A message is let go when every delivery of its events is in the dispatch queue or stored for expand,
+/// or the message itself is in the poison queue. A topic that can't be read keeps them all.
+pub async fn take(context: &Context, messages: Vec<SourceMessage>) -> Vec<String> {
+    let topic = &context.source.topic;
+    let snapshot = match context.configuration.topic(topic).await {
+        Ok(Some(snapshot)) => snapshot,
+        Ok(None) => {
+            let why = || Refusal::Publish(PublishError::TopicNotFound);
+            return refuse(context, messages.iter().map(|message| (message, why()))).await;
+        }
+        Err(error) => return keep(context, &messages, "its topic can't be read", &error),
+    };
+    let (mapped, mut refused) = map(context, &messages, &snapshot.topic);
+    let topic_id = snapshot.topic.id();
+    let now = context.clock.now();
+    let (mut taken, mut events) = (Vec::new(), Vec::new());
+    for one in &mapped {
+        match one.read(&snapshot.topic, &topic_id, now) {
+            Ok(of_one) => {
+                taken.push(one.message);
+                events.extend(of_one);
+            }
+            Err(error) => refused.push((one.message, Refusal::Publish(error))),
+        }
+    }
+    let mut kept = publish(context, &snapshot, &taken, &events, now).await;
+    kept.extend(refuse(context, refused.into_iter()).await);
+    kept
+}
+
+/// A message as the body of a publish.
+struct Body<'m> {
+    message: &'m SourceMessage,
+    text: String,
+    /// For topics whose events have no ids, one for each event.
+    ids: Vec<Uuid>,
+}
+
+impl Body<'_> {
+    fn read<'b>(
+        &'b self,
+        topic: &Topic,
+        topic_id: &'b str,
+        now: Timestamp,
+    ) -> Result<Vec<ParsedEvent<'b>>, PublishError> {
+        let size_bytes = self.text.len();
+        if size_bytes > BODY_BYTES_MAX {
+            return Err(PublishError::BodyTooLarge { size_bytes });
+        }
+        let mut ids = self.ids.iter();
+        let mut id = || ids.next().copied().unwrap_or_default();
+        rules::read(topic, topic_id, self.text.as_bytes(), Stamps { now, id: &mut id })
+    }
+}
+
+/// Messages that hold events, in the topic's schema, and those that can't be mapped.
+fn map<'m>(
+    context: &Context,
+    messages: &'m [SourceMessage],
+    topic: &Topic,
+) -> (Vec<Body<'m>>, Vec<(&'m SourceMessage, Refusal)>) {
+    let (mut bodies, mut refused) = (Vec::new(), Vec::new());
+    for message in messages {
+        let SourceMessage { message_id, body, sent_at } = message;
+        let given = Message { id: message_id, body, sent_at: *sent_at };
+        let mapped = intake::map(&context.source, &given).and_then(|mapped| match mapped {
+            Mapped::Events(events) => {
+                let ids = events.iter().map(Event::uuid).collect();
+                Ok(Some((intake::body(&events, topic.input_schema)?, ids)))
+            }
+            Mapped::TestEvent => Ok(None),
+        });
+        match mapped {
+            Ok(Some((text, ids))) => bodies.push(Body { message, text, ids }),
+            Ok(None) => {
+                tracing::info!(source = context.source.name, "S3's test event holds no event");
+                context.meter.count(metric::SOURCE_IGNORED_COUNT, &[], 1);
+            }
+            Err(error) => refused.push((message, Refusal::Unmappable(error))),
+        }
+    }
+    (bodies, refused)
+}
+
+/// Publishes the events of messages; answers which messages are kept because that failed.
+async fn publish(
+    context: &Context,
+    snapshot: &TopicSnapshot,
+    taken: &[&SourceMessage],
+    events: &[ParsedEvent<'_>],
+    now: Timestamp,
+) -> Vec<String> {
+    if events.is_empty() {
+        return Vec::new();
+    }
+    let matched = snapshot.matcher().match_events(events, now);
+    // The same messages again make the same ids of deliveries.
+    let id = intake::id_from(taken.iter().map(|message| &*message.message_id));
+    let acceptance =
+        Acceptance { id, time: now, revision: snapshot.topic.at(), trace_parent: None };
+    match send(context.way(), &matched, events, acceptance, context.dice.id()).await {
+        Ok(()) => {
+            count(&*context.meter, &snapshot.topic.name, now, events.len(), &matched);
+            Vec::new()
+        }
+        Err(error) => {
+            keep(context, taken.iter().copied(), "its events could not be sent on", &error)
+        }
+    }
+}
+
+/// The ids of messages that come back.
+fn keep<'m>(
+    context: &Context,
+    messages: impl IntoIterator<Item = &'m SourceMessage>,
+    why: &str,
+    error: &PortError,
+) -> Vec<String> {
+    let keep = |message: &SourceMessage| {
+        tracing::warn!(
+            source = context.source.name,
+            topic.name = context.source.topic,
+            message.id = %message.message_id,
+            error = %chain(error),
+            "a message of a source comes back: {why}",
+        );
+        message.message_id.to_string()
+    };
+    messages.into_iter().map(keep).collect()
+}
+
+#[cfg(test)]
+mod tests;

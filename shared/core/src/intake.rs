@@ -1,0 +1,286 @@
+//! Events of AWS services: how a message of a source's queue becomes events of a topic. Pure: what a
+//! message holds comes from outside and is read strictly; what it means is in the [`Source`], which
+//! comes from Terraform.
+//!
+//! One message may hold several events (S3's notifications may), or none (S3's test event). Its events
+//! are written in the topic's own schema and then read as those of any publish, so they obey the same
+//! rules.
+
+mod blob;
+mod event_bridge;
+mod message;
+mod s3;
+mod settings;
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::{event::cloud_events::is_for_attributes, time::Timestamp, topic::InputSchema};
+
+pub use settings::{Carries, Content, Envelope, Source, SourceError};
+
+/// A message of a source's queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'m> {
+    /// SQS's id of it, the same at each receive.
+    pub id: &'m str,
+    pub body: &'m str,
+    /// When it was sent to the queue.
+    pub sent_at: Timestamp,
+}
+
+/// What a message holds.
+#[derive(Debug)]
+pub enum Mapped<'m> {
+    /// At least one event.
+    Events(Vec<Event<'m>>),
+    /// No event, and that is no mistake: S3's test of a new notification.
+    TestEvent,
+}
+
+/// An event of an AWS service, before it is written in a topic's schema.
+#[derive(Debug)]
+pub struct Event<'m> {
+    /// The service's own, or derived from what tells it from others: the same however often it comes.
+    pub id: Cow<'m, str>,
+    pub source: Cow<'m, str>,
+    pub event_type: Cow<'m, str>,
+    /// Empty without one.
+    pub subject: String,
+    pub time: Cow<'m, str>,
+    pub data: Data<'m>,
+}
+
+/// The data of an event.
+#[derive(Debug)]
+pub enum Data<'m> {
+    /// JSON as it came.
+    Json(Cow<'m, RawValue>),
+    Text(Cow<'m, str>),
+    /// Bytes in base64 as they came.
+    Base64(Cow<'m, str>),
+}
+
+/// Why a message can't become events. No repetition would help.
+#[derive(Debug, thiserror::Error)]
+pub enum Unmappable {
+    #[error("{what} must be a JSON object, but it begins with {found}")]
+    NotAnObject { what: &'static str, found: String },
+    /// A member is missing, given twice, or of another type.
+    #[error("the body is not {what}: {reason}")]
+    Form { what: &'static str, reason: String },
+    #[error("the notification has no Records")]
+    NoRecords,
+    #[error("the message must be base64 (content = \"BASE64\")")]
+    Base64(#[source] base64::DecodeError),
+    /// A topic of a publisher's own schema takes objects alone.
+    #[error(
+        "the data of the message must be a JSON object, because the topic's input schema is CustomEventSchema"
+    )]
+    NoCustomEvent,
+}
+
+/// Reads the events of a message.
+///
+/// # Errors
+///
+/// [`Unmappable`] where the message does not have the form that its source says.
+pub fn map<'m>(source: &'m Source, message: &Message<'m>) -> Result<Mapped<'m>, Unmappable> {
+    let content = message::content(source, message)?;
+    let events = match source.carries {
+        Carries::Messages => vec![content.into_event(source)?],
+        Carries::EventBridge => vec![event_bridge::event(&content.text, source.blobs)?],
+        Carries::S3 => match s3::events(&content.text, source.blobs)? {
+            Some(events) => events,
+            None => return Ok(Mapped::TestEvent),
+        },
+    };
+    Ok(Mapped::Events(events))
+}
+
+/// Writes events as the body of a publish to a topic of that schema.
+///
+/// # Errors
+///
+/// [`Unmappable::NoCustomEvent`].
+pub fn body(events: &[Event<'_>], schema: InputSchema) -> Result<String, Unmappable> {
+    let mut body = String::from("[");
+    for event in events {
+        if body.len() > 1 {
+            body.push(',');
+        }
+        match schema {
+            InputSchema::CloudEventSchemaV1_0 => body.push_str(&json(&event.as_cloud_event())),
+            InputSchema::EventGridSchema => body.push_str(&json(&event.as_event_grid())),
+            InputSchema::CustomEventSchema => body.push_str(event.as_custom()?),
+        }
+    }
+    body.push(']');
+    Ok(body)
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("texts and JSON are JSON")
+}
+
+/// An id from texts: the same for the same ones.
+pub fn id_from<'t>(texts: impl IntoIterator<Item = &'t str>) -> Uuid {
+    let mut hash = Sha256::new();
+    for text in texts {
+        // With its length: ("a", "bc") is another pair than ("ab", "c").
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text.as_bytes());
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+#[derive(Serialize)]
+struct CloudEvent<'e> {
+    specversion: &'static str,
+    id: &'e str,
+    source: &'e str,
+    #[serde(rename = "type")]
+    event_type: &'e str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    subject: &'e str,
+    time: &'e str,
+    datacontenttype: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Cow<'e, RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_base64: Option<&'e str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventGridEvent<'e> {
+    id: &'e str,
+    subject: &'e str,
+    event_type: &'e str,
+    event_time: &'e str,
+    data: Cow<'e, RawValue>,
+    data_version: &'static str,
+}
+
+impl Event<'_> {
+    /// The same without what it borrows: a message in an envelope has its text to itself.
+    fn into_owned(self) -> Event<'static> {
+        fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+            Cow::Owned(text.into_owned())
+        }
+        Event {
+            id: owned(self.id),
+            source: owned(self.source),
+            event_type: owned(self.event_type),
+            subject: self.subject,
+            time: owned(self.time),
+            data: match self.data {
+                Data::Json(value) => Data::Json(Cow::Owned(value.into_owned())),
+                Data::Text(text) => Data::Text(owned(text)),
+                Data::Base64(text) => Data::Base64(owned(text)),
+            },
+        }
+    }
+
+    /// The id of the event for topics whose events have no id of their own.
+    pub fn uuid(&self) -> Uuid {
+        id_from([&*self.source, &*self.id])
+    }
+
+    fn as_cloud_event(&self) -> CloudEvent<'_> {
+        let (content_type, data, data_base64) = match &self.data {
+            Data::Json(value) => ("application/json", Some(Cow::Borrowed(&**value)), None),
+            Data::Text(text) => ("text/plain; charset=utf-8", Some(string(text)), None),
+            Data::Base64(text) => ("application/octet-stream", None, Some(&**text)),
+        };
+        CloudEvent {
+            specversion: "1.0",
+            id: &self.id,
+            source: &self.source,
+            event_type: &self.event_type,
+            subject: &self.subject,
+            time: &self.time,
+            datacontenttype: content_type,
+            data,
+            data_base64,
+        }
+    }
+
+    /// Event Grid's schema has no data of bytes: they stay base64, as a string.
+    fn as_event_grid(&self) -> EventGridEvent<'_> {
+        EventGridEvent {
+            id: &self.id,
+            subject: &self.subject,
+            event_type: &self.event_type,
+            event_time: &self.time,
+            data: match &self.data {
+                Data::Json(value) => Cow::Borrowed(&**value),
+                Data::Text(text) | Data::Base64(text) => string(text),
+            },
+            data_version: "",
+        }
+    }
+
+    fn as_custom(&self) -> Result<&str, Unmappable> {
+        match &self.data {
+            Data::Json(value) if value.get().starts_with('{') => Ok(value.get()),
+            _ => Err(Unmappable::NoCustomEvent),
+        }
+    }
+}
+
+/// A text as a JSON string.
+fn string(text: &str) -> Cow<'static, RawValue> {
+    Cow::Owned(serde_json::value::to_raw_value(text).expect("a string is JSON"))
+}
+
+/// Reads a JSON object. Arrays are refused first: serde would take them as the members in their order.
+fn object<'m, T: serde::Deserialize<'m>>(
+    text: &'m str,
+    what: &'static str,
+) -> Result<T, Unmappable> {
+    let found = text.trim_ascii_start();
+    if !found.starts_with('{') {
+        let found = found.chars().next().map_or("nothing".to_owned(), |first| format!("{first:?}"));
+        return Err(Unmappable::NotAnObject { what, found });
+    }
+    serde_json::from_str(text).map_err(|error| Unmappable::Form { what, reason: reason(&error) })
+}
+
+/// What an error says, without values of the message: they are of an event, and are not logged.
+fn reason(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    match said.starts_with("invalid ") {
+        false => said,
+        true => {
+            let (line, column) = (error.line(), error.column());
+            format!("a member has another type at line {line} column {column}")
+        }
+    }
+}
+
+/// A text that attributes of CloudEvents may have: keys of S3 may have control characters, and stay
+/// readable in percent-encoding.
+fn attribute(text: &str) -> String {
+    let mut legal = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_for_attributes(character) {
+            legal.push(character);
+            continue;
+        }
+        let mut bytes = [0; 4];
+        for byte in character.encode_utf8(&mut bytes).bytes() {
+            legal.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    legal
+}
+
+#[cfg(test)]
+mod tests;

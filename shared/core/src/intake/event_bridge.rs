@@ -1,0 +1,120 @@
+//! Events of EventBridge.
+//!
+//! Source: Amazon EventBridge user guide, "Event structure reference"; Amazon S3 user guide,
+//! "EventBridge event message structure".
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    Data, Event, Unmappable, attribute,
+    blob::{Api, Blob, Happened},
+    object,
+};
+
+const WHAT: &str = "an event of EventBridge";
+
+#[derive(Deserialize)]
+struct Envelope<'m> {
+    #[serde(borrow)]
+    id: Cow<'m, str>,
+    #[serde(borrow)]
+    source: Cow<'m, str>,
+    #[serde(borrow, rename = "detail-type")]
+    detail_type: Cow<'m, str>,
+    #[serde(borrow)]
+    time: Cow<'m, str>,
+    #[serde(borrow, default)]
+    region: Cow<'m, str>,
+    #[serde(default)]
+    resources: Vec<String>,
+    #[serde(borrow)]
+    detail: &'m RawValue,
+}
+
+/// The detail of S3's events about objects.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Detail<'m> {
+    #[serde(borrow)]
+    bucket: Bucket<'m>,
+    #[serde(borrow)]
+    object: Object<'m>,
+    #[serde(borrow, default)]
+    request_id: Cow<'m, str>,
+    #[serde(borrow, default)]
+    reason: Cow<'m, str>,
+}
+
+#[derive(Deserialize)]
+struct Bucket<'m> {
+    #[serde(borrow)]
+    name: Cow<'m, str>,
+}
+
+#[derive(Deserialize)]
+struct Object<'m> {
+    /// Not encoded, unlike in S3's own notifications.
+    #[serde(borrow)]
+    key: Cow<'m, str>,
+    #[serde(default)]
+    size: Option<u64>,
+    #[serde(borrow, default)]
+    etag: Cow<'m, str>,
+    #[serde(borrow, default)]
+    sequencer: Cow<'m, str>,
+}
+
+/// The event in an event of EventBridge: the whole of it is the data, as targets of rules get it.
+pub(super) fn event<'m>(text: &Cow<'m, str>, blobs: bool) -> Result<Event<'m>, Unmappable> {
+    match text {
+        Cow::Borrowed(text) => read(text, blobs),
+        Cow::Owned(text) => read(text, blobs).map(Event::into_owned),
+    }
+}
+
+fn read(text: &str, blobs: bool) -> Result<Event<'_>, Unmappable> {
+    let whole: &RawValue = object(text, WHAT)?;
+    let found: Envelope<'_> = object(whole.get(), WHAT)?;
+    let happened = match &*found.detail_type {
+        "Object Created" => Some(Happened::Created),
+        "Object Deleted" => Some(Happened::Deleted),
+        _ => None,
+    };
+    if let Some(happened) = happened.filter(|_| blobs && found.source == "aws.s3") {
+        return of_blob(&found, happened);
+    }
+    Ok(Event {
+        subject: attribute(found.resources.first().map_or("", String::as_str)),
+        id: found.id,
+        source: found.source,
+        event_type: found.detail_type,
+        time: found.time,
+        data: Data::Json(Cow::Borrowed(whole)),
+    })
+}
+
+fn of_blob<'m>(found: &Envelope<'m>, happened: Happened) -> Result<Event<'m>, Unmappable> {
+    let detail: Detail<'_> = object(found.detail.get(), "the detail of an event of S3")?;
+    let blob = Blob {
+        happened,
+        api: match (happened, &*detail.reason) {
+            (Happened::Deleted, _) => Api::DeleteBlob,
+            (_, "CopyObject") => Api::CopyBlob,
+            (_, "CompleteMultipartUpload") => Api::PutBlockList,
+            _ => Api::PutBlob,
+        },
+        bucket: &detail.bucket.name,
+        bucket_arn: found.resources.first().map_or("", String::as_str),
+        region: &found.region,
+        key: &detail.object.key,
+        size: detail.object.size,
+        etag: &detail.object.etag,
+        sequencer: &detail.object.sequencer,
+        request_id: &detail.request_id,
+        host_id: "",
+    };
+    Ok(blob.event(found.id.clone(), found.time.clone()))
+}

@@ -1,0 +1,179 @@
+//! S3's own notifications.
+//!
+//! Source: Amazon S3 user guide, "Event message structure"; the attributes are those of the
+//! CloudEvents adapter for AWS S3, but for the id: its parts are the same for all objects that one
+//! request deletes.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{
+    Data, Event, Unmappable, attribute,
+    blob::{Api, Blob, Happened},
+    id_from, object,
+};
+
+const WHAT: &str = "a notification of S3";
+const RECORD: &str = "a record of a notification of S3";
+
+/// What S3 sends when a notification is set up.
+const TEST_EVENT: &str = "s3:TestEvent";
+
+#[derive(Deserialize)]
+struct Notification<'m> {
+    #[serde(borrow, default, rename = "Records")]
+    records: Vec<&'m RawValue>,
+    #[serde(borrow, default, rename = "Event")]
+    event: Option<Cow<'m, str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record<'m> {
+    #[serde(borrow)]
+    event_source: Cow<'m, str>,
+    #[serde(borrow)]
+    aws_region: Cow<'m, str>,
+    #[serde(borrow)]
+    event_time: Cow<'m, str>,
+    #[serde(borrow)]
+    event_name: Cow<'m, str>,
+    #[serde(borrow, default)]
+    response_elements: Option<Response<'m>>,
+    #[serde(borrow)]
+    s3: About<'m>,
+}
+
+#[derive(Default, Deserialize)]
+struct Response<'m> {
+    #[serde(borrow, default, rename = "x-amz-request-id")]
+    request_id: Cow<'m, str>,
+    #[serde(borrow, default, rename = "x-amz-id-2")]
+    host_id: Cow<'m, str>,
+}
+
+#[derive(Deserialize)]
+struct About<'m> {
+    #[serde(borrow)]
+    bucket: Bucket<'m>,
+    #[serde(borrow)]
+    object: Object<'m>,
+}
+
+#[derive(Deserialize)]
+struct Bucket<'m> {
+    #[serde(borrow)]
+    name: Cow<'m, str>,
+    #[serde(borrow, default)]
+    arn: Cow<'m, str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Object<'m> {
+    /// Encoded as in a query: a space is a plus.
+    #[serde(borrow)]
+    key: Cow<'m, str>,
+    #[serde(default)]
+    size: Option<u64>,
+    #[serde(borrow, default)]
+    e_tag: Option<Cow<'m, str>>,
+    #[serde(borrow, default)]
+    version_id: Option<Cow<'m, str>>,
+    #[serde(borrow, default)]
+    sequencer: Option<Cow<'m, str>>,
+}
+
+/// The events of a notification, one for each record; `None` for S3's test event.
+pub(super) fn events<'m>(
+    text: &Cow<'m, str>,
+    blobs: bool,
+) -> Result<Option<Vec<Event<'m>>>, Unmappable> {
+    match text {
+        Cow::Borrowed(text) => read(text, blobs),
+        Cow::Owned(text) => {
+            let found = read(text, blobs)?;
+            Ok(found.map(|events| events.into_iter().map(Event::into_owned).collect()))
+        }
+    }
+}
+
+fn read(text: &str, blobs: bool) -> Result<Option<Vec<Event<'_>>>, Unmappable> {
+    let notification: Notification<'_> = object(text, WHAT)?;
+    if notification.records.is_empty() {
+        let is_test = notification.event.as_deref() == Some(TEST_EVENT);
+        return if is_test { Ok(None) } else { Err(Unmappable::NoRecords) };
+    }
+    let events = notification.records.into_iter().map(|record| event(record, blobs));
+    events.collect::<Result<_, _>>().map(Some)
+}
+
+fn event(record: &RawValue, blobs: bool) -> Result<Event<'_>, Unmappable> {
+    let found: Record<'_> = object(record.get(), RECORD)?;
+    let name = found.event_name.strip_prefix("s3:").unwrap_or(&found.event_name);
+    let (bucket, about) = (&found.s3.bucket, &found.s3.object);
+    let (sequencer, version) = (text(&about.sequencer), text(&about.version_id));
+    let response = found.response_elements.unwrap_or_default();
+    let id = id_from([
+        &*response.request_id,
+        &*bucket.name,
+        &*about.key,
+        version,
+        sequencer,
+        name,
+        &found.event_time,
+    ]);
+    let id = Cow::Owned(id.to_string());
+    let key = decoded(&about.key);
+    if let Some((happened, api)) = meaning(name).filter(|_| blobs) {
+        let blob = Blob {
+            happened,
+            api,
+            bucket: &bucket.name,
+            bucket_arn: &bucket.arn,
+            region: &found.aws_region,
+            key: &key,
+            size: about.size,
+            etag: text(&about.e_tag),
+            sequencer,
+            request_id: &response.request_id,
+            host_id: &response.host_id,
+        };
+        return Ok(blob.event(id, found.event_time.clone()));
+    }
+    let (service, region) = (&found.event_source, &found.aws_region);
+    Ok(Event {
+        id,
+        source: Cow::Owned(format!("{service}.{region}.{}", bucket.name)),
+        event_type: Cow::Owned(format!("com.amazonaws.s3.{name}")),
+        subject: attribute(&key),
+        time: found.event_time.clone(),
+        data: Data::Json(Cow::Borrowed(record)),
+    })
+}
+
+fn text<'t>(text: &'t Option<Cow<'_, str>>) -> &'t str {
+    text.as_deref().unwrap_or_default()
+}
+
+/// A key without its encoding; as it came where it does not decode to text.
+fn decoded(key: &str) -> String {
+    let spaces = key.replace('+', " ");
+    percent_decode_str(&spaces).decode_utf8().map_or_else(|_| key.to_owned(), Cow::into_owned)
+}
+
+/// What an event means for a blob; `None` for those that have no counterpart.
+fn meaning(name: &str) -> Option<(Happened, Api)> {
+    Some(match name {
+        "ObjectCreated:Copy" => (Happened::Created, Api::CopyBlob),
+        "ObjectCreated:CompleteMultipartUpload" => (Happened::Created, Api::PutBlockList),
+        name if name.starts_with("ObjectCreated:") => (Happened::Created, Api::PutBlob),
+        name if name.starts_with("ObjectRemoved:") || name.starts_with("LifecycleExpiration:") => {
+            (Happened::Deleted, Api::DeleteBlob)
+        }
+        _ => return None,
+    })
+}
