@@ -13,7 +13,7 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// Most that a crate may use of the workspace, from the core outwards. Functions and `tests` may use
 /// all of it but each other.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("core", &[]),
     ("what-is-left", &[]),
     ("ports", &["core"]),
@@ -21,6 +21,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("aws", &["core", "ports", "runtime"]),
     ("embedded", &["core", "ports"]),
     ("webhook", &["core", "ports"]),
+    ("signing", &["core", "ports"]),
     ("testkit", &["core", "ports"]),
     // What large publishes are made of is how all deliveries are sent.
     ("ingest-handler", &["core", "ports", "expand-handler"]),
@@ -38,6 +39,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "runtime",
             "embedded",
             "webhook",
+            "signing",
             "ingest-handler",
             "expand-handler",
             "dispatch-handler",

@@ -134,13 +134,13 @@ impl Export {
     /// Leaves the secret of an endpoint's authentication to the environment: no request reads it.
     fn client_secret(&mut self, one: &One<'_>, destination: &mut Value) {
         const SECRET: &str = "clientSecret";
+        if !has_client_secret(destination) {
+            return;
+        }
         let place = "/authentication/properties";
         let Some(members) = destination.pointer_mut(place).and_then(Value::as_object_mut) else {
             return;
         };
-        if members.get("clientSecretReference").is_some_and(Value::is_string) {
-            return;
-        }
         let secret = self.secret(one, "CLIENT_SECRET", "the client secret of its authentication");
         members.insert(SECRET.to_owned(), secret.into());
     }
@@ -187,6 +187,15 @@ struct One<'a> {
     topic: &'a str,
     name: &'a str,
     with_secrets: bool,
+}
+
+/// Whether the client of a destination's authentication has a secret of its own, which is stored.
+fn has_client_secret(destination: &Value) -> bool {
+    let kind = destination.pointer("/authentication/type").and_then(Value::as_str);
+    let at = |name: &str| destination.pointer(&format!("/authentication/properties/{name}"));
+    matches!(kind, Some("OAuth2ClientCredentials" | "EntraId"))
+        && !at("clientSecretReference").is_some_and(Value::is_string)
+        && !at("clientAssertion").is_some_and(Value::is_object)
 }
 
 fn is_forbidden(error: &anyhow::Error) -> bool {
@@ -300,5 +309,19 @@ mod tests {
         assert_eq!(a["deliveryAttributeMappings"], json!(values));
         assert!(export.variables.is_empty());
         assert_eq!(export.texts("/properties/destination/endpointType").len(), 2);
+    }
+
+    #[test]
+    fn only_a_client_with_a_secret_of_its_own_leaves_one_to_the_environment() {
+        let by = |kind: &str, properties: Value| {
+            let authentication = json!({"type": kind, "properties": properties});
+            has_client_secret(&json!({ "authentication": authentication }))
+        };
+        let assertion = json!({"type": "AwsWebIdentity", "properties": {"audience": "a"}});
+        assert!(by("EntraId", json!({"clientSecret": null})));
+        assert!(!by("EntraId", json!({"clientSecret": null, "clientSecretReference": "arn"})));
+        assert!(!by("EntraId", json!({"clientSecret": null, "clientAssertion": assertion})));
+        assert!(!by("AwsSigV4", json!({"service": "execute-api", "region": null})));
+        assert!(!by("AwsWebIdentity", json!({"audience": "a"})));
     }
 }

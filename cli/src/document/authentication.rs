@@ -40,11 +40,44 @@ pub struct AuthenticationFlags {
     /// Audience to ask for
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["file", "entra_tenant"])]
     pub oauth_audience: Option<String>,
+
+    /// Prove the client by a token that AWS signs, instead of a secret: for this audience, or for
+    /// Entra ID's own
+    #[arg(
+        long, value_name = "AUDIENCE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "",
+        conflicts_with_all = ["file", "oauth_client_secret", "oauth_secret_reference"]
+    )]
+    pub client_by_aws: Option<String>,
+
+    /// Sign requests by AWS's Signature Version 4 for this service: execute-api (API Gateway) or lambda
+    /// (function URLs)
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub sigv4_service: Option<String>,
+
+    /// The region to sign for, where the endpoint's host does not show it
+    #[arg(long, value_name = "REGION", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub sigv4_region: Option<String>,
+
+    /// The role to sign with, one that the deployment names
+    #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
+    pub sigv4_role: Option<String>,
+
+    /// Authenticate requests by tokens that AWS signs for this audience, one that the deployment names
+    #[arg(
+        long, value_name = "AUDIENCE",
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant", "sigv4_service"]
+    )]
+    pub aws_identity: Option<String>,
+
+    /// How AWS signs such a token: RS256 (the default) or ES384
+    #[arg(long, value_name = "ALGORITHM", conflicts_with = "file")]
+    pub aws_identity_algorithm: Option<String>,
 }
 
 impl AuthenticationFlags {
     /// The names of all of them.
-    pub const NAMES: [&str; 8] = [
+    pub const NAMES: [&str; 14] = [
         "oauth_token_url",
         "entra_tenant",
         "entra_application",
@@ -53,10 +86,26 @@ impl AuthenticationFlags {
         "oauth_secret_reference",
         "oauth_scope",
         "oauth_audience",
+        "client_by_aws",
+        "sigv4_service",
+        "sigv4_region",
+        "sigv4_role",
+        "aws_identity",
+        "aws_identity_algorithm",
     ];
 
-    /// The member of a destination's properties that they describe. Without a token URL and a
-    /// tenant it is a change of the one that there is.
+    /// What proves a client instead of a secret.
+    fn assertion(&self) -> Option<Value> {
+        let audience = self.client_by_aws.as_ref()?;
+        let properties = members([
+            ("audience", (!audience.is_empty()).then(|| json!(audience))),
+            ("signingAlgorithm", self.aws_identity_algorithm.as_ref().map(|given| json!(given))),
+        ]);
+        Some(json!({"type": "AwsWebIdentity", "properties": properties}))
+    }
+
+    /// The member of a destination's properties that they describe. Without one that says the type
+    /// (a token URL, a tenant, a service, an audience) it is a change of the one that there is.
     pub fn authentication(&self) -> Option<Value> {
         let text = |given: &Option<String>| given.as_ref().map(|text| json!(text));
         let properties = members([
@@ -67,17 +116,31 @@ impl AuthenticationFlags {
             ("clientSecret", text(&self.oauth_client_secret)),
             ("clientSecretReference", text(&self.oauth_secret_reference)),
             ("scope", text(&self.oauth_scope)),
-            ("audience", text(&self.oauth_audience)),
+            (
+                "audience",
+                text(
+                    self.aws_identity.as_ref().map_or(&self.oauth_audience, |_| &self.aws_identity),
+                ),
+            ),
+            ("clientAssertion", self.assertion()),
+            ("service", text(&self.sigv4_service)),
+            ("region", text(&self.sigv4_region)),
+            ("roleArn", text(&self.sigv4_role)),
+            (
+                "signingAlgorithm",
+                text(&self.aws_identity_algorithm).filter(|_| self.client_by_aws.is_none()),
+            ),
         ]);
         if properties.is_empty() {
             return None;
         }
-        let kind = match (&self.oauth_token_url, &self.entra_tenant) {
-            (Some(_), _) => Some("OAuth2ClientCredentials"),
-            (None, Some(_)) => Some("EntraId"),
-            (None, None) => None,
-        };
-        let kind = kind.map(|kind| json!(kind));
+        let kinds = [
+            (&self.oauth_token_url, "OAuth2ClientCredentials"),
+            (&self.entra_tenant, "EntraId"),
+            (&self.sigv4_service, "AwsSigV4"),
+            (&self.aws_identity, "AwsWebIdentity"),
+        ];
+        let kind = kinds.iter().find(|(given, _)| given.is_some()).map(|(_, kind)| json!(kind));
         Some(members([("type", kind), ("properties", Some(Value::Object(properties)))]).into())
     }
 }
@@ -116,6 +179,38 @@ mod tests {
             (
                 AuthenticationFlags { oauth_client_secret: text("new"), ..none() },
                 json!({"properties": {"clientSecret": "new"}}),
+            ),
+            (
+                AuthenticationFlags {
+                    entra_tenant: text("t"),
+                    client_by_aws: text(""),
+                    aws_identity_algorithm: text("RS256"),
+                    ..none()
+                },
+                json!({"type": "EntraId", "properties": {"tenantId": "t", "clientAssertion":
+                    {"type": "AwsWebIdentity", "properties": {"signingAlgorithm": "RS256"}}}}),
+            ),
+            (
+                AuthenticationFlags {
+                    sigv4_service: text("execute-api"),
+                    sigv4_role: text("arn:r"),
+                    ..none()
+                },
+                json!({"type": "AwsSigV4", "properties":
+                    {"service": "execute-api", "roleArn": "arn:r"}}),
+            ),
+            (
+                AuthenticationFlags { sigv4_region: text("eu-north-1"), ..none() },
+                json!({"properties": {"region": "eu-north-1"}}),
+            ),
+            (
+                AuthenticationFlags {
+                    aws_identity: text("aud"),
+                    aws_identity_algorithm: text("ES384"),
+                    ..none()
+                },
+                json!({"type": "AwsWebIdentity", "properties":
+                    {"audience": "aud", "signingAlgorithm": "ES384"}}),
             ),
         ];
         for (flags, want) in table {

@@ -8,6 +8,7 @@ use aws_lambda_events::{apigw::ApiGatewayV2httpResponse, encodings::Body, http::
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
+    identity,
     parking::ParkingTable,
     payloads::PayloadBucket,
     redrives::RedriveTable,
@@ -91,10 +92,13 @@ fn tokens(
     clock: &Arc<dyn Clock>,
 ) -> Arc<Tokens> {
     let make_client = Box::new(client_for_services(clock));
-    let secrets = AwsSecrets::new(clients.config().clone(), Arc::clone(clock), make_client);
+    let services = identity::services(clients.config(), clock, make_client);
+    let secrets = AwsSecrets::new(Arc::clone(&services));
+    let signer = identity::signer(clients.config(), services);
     let named = settings.allowed.secrets.clone();
     let (client, secrets) = (Arc::new(client.clone()), Arc::new(secrets));
-    Arc::new(Tokens::new(client, secrets, named, Arc::clone(clock)))
+    let tokens = Tokens::new(client, secrets, named, Arc::clone(clock));
+    Arc::new(tokens.proving(Arc::new(signer), settings.allowed.identities.clone()))
 }
 
 /// What invokes the function.

@@ -46,6 +46,12 @@ const CHANGES: [&str; 31] = [
     "oauth_secret_reference",
     "oauth_scope",
     "oauth_audience",
+    "client_by_aws",
+    "sigv4_service",
+    "sigv4_region",
+    "sigv4_role",
+    "aws_identity",
+    "aws_identity_algorithm",
 ];
 
 /// What to change of an event subscription.

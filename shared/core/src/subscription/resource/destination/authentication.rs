@@ -1,5 +1,7 @@
 //! Reads and writes `authentication`, and Event Grid's own `azureActiveDirectory…` members.
 
+mod aws;
+
 use serde_json::{Value, json};
 
 use super::{super::Context, check_url};
@@ -22,8 +24,12 @@ const APPLICATION: &str = "azureActiveDirectoryApplicationIdOrUri";
 const SECRET: &str = "clientSecret";
 const REFERENCE: &str = "clientSecretReference";
 
-const TYPES: [(&str, Type); 2] =
-    [("OAuth2ClientCredentials", Type::OAuth2), ("EntraId", Type::EntraId)];
+const TYPES: [(&str, Type); 4] = [
+    ("OAuth2ClientCredentials", Type::OAuth2),
+    ("EntraId", Type::EntraId),
+    ("AwsSigV4", Type::AwsSigV4),
+    ("AwsWebIdentity", Type::AwsWebIdentity),
+];
 
 const SENT_BY: [(&str, SentBy); 2] = [("Post", SentBy::Post), ("Basic", SentBy::Basic)];
 
@@ -40,12 +46,16 @@ const HIDDEN: &str = "Hidden";
 enum Type {
     OAuth2,
     EntraId,
+    AwsSigV4,
+    AwsWebIdentity,
 }
 
 /// Reads how a webhook's requests are authenticated. `has_stayed` says whether the endpoint is the
-/// stored one's party: only then is a stored secret kept that the document leaves out.
+/// stored one's party: only then is a stored secret kept that the document leaves out. `url` is the
+/// endpoint's, if it could be read.
 pub(super) fn read(
     webhook: &mut Object<'_>,
+    url: Option<&str>,
     context: &Context<'_>,
     has_stayed: bool,
     problems: &mut Problems,
@@ -57,10 +67,10 @@ pub(super) fn read(
         let rule = format!("must be left out where {TENANT} and {APPLICATION} are given");
         problems.add(Code::InvalidValue, path, rule);
     }
-    let what = "'OAuth2ClientCredentials' or 'EntraId'";
+    let what = "'OAuth2ClientCredentials', 'EntraId', 'AwsSigV4' or 'AwsWebIdentity'";
     given.required("type", what, problems);
     let kind = given.choice("type", &TYPES, None, problems);
-    let what = "an object with clientId, and clientSecret or clientSecretReference";
+    let what = "an object with the members of that type";
     let members = given.required_object("properties", what, problems);
     given.finish(problems);
     let mut members = members?;
@@ -69,12 +79,14 @@ pub(super) fn read(
     let read = match kind? {
         Type::OAuth2 => {
             let grant = read_oauth(&mut members, context, problems);
-            read_client(&mut members, grant, stored, context, problems)
+            read_client(&mut members, grant, stored, (url, context), problems)
         }
         Type::EntraId => {
             let grant = read_entra(&mut members, problems);
-            read_client(&mut members, grant, stored, context, problems)
+            read_client(&mut members, grant, stored, (url, context), problems)
         }
+        Type::AwsSigV4 => aws::read_signing(&mut members, url, context, problems),
+        Type::AwsWebIdentity => aws::read_identity(&mut members, url, context, problems),
     };
     members.finish(problems);
     read
@@ -85,15 +97,18 @@ fn read_client(
     members: &mut Object<'_>,
     grant: Option<Grant>,
     stored: Option<&Authentication>,
-    context: &Context<'_>,
+    (url, context): (Option<&str>, &Context<'_>),
     problems: &mut Problems,
 ) -> Option<Authentication> {
     let id = required(members, "clientId", "the client's id", problems);
     let stored = match stored {
         Some(Authentication::ClientCredentials(stored)) => Some(stored),
-        None => None,
+        _ => None,
     };
-    let secret = read_secret(members, grant.as_ref(), stored, context, problems);
+    let secret = match members.has(aws::ASSERTION) {
+        true => aws::read_assertion(members, grant.as_ref(), (url, context), problems),
+        false => read_secret(members, grant.as_ref(), stored, context, problems),
+    };
     let client = Client::Own { id: id?, secret: secret? };
     Some(Authentication::ClientCredentials(ClientCredentials { grant: grant?, client }))
 }
@@ -259,15 +274,25 @@ fn kept(stored: &ClientCredentials, grant: &Grant) -> Option<ClientSecret> {
     }
 }
 
-/// Refuses a delivery attribute that would take the token's place.
+/// Refuses a delivery attribute that would take the place of a header that authenticates.
 pub(super) fn refuse_own_header(
     webhook: &Object<'_>,
     attributes: &[DeliveryAttribute],
+    by: &Authentication,
     problems: &mut Problems,
 ) {
-    if attributes.iter().any(|one| one.name.eq_ignore_ascii_case("authorization")) {
+    let is_signed = matches!(by, Authentication::AwsSigV4(_));
+    let has = |is_own: fn(&str) -> bool| {
+        attributes.iter().any(|one| is_own(&one.name.to_ascii_lowercase()))
+    };
+    if has(|name| name == "authorization") {
         let rule = "must not have Authorization where the endpoint's authentication is given: its \
-                    token is sent in that header";
+                    token or its signature is sent in that header";
+        problems.add(Code::InvalidValue, webhook.path_of("deliveryAttributeMappings"), rule);
+    }
+    // A service of AWS takes commands by such headers.
+    if is_signed && has(|name| name.starts_with("x-amz-")) {
+        let rule = "must not have headers of AWS's own (x-amz-…) where requests are signed";
         problems.add(Code::InvalidValue, webhook.path_of("deliveryAttributeMappings"), rule);
     }
 }
@@ -280,6 +305,16 @@ pub(in crate::subscription::resource) fn write(
     let Some(authentication) = subscription.authentication.as_deref() else { return };
     match authentication {
         Authentication::ClientCredentials(by) => write_client(by, properties),
+        Authentication::AwsSigV4(by) => {
+            let shown = aws::write_signing(by);
+            properties[NAME] =
+                json!({"type": name_of(&TYPES, Type::AwsSigV4), "properties": shown});
+        }
+        Authentication::AwsWebIdentity(by) => {
+            let shown = aws::write_identity(by);
+            let kind = name_of(&TYPES, Type::AwsWebIdentity);
+            properties[NAME] = json!({"type": kind, "properties": shown});
+        }
     }
 }
 
@@ -304,8 +339,10 @@ fn write_client(by: &ClientCredentials, properties: &mut Value) {
     };
     shown["clientId"] = json!(id);
     shown[SECRET] = Value::Null;
-    if let ClientSecret::Reference { name } = secret {
-        shown[REFERENCE] = json!(name);
+    match secret {
+        ClientSecret::Inline { .. } => {}
+        ClientSecret::Reference { name } => shown[REFERENCE] = json!(name),
+        ClientSecret::AwsWebIdentity(by) => shown[aws::ASSERTION] = aws::write_assertion(by),
     }
     properties[NAME] = json!({"type": name_of(&TYPES, kind), "properties": shown});
 }
