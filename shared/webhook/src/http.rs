@@ -14,6 +14,8 @@
 //! | first bytes of a failed response, where they are kept | 1,024 bytes, 0.5 s | what is there by then is kept |
 
 mod body;
+mod failure;
+mod identity;
 
 use std::{
     io,
@@ -45,25 +47,37 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::body::{BODY_BYTES_MAX, first_bytes, read, read_aside};
+use self::{
+    body::{BODY_BYTES_MAX, first_bytes, read, read_aside},
+    failure::{failure_of, found, refusal_in},
+    identity::{Identities, Identity, Trusting},
+};
 use super::{
     connect::{CONNECT_WAIT, Connector, ResolutionError},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
 };
 use gridpost_core::{
-    delivery::request::Request,
+    delivery::{
+        probe::{Failure, Stage},
+        request::Request,
+    },
     endpoint::{self, Allowed, Refusal},
     error::chain,
     retry::{
         outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
-        response_text::ResponseBytes,
+        response_text::{ResponseBytes, response_text},
     },
     secret::Secret,
+    subscription::{
+        Authentication,
+        authentication::certificate::{ClientCertificate, NoCertificate},
+    },
 };
 use gridpost_ports::{
     Attempted, Clock, EndpointClient, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError,
-    HandshakeRequest, HandshakeResponse,
+    HandshakeRequest, HandshakeResponse, Probed,
+    authentication::{NoSecrets, SecretReader},
 };
 
 /// A reused connection that the receiver had closed fails within a round trip. A later failure may
@@ -140,10 +154,43 @@ struct Inner {
     plain: Pools,
     allowed: Allowed,
     clock: Arc<dyn Clock>,
+    /// For endpoints that ask for a client's certificate.
+    identities: Identities,
 }
 
-/// The result of an exchange, and the body of a failed response if its beginning is kept.
-type Exchanged = (Answer, Option<Incoming>);
+/// The result of an exchange, and what else there is to say of it.
+type Exchanged = (Answer, Rest);
+
+enum Rest {
+    Nothing,
+    /// The body of a failed response, if its beginning is kept.
+    Body(Incoming),
+    /// Why nothing was sent.
+    Reason(NoCertificate),
+}
+
+impl Rest {
+    async fn text(self, most: ResponseBytes) -> Option<String> {
+        match self {
+            Self::Nothing => None,
+            Self::Body(body) => first_bytes(Some(body), most).await,
+            Self::Reason(reason) => text_of(&reason),
+        }
+    }
+}
+
+/// Whose certificate a request's connection shows.
+struct Shown {
+    by: Arc<Authentication>,
+    url: Secret,
+    identity: Identity,
+}
+
+/// Why there is no response.
+enum Unanswered {
+    NotTaken(NoCertificate),
+    Error(Error),
+}
 
 impl HttpClient {
     /// A client for the allowed endpoints.
@@ -165,21 +212,34 @@ impl HttpClient {
         allowed: Allowed,
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
-        let tls = tls_versions()?.with_native_roots()?.with_no_client_auth();
-        Ok(Self::trusting(tls, network, allowed, clock))
+        let trusting = tls_versions()?.with_native_roots()?;
+        Ok(Self::trusting(trusting, network, allowed, clock))
     }
 
     fn trusting(
-        tls: ClientConfig,
+        trusting: Trusting,
         network: Arc<dyn Network>,
         allowed: Allowed,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        let tls = trusting.clone().with_no_client_auth();
         let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
         let plain = Pools::of(&Connector::http(on, networks.clone(), tls.clone()));
-        let tls = Pools::of(&Connector::https(network, networks, tls));
-        let inner = Inner { tls, plain, allowed, clock };
+        let tls = Pools::of(&Connector::https(Arc::clone(&network), networks, tls));
+        let (reader, own) = (Arc::new(NoSecrets), allowed.clone());
+        let identities = Identities::new(network, own, trusting, reader, Arc::clone(&clock));
+        let inner = Inner { tls, plain, allowed, clock, identities };
         Self(Arc::new(inner), ResponseBytes::default())
+    }
+
+    /// The same client, which reads client certificates that are kept elsewhere.
+    #[must_use]
+    pub fn reading(self, reader: Arc<dyn SecretReader>) -> Self {
+        let Inner { tls, plain, allowed, clock, identities } = &*self.0;
+        let (tls, plain, allowed) = (tls.clone(), plain.clone(), allowed.clone());
+        let (clock, identities) = (Arc::clone(clock), identities.reading(reader));
+        let inner = Inner { tls, plain, allowed, clock, identities };
+        Self(Arc::new(inner), self.1)
     }
 
     /// The same client, which also returns the beginning of failed responses.
@@ -204,15 +264,25 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// Sends a request, and again if none of it can have been processed. `sending` is set once
-    /// there is a connection and the request begins to be sent.
-    async fn send(
+    /// Whose certificate a request is sent with, if it is sent with one.
+    async fn shown(
         &self,
+        authentication: Option<Arc<Authentication>>,
+        url: &Secret,
+    ) -> Result<Option<Box<Shown>>, NoCertificate> {
+        let Some(by) = authentication else { return Ok(None) };
+        let Some(certificate) = certificate(&by) else { return Ok(None) };
+        let identity = self.0.identities.get(certificate, url.expose()).await?;
+        Ok(Some(Box::new(Shown { by, url: url.clone(), identity })))
+    }
+
+    /// Sends a request by these pools, and again if none of it can have been processed. `sending` is
+    /// set once there is a connection and the request begins to be sent.
+    async fn send_by(
+        pools: &Pools,
         request: Built,
         sending: &OnceLock<Instant>,
     ) -> Result<Response<Incoming>, Error> {
-        let pools =
-            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
         let again = request.clone();
         let failed = match send_once(&pools.kept, request, sending).await {
             Ok(response) => return Ok(response),
@@ -227,24 +297,89 @@ impl HttpClient {
         send_once(pool, again, sending).await.map_err(|failed| failed.error)
     }
 
-    async fn exchange_attempt(&self, request: Built, sending: &OnceLock<Instant>) -> Exchanged {
-        match self.send(request, sending).await {
+    async fn send(
+        &self,
+        request: Built,
+        shown: Option<Box<Shown>>,
+        sending: &OnceLock<Instant>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        if let Some(shown) = shown {
+            return Box::pin(self.send_shown(request, &shown, sending)).await;
+        }
+        let pools =
+            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
+        Self::send_by(pools, request, sending).await.map_err(Unanswered::Error)
+    }
+
+    /// Sends a request on a connection of that identity, and once more with another one if the
+    /// endpoint refuses it and its secret has changed.
+    async fn send_shown(
+        &self,
+        request: Built,
+        shown: &Shown,
+        sending: &OnceLock<Instant>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        let again = request.clone();
+        let sent = Self::send_by(&shown.identity.pools, request, sending).await;
+        let error = match sent {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        let Some(alert) = refusal_in(&error) else { return Err(Unanswered::Error(error)) };
+        let refused = Unanswered::NotTaken(NoCertificate::NotTaken(alert));
+        let Some(by) = certificate(&shown.by) else { return Err(refused) };
+        let other = self.0.identities.instead_of(&shown.identity, by, shown.url.expose()).await;
+        let Some(other) = other else { return Err(refused) };
+        let sent = Self::send_by(&other.pools, again, sending).await;
+        sent.map_err(|error| match refusal_in(&error) {
+            Some(alert) => Unanswered::NotTaken(NoCertificate::NotTaken(alert)),
+            None => Unanswered::Error(error),
+        })
+    }
+
+    async fn exchange_attempt(
+        &self,
+        request: Built,
+        shown: Option<Box<Shown>>,
+        sending: &OnceLock<Instant>,
+    ) -> Exchanged {
+        match self.send(request, shown, sending).await {
             Ok(response) => {
-                let asked = response.headers().get(RETRY_AFTER);
-                let asked = asked.and_then(|value| value.to_str().ok());
-                let retry_after =
-                    asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
-                let answer = Answer::of_status(response.status().as_u16(), retry_after);
+                let answer = self.answer_of(&response);
                 let body = response.into_body();
                 if answer.outcome != Outcome::Delivered && self.1 != ResponseBytes::default() {
-                    return (answer, Some(body));
+                    return (answer, Rest::Body(body));
                 }
                 read_aside(body);
-                (answer, None)
+                (answer, Rest::Nothing)
             }
-            Err(error) => (answer_without_head(&error), None),
+            Err(Unanswered::NotTaken(reason)) => (unauthenticated(), Rest::Reason(reason)),
+            Err(Unanswered::Error(error)) => (answer_without_head(&error), Rest::Nothing),
         }
     }
+
+    fn answer_of(&self, response: &Response<Incoming>) -> Answer {
+        let asked = response.headers().get(RETRY_AFTER);
+        let asked = asked.and_then(|value| value.to_str().ok());
+        let retry_after = asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
+        Answer::of_status(response.status().as_u16(), retry_after)
+    }
+}
+
+/// The client certificate of an authentication, if that is what it is.
+fn certificate(by: &Authentication) -> Option<&ClientCertificate> {
+    match by {
+        Authentication::ClientCertificate(certificate) => Some(certificate),
+        _ => None,
+    }
+}
+
+fn unauthenticated() -> Answer {
+    Answer::without_status(Outcome::EndpointAuthenticationFailed)
+}
+
+fn text_of(reason: &NoCertificate) -> Option<String> {
+    response_text(reason.to_string().as_bytes(), ResponseBytes::MAX)
 }
 
 async fn send_once(
@@ -333,7 +468,7 @@ fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)])
 #[async_trait]
 impl EndpointClient for HttpClient {
     async fn attempt(&self, request: Request) -> Attempted {
-        let Request { url, headers, attributes, body, .. } = request;
+        let Request { url, headers, attributes, body, authentication } = request;
         let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
             Ok(request) => request,
             Err(refused) => {
@@ -342,11 +477,19 @@ impl EndpointClient for HttpClient {
                 return Answer::without_status(Outcome::SocketError).into();
             }
         };
+        let shown = match self.shown(authentication, &url).await {
+            Ok(shown) => shown,
+            Err(reason) => {
+                let response_text = text_of(&reason);
+                return Attempted::Answered { answer: unauthenticated(), response_text };
+            }
+        };
         // In a task of its own, the exchange outlives the wait for its response. It is bounded by
         // itself, because nothing may be left to listen.
         let began = Instant::now();
         let sending = Arc::new(OnceLock::new());
-        let mut exchange = tokio::spawn(bounded(self.clone(), request, Arc::clone(&sending)));
+        let exchange = bounded(self.clone(), request, shown, Arc::clone(&sending));
+        let mut exchange = tokio::spawn(exchange);
         let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
         if answer.is_err() {
             // A request that is not sent by then has failed; the wait begins when it was sent.
@@ -355,11 +498,50 @@ impl EndpointClient for HttpClient {
         }
         match answer {
             // The head came in time. Its outcome stands, however long the body takes.
-            Ok(Ok(Some((answer, body)))) => {
-                Attempted::Answered { answer, response_text: first_bytes(body, self.1).await }
+            Ok(Ok(Some((answer, rest)))) => {
+                Attempted::Answered { answer, response_text: rest.text(self.1).await }
             }
             Ok(_) => Answer::without_status(Outcome::Aborted).into(),
             Err(_) => Attempted::TimedOut { late: late(exchange) },
+        }
+    }
+
+    async fn probe(&self, request: Request) -> Probed {
+        let Request { url, headers, attributes, body, authentication } = request;
+        let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
+            Ok(request) => request,
+            Err(refused) => {
+                let failure = Failure::at(Stage::Address, chain(&refused));
+                return Probed::failed(Answer::without_status(Outcome::SocketError), failure);
+            }
+        };
+        let not_shown = |stage, reason: NoCertificate| {
+            Probed::failed(unauthenticated(), Failure::at(stage, reason.to_string()))
+        };
+        let shown = match self.shown(authentication, &url).await {
+            Ok(shown) => shown,
+            Err(reason) => return not_shown(Stage::Certificate, reason),
+        };
+        let sending = OnceLock::new();
+        match timeout(RESPONSE_WAIT, self.send(request, shown, &sending)).await {
+            Ok(Ok(response)) => {
+                let answer = self.answer_of(&response);
+                let response_text = first_bytes(Some(response.into_body()), self.1).await;
+                let is_failure = answer.outcome != Outcome::Delivered;
+                let response_text = response_text.filter(|_| is_failure);
+                Attempted::Answered { answer, response_text }.into()
+            }
+            Ok(Err(Unanswered::NotTaken(reason))) => not_shown(Stage::CertificateNotTaken, reason),
+            Ok(Err(Unanswered::Error(error))) => {
+                Probed::failed(answer_without_head(&error), failure_of(&error))
+            }
+            Err(_) => {
+                let is_sent = sending.get().is_some();
+                let stage = if is_sent { Stage::Answer } else { Stage::Connection };
+                let failure =
+                    Failure::at(stage, format!("none within {} s", RESPONSE_WAIT.as_secs()));
+                Probed::failed(Answer::without_status(Outcome::TimedOut), failure)
+            }
         }
     }
 }
@@ -369,15 +551,16 @@ impl EndpointClient for HttpClient {
 async fn bounded(
     client: HttpClient,
     request: Built,
+    shown: Option<Box<Shown>>,
     sending: Arc<OnceLock<Instant>>,
 ) -> Option<Exchanged> {
-    let mut exchange = std::pin::pin!(client.exchange_attempt(request, &sending));
+    let mut exchange = std::pin::pin!(client.exchange_attempt(request, shown, &sending));
     if let Ok(answer) = timeout(CONNECTED_WITHIN, &mut exchange).await {
         return Some(answer);
     }
     match sending.get() {
         Some(sent) => timeout_at(*sent + LATE_RESPONSE_WAIT, exchange).await.ok(),
-        None => Some((Answer::without_status(Outcome::SocketError), None)),
+        None => Some((Answer::without_status(Outcome::SocketError), Rest::Nothing)),
     }
 }
 
@@ -405,16 +588,18 @@ impl HandshakeClient for HttpClient {
         &self,
         request: HandshakeRequest,
     ) -> Result<HandshakeResponse, HandshakeError> {
-        let HandshakeRequest { method, url, headers, attributes, body, wait, .. } = request;
+        let HandshakeRequest { method, url, headers, attributes, body, authentication, wait } =
+            request;
         let request = self
             .build(method, &url, &headers, &attributes, body)
             .map_err(|refused| HandshakeError::Unreachable(refused.to_string()))?;
         // OPTIONS is answered by headers: what follows them is not awaited.
         let is_answered_by_head = *request.method() == Method::OPTIONS;
         let exchange = async {
+            let shown = self.shown(authentication, &url).await;
+            let shown = shown.map_err(HandshakeError::NoCertificate)?;
             let sending = OnceLock::new();
-            let response = self.send(request, &sending).await;
-            let response = response.map_err(|error| unreachable(&error))?;
+            let response = self.send(request, shown, &sending).await.map_err(unreachable)?;
             let (head, body) = response.into_parts();
             let body = match is_answered_by_head {
                 true => Vec::new(),
@@ -428,8 +613,11 @@ impl HandshakeClient for HttpClient {
 }
 
 /// Describes how a connection failed. The URL is left out: its query may be a secret.
-fn unreachable(error: &Error) -> HandshakeError {
-    HandshakeError::Unreachable(chain(error))
+fn unreachable(unanswered: Unanswered) -> HandshakeError {
+    match unanswered {
+        Unanswered::Error(error) => HandshakeError::Unreachable(chain(&error)),
+        Unanswered::NotTaken(reason) => HandshakeError::NoCertificate(reason),
+    }
 }
 
 /// The answer for an error without a response head.
@@ -457,17 +645,8 @@ fn is_untouched(error: &Error) -> bool {
     })
 }
 
-/// Finds an error of this type in the chain.
-fn found<E: std::error::Error + 'static>(error: &Error) -> Option<&E> {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = source {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        source = error.source();
-    }
-    None
-}
+#[cfg(test)]
+mod certificates;
 
 #[cfg(test)]
 mod tests;
