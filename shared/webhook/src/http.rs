@@ -13,9 +13,11 @@
 //! | body | 64 KiB, 2 s | nothing: the head has decided |
 //! | first bytes of a failed response, where they are kept | 1,024 bytes, 0.5 s | what is there by then is kept |
 
+mod attempt;
 mod body;
 mod failure;
 mod identity;
+mod shown;
 
 use std::{
     io,
@@ -25,8 +27,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header::RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::ConfigBuilderExt;
@@ -42,50 +43,37 @@ use rustls::{
     crypto::aws_lc_rs,
     version::{TLS12, TLS13},
 };
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout};
 
 use self::{
-    body::{BODY_BYTES_MAX, first_bytes, read, read_aside},
-    failure::{failure_of, found, refusal_in},
-    identity::{Identities, Identity, Trusting},
+    body::{BODY_BYTES_MAX, read},
+    failure::found,
+    identity::{Identities, Trusting},
+    shown::Unanswered,
 };
 use super::{
-    connect::{CONNECT_WAIT, Connector, ResolutionError},
+    connect::{Connector, ResolutionError},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
 };
 use gridpost_core::{
-    delivery::{
-        probe::{Failure, Stage},
-        request::Request,
-    },
     endpoint::{self, Allowed, Refusal},
     error::chain,
     retry::{
-        outcome::{Answer, LATE_RESPONSE_WAIT, Outcome, RESPONSE_WAIT, parse_retry_after},
-        response_text::{ResponseBytes, response_text},
+        outcome::{Answer, Outcome},
+        response_text::ResponseBytes,
     },
     secret::Secret,
-    subscription::{
-        Authentication,
-        authentication::certificate::{ClientCertificate, NoCertificate},
-    },
 };
 use gridpost_ports::{
-    Attempted, Clock, EndpointClient, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError,
-    HandshakeRequest, HandshakeResponse, Probed,
+    Clock, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError, HandshakeRequest,
+    HandshakeResponse,
     authentication::{NoSecrets, SecretReader},
 };
 
 /// A reused connection that the receiver had closed fails within a round trip. A later failure may
 /// be caused by the request, which is not sent again then.
 const STALE_FOR: Duration = Duration::from_secs(2);
-
-/// Must exceed the connector's own limit.
-const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
 
 /// Idle connections are dropped before the usual 60 s of servers and load balancers.
 const IDLE_FOR: Duration = Duration::from_secs(50);
@@ -156,40 +144,6 @@ struct Inner {
     clock: Arc<dyn Clock>,
     /// For endpoints that ask for a client's certificate.
     identities: Identities,
-}
-
-/// The result of an exchange, and what else there is to say of it.
-type Exchanged = (Answer, Rest);
-
-enum Rest {
-    Nothing,
-    /// The body of a failed response, if its beginning is kept.
-    Body(Incoming),
-    /// Why nothing was sent.
-    Reason(NoCertificate),
-}
-
-impl Rest {
-    async fn text(self, most: ResponseBytes) -> Option<String> {
-        match self {
-            Self::Nothing => None,
-            Self::Body(body) => first_bytes(Some(body), most).await,
-            Self::Reason(reason) => text_of(&reason),
-        }
-    }
-}
-
-/// Whose certificate a request's connection shows.
-struct Shown {
-    by: Arc<Authentication>,
-    url: Secret,
-    identity: Identity,
-}
-
-/// Why there is no response.
-enum Unanswered {
-    NotTaken(NoCertificate),
-    Error(Error),
 }
 
 impl HttpClient {
@@ -264,18 +218,6 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// Whose certificate a request is sent with, if it is sent with one.
-    async fn shown(
-        &self,
-        authentication: Option<Arc<Authentication>>,
-        url: &Secret,
-    ) -> Result<Option<Box<Shown>>, NoCertificate> {
-        let Some(by) = authentication else { return Ok(None) };
-        let Some(certificate) = certificate(&by) else { return Ok(None) };
-        let identity = self.0.identities.get(certificate, url.expose()).await?;
-        Ok(Some(Box::new(Shown { by, url: url.clone(), identity })))
-    }
-
     /// Sends a request by these pools, and again if none of it can have been processed. `sending` is
     /// set once there is a connection and the request begins to be sent.
     async fn send_by(
@@ -296,90 +238,6 @@ impl HttpClient {
         tracing::debug!(error = %chain(&failed.error), "a request is sent once more");
         send_once(pool, again, sending).await.map_err(|failed| failed.error)
     }
-
-    async fn send(
-        &self,
-        request: Built,
-        shown: Option<Box<Shown>>,
-        sending: &OnceLock<Instant>,
-    ) -> Result<Response<Incoming>, Unanswered> {
-        if let Some(shown) = shown {
-            return Box::pin(self.send_shown(request, &shown, sending)).await;
-        }
-        let pools =
-            if request.uri().scheme_str() == Some("http") { &self.0.plain } else { &self.0.tls };
-        Self::send_by(pools, request, sending).await.map_err(Unanswered::Error)
-    }
-
-    /// Sends a request on a connection of that identity, and once more with another one if the
-    /// endpoint refuses it and its secret has changed.
-    async fn send_shown(
-        &self,
-        request: Built,
-        shown: &Shown,
-        sending: &OnceLock<Instant>,
-    ) -> Result<Response<Incoming>, Unanswered> {
-        let again = request.clone();
-        let sent = Self::send_by(&shown.identity.pools, request, sending).await;
-        let error = match sent {
-            Ok(response) => return Ok(response),
-            Err(error) => error,
-        };
-        let Some(alert) = refusal_in(&error) else { return Err(Unanswered::Error(error)) };
-        let refused = Unanswered::NotTaken(NoCertificate::NotTaken(alert));
-        let Some(by) = certificate(&shown.by) else { return Err(refused) };
-        let other = self.0.identities.instead_of(&shown.identity, by, shown.url.expose()).await;
-        let Some(other) = other else { return Err(refused) };
-        let sent = Self::send_by(&other.pools, again, sending).await;
-        sent.map_err(|error| match refusal_in(&error) {
-            Some(alert) => Unanswered::NotTaken(NoCertificate::NotTaken(alert)),
-            None => Unanswered::Error(error),
-        })
-    }
-
-    async fn exchange_attempt(
-        &self,
-        request: Built,
-        shown: Option<Box<Shown>>,
-        sending: &OnceLock<Instant>,
-    ) -> Exchanged {
-        match self.send(request, shown, sending).await {
-            Ok(response) => {
-                let answer = self.answer_of(&response);
-                let body = response.into_body();
-                if answer.outcome != Outcome::Delivered && self.1 != ResponseBytes::default() {
-                    return (answer, Rest::Body(body));
-                }
-                read_aside(body);
-                (answer, Rest::Nothing)
-            }
-            Err(Unanswered::NotTaken(reason)) => (unauthenticated(), Rest::Reason(reason)),
-            Err(Unanswered::Error(error)) => (answer_without_head(&error), Rest::Nothing),
-        }
-    }
-
-    fn answer_of(&self, response: &Response<Incoming>) -> Answer {
-        let asked = response.headers().get(RETRY_AFTER);
-        let asked = asked.and_then(|value| value.to_str().ok());
-        let retry_after = asked.and_then(|value| parse_retry_after(value, self.0.clock.now()));
-        Answer::of_status(response.status().as_u16(), retry_after)
-    }
-}
-
-/// The client certificate of an authentication, if that is what it is.
-fn certificate(by: &Authentication) -> Option<&ClientCertificate> {
-    match by {
-        Authentication::ClientCertificate(certificate) => Some(certificate),
-        _ => None,
-    }
-}
-
-fn unauthenticated() -> Answer {
-    Answer::without_status(Outcome::EndpointAuthenticationFailed)
-}
-
-fn text_of(reason: &NoCertificate) -> Option<String> {
-    response_text(reason.to_string().as_bytes(), ResponseBytes::MAX)
 }
 
 async fn send_once(
@@ -466,123 +324,6 @@ fn header_map(pairs: &[(&'static str, String)], attributes: &[(String, Secret)])
 }
 
 #[async_trait]
-impl EndpointClient for HttpClient {
-    async fn attempt(&self, request: Request) -> Attempted {
-        let Request { url, headers, attributes, body, authentication } = request;
-        let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
-            Ok(request) => request,
-            Err(refused) => {
-                // Refused now, though not at creation: treated like an unreachable host.
-                tracing::warn!(error = %chain(&refused), "an endpoint's URL is refused");
-                return Answer::without_status(Outcome::SocketError).into();
-            }
-        };
-        let shown = match self.shown(authentication, &url).await {
-            Ok(shown) => shown,
-            Err(reason) => {
-                let response_text = text_of(&reason);
-                return Attempted::Answered { answer: unauthenticated(), response_text };
-            }
-        };
-        // In a task of its own, the exchange outlives the wait for its response. It is bounded by
-        // itself, because nothing may be left to listen.
-        let began = Instant::now();
-        let sending = Arc::new(OnceLock::new());
-        let exchange = bounded(self.clone(), request, shown, Arc::clone(&sending));
-        let mut exchange = tokio::spawn(exchange);
-        let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
-        if answer.is_err() {
-            // A request that is not sent by then has failed; the wait begins when it was sent.
-            let until = sending.get().unwrap_or(&began).checked_add(RESPONSE_WAIT);
-            answer = timeout_at(until.unwrap_or(began), &mut exchange).await;
-        }
-        match answer {
-            // The head came in time. Its outcome stands, however long the body takes.
-            Ok(Ok(Some((answer, rest)))) => {
-                Attempted::Answered { answer, response_text: rest.text(self.1).await }
-            }
-            Ok(_) => Answer::without_status(Outcome::Aborted).into(),
-            Err(_) => Attempted::TimedOut { late: late(exchange) },
-        }
-    }
-
-    async fn probe(&self, request: Request) -> Probed {
-        let Request { url, headers, attributes, body, authentication } = request;
-        let request = match self.build(Method::POST, &url, &headers, &attributes, body) {
-            Ok(request) => request,
-            Err(refused) => {
-                let failure = Failure::at(Stage::Address, chain(&refused));
-                return Probed::failed(Answer::without_status(Outcome::SocketError), failure);
-            }
-        };
-        let not_shown = |stage, reason: NoCertificate| {
-            Probed::failed(unauthenticated(), Failure::at(stage, reason.to_string()))
-        };
-        let shown = match self.shown(authentication, &url).await {
-            Ok(shown) => shown,
-            Err(reason) => return not_shown(Stage::Certificate, reason),
-        };
-        let sending = OnceLock::new();
-        match timeout(RESPONSE_WAIT, self.send(request, shown, &sending)).await {
-            Ok(Ok(response)) => {
-                let answer = self.answer_of(&response);
-                let response_text = first_bytes(Some(response.into_body()), self.1).await;
-                let is_failure = answer.outcome != Outcome::Delivered;
-                let response_text = response_text.filter(|_| is_failure);
-                Attempted::Answered { answer, response_text }.into()
-            }
-            Ok(Err(Unanswered::NotTaken(reason))) => not_shown(Stage::CertificateNotTaken, reason),
-            Ok(Err(Unanswered::Error(error))) => {
-                Probed::failed(answer_without_head(&error), failure_of(&error))
-            }
-            Err(_) => {
-                let is_sent = sending.get().is_some();
-                let stage = if is_sent { Stage::Answer } else { Stage::Connection };
-                let failure =
-                    Failure::at(stage, format!("none within {} s", RESPONSE_WAIT.as_secs()));
-                Probed::failed(Answer::without_status(Outcome::TimedOut), failure)
-            }
-        }
-    }
-}
-
-/// Makes a request with a bounded connection time, and at most three minutes for its response after
-/// that.
-async fn bounded(
-    client: HttpClient,
-    request: Built,
-    shown: Option<Box<Shown>>,
-    sending: Arc<OnceLock<Instant>>,
-) -> Option<Exchanged> {
-    let mut exchange = std::pin::pin!(client.exchange_attempt(request, shown, &sending));
-    if let Ok(answer) = timeout(CONNECTED_WITHIN, &mut exchange).await {
-        return Some(answer);
-    }
-    match sending.get() {
-        Some(sent) => timeout_at(*sent + LATE_RESPONSE_WAIT, exchange).await.ok(),
-        None => Some((Answer::without_status(Outcome::SocketError), Rest::Nothing)),
-    }
-}
-
-const _: () = assert!(CONNECTED_WITHIN.as_secs() < RESPONSE_WAIT.as_secs());
-
-/// Waits for the rest of the three minutes, or until it is dropped: a request without a listener
-/// must not hold its connection and its body.
-fn late(exchange: JoinHandle<Option<Exchanged>>) -> BoxFuture<'static, Option<Answer>> {
-    let mut exchange = Abandoned(exchange);
-    Box::pin(async move { (&mut exchange.0).await.ok()?.map(|(answer, _)| answer) })
-}
-
-/// Aborts an exchange on drop.
-struct Abandoned(JoinHandle<Option<Exchanged>>);
-
-impl Drop for Abandoned {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-#[async_trait]
 impl HandshakeClient for HttpClient {
     async fn exchange(
         &self,
@@ -644,9 +385,6 @@ fn is_untouched(error: &Error) -> bool {
         error.is_remote() && (is_refused || error.is_go_away())
     })
 }
-
-#[cfg(test)]
-mod certificates;
 
 #[cfg(test)]
 mod tests;

@@ -155,10 +155,19 @@ impl Tokens {
 impl Tokens {
     /// What a client sends to prove who it is: its secret, or what it signs by that.
     fn proof(&self, grant: &Grant, client_id: &str, secret: Secret) -> Result<Proof, NoToken> {
-        let Grant::OAuth2 {
-            token_url, sent_by: SentBy::PrivateKeyJwt { key_id, audience }, ..
-        } = grant
-        else {
+        let signed = match grant {
+            Grant::OAuth2 {
+                token_url,
+                sent_by: SentBy::PrivateKeyJwt { key_id, audience },
+                ..
+            } => Some((token_url, key_id, audience)),
+            _ => None,
+        };
+        let Some((token_url, key_id, audience)) = signed else {
+            // A reference may be to a key that is for signatures or certificates: those are never sent.
+            if secret.expose().contains(" PRIVATE KEY-----") {
+                return Err(NoToken::NoSecret("it is a private key, which is not sent".to_owned()));
+            }
             return Ok(Proof::Secret(secret));
         };
         let Some((signer, dice)) = &self.signing else {

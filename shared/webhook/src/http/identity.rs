@@ -366,3 +366,6 @@ pub(super) fn is_refusal(alert: AlertDescription) -> bool {
             | UnsupportedCertificate
     )
 }
+
+#[cfg(test)]
+mod tests;

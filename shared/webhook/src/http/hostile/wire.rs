@@ -22,6 +22,8 @@ use tokio::{
 
 use super::super::*;
 use crate::{guard::CheckedAddress, network::Io};
+use gridpost_core::delivery::request::Request;
+use gridpost_ports::{Attempted, EndpointClient};
 use gridpost_runtime::system::SystemClock;
 
 /// What a receiver does.

@@ -5,11 +5,13 @@ use std::sync::{
     atomic::{AtomicI64, AtomicUsize, Ordering},
 };
 
+use async_trait::async_trait;
 use gridpost_core::{
-    endpoint::secrets::ClientSecrets, subscription::authentication::certificate::Material,
-    time::Timestamp,
+    delivery::{probe::Stage, request::Request},
+    endpoint::secrets::ClientSecrets,
+    subscription::{Authentication, authentication::certificate::Material},
 };
-use gridpost_ports::PortError;
+use gridpost_ports::{Attempted, EndpointClient, PortError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::{
     RootCertStore, ServerConfig,
@@ -22,7 +24,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::*;
+use super::{super::*, *};
 
 /// 2026.
 const NOW_MS: i64 = 1_780_000_000_000;
