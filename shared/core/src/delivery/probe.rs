@@ -275,9 +275,10 @@ fn advice(
 mod tests {
     use super::*;
     use crate::{
+        endpoint::identities::IdentityRefused,
         secret,
         subscription::authentication::{
-            Client, ClientCredentials, Grant,
+            Client, ClientCredentials, Grant, SigV4, SigningAlgorithm, WebIdentity,
             certificate::{ClientCertificate, Material},
         },
     };
@@ -292,6 +293,16 @@ mod tests {
         let material =
             Material::Inline { certificate: "c".to_owned(), private_key: secret::Secret::new("k") };
         Authentication::ClientCertificate(ClientCertificate { material, trusted: None })
+    }
+
+    fn signed() -> Authentication {
+        let service = "execute-api".to_owned();
+        Authentication::AwsSigV4(SigV4 { service, region: None, role: None })
+    }
+
+    fn identity() -> Authentication {
+        let algorithm = SigningAlgorithm::RS256;
+        Authentication::AwsWebIdentity(WebIdentity { audience: "a".to_owned(), algorithm })
     }
 
     /// Each step by its first letter, upper-case where it passed, `!` before the one that failed.
@@ -310,14 +321,15 @@ mod tests {
     #[test]
     fn a_request_is_explained_by_its_steps() {
         use Stage::{
-            Address, Certificate, CertificateNotTaken, Connection, Name, Secret, Tls, TokenRefused,
-            TokenUnreachable, TokenUnusable, WantsCertificate,
+            Address, Certificate, CertificateNotTaken, Connection, Identity, Name, Secret, Tls,
+            TokenRefused, TokenUnreachable, TokenUnusable, WantsCertificate,
         };
         let none = Answer::without_status;
         let broken = || none(Outcome::SocketError);
         let unauthenticated = || none(Outcome::EndpointAuthenticationFailed);
         let status = |status| Answer::of_status(status, None);
         let (token, certificate) = (Some(token()), Some(certificate()));
+        let (signed, identity) = (Some(signed()), Some(identity()));
         let at = |stage, says| Some(Failure::at(stage, says));
         // TLS, authentication, answer, failure, steps, part of the advice.
         let table = [
@@ -348,6 +360,12 @@ mod tests {
             (true, &token, status(401), None, "TNACT!a", "audience"),
             (true, &token, status(403), None, "TNACT!a", "role"),
             (true, &certificate, status(403), None, "NACTC!a", "proxy"),
+            (true, &signed, status(200), None, "NACTA", ""),
+            (true, &signed, unauthenticated(), at(Identity, "x"), "!tnacta", "endpoint_roles"),
+            (true, &signed, status(403), None, "NACT!a", "service and region"),
+            (true, &identity, status(200), None, "TNACTA", ""),
+            (true, &identity, unauthenticated(), at(Identity, "x"), "!tnacta", "federation"),
+            (true, &identity, status(401), None, "TNACT!a", "issuer"),
             (true, &None, status(302), None, "NACT!a", "Redirects"),
             (true, &None, status(404), None, "NACT!a", "path"),
             (true, &None, status(413), None, "NACT!a", "limit"),
@@ -381,6 +399,8 @@ mod tests {
         let table = [
             (NoToken::NoSecret(String::new()), Stage::Secret),
             (NoToken::NotSigned(String::new()), Stage::Secret),
+            (NoToken::Aws(String::new()), Stage::Identity),
+            (NoToken::NotNamed(IdentityRefused::Role), Stage::Identity),
             (NoToken::NoAnswer(String::new()), Stage::TokenUnreachable),
             (NoToken::Refused { status: 400, error: None }, Stage::TokenRefused),
             (NoToken::Unusable { status: 200, why: "" }, Stage::TokenUnusable),
