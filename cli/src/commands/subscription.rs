@@ -148,6 +148,7 @@ impl CreateArguments {
                 true => delivery_profile(&api.topic(&self.named.topic).await?),
                 false => ProfileName::Basic,
             };
+            self.flags.settings.authentication.check()?;
             return Ok(self.flags.to_document(profile));
         };
         read_document(file)

@@ -1,15 +1,35 @@
 //! The flags of an endpoint's authentication.
 
-use std::fs;
+use std::{convert::Infallible, fmt, fs};
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::members;
+use crate::failure::Misuse;
 
-/// Reads a file of PEM. What it has is not repeated.
-fn pem_file(path: &str) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| error.to_string())
+/// A file of PEM. What it has does not print.
+#[derive(Clone)]
+pub struct PemFile {
+    path: String,
+    text: Result<String, String>,
+}
+
+impl PemFile {
+    fn read(path: &str) -> Result<Self, Infallible> {
+        let text = fs::read_to_string(path).map_err(|error| error.to_string());
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    fn value(&self) -> Value {
+        json!(self.text.as_deref().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for PemFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("PemFile").field(&self.path).finish()
+    }
 }
 
 /// How requests to a webhook are authenticated.
@@ -49,9 +69,9 @@ pub struct AuthenticationFlags {
     pub oauth_audience: Option<String>,
 
     /// A file with the client's private key (PEM), which signs instead of a secret: private_key_jwt
-    #[arg(long, value_name = "FILE", value_parser = pem_file,
+    #[arg(long, value_name = "FILE", value_parser = PemFile::read,
         conflicts_with_all = ["file", "entra_tenant", "oauth_client_secret", "oauth_secret_reference"])]
-    pub oauth_private_key: Option<String>,
+    pub oauth_private_key: Option<PemFile>,
 
     /// Where the client's private key is kept, as for --oauth-secret-reference
     #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "entra_tenant", "oauth_client_secret",
@@ -67,14 +87,14 @@ pub struct AuthenticationFlags {
     pub oauth_assertion_audience: Option<String>,
 
     /// Show a client certificate (mutual TLS): a file with its chain, one's own first (PEM)
-    #[arg(long, value_name = "FILE", value_parser = pem_file,
+    #[arg(long, value_name = "FILE", value_parser = PemFile::read,
         conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
-    pub client_certificate: Option<String>,
+    pub client_certificate: Option<PemFile>,
 
     /// A file with the private key of the client certificate (PEM), which no read shows
-    #[arg(long, value_name = "FILE", value_parser = pem_file,
+    #[arg(long, value_name = "FILE", value_parser = PemFile::read,
         conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
-    pub client_key: Option<String>,
+    pub client_key: Option<PemFile>,
 
     /// Where client certificate and private key are kept together, as for --oauth-secret-reference
     #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
@@ -82,9 +102,10 @@ pub struct AuthenticationFlags {
     pub client_certificate_reference: Option<String>,
 
     /// Beside a client certificate: trust only the authorities in this file (PEM) at this endpoint
-    #[arg(long, value_name = "FILE", value_parser = pem_file,
+    #[arg(long, value_name = "FILE", value_parser = PemFile::read,
         conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
-    pub trusted_certificates: Option<String>,
+    pub trusted_certificates: Option<PemFile>,
+
     /// Prove the client by a token that AWS signs, instead of a secret: for this audience, or for
     /// Entra ID's own
     #[arg(
@@ -154,14 +175,34 @@ impl AuthenticationFlags {
     /// The type that they name, if they name one.
     fn kind(&self) -> Option<&'static str> {
         let kinds = [
-            (&self.oauth_token_url, "OAuth2ClientCredentials"),
-            (&self.entra_tenant, "EntraId"),
-            (&self.client_certificate, "ClientCertificate"),
-            (&self.client_certificate_reference, "ClientCertificate"),
-            (&self.sigv4_service, "AwsSigV4"),
-            (&self.aws_identity, "AwsWebIdentity"),
+            (self.oauth_token_url.is_some(), "OAuth2ClientCredentials"),
+            (self.entra_tenant.is_some(), "EntraId"),
+            (self.client_certificate.is_some(), "ClientCertificate"),
+            (self.client_certificate_reference.is_some(), "ClientCertificate"),
+            (self.sigv4_service.is_some(), "AwsSigV4"),
+            (self.aws_identity.is_some(), "AwsWebIdentity"),
         ];
-        kinds.iter().find(|(given, _)| given.is_some()).map(|(_, kind)| *kind)
+        kinds.iter().find(|(is_given, _)| *is_given).map(|(_, kind)| *kind)
+    }
+
+    /// Checks that the files could be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`] names the first that could not.
+    pub fn check(&self) -> Result<(), Misuse> {
+        let files = [
+            ("--oauth-private-key", &self.oauth_private_key),
+            ("--client-certificate", &self.client_certificate),
+            ("--client-key", &self.client_key),
+            ("--trusted-certificates", &self.trusted_certificates),
+        ];
+        for (flag, file) in files {
+            if let Some(PemFile { path, text: Err(error) }) = file {
+                return Err(Misuse(format!("{flag}: {path} can't be read: {error}")));
+            }
+        }
+        Ok(())
     }
 
     /// What proves a client instead of a secret.
@@ -179,7 +220,9 @@ impl AuthenticationFlags {
     /// there is.
     pub fn authentication(&self) -> Option<Value> {
         let text = |given: &Option<String>| given.as_ref().map(|text| json!(text));
-        let key = self.oauth_private_key.as_ref().or(self.oauth_private_key_reference.as_ref());
+        let file = |given: &Option<PemFile>| given.as_ref().map(PemFile::value);
+        let is_signed =
+            self.oauth_private_key.is_some() || self.oauth_private_key_reference.is_some();
         let private_key = self.oauth_private_key.as_ref().or(self.client_key.as_ref());
         let properties = members([
             ("tokenUrl", text(&self.oauth_token_url)),
@@ -189,14 +232,14 @@ impl AuthenticationFlags {
             ("clientSecret", text(&self.oauth_client_secret)),
             ("clientSecretReference", text(&self.oauth_secret_reference)),
             ("scope", text(&self.oauth_scope)),
-            ("clientAuthentication", key.map(|_| json!("PrivateKeyJwt"))),
-            ("privateKey", private_key.map(|text| json!(text))),
+            ("clientAuthentication", is_signed.then(|| json!("PrivateKeyJwt"))),
+            ("privateKey", private_key.map(PemFile::value)),
             ("privateKeyReference", text(&self.oauth_private_key_reference)),
             ("keyId", text(&self.oauth_key_id)),
             ("assertionAudience", text(&self.oauth_assertion_audience)),
-            ("certificate", text(&self.client_certificate)),
+            ("certificate", file(&self.client_certificate)),
             ("certificateReference", text(&self.client_certificate_reference)),
-            ("trustedCertificates", text(&self.trusted_certificates)),
+            ("trustedCertificates", file(&self.trusted_certificates)),
             (
                 "audience",
                 text(
@@ -227,6 +270,7 @@ mod tests {
     #[test]
     fn flags_describe_an_authentication_or_a_change_of_one() {
         let text = |text: &str| Some(text.to_owned());
+        let file = |text: &str| Some(PemFile { path: "f".to_owned(), text: Ok(text.to_owned()) });
         let none = AuthenticationFlags::default;
         let table = [
             (none(), Value::Null),
@@ -301,9 +345,9 @@ mod tests {
             ),
             (
                 AuthenticationFlags {
-                    client_certificate: text("chain"),
-                    client_key: text("key"),
-                    trusted_certificates: text("ca"),
+                    client_certificate: file("chain"),
+                    client_key: file("key"),
+                    trusted_certificates: file("ca"),
                     ..none()
                 },
                 json!({"type": "ClientCertificate", "properties": {
@@ -317,5 +361,14 @@ mod tests {
         for (flags, want) in table {
             assert_eq!(flags.authentication().unwrap_or_default(), want, "{flags:?}");
         }
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_read_is_named() {
+        let file = PemFile::read("no-such-folder/client.key").ok();
+        let flags = AuthenticationFlags { client_key: file, ..AuthenticationFlags::default() };
+        let misuse = flags.check().expect_err("no such file").to_string();
+        assert!(misuse.starts_with("--client-key: no-such-folder/client.key can't"), "{misuse}");
+        assert!(AuthenticationFlags::default().check().is_ok());
     }
 }

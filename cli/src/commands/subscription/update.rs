@@ -126,6 +126,7 @@ impl UpdateArguments {
         if let Some(file) = &self.file {
             return Ok(Patch { document: read_document(file)?, etag: self.if_match.clone() });
         }
+        self.settings.authentication.check()?;
         let NamedArguments { topic, name } = &self.named;
         let (mut current, mut etag, mut topic_document) =
             (json!({}), self.if_match.clone(), json!({}));
