@@ -82,7 +82,7 @@ module "dispatch" {
     GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = tostring(var.log_successful_attempts)
     GRIDPOST_FAILED_RESPONSE_BYTES     = tostring(var.failed_response_bytes)
     GRIDPOST_LATENCY_METRICS           = tostring(var.latency_metrics)
-  }, local.endpoint_secret_environment)
+  }, local.endpoint_secret_environment, local.endpoint_identity_environment)
 
   statements = concat([
     {
@@ -109,7 +109,7 @@ module "dispatch" {
       actions   = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
       resources = [local.state_table_arn]
     },
-  ], local.payload_read_statements, local.resource_statements, local.endpoint_secret_statements, local.key_statements)
+  ], local.payload_read_statements, local.resource_statements, local.endpoint_secret_statements, local.endpoint_identity_statements, local.key_statements)
 }
 
 # Two concurrency limits, so that retries to failing endpoints never take capacity from first attempts.

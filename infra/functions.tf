@@ -80,6 +80,61 @@ locals {
     } if anytrue([for arn in local.endpoint_secret_arns : split(":", arn)[2] == service])
   ]
 
+  # What requests in the deployment's own name take, and tokens of AWS: again nothing where none is named.
+  endpoint_identities_named = length(var.endpoint_signed_hosts) + length(var.endpoint_roles) + length(var.endpoint_audiences) > 0
+  endpoint_identity_environment = local.endpoint_identities_named ? {
+    GRIDPOST_ENDPOINT_IDENTITIES = jsonencode({
+      own       = keys(var.endpoint_signed_hosts)
+      roles     = var.endpoint_roles
+      audiences = var.endpoint_audiences
+    })
+  } : {}
+  endpoint_targets = {
+    for service in ["execute-api", "lambda"] : service => [
+      for arn in distinct(flatten(values(var.endpoint_signed_hosts))) : arn if split(":", arn)[2] == service
+    ]
+  }
+  endpoint_identity_statements = [
+    for statement in [
+      {
+        sid              = "InvokeSignedApis"
+        actions          = ["execute-api:Invoke"]
+        resources        = local.endpoint_targets["execute-api"]
+        via_function_url = null
+        token_audiences  = null
+      },
+      {
+        sid              = "CallSignedFunctionUrls"
+        actions          = ["lambda:InvokeFunctionUrl"]
+        resources        = local.endpoint_targets["lambda"]
+        via_function_url = null
+        token_audiences  = null
+      },
+      # Lambda asks for both, and so nothing but a URL invokes the function.
+      {
+        sid              = "InvokeSignedFunctions"
+        actions          = ["lambda:InvokeFunction"]
+        resources        = local.endpoint_targets["lambda"]
+        via_function_url = true
+        token_audiences  = null
+      },
+      {
+        sid              = "AssumeEndpointRoles"
+        actions          = ["sts:AssumeRole"]
+        resources        = keys(var.endpoint_roles)
+        via_function_url = null
+        token_audiences  = null
+      },
+      {
+        sid              = "GetEndpointTokens"
+        actions          = ["sts:GetWebIdentityToken"]
+        resources        = length(var.endpoint_audiences) > 0 ? ["*"] : []
+        via_function_url = null
+        token_audiences  = keys(var.endpoint_audiences)
+      },
+    ] : statement if length(statement.resources) > 0
+  ]
+
   # The limits of all functions; queues take their visibility timeouts from here. ingest, manage: API Gateway gives up after 30 s,
   # so a later answer reaches no caller. wake: runs once a minute, and two runs must not overlap.
   timeout_seconds = {

@@ -36,7 +36,7 @@ module "manage" {
     GRIDPOST_PUBLISH_URL               = local.publish_url
     GRIDPOST_MANAGE_URL                = local.manage_url
     GRIDPOST_MANAGE_AUTHORIZATION      = var.manage_authorization
-  }, local.endpoint_secret_environment)
+  }, local.endpoint_secret_environment, local.endpoint_identity_environment)
 
   statements = concat([
     {
@@ -105,5 +105,5 @@ module "manage" {
       actions   = ["lambda:InvokeFunction"]
       resources = [arn]
     } if length(var.resource_destinations) > 0
-  ], local.endpoint_secret_statements, local.key_statements)
+  ], local.endpoint_secret_statements, local.endpoint_identity_statements, local.key_statements)
 }

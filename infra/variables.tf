@@ -184,7 +184,7 @@ variable "live_versions" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3; with endpoint_secrets or endpoint_entra_client also through VPC endpoints for Secrets Manager or SSM. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it."
+  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3; with endpoint_secrets or endpoint_entra_client also through VPC endpoints for Secrets Manager or SSM, with endpoint_roles or endpoint_audiences for STS. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = list(string)
@@ -694,6 +694,81 @@ variable "endpoint_entra_client" {
   validation {
     condition     = var.endpoint_entra_client == null || can(regex("^[A-Za-z0-9-]{1,100}$", var.endpoint_entra_client.client_id))
     error_message = "endpoint_entra_client.client_id must be the id of an application: letters, digits and hyphens."
+  }
+}
+
+variable "endpoint_signed_hosts" {
+  description = "Hosts that dispatch and manage may sign requests to (Signature Version 4) in their own name, each with what is invoked there: ARNs of API Gateway (arn:aws:execute-api:REGION:ACCOUNT:API/STAGE/POST/PATH; handshakes of CloudEvents also need OPTIONS) or of functions with a URL. Both roles are granted to invoke exactly these. Who may write event subscriptions chooses path, query and headers of such requests, and publishers their bodies: name no API that trusts this deployment with more, such as the deployment's own. Event subscriptions that ask for signatures to another host are refused."
+  type        = map(list(string))
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for host in keys(var.endpoint_signed_hosts) : can(regex("^[A-Za-z0-9.-]+$", host))])
+    error_message = "endpoint_signed_hosts must be names without scheme, port, path and wildcard, such as a1b2c3.execute-api.eu-central-1.amazonaws.com, got ${jsonencode(keys(var.endpoint_signed_hosts))}."
+  }
+
+  validation {
+    # Signatures are made for no other service, so a host of another one would be a mistake.
+    condition     = alltrue([for host in keys(var.endpoint_signed_hosts) : !can(regex("^[a-z0-9-]+([.][a-z]+-[a-z-]+-[0-9])?[.](amazonaws[.]com([.]cn)?|api[.]aws)[.]?$", lower(host)))])
+    error_message = "endpoint_signed_hosts must be hosts of APIs and function URLs, not of AWS's services themselves, got ${jsonencode(keys(var.endpoint_signed_hosts))}."
+  }
+
+  validation {
+    condition = alltrue([
+      for arns in values(var.endpoint_signed_hosts) : length(arns) > 0 && alltrue([
+        for arn in arns : can(regex(
+          "^arn:aws[a-z-]*:(execute-api:[a-z0-9-]+:[0-9]{12}:[a-z0-9]+/[A-Za-z0-9/_.*$-]+|lambda:[a-z0-9-]+:[0-9]{12}:function:[A-Za-z0-9_-]+(:[A-Za-z0-9_$-]+)?)$", arn,
+        ))
+      ])
+    ])
+    error_message = "endpoint_signed_hosts must have for each host what is invoked there: ARNs of API Gateway (arn:aws:execute-api:REGION:ACCOUNT:API/STAGE/METHOD/PATH) or of functions (…:function:NAME), got ${jsonencode(values(var.endpoint_signed_hosts))}."
+  }
+
+  validation {
+    # The functions get them in their environment, which has 4 KB in all (Lambda).
+    condition     = length(jsonencode([keys(var.endpoint_signed_hosts), var.endpoint_roles, var.endpoint_audiences])) <= 1200
+    error_message = "The hosts of endpoint_signed_hosts, endpoint_roles and endpoint_audiences must have at most 1200 characters together, as JSON, got ${length(jsonencode([keys(var.endpoint_signed_hosts), var.endpoint_roles, var.endpoint_audiences]))}."
+  }
+}
+
+variable "endpoint_roles" {
+  description = "ARNs of roles that event subscriptions may have requests signed with (Signature Version 4), each with the hosts that such requests may go to. dispatch and manage are granted to assume exactly these, and the roles must trust both. Who may write event subscriptions chooses path, query and headers of such requests, for any service: give a role no more than what its hosts are called for."
+  type        = map(list(string))
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for arn in keys(var.endpoint_roles) : can(regex("^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9/_+=,.@-]+$", arn))])
+    error_message = "endpoint_roles must be named by ARNs of roles (arn:aws:iam::ACCOUNT:role/NAME), got ${jsonencode(keys(var.endpoint_roles))}."
+  }
+
+  validation {
+    condition = alltrue([
+      for hosts in values(var.endpoint_roles) :
+      length(hosts) > 0 && alltrue([for host in hosts : can(regex("^[A-Za-z0-9.-]+$", host))])
+    ])
+    error_message = "endpoint_roles must have at least one host for each role: names without scheme, port, path and wildcard."
+  }
+}
+
+variable "endpoint_audiences" {
+  description = "Audiences for which event subscriptions may have tokens that AWS signs (OIDC, STS GetWebIdentityToken), each with the hosts that may be sent them: who receives a token could show it to others. For a token that Entra ID exchanges (api://AzureADTokenExchange by default) name login.microsoftonline.com and the endpoints that may be sent what it gives. dispatch and manage are granted tokens for exactly these; the account must have outbound web identity federation enabled (iam:EnableOutboundWebIdentityFederation)."
+  type        = map(list(string))
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for audience in keys(var.endpoint_audiences) : can(regex("^[!-~]{1,1000}$", audience)) && !can(regex("[*?$]", audience))])
+    error_message = "endpoint_audiences must be audiences of 1 to 1000 printable characters without spaces, '*', '?' and '$', got ${jsonencode(keys(var.endpoint_audiences))}."
+  }
+
+  validation {
+    condition = alltrue([
+      for hosts in values(var.endpoint_audiences) :
+      length(hosts) > 0 && alltrue([for host in hosts : can(regex("^[A-Za-z0-9.-]+$", host))])
+    ])
+    error_message = "endpoint_audiences must have at least one host for each audience: names without scheme, port, path and wildcard."
   }
 }
 

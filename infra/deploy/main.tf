@@ -51,6 +51,9 @@ module "gridpost" {
   aws_sources                   = var.aws_sources
   endpoint_secrets              = var.endpoint_secrets
   endpoint_entra_client         = var.endpoint_entra_client
+  endpoint_signed_hosts         = var.endpoint_signed_hosts
+  endpoint_roles                = var.endpoint_roles
+  endpoint_audiences            = var.endpoint_audiences
   validation_origin             = var.validation_origin
   publish_front_door            = var.publish_front_door
   publish_domain                = var.publish_domain

@@ -306,6 +306,24 @@ variable "endpoint_entra_client" {
   default     = null
 }
 
+variable "endpoint_signed_hosts" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(list(string))
+  default     = null
+}
+
+variable "endpoint_roles" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(list(string))
+  default     = null
+}
+
+variable "endpoint_audiences" {
+  description = "As in the module: see the table of inputs in infra/README.md."
+  type        = map(list(string))
+  default     = null
+}
+
 variable "validation_origin" {
   description = "As in the module: see the table of inputs in infra/README.md."
   type        = string

@@ -262,6 +262,80 @@ run "the_two_that_call_endpoints_may_read_exactly_the_secrets_that_are_named" {
   }
 }
 
+run "the_two_that_call_endpoints_may_sign_and_prove_exactly_what_is_named" {
+  command = plan
+
+  variables {
+    endpoint_signed_hosts = {
+      "a1b2.execute-api.eu-central-1.amazonaws.com" = ["arn:aws:execute-api:eu-central-1:123456789012:a1b2/prod/POST/orders"]
+      "f0.lambda-url.eu-central-1.on.aws"           = ["arn:aws:lambda:eu-central-1:123456789012:function:orders"]
+    }
+    endpoint_roles     = { "arn:aws:iam::123456789012:role/partner" = ["api.partner.example"] }
+    endpoint_audiences = { "api://AzureADTokenExchange" = ["login.microsoftonline.com"] }
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [module.dispatch.policy, module.manage.policy] : [
+        for statement in jsondecode(policy).Statement : statement
+        if contains(["execute-api", "sts"], split(":", statement.Action[0])[0]) || strcontains(statement.Sid, "Signed")
+        ] == [
+        {
+          Sid      = "InvokeSignedApis", Effect = "Allow", Action = ["execute-api:Invoke"]
+          Resource = ["arn:aws:execute-api:eu-central-1:123456789012:a1b2/prod/POST/orders"]
+        },
+        {
+          Sid      = "CallSignedFunctionUrls", Effect = "Allow", Action = ["lambda:InvokeFunctionUrl"]
+          Resource = ["arn:aws:lambda:eu-central-1:123456789012:function:orders"]
+        },
+        {
+          Sid       = "InvokeSignedFunctions", Effect = "Allow", Action = ["lambda:InvokeFunction"]
+          Resource  = ["arn:aws:lambda:eu-central-1:123456789012:function:orders"]
+          Condition = { Bool = { "lambda:InvokedViaFunctionUrl" = "true" } }
+        },
+        {
+          Sid      = "AssumeEndpointRoles", Effect = "Allow", Action = ["sts:AssumeRole"]
+          Resource = ["arn:aws:iam::123456789012:role/partner"]
+        },
+        {
+          Sid      = "GetEndpointTokens", Effect = "Allow", Action = ["sts:GetWebIdentityToken"]
+          Resource = ["*"]
+          Condition = {
+            "ForAllValues:StringEquals" = { "sts:IdentityTokenAudience" = ["api://AzureADTokenExchange"] }
+            NumericLessThanEquals       = { "sts:DurationSeconds" = "300" }
+          }
+        },
+      ]
+    ])
+    error_message = "dispatch's policy is ${module.dispatch.policy}, manage's ${module.manage.policy}"
+  }
+
+  assert {
+    condition = alltrue([
+      for environment in [module.dispatch.environment, module.manage.environment] :
+      jsondecode(environment["GRIDPOST_ENDPOINT_IDENTITIES"]) == {
+        own       = ["a1b2.execute-api.eu-central-1.amazonaws.com", "f0.lambda-url.eu-central-1.on.aws"]
+        roles     = { "arn:aws:iam::123456789012:role/partner" = ["api.partner.example"] }
+        audiences = { "api://AzureADTokenExchange" = ["login.microsoftonline.com"] }
+      }
+    ])
+    error_message = "dispatch has ${jsonencode(module.dispatch.environment)}"
+  }
+}
+
+run "without_named_identities_none_is_there" {
+  command = plan
+
+  assert {
+    condition = alltrue([
+      for function in [module.dispatch, module.manage] :
+      !contains(keys(function.environment), "GRIDPOST_ENDPOINT_IDENTITIES")
+      && !strcontains(function.policy, "\"sts:") && !strcontains(function.policy, "InvokeFunctionUrl")
+    ])
+    error_message = "dispatch's policy is ${module.dispatch.policy}"
+  }
+}
+
 run "without_resources_the_small_program_is_deployed" {
   command = plan
 

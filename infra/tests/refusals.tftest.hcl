@@ -475,3 +475,103 @@ run "an_entra_client_with_its_secret_written_out" {
 
   expect_failures = [var.endpoint_entra_client]
 }
+
+run "signatures_to_any_host" {
+  command = plan
+
+  variables {
+    endpoint_signed_hosts = { "*.execute-api.eu-central-1.amazonaws.com" = ["arn:aws:execute-api:eu-central-1:123456789012:a1/*"] }
+  }
+
+  expect_failures = [var.endpoint_signed_hosts]
+}
+
+run "signatures_to_a_service_of_aws" {
+  command = plan
+
+  variables {
+    endpoint_signed_hosts = { "dynamodb.eu-central-1.amazonaws.com" = ["arn:aws:execute-api:eu-central-1:123456789012:a1/*"] }
+  }
+
+  expect_failures = [var.endpoint_signed_hosts]
+}
+
+run "signatures_for_what_is_no_api_and_no_function" {
+  command = plan
+
+  variables {
+    endpoint_signed_hosts = { "api.example" = ["arn:aws:sqs:eu-central-1:123456789012:orders"] }
+  }
+
+  expect_failures = [var.endpoint_signed_hosts]
+}
+
+run "signatures_for_every_api" {
+  command = plan
+
+  variables {
+    endpoint_signed_hosts = { "api.example" = ["arn:aws:execute-api:eu-central-1:123456789012:*"] }
+  }
+
+  expect_failures = [var.endpoint_signed_hosts]
+}
+
+run "more_hosts_than_an_environment_holds" {
+  command = plan
+
+  variables {
+    endpoint_signed_hosts = { for index in range(60) : "host-${index}.with-a-long-name.example" => ["arn:aws:lambda:eu-central-1:123456789012:function:f"] }
+  }
+
+  expect_failures = [var.endpoint_signed_hosts]
+}
+
+run "a_role_for_any_host" {
+  command = plan
+
+  variables {
+    endpoint_roles = { "arn:aws:iam::123456789012:role/r" = ["*"] }
+  }
+
+  expect_failures = [var.endpoint_roles]
+}
+
+run "a_role_that_is_a_user" {
+  command = plan
+
+  variables {
+    endpoint_roles = { "arn:aws:iam::123456789012:user/u" = ["api.example"] }
+  }
+
+  expect_failures = [var.endpoint_roles]
+}
+
+run "any_role" {
+  command = plan
+
+  variables {
+    endpoint_roles = { "arn:aws:iam::123456789012:role/*" = ["api.example"] }
+  }
+
+  expect_failures = [var.endpoint_roles]
+}
+
+run "tokens_for_any_host" {
+  command = plan
+
+  variables {
+    endpoint_audiences = { "https://api.example" = ["*"] }
+  }
+
+  expect_failures = [var.endpoint_audiences]
+}
+
+run "tokens_for_any_audience" {
+  command = plan
+
+  variables {
+    endpoint_audiences = { "*" = ["api.example"] }
+  }
+
+  expect_failures = [var.endpoint_audiences]
+}

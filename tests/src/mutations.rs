@@ -8,6 +8,7 @@ mod adapters;
 mod authentication;
 mod beside;
 mod dispatching;
+mod identities;
 mod infrastructure;
 mod letters;
 mod operators;
@@ -80,6 +81,9 @@ pub const AREAS: &[Area] = &[
     Area { witness: tests("gridpost-ports", &[]), mutations: authentication::PORTS },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: authentication::CORE },
     Area { witness: tests("gridpost-webhook", &[]), mutations: authentication::WEBHOOK },
+    Area { witness: tests("gridpost-ports", &[]), mutations: identities::PORTS },
+    Area { witness: tests("gridpost-core", &["--lib"]), mutations: identities::CORE },
+    Area { witness: tests("gridpost-signing", &[]), mutations: identities::SIGNING },
     Area { witness: tests("gridpost-webhook", &[]), mutations: requests::WEBHOOK },
     Area { witness: tests("gridpost-runtime", &["--all-features"]), mutations: requests::RUNTIME },
     Area { witness: tests("gridpost-core", &["--lib"]), mutations: tables::CORE },

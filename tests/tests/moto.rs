@@ -8,6 +8,8 @@
 mod quotas;
 #[path = "moto/server.rs"]
 mod server;
+#[path = "moto/signed.rs"]
+mod signed;
 #[path = "moto/world.rs"]
 mod world;
 

@@ -21,6 +21,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("aws", &["core", "ports", "runtime"]),
     ("embedded", &["core", "ports"]),
     ("webhook", &["core", "ports"]),
+    ("signing", &["core", "ports"]),
     ("testkit", &["core", "ports"]),
     // What large publishes are made of is how all deliveries are sent.
     ("ingest-handler", &["core", "ports", "expand-handler"]),
@@ -40,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "runtime",
             "embedded",
             "webhook",
+            "signing",
             "ingest-handler",
             "expand-handler",
             "dispatch-handler",

@@ -7,10 +7,12 @@ use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::Context;
+use aws_credential_types::provider::SharedCredentialsProvider;
 use clap::{Args, ValueEnum};
+use gridpost_core::endpoint::identities::Identities;
 use gridpost_dev::clock::Speed;
 use gridpost_dev::log::Log;
-use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Options, StartError, Sync};
+use gridpost_dev::{DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync};
 use gridpost_runtime::config;
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -21,6 +23,7 @@ use tokio::time::timeout;
 use crate::commands::up::invocation;
 use crate::declared::Declared;
 use crate::failure::{self, Misuse};
+use crate::identity::{self as aws_identity, Environment};
 use crate::local::connection::Connection;
 use crate::local::demonstration::{self, Letters, Publisher, Show, Shown, own};
 use crate::local::home::{self, FOLDER, Home};
@@ -100,6 +103,26 @@ enum SyncArgument {
     Full,
 }
 
+/// The identity of AWS that requests to endpoints may prove: that of this machine, but only where the
+/// environment names hosts for it, by the setting that the functions have.
+async fn identity() -> anyhow::Result<Option<Identity>> {
+    let named = config::endpoint_identities()?;
+    if named == Identities::default() {
+        return Ok(None);
+    }
+    let environment = Environment::of_process();
+    let region = aws_identity::region(&environment, None).await?;
+    let region = region.context(
+        "GRIDPOST_ENDPOINT_IDENTITIES is set, but no AWS region: set AWS_REGION, or AWS_PROFILE to a \
+         profile with one",
+    )?;
+    let at = ["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"];
+    let endpoint_url = at.iter().find_map(|name| environment.get(name)).map(str::to_owned);
+    let own = aws_identity::Identity::new(environment, None, &region);
+    let credentials = SharedCredentialsProvider::new(own);
+    Ok(Some(Identity { named, credentials, region, endpoint_url }))
+}
+
 /// Runs `gridpost dev`, until it is interrupted.
 ///
 /// # Errors
@@ -131,6 +154,7 @@ pub async fn run(
     let mut options = options(&arguments, data.clone(), &home, log.clone());
     // The functions of a deployment read it by the same name.
     options.resources = resources;
+    options.identity = identity().await?;
     options.latency_metrics = config::latency_metrics()?;
     let dev = Dev::start(options).await;
     let dev = dev.map_err(|error| explained(error, arguments.port))?;

@@ -133,6 +133,9 @@ impl Export {
 
     /// Leaves the secret of an endpoint's authentication to the environment: no request reads it.
     fn client_secret(&mut self, one: &One<'_>, destination: &mut Value) {
+        if !has_client_secret(destination) {
+            return;
+        }
         let place = "/authentication/properties";
         let Some(members) = destination.pointer_mut(place).and_then(Value::as_object_mut) else {
             return;
@@ -193,6 +196,13 @@ struct One<'a> {
     topic: &'a str,
     name: &'a str,
     with_secrets: bool,
+}
+
+/// Whether a destination's authentication may have a secret of its own, which is stored: a client does
+/// not that a token of AWS proves.
+fn has_client_secret(destination: &Value) -> bool {
+    let at = |name: &str| destination.pointer(&format!("/authentication/properties/{name}"));
+    !at("clientAssertion").is_some_and(Value::is_object)
 }
 
 fn is_forbidden(error: &anyhow::Error) -> bool {
@@ -306,5 +316,16 @@ mod tests {
         assert_eq!(a["deliveryAttributeMappings"], json!(values));
         assert!(export.variables.is_empty());
         assert_eq!(export.texts("/properties/destination/endpointType").len(), 2);
+    }
+
+    #[test]
+    fn only_a_client_with_a_secret_of_its_own_leaves_one_to_the_environment() {
+        let by = |kind: &str, properties: Value| {
+            let authentication = json!({"type": kind, "properties": properties});
+            has_client_secret(&json!({ "authentication": authentication }))
+        };
+        let assertion = json!({"type": "AwsWebIdentity", "properties": {"audience": "a"}});
+        assert!(by("EntraId", json!({"clientSecret": null})));
+        assert!(!by("EntraId", json!({"clientSecret": null, "clientAssertion": assertion})));
     }
 }

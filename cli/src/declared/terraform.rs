@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use serde_json::Value;
 use url::{Host, Url};
 
 use super::export::Export;
@@ -26,6 +27,39 @@ pub struct Root {
     pub notes: Vec<String>,
 }
 
+/// What the deployment must name so that an event subscription may prove an identity of AWS.
+fn identity(document: &Value) -> Option<String> {
+    let by = document.pointer("/properties/destination/properties/authentication")?;
+    let text = |at: &str| by.pointer(at).and_then(Value::as_str);
+    match text("/type")? {
+        "AwsSigV4" => Some(match text("/properties/roleArn") {
+            Some(role) => format!(
+                "its requests are signed with {role}: name it in the variable endpoint_roles, with the \
+                 endpoint's host, and let it trust dispatch and manage"
+            ),
+            None => "its requests are signed: name the endpoint's host in the variable \
+                     endpoint_signed_hosts, with what is invoked there"
+                .to_owned(),
+        }),
+        "AwsWebIdentity" => {
+            let audience = text("/properties/audience").unwrap_or_default();
+            Some(format!(
+                "its requests carry AWS's tokens for {audience}: name it in the variable \
+                 endpoint_audiences, with the endpoint's host"
+            ))
+        }
+        _ => {
+            let properties = by.pointer("/properties/clientAssertion/properties")?;
+            let audience = properties.get("audience").and_then(Value::as_str);
+            Some(format!(
+                "AWS's tokens for {} prove its client: name that in the variable endpoint_audiences, with \
+                 the hosts of the token URL and of the endpoint",
+                audience.unwrap_or("api://AzureADTokenExchange")
+            ))
+        }
+    }
+}
+
 impl Root {
     /// The root for an export, with the module at that source.
     pub fn of(export: &Export, module: &str) -> Self {
@@ -41,6 +75,7 @@ impl Root {
                 }
                 Needs::Change(why) => notes.push(format!("{topic}/{name}: {why}")),
             }
+            notes.extend(identity(document).map(|note| format!("{topic}/{name}: {note}")));
             let at = "/properties/destination/properties/authentication/properties";
             let by = |member: &str| document.pointer(&format!("{at}/{member}"));
             let tenant = "/properties/destination/properties/azureActiveDirectoryTenantId";
@@ -170,6 +205,37 @@ mod tests {
         assert!(!root.text.contains('@'), "{}", root.text);
         assert!(root.text.contains("source = \"m\\\"$${x}\""), "{}", root.text);
         assert!(root.text.contains("dead_letter_topic         = null"), "{}", root.text);
+    }
+
+    #[test]
+    fn identities_that_a_deployment_must_name_are_told() {
+        let by = |kind: &str, properties: Value| {
+            let authentication = serde_json::json!({"type": kind, "properties": properties});
+            let destination = serde_json::json!({"properties": {"authentication": authentication}});
+            identity(&serde_json::json!({"properties": {"destination": destination}}))
+        };
+        let assertion = serde_json::json!({"type": "AwsWebIdentity", "properties": {}});
+        let table = [
+            (by("AwsSigV4", serde_json::json!({"roleArn": null})), Some("endpoint_signed_hosts")),
+            (by("AwsSigV4", serde_json::json!({"roleArn": "arn:r"})), Some("with arn:r: name it")),
+            (
+                by("AwsWebIdentity", serde_json::json!({"audience": "a"})),
+                Some("tokens for a: name"),
+            ),
+            (
+                by("EntraId", serde_json::json!({"clientAssertion": assertion})),
+                Some("tokens for api://AzureADTokenExchange prove"),
+            ),
+            (by("EntraId", serde_json::json!({"clientSecret": null})), None),
+        ];
+        for (told, want) in table {
+            match want {
+                Some(want) => {
+                    assert!(told.as_deref().is_some_and(|it| it.contains(want)), "{told:?}")
+                }
+                None => assert_eq!(told, None),
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use gridpost_core::endpoint::Allowed;
 use gridpost_core::endpoint::arn::AllowedResources;
+use gridpost_core::endpoint::identities::Identities;
 use gridpost_core::endpoint::secrets::{ClientSecrets, EntraClient};
 use gridpost_core::subscription::resource as subscription;
 use gridpost_core::time::Timestamp;
@@ -65,7 +66,14 @@ fn everything() -> Allowed {
         ports: "1-65535".parse().unwrap_or_default(),
         resources: AllowedResources { region: String::new(), patterns },
         secrets: any_secret(),
+        identities: any_identity(),
     }
+}
+
+fn any_identity() -> Identities {
+    let any = || "*".to_owned();
+    let all = || [(any(), vec![any()])].into();
+    Identities { own: vec![any()], roles: all(), audiences: all() }
 }
 
 fn any_secret() -> ClientSecrets {

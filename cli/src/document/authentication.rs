@@ -105,11 +105,49 @@ pub struct AuthenticationFlags {
     #[arg(long, value_name = "FILE", value_parser = PemFile::read,
         conflicts_with_all = ["file", "oauth_token_url", "entra_tenant"])]
     pub trusted_certificates: Option<PemFile>,
+
+    /// Prove the client by a token that AWS signs, instead of a secret: for this audience, or for
+    /// Entra ID's own
+    #[arg(
+        long, value_name = "AUDIENCE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "",
+        conflicts_with_all = ["file", "oauth_client_secret", "oauth_secret_reference",
+            "oauth_private_key", "oauth_private_key_reference"]
+    )]
+    pub client_by_aws: Option<String>,
+
+    /// Sign requests by AWS's Signature Version 4 for this service: execute-api (API Gateway) or lambda
+    /// (function URLs)
+    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
+        "client_certificate", "client_certificate_reference"])]
+    pub sigv4_service: Option<String>,
+
+    /// The region to sign for, where the endpoint's host does not show it
+    #[arg(long, value_name = "REGION", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
+        "client_certificate", "client_certificate_reference"])]
+    pub sigv4_region: Option<String>,
+
+    /// The role to sign with, one that the deployment names
+    #[arg(long, value_name = "ARN", conflicts_with_all = ["file", "oauth_token_url", "entra_tenant",
+        "client_certificate", "client_certificate_reference"])]
+    pub sigv4_role: Option<String>,
+
+    /// Authenticate requests by tokens that AWS signs for this audience, one that the deployment names
+    #[arg(
+        long, value_name = "AUDIENCE",
+        conflicts_with_all = ["file", "oauth_token_url", "entra_tenant", "sigv4_service",
+            "client_certificate", "client_certificate_reference"]
+    )]
+    pub aws_identity: Option<String>,
+
+    /// How AWS signs such a token: RS256 (the default) or ES384
+    #[arg(long, value_name = "ALGORITHM", conflicts_with = "file")]
+    pub aws_identity_algorithm: Option<String>,
 }
 
 impl AuthenticationFlags {
     /// The names of all of them.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 22] = [
         "oauth_token_url",
         "entra_tenant",
         "entra_application",
@@ -126,18 +164,25 @@ impl AuthenticationFlags {
         "client_key",
         "client_certificate_reference",
         "trusted_certificates",
+        "client_by_aws",
+        "sigv4_service",
+        "sigv4_region",
+        "sigv4_role",
+        "aws_identity",
+        "aws_identity_algorithm",
     ];
 
     /// The type that they name, if they name one.
     fn kind(&self) -> Option<&'static str> {
-        let is_certificate =
-            self.client_certificate.is_some() || self.client_certificate_reference.is_some();
-        match (&self.oauth_token_url, &self.entra_tenant, is_certificate) {
-            (Some(_), ..) => Some("OAuth2ClientCredentials"),
-            (None, Some(_), _) => Some("EntraId"),
-            (None, None, true) => Some("ClientCertificate"),
-            (None, None, false) => None,
-        }
+        let kinds = [
+            (self.oauth_token_url.is_some(), "OAuth2ClientCredentials"),
+            (self.entra_tenant.is_some(), "EntraId"),
+            (self.client_certificate.is_some(), "ClientCertificate"),
+            (self.client_certificate_reference.is_some(), "ClientCertificate"),
+            (self.sigv4_service.is_some(), "AwsSigV4"),
+            (self.aws_identity.is_some(), "AwsWebIdentity"),
+        ];
+        kinds.iter().find(|(is_given, _)| *is_given).map(|(_, kind)| *kind)
     }
 
     /// Checks that the files could be read.
@@ -160,8 +205,19 @@ impl AuthenticationFlags {
         Ok(())
     }
 
-    /// The member of a destination's properties that they describe. Without a token URL, a tenant
-    /// and a client certificate it is a change of the one that there is.
+    /// What proves a client instead of a secret.
+    fn assertion(&self) -> Option<Value> {
+        let audience = self.client_by_aws.as_ref()?;
+        let properties = members([
+            ("audience", (!audience.is_empty()).then(|| json!(audience))),
+            ("signingAlgorithm", self.aws_identity_algorithm.as_ref().map(|given| json!(given))),
+        ]);
+        Some(json!({"type": "AwsWebIdentity", "properties": properties}))
+    }
+
+    /// The member of a destination's properties that they describe. Without one that says the type
+    /// (a token URL, a tenant, a certificate, a service, an audience) it is a change of the one that
+    /// there is.
     pub fn authentication(&self) -> Option<Value> {
         let text = |given: &Option<String>| given.as_ref().map(|text| json!(text));
         let file = |given: &Option<PemFile>| given.as_ref().map(PemFile::value);
@@ -176,7 +232,6 @@ impl AuthenticationFlags {
             ("clientSecret", text(&self.oauth_client_secret)),
             ("clientSecretReference", text(&self.oauth_secret_reference)),
             ("scope", text(&self.oauth_scope)),
-            ("audience", text(&self.oauth_audience)),
             ("clientAuthentication", is_signed.then(|| json!("PrivateKeyJwt"))),
             ("privateKey", private_key.map(PemFile::value)),
             ("privateKeyReference", text(&self.oauth_private_key_reference)),
@@ -185,6 +240,20 @@ impl AuthenticationFlags {
             ("certificate", file(&self.client_certificate)),
             ("certificateReference", text(&self.client_certificate_reference)),
             ("trustedCertificates", file(&self.trusted_certificates)),
+            (
+                "audience",
+                text(
+                    self.aws_identity.as_ref().map_or(&self.oauth_audience, |_| &self.aws_identity),
+                ),
+            ),
+            ("clientAssertion", self.assertion()),
+            ("service", text(&self.sigv4_service)),
+            ("region", text(&self.sigv4_region)),
+            ("roleArn", text(&self.sigv4_role)),
+            (
+                "signingAlgorithm",
+                text(&self.aws_identity_algorithm).filter(|_| self.client_by_aws.is_none()),
+            ),
         ]);
         if properties.is_empty() {
             return None;
@@ -229,6 +298,38 @@ mod tests {
             (
                 AuthenticationFlags { oauth_client_secret: text("new"), ..none() },
                 json!({"properties": {"clientSecret": "new"}}),
+            ),
+            (
+                AuthenticationFlags {
+                    entra_tenant: text("t"),
+                    client_by_aws: text(""),
+                    aws_identity_algorithm: text("RS256"),
+                    ..none()
+                },
+                json!({"type": "EntraId", "properties": {"tenantId": "t", "clientAssertion":
+                    {"type": "AwsWebIdentity", "properties": {"signingAlgorithm": "RS256"}}}}),
+            ),
+            (
+                AuthenticationFlags {
+                    sigv4_service: text("execute-api"),
+                    sigv4_role: text("arn:r"),
+                    ..none()
+                },
+                json!({"type": "AwsSigV4", "properties":
+                    {"service": "execute-api", "roleArn": "arn:r"}}),
+            ),
+            (
+                AuthenticationFlags { sigv4_region: text("eu-north-1"), ..none() },
+                json!({"properties": {"region": "eu-north-1"}}),
+            ),
+            (
+                AuthenticationFlags {
+                    aws_identity: text("aud"),
+                    aws_identity_algorithm: text("ES384"),
+                    ..none()
+                },
+                json!({"type": "AwsWebIdentity", "properties":
+                    {"audience": "aud", "signingAlgorithm": "ES384"}}),
             ),
             (
                 AuthenticationFlags {

@@ -34,7 +34,7 @@ impl Environment {
     }
 
     /// A variable's value. A blank one counts as none.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
     }
 

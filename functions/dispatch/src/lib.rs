@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
+    identity,
     late_listeners::ListenerTable,
     parking::ParkingTable,
     payloads::PayloadBucket,
@@ -110,12 +111,15 @@ fn endpoint_client(
 ) -> Result<Arc<dyn EndpointClient>, Error> {
     let (kept, allowed) = (config::failed_response_bytes()?, config::allowed_endpoints()?);
     let make_client = Box::new(client_for_services(&clock));
-    let secrets = AwsSecrets::new(clients.config().clone(), Arc::clone(&clock), make_client);
-    let (secrets, named) = (Arc::new(secrets), allowed.secrets.clone());
+    let services = identity::services(clients.config(), &clock, make_client);
+    let secrets = Arc::new(AwsSecrets::new(Arc::clone(&services)));
+    let signer = identity::signer(clients.config(), services);
+    let (named, identities) = (allowed.secrets.clone(), allowed.identities.clone());
     let client = HttpClient::new(allowed, Arc::clone(&clock))?;
     let client = client.reading(Arc::clone(&secrets) as _);
     let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, clock);
     let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
+    let tokens = tokens.proving(Arc::new(signer), identities);
     Ok(Arc::new(Authenticated::new(client.keeping(kept), Arc::new(tokens))))
 }
 

@@ -8,6 +8,7 @@ use aws_lambda_events::{apigw::ApiGatewayV2httpResponse, encodings::Body, http::
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
+    identity,
     parking::ParkingTable,
     payloads::PayloadBucket,
     redrives::RedriveTable,
@@ -27,6 +28,7 @@ use gridpost_runtime::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
+use gridpost_signing::Services;
 use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
 use lambda_runtime::{Diagnostic, Error};
 use serde_json::Value;
@@ -54,10 +56,11 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     let queues = Arc::new(SqsQueues::new(clients.sqs(), urls));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
-    let secrets = secrets(&clients, &clock);
+    let make_client = Box::new(client_for_services(&clock));
+    let services = identity::services(clients.config(), &clock, make_client);
     let client = HttpClient::new(settings.allowed.clone(), Arc::clone(&clock))?;
-    let client = client.reading(Arc::clone(&secrets) as _);
-    let tokens = tokens(secrets, &client, &settings, &clock);
+    let client = client.reading(Arc::new(AwsSecrets::new(Arc::clone(&services))));
+    let tokens = tokens(&clients, services, &client, &settings, &clock);
     let authenticated = |client| Authenticated::new(client, Arc::clone(&tokens));
     Ok(Context {
         configuration: Arc::clone(&table) as _,
@@ -85,21 +88,20 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
     })
 }
 
-fn secrets(clients: &Clients, clock: &Arc<dyn Clock>) -> Arc<AwsSecrets> {
-    let make_client = Box::new(client_for_services(clock));
-    Arc::new(AwsSecrets::new(clients.config().clone(), Arc::clone(clock), make_client))
-}
-
 /// The tokens of authenticated endpoints.
 fn tokens(
-    secrets: Arc<AwsSecrets>,
+    clients: &Clients,
+    services: Arc<Services>,
     client: &HttpClient,
     settings: &Settings,
     clock: &Arc<dyn Clock>,
 ) -> Arc<Tokens> {
+    let secrets = Arc::new(AwsSecrets::new(Arc::clone(&services)));
+    let signer = identity::signer(clients.config(), services);
     let named = settings.allowed.secrets.clone();
     let tokens = Tokens::new(Arc::new(client.clone()), secrets, named, Arc::clone(clock));
-    Arc::new(tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice)))
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
+    Arc::new(tokens.proving(Arc::new(signer), settings.allowed.identities.clone()))
 }
 
 /// What invokes the function.

@@ -60,6 +60,16 @@ locals {
         try(statement.via_service, null) == null ? {} : {
           Condition = { StringEquals = { "kms:ViaService" = statement.via_service } }
         },
+        try(statement.via_function_url, null) == null ? {} : {
+          Condition = { Bool = { "lambda:InvokedViaFunctionUrl" = tostring(statement.via_function_url) } }
+        },
+        try(statement.token_audiences, null) == null ? {} : {
+          Condition = {
+            "ForAllValues:StringEquals" = { "sts:IdentityTokenAudience" = statement.token_audiences }
+            # As long as the functions ask for.
+            NumericLessThanEquals = { "sts:DurationSeconds" = "300" }
+          }
+        },
       )
     ], local.network_statements, local.trace_statements)
   })

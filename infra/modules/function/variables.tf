@@ -106,6 +106,10 @@ variable "statements" {
     leading_keys = optional(list(string))
     # The only service through which a KMS key may be used.
     via_service = optional(string)
+    # Whether a function may be invoked by its URL alone.
+    via_function_url = optional(bool)
+    # The only audiences that tokens may be had for. STS has no resources to restrict this to.
+    token_audiences = optional(list(string))
   }))
   nullable = false
 
@@ -115,7 +119,10 @@ variable "statements" {
   }
 
   validation {
-    condition     = alltrue([for resource in flatten(var.statements[*].resources) : startswith(resource, "arn:")])
+    condition = alltrue([
+      for statement in var.statements :
+      statement.token_audiences != null || alltrue([for resource in statement.resources : startswith(resource, "arn:")])
+    ])
     error_message = "statements must name resources by ARN, got ${jsonencode(flatten(var.statements[*].resources))}."
   }
 }

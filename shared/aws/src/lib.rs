@@ -1,6 +1,8 @@
 //! The ports on AWS: they translate and call, without any rule of delivery. SDK types stay inside.
 
 pub mod configuration;
+#[cfg(feature = "secrets")]
+pub mod identity;
 pub mod late_listeners;
 pub mod lineage;
 pub mod parking;

@@ -3,37 +3,18 @@
 //!
 //! Source: API references of both, `GetSecretValue` and `GetParameter`.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::{Duration, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use aws_credential_types::provider::ProvideCredentials;
-use aws_sigv4::{
-    http_request::{self, SignableBody, SignableRequest, SigningSettings},
-    sign::v4,
-};
-use aws_types::SdkConfig;
-use gridpost_core::{endpoint::arn::Arn, error::chain, secret::Secret};
-use gridpost_ports::{
-    Clock, HandshakeClient, HandshakeRequest, PortError,
-    authentication::{SECRET_WAIT, SecretReader},
-};
+use gridpost_core::{endpoint::arn::Arn, secret::Secret};
+use gridpost_ports::{PortError, authentication::SecretReader};
+use gridpost_signing::{Services, services::Call};
 use serde_json::{Value, json};
 
 const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
 
-/// Makes the client that calls AWS. Without authenticated endpoints it is never made.
-pub type MakeClient = Box<dyn Fn() -> Result<Arc<dyn HandshakeClient>, String> + Send + Sync>;
-
 /// Reads secrets by their ARNs, in whatever region they are.
-pub struct AwsSecrets {
-    config: SdkConfig,
-    clock: Arc<dyn Clock>,
-    make_client: MakeClient,
-    client: OnceLock<Arc<dyn HandshakeClient>>,
-}
+pub struct AwsSecrets(Arc<Services>);
 
 /// How a service is asked for a secret, and where its answer has it.
 #[derive(Debug)]
@@ -89,71 +70,8 @@ impl Service {
 }
 
 impl AwsSecrets {
-    /// With the region, the credentials and the endpoint of `config`.
-    pub fn new(config: SdkConfig, clock: Arc<dyn Clock>, make_client: MakeClient) -> Self {
-        Self { config, clock, make_client, client: OnceLock::new() }
-    }
-
-    fn client(&self, call: &'static str) -> Result<&Arc<dyn HandshakeClient>, PortError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client);
-        }
-        let made = (self.make_client)().map_err(|reason| PortError::new(call, reason))?;
-        Ok(self.client.get_or_init(|| made))
-    }
-
-    fn url(&self, service: &Service, arn: &Arn) -> String {
-        if let Some(own) = self.config.endpoint_url() {
-            return format!("{}/", own.trim_end_matches('/'));
-        }
-        let domain = match arn.partition.as_str() {
-            "aws-cn" => "amazonaws.com.cn",
-            _ => "amazonaws.com",
-        };
-        format!("https://{}.{}.{domain}/", service.name, arn.region)
-    }
-
-    async fn signed(
-        &self,
-        service: &Service,
-        arn: &Arn,
-        name: &str,
-    ) -> Result<HandshakeRequest, PortError> {
-        let failed = |error: String| PortError::new(service.call, error);
-        let provider = self.config.credentials_provider();
-        let provider = provider.ok_or_else(|| PortError::new(service.call, "no credentials"))?;
-        let credentials =
-            provider.provide_credentials().await.map_err(|error| failed(chain(&error)))?;
-        let identity = credentials.into();
-        let since = Duration::from_millis(u64::try_from(self.clock.now().as_millis()).unwrap_or(0));
-        let parameters = v4::SigningParams::builder()
-            .identity(&identity)
-            .region(&arn.region)
-            .name(service.name)
-            .time(UNIX_EPOCH + since)
-            .settings(SigningSettings::default())
-            .build()
-            .map_err(|error| failed(chain(&error)))?
-            .into();
-        let (url, body) = (self.url(service, arn), service.body(name));
-        let headers = [("content-type", CONTENT_TYPE), ("x-amz-target", service.target)];
-        let signable = SignableBody::Bytes(body.as_bytes());
-        let request = SignableRequest::new("POST", url.as_str(), headers.into_iter(), signable);
-        let request = request.map_err(|error| failed(chain(&error)))?;
-        let signed = http_request::sign(request, &parameters);
-        let signed = signed.map_err(|error| failed(chain(&error)))?;
-        let (added, _) = signed.into_parts().0.into_parts();
-        let added =
-            added.iter().map(|header| (header.name().to_owned(), Secret::new(header.value())));
-        Ok(HandshakeRequest {
-            method: http::Method::POST,
-            url: Secret::new(url),
-            headers: headers.map(|(name, value)| (name, value.to_owned())).into(),
-            attributes: added.collect(),
-            body: body.into_bytes(),
-            authentication: None,
-            wait: SECRET_WAIT,
-        })
+    pub fn new(services: Arc<Services>) -> Self {
+        Self(services)
     }
 }
 
@@ -166,9 +84,11 @@ impl SecretReader for AwsSecrets {
             let reason = "its name is no ARN of Secrets Manager or of a parameter";
             return Err(PortError::new("reading a secret", reason));
         };
-        let request = self.signed(service, &arn, name).await?;
-        let answered = self.client(service.call)?.exchange(request).await;
-        let answered = answered.map_err(|error| PortError::new(service.call, error))?;
+        let body = service.body(name);
+        let headers = &[("content-type", CONTENT_TYPE), ("x-amz-target", service.target)];
+        let (name, region) = (service.call, arn.region.as_str());
+        let call = Call { name, service: service.name, region, headers, body: &body };
+        let answered = self.0.call(call).await?;
         service.value(answered.status, &answered.body)
     }
 }
@@ -177,9 +97,9 @@ impl SecretReader for AwsSecrets {
 mod tests {
     use std::sync::Mutex;
 
-    use aws_credential_types::{Credentials, provider::SharedCredentialsProvider};
-    use gridpost_ports::{HandshakeError, HandshakeResponse};
+    use gridpost_ports::{HandshakeClient, HandshakeError, HandshakeRequest, HandshakeResponse};
     use gridpost_runtime::system::SystemClock;
+    use gridpost_signing::{Credentials, SharedCredentialsProvider};
 
     use super::*;
 
@@ -208,12 +128,11 @@ mod tests {
 
     fn secrets(client: &Arc<Answering>, endpoint: Option<&str>) -> AwsSecrets {
         let own = Credentials::new("id", "key", Some("session".to_owned()), None, "test");
-        let own = SharedCredentialsProvider::new(own);
-        let mut config = SdkConfig::builder().credentials_provider(own);
-        config.set_endpoint_url(endpoint.map(str::to_owned));
+        let own = Some(SharedCredentialsProvider::new(own));
         let client: Arc<dyn HandshakeClient> = Arc::clone(client) as _;
         let make = Box::new(move || Ok(Arc::clone(&client)));
-        AwsSecrets::new(config.build(), Arc::new(SystemClock), make)
+        let endpoint = endpoint.map(str::to_owned);
+        AwsSecrets::new(Arc::new(Services::new(own, endpoint, Arc::new(SystemClock), make)))
     }
 
     #[tokio::test]

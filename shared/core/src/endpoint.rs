@@ -16,10 +16,11 @@ use ipnet::IpNet;
 use url::{Host, Url};
 
 pub mod arn;
+pub mod identities;
 pub mod secrets;
 mod special;
 
-use crate::endpoint::{arn::AllowedResources, secrets::ClientSecrets};
+use crate::endpoint::{arn::AllowedResources, identities::Identities, secrets::ClientSecrets};
 use special::is_public;
 
 /// The endpoints that a deployment allows: by default the public internet over https.
@@ -30,6 +31,8 @@ pub struct Allowed {
     pub resources: AllowedResources,
     /// The secrets that its authentication may use.
     pub secrets: ClientSecrets,
+    /// The identities of AWS that it may prove.
+    pub identities: Identities,
 }
 
 /// Networks allowed besides the public internet. Plain `http` is allowed only to addresses in them.

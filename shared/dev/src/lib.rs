@@ -27,9 +27,10 @@ use std::{
     sync::Arc,
 };
 
-use gridpost_core::delivery::queue::POISON_RECEIVES;
+use gridpost_core::{delivery::queue::POISON_RECEIVES, endpoint::identities::Identities};
 use gridpost_embedded::OpenError;
 use gridpost_ports::ResourceClient;
+use gridpost_signing::SharedCredentialsProvider;
 use tokio::{net::TcpListener, sync::Mutex, task::JoinSet};
 
 use clock::{DevClock, Speed};
@@ -65,6 +66,20 @@ pub struct Options {
     pub latency_metrics: bool,
     /// What delivers to AWS resources; `None`: event subscriptions that name one are refused.
     pub resources: Option<Resources>,
+    /// The identity of AWS that requests to endpoints may prove; `None`: event subscriptions that ask
+    /// for one are refused.
+    pub identity: Option<Identity>,
+}
+
+/// An identity of AWS, and to whom it may be proven.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub named: Identities,
+    pub credentials: SharedCredentialsProvider,
+    /// Whose Security Token Service is asked.
+    pub region: String,
+    /// Where that service is, if not at AWS.
+    pub endpoint_url: Option<String>,
 }
 
 /// Clients of the services whose resources may be endpoints.
@@ -89,6 +104,7 @@ impl Default for Options {
             receives_max: POISON_RECEIVES,
             latency_metrics: false,
             resources: None,
+            identity: None,
         }
     }
 }

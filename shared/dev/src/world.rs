@@ -8,6 +8,7 @@ use gridpost_core::{
     endpoint::{
         Allowed, AllowedPorts,
         arn::{AllowedResources, ArnPatterns},
+        identities::Identities,
     },
     publish::fan_out::PIECE_DELIVERIES_MAX,
     retry::{health::Durations, lane::LaneSettings, response_text::ResponseBytes},
@@ -27,12 +28,16 @@ use gridpost_ports::{
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_redrive_handler as redrive;
-use gridpost_runtime::{config::default, system::SystemDice};
+use gridpost_runtime::{
+    config::default,
+    system::{SystemClock, SystemDice},
+};
+use gridpost_signing::{Services, Signer};
 use gridpost_wake_handler as wake;
-use gridpost_webhook::{http::HttpClient, keys::PrivateKeys};
+use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
 
 use crate::{
-    Options, Resources, StartError,
+    Identity, Options, Resources, StartError,
     clock::DevClock,
     counts::Counts,
     log::Log,
@@ -113,17 +118,13 @@ impl World {
         let clock = Arc::new(DevClock::open(data, options.speed, last_seen));
         let store = waiting.open(Arc::clone(&clock) as _)?;
         clock.begin().map_err(StartError::Clock)?;
-        let allowed = allowed(options.resources.is_some());
+        let mut allowed = allowed(options.resources.is_some());
+        let identity = options.identity.as_ref();
+        allowed.identities = identity.map(|it| it.named.clone()).unwrap_or_default();
         let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
         let client = client.map_err(StartError::Certificates)?;
         let client = client.reading(Arc::new(secrets::Environment));
-        let tokens = Tokens::new(
-            Arc::new(client.clone()),
-            Arc::new(secrets::Environment),
-            allowed.secrets.clone(),
-            Arc::clone(&clock) as _,
-        );
-        let tokens = Arc::new(tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice)));
+        let tokens = tokens(&client, &allowed, &clock, identity);
         let (log, counts) = (options.log.clone(), Counts::default());
         let latency_metrics = options.latency_metrics;
         let resources = options.resources.as_ref().map(|Resources(clients)| Arc::clone(clients));
@@ -162,6 +163,30 @@ impl World {
     }
 }
 
+/// The tokens of authenticated endpoints.
+fn tokens(
+    client: &HttpClient,
+    allowed: &Allowed,
+    clock: &Arc<DevClock>,
+    identity: Option<&Identity>,
+) -> Arc<Tokens> {
+    let tokens = Tokens::new(
+        Arc::new(client.clone()),
+        Arc::new(secrets::Environment),
+        allowed.secrets.clone(),
+        Arc::clone(clock) as _,
+    );
+    let tokens = tokens.signing(Arc::new(PrivateKeys), Arc::new(SystemDice));
+    let Some(identity) = identity else { return Arc::new(tokens) };
+    // By the real time: AWS takes no signature of another.
+    let now: Arc<dyn Clock> = Arc::new(SystemClock);
+    let make_client = Box::new(client_for_services(&now));
+    let (own, at) = (Some(identity.credentials.clone()), identity.endpoint_url.clone());
+    let services = Arc::new(Services::new(own, at, now, make_client));
+    let signer = Signer::new(services, identity.region.as_str());
+    Arc::new(tokens.proving(Arc::new(signer), identity.named.clone()))
+}
+
 /// The base URL of both APIs.
 pub(crate) fn url(address: SocketAddr, is_https: bool) -> String {
     let scheme = if is_https { "https" } else { "http" };
@@ -198,6 +223,7 @@ fn allowed(resources_too: bool) -> Allowed {
         ports: AllowedPorts::default(),
         resources: AllowedResources { region: String::new(), patterns },
         secrets: secrets::of_environment(),
+        identities: Identities::default(),
     }
 }
 

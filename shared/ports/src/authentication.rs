@@ -1,4 +1,4 @@
-//! Authenticates requests to endpoints: keeps the tokens of OAuth 2.0, and puts them into requests.
+//! Authenticates requests to endpoints: keeps tokens, and puts them or signatures into requests.
 //!
 //! A token is asked for when a request needs it, once for all who wait for it, and kept in memory
 //! until shortly before its end. The token endpoint is as untrusted as an endpoint, and is called by
@@ -8,8 +8,13 @@
 //! revoked, too. What fails on the way to a token is the outcome `EndpointAuthenticationFailed`: the
 //! endpoint has not been asked, so it is no 401 of its own.
 //!
+//! Signatures are made for each request, so a refusal of one counts at once. Neither they nor tokens of
+//! AWS are made for hosts that the deployment does not name.
+//!
 //! Requests without authentication go straight through.
 
+mod identity;
+mod kept;
 mod tokens;
 
 use std::{sync::Arc, time::Duration};
@@ -29,6 +34,7 @@ use gridpost_core::{
     subscription::{
         Authentication,
         authentication::{
+            SigV4,
             assertion::Algorithm,
             token::{NoToken, Token},
         },
@@ -41,6 +47,8 @@ use crate::{
     HandshakeResponse, PortError, Probed,
 };
 
+pub use identity::{AwsIdentity, NoIdentity, Unsigned};
+pub use kept::{Kept, Lasting};
 pub use tokens::{TOKEN_WAIT, Tokens};
 
 /// How soon an endpoint must have refused a token for the request to be sent once more: a delivery
@@ -107,12 +115,64 @@ fn failed(error: &NoToken) -> Attempted {
     Attempted::Answered { answer, response_text }
 }
 
+/// What of a request is signed.
+fn unsigned<'a>(
+    method: &'a str,
+    url: &'a Secret,
+    headers: &'a [(&'static str, String)],
+    body: &'a [u8],
+) -> Unsigned<'a> {
+    let content_type = headers.iter().find(|(name, _)| *name == "content-type");
+    let content_type = content_type.map(|(_, value)| value.as_str());
+    Unsigned { method, url: url.expose(), content_type, body }
+}
+
 fn is_refused(attempted: &Attempted) -> bool {
     matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(401))
 }
 
 impl<C: EndpointClient> Authenticated<C> {
     async fn authenticated(&self, request: Request, by: &Authentication) -> Attempted {
+        if let Err(refused) = self.tokens.check(by, &request.url) {
+            return failed(&refused);
+        }
+        match by {
+            Authentication::AwsSigV4(signing) => self.signed(request, signing).await,
+            Authentication::ClientCredentials(_) | Authentication::AwsWebIdentity(_) => {
+                self.bearing(request, by).await
+            }
+            Authentication::ClientCertificate(_) => self.client.attempt(request).await,
+        }
+    }
+
+    async fn signed(&self, request: Request, by: &SigV4) -> Attempted {
+        match self.with_signature(request, by).await {
+            Ok(request) => self.noted(self.client.attempt(request).await, by),
+            Err(error) => failed(&error),
+        }
+    }
+
+    /// The request with a signature.
+    async fn with_signature(&self, mut request: Request, by: &SigV4) -> Result<Request, NoToken> {
+        let parts = unsigned("POST", &request.url, &request.headers, &request.body);
+        let signed = timeout(AUTHENTICATED_WITHIN, self.tokens.signature(by, parts)).await;
+        request.attributes.extend(signed.map_err(|_| none_in_time())??);
+        Ok(request)
+    }
+
+    /// Notes it if the endpoint has refused a signature.
+    fn noted(&self, attempted: Attempted, by: &SigV4) -> Attempted {
+        let is_denied = matches!(
+            &attempted,
+            Attempted::Answered { answer, .. } if matches!(answer.status, Some(401 | 403))
+        );
+        if is_denied {
+            self.tokens.is_refused(by);
+        }
+        attempted
+    }
+
+    async fn bearing(&self, request: Request, by: &Authentication) -> Attempted {
         let began_at = Instant::now();
         let token = match timeout(AUTHENTICATED_WITHIN, self.tokens.get(by)).await {
             Ok(Ok(token)) => token,
@@ -178,6 +238,15 @@ fn is_shown(by: &Authentication) -> bool {
 
 impl<C: EndpointClient> Authenticated<C> {
     async fn probed(&self, request: Request, by: &Authentication) -> Probed {
+        if let Err(refused) = self.tokens.check(by, &request.url) {
+            return no_token(&refused);
+        }
+        if let Authentication::AwsSigV4(by) = by {
+            return match self.with_signature(request, by).await {
+                Ok(request) => self.client.probe(request).await,
+                Err(error) => no_token(&error),
+            };
+        }
         let token = match timeout(AUTHENTICATED_WITHIN, self.tokens.get(by)).await {
             Ok(Ok(token)) => token,
             Ok(Err(error)) => return no_token(&error),
@@ -205,8 +274,18 @@ impl<C: HandshakeClient> Authenticated<C> {
         mut request: HandshakeRequest,
         by: &Authentication,
     ) -> Result<HandshakeResponse, HandshakeError> {
+        self.tokens.check(by, &request.url).map_err(HandshakeError::Unauthenticated)?;
         let began_at = Instant::now();
         let whole = request.wait;
+        if let Authentication::AwsSigV4(by) = by {
+            let (method, url) = (request.method.as_str(), &request.url);
+            let parts = unsigned(method, url, &request.headers, &request.body);
+            let signed = self.tokens.signature(by, parts).await;
+            let signed = signed.map_err(HandshakeError::Unauthenticated)?;
+            request.attributes.extend(signed);
+            request.wait = left(began_at, whole)?;
+            return self.client.exchange(request).await;
+        }
         let token = self.tokens.get(by).await.map_err(HandshakeError::Unauthenticated)?;
         let again = request.clone();
         request.wait = left(began_at, whole)?;

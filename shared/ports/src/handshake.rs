@@ -60,8 +60,8 @@ pub enum HandshakeError {
     /// The connection failed; the text says how, without secrets.
     #[error("{0}")]
     Unreachable(String),
-    /// There is no token to ask with, so nothing was sent.
-    #[error("nothing was sent, for there is no token to authenticate with: {0}")]
+    /// The request can't be authenticated, so nothing was sent.
+    #[error("nothing was sent, for the request can't be authenticated: {0}")]
     Unauthenticated(NoToken),
     /// There is no client certificate to show, or the endpoint does not take it.
     #[error("{0}")]

@@ -8,6 +8,7 @@ use gridpost_core::{
     endpoint::{
         Allowed, AllowedNetworks, AllowedPorts,
         arn::{AllowedResources, Arn, ArnPatterns},
+        identities::Identities,
         secrets::ClientSecrets,
     },
     intake::Source,
@@ -404,8 +405,8 @@ pub fn configuration_limits() -> Result<Limits, SettingError> {
 }
 
 /// What endpoints are allowed to be, from `GRIDPOST_ENDPOINT_ALLOWED_NETWORKS`,
-/// `GRIDPOST_ENDPOINT_ALLOWED_PORTS`, `GRIDPOST_RESOURCE_DESTINATIONS` (all comma separated) and
-/// `GRIDPOST_ENDPOINT_SECRETS` (a JSON object).
+/// `GRIDPOST_ENDPOINT_ALLOWED_PORTS`, `GRIDPOST_RESOURCE_DESTINATIONS` (all comma separated),
+/// `GRIDPOST_ENDPOINT_SECRETS` and `GRIDPOST_ENDPOINT_IDENTITIES` (JSON objects).
 ///
 /// # Errors
 ///
@@ -419,7 +420,18 @@ pub fn allowed_endpoints() -> Result<Allowed, SettingError> {
             patterns: parsed_or("GRIDPOST_RESOURCE_DESTINATIONS", ArnPatterns::default())?,
         },
         secrets: parsed_or("GRIDPOST_ENDPOINT_SECRETS", ClientSecrets::default())?,
+        identities: endpoint_identities()?,
     })
+}
+
+/// The identities of AWS that requests to endpoints may prove, from `GRIDPOST_ENDPOINT_IDENTITIES` (a
+/// JSON object).
+///
+/// # Errors
+///
+/// [`SettingError::Wrong`] when it can't be read.
+pub fn endpoint_identities() -> Result<Identities, SettingError> {
+    parsed_or("GRIDPOST_ENDPOINT_IDENTITIES", Identities::default())
 }
 
 #[cfg(test)]

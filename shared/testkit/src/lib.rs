@@ -20,6 +20,7 @@ pub mod logs;
 pub mod meter;
 pub mod payloads;
 pub mod queue;
+pub mod sigv4;
 pub mod stores;
 pub mod table;
 

@@ -4,6 +4,7 @@ use super::Mutation;
 
 const REQUESTS: &str = "shared/ports/src/authentication.rs";
 const TOKENS: &str = "shared/ports/src/authentication/tokens.rs";
+const KEPT: &str = "shared/ports/src/authentication/kept.rs";
 const ANSWER: &str = "shared/core/src/subscription/authentication/token.rs";
 const IDENTITY: &str = "shared/webhook/src/http/identity.rs";
 const CERTIFICATE: &str =
@@ -26,13 +27,13 @@ pub(super) const PORTS: &[Mutation] = &[
     },
     Mutation {
         name: "everyone who waits asks for a token",
-        file: TOKENS,
+        file: KEPT,
         old: "        if let Some(answer) = place.answer(asked_at, self.clock.now()) {\n            return answer;\n        }\n        let fetched",
         new: "        let fetched",
     },
     Mutation {
         name: "a token endpoint that is down is asked for each event",
-        file: TOKENS,
+        file: KEPT,
         old: "let is_new = *at >= asked_at || now.since(*at) < FAILURE_KEPT_FOR;",
         new: "let is_new = *at >= asked_at && now.since(*at) < FAILURE_KEPT_FOR;",
     },
@@ -131,8 +132,8 @@ pub(super) const CORE: &[Mutation] = &[
     Mutation {
         name: "a token may have line breaks",
         file: ANSWER,
-        old: "!token.bytes().all(|byte| byte.is_ascii_graphic())",
-        new: "!token.is_ascii()",
+        old: "!value.bytes().all(|byte| byte.is_ascii_graphic())",
+        new: "!value.is_ascii()",
     },
     Mutation {
         name: "a token is used to its last moment",

@@ -14,7 +14,7 @@ use crate::manage_api::ManageApi;
 use crate::output::text_at;
 
 /// The flags of which one must be given.
-const CHANGES: [&str; 31] = [
+const CHANGES: [&str; 45] = [
     "endpoint",
     "labels",
     "expires",
@@ -54,6 +54,12 @@ const CHANGES: [&str; 31] = [
     "client_key",
     "client_certificate_reference",
     "trusted_certificates",
+    "client_by_aws",
+    "sigv4_service",
+    "sigv4_region",
+    "sigv4_role",
+    "aws_identity",
+    "aws_identity_algorithm",
 ];
 
 /// What to change of an event subscription.

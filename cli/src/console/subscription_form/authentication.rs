@@ -29,6 +29,8 @@ enum How {
     /// Several lines that are never shown.
     SecretLines,
     Choice(&'static [(&'static str, &'static str)]),
+    /// A token of AWS by its audience, and beside that by its algorithm.
+    Assertion,
 }
 
 impl How {
@@ -44,6 +46,15 @@ const OAUTH: &str = "OAuth2ClientCredentials";
 const ENTRA: &str = "EntraId";
 const CERTIFICATE: &str = "ClientCertificate";
 
+const SIGV4: &str = "AwsSigV4";
+const IDENTITY: &str = "AwsWebIdentity";
+
+/// The member of an assertion that has a field of its own.
+const ALGORITHM: &str = "signingAlgorithm";
+
+const ALGORITHMS: [(&str, &str); 3] =
+    [("", "RS256, the default"), ("RS256", "RS256"), ("ES384", "ES384")];
+
 const WAYS: [(&str, &str); 4] = [
     ("", "Post, the default"),
     ("Post", "Post: id and secret in the form"),
@@ -57,7 +68,7 @@ const KEPT: &str = "Never shown. Empty: the stored one stays, if there is one. W
 const REFERENCE: &str =
     "An ARN of Secrets Manager or SSM, instead of the above. endpoint_secrets must name it.";
 
-const MEMBERS: [Member; 17] = [
+const MEMBERS: [Member; 23] = [
     ("tokenUrl", &[OAUTH], How::Text, "Token URL", "Https, without a query."),
     ("tenantId", &[ENTRA], How::Text, "Tenant", "Its id, or a domain of it."),
     ("applicationIdOrUri", &[ENTRA], How::Text, "The endpoint's application", "Its id or its URI."),
@@ -99,13 +110,39 @@ const MEMBERS: [Member; 17] = [
         "Authorities to trust",
         "PEM. Empty: the public ones. Otherwise only these.",
     ),
+    (
+        "clientAssertion",
+        &[OAUTH, ENTRA],
+        How::Assertion,
+        "Audience of AWS's token, instead of a secret",
+        "One of endpoint_audiences, such as api://AzureADTokenExchange. Empty: no such token.",
+    ),
+    (
+        "service",
+        &[SIGV4],
+        How::Text,
+        "Service to sign for",
+        "execute-api (API Gateway), lambda (function URLs) or, with a role, another one.",
+    ),
+    ("region", &[SIGV4], How::Text, "Region to sign for", "Empty: what the endpoint's host says."),
+    (
+        "roleArn",
+        &[SIGV4],
+        How::Text,
+        "Role that signs",
+        "One of endpoint_roles. Empty: the function itself, to hosts of endpoint_signed_hosts.",
+    ),
+    ("audience", &[IDENTITY], How::Text, "Audience", "One of endpoint_audiences."),
+    (ALGORITHM, &[IDENTITY], How::Choice(&ALGORITHMS), "How AWS signs the token", ""),
 ];
 
-const TYPES: [(&str, &str); 4] = [
+const TYPES: [(&str, &str); 6] = [
     ("", "none"),
     (OAUTH, "OAuth2ClientCredentials: a token of any OAuth 2.0 server"),
     (ENTRA, "EntraId: a token of Entra ID"),
     (CERTIFICATE, "ClientCertificate: mutual TLS"),
+    (SIGV4, "AwsSigV4: a signature, for endpoints on AWS behind IAM"),
+    (IDENTITY, "AwsWebIdentity: a token that AWS signs"),
 ];
 
 fn of_type(kind: &str) -> impl Iterator<Item = &'static Member> + use<'_> {
@@ -131,6 +168,14 @@ pub(super) fn show(given: &Value, fields: &mut Fields) {
         let value = &given["properties"][*name];
         match (how, value.as_str()) {
             _ if value.is_null() => {}
+            (How::Assertion, _) => {
+                let properties = &value["properties"];
+                for (field, member) in assertion(name) {
+                    if !properties[member].is_null() {
+                        fields.set(field, plain(&properties[member]));
+                    }
+                }
+            }
             (How::Lines, Some(text)) if is_plain(text) => fields.set(field(name), text),
             _ => fields.set(field(name), plain(value)),
         }
@@ -147,18 +192,39 @@ pub(super) fn given(fields: &Fields) -> Option<Value> {
     let kind = Some(fields.get(TYPE)).filter(|kind| !kind.is_empty())?;
     let members: Map<_, _> = of_type(kind)
         .filter_map(|(name, _, how, ..)| {
+            if *how == How::Assertion {
+                return given_assertion(fields, name).map(|value| ((*name).to_owned(), value));
+            }
             let field = field(name);
             let text = Some(fields.get(&field)).filter(|text| !text.trim().is_empty())?;
             let text = match how {
                 How::Lines | How::SecretLines => format!("{}\n", meant(text).trim_end()),
                 // A secret may begin or end with a space.
                 How::Secret => text.to_owned(),
-                How::Text | How::Choice(_) => meant(text),
+                How::Text | How::Choice(_) | How::Assertion => meant(text),
             };
             Some(((*name).to_owned(), Value::from(text)))
         })
         .collect();
     Some(json!({"type": kind, "properties": members}))
+}
+
+/// The fields of an assertion, each with the member of its properties.
+fn assertion(name: &str) -> [(String, &'static str); 2] {
+    [(field(name), "audience"), (field(&format!("{name}.{ALGORITHM}")), ALGORITHM)]
+}
+
+/// The assertion that its fields mean; none without an audience.
+fn given_assertion(fields: &Fields, name: &str) -> Option<Value> {
+    let given =
+        assertion(name).map(|(field, member)| (fields.get(&field).trim().to_owned(), member));
+    if given[0].0.is_empty() {
+        return None;
+    }
+    let given = given.iter().filter(|(text, _)| !text.is_empty());
+    let properties: Map<_, _> =
+        given.map(|(text, member)| ((*member).to_owned(), Value::from(meant(text)))).collect();
+    Some(json!({"type": IDENTITY, "properties": properties}))
 }
 
 /// A document without the secrets that were typed into its authentication.
@@ -193,6 +259,10 @@ pub(super) fn section(form: View<'_>) -> Markup {
                 How::Secret => (form.secret(text)),
                 How::SecretLines => (form.secret_lines(text)),
                 How::Choice(choices) => (form.select(&name, label, hint, choices)),
+                How::Assertion => {
+                    (form.text(text))
+                    (form.select(&format!("{name}.{ALGORITHM}"), "How AWS signs that token", "", &ALGORITHMS))
+                },
             }
         }
         @for (member, label, hint) in AZURE {

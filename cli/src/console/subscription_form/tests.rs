@@ -291,11 +291,27 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
         let patch = crate::console::patch::of_subscription(was, &document(&fields, was, false).0);
         patch.pointer("/properties/destination/properties/authentication").cloned()
     };
-    for (kind, properties) in
-        [("OAuth2ClientCredentials", &oauth), ("ClientCertificate", &certificate)]
-    {
+    let assertion = json!({"type": "AwsWebIdentity",
+        "properties": {"audience": "api://x", "signingAlgorithm": "ES384"}});
+    let entra = json!({"tenantId": "t", "applicationIdOrUri": "a", "clientId": "c",
+        "clientSecret": null, "clientAssertion": assertion});
+    let signed = json!({"service": "es", "region": null, "roleArn": "arn:r"});
+    let identity = json!({"audience": "aud", "signingAlgorithm": "RS256"});
+    for (kind, properties) in [
+        ("OAuth2ClientCredentials", &oauth),
+        ("ClientCertificate", &certificate),
+        ("EntraId", &entra),
+        ("AwsSigV4", &signed),
+        ("AwsWebIdentity", &identity),
+    ] {
         assert_eq!(patch(&authenticated(kind, properties), &[]), None, "{kind} as it was");
     }
+    let was = authenticated("EntraId", &entra);
+    let other = patch(&was, &[("clientAssertion", "api://y")]).expect("a change");
+    let changed = &other["properties"]["clientAssertion"]["properties"];
+    assert_eq!(changed, &json!({"audience": "api://y"}), "{other}");
+    let none = patch(&was, &[("clientAssertion", "")]).expect("a change");
+    assert_eq!(none["properties"]["clientAssertion"], Value::Null, "{none}");
     let was = authenticated("OAuth2ClientCredentials", &oauth);
     let scope = patch(&was, &[("scope", "c")]).expect("a change");
     assert_eq!(scope["properties"]["scope"], "c");

@@ -18,6 +18,8 @@ const SLOW: Duration = Duration::from_secs(10);
 pub enum Stage {
     /// The client's secret or private key is not there, or can't sign.
     Secret,
+    /// An identity of AWS is not named for this host, or AWS gives nothing that proves it.
+    Identity,
     /// The token endpoint gave no answer.
     TokenUnreachable,
     /// The token endpoint refused the client.
@@ -45,6 +47,7 @@ impl Stage {
     pub fn of(error: &NoToken) -> Self {
         match error {
             NoToken::NoSecret(_) | NoToken::NotSigned(_) => Self::Secret,
+            NoToken::NotNamed(_) | NoToken::Aws(_) => Self::Identity,
             NoToken::NoAnswer(_) => Self::TokenUnreachable,
             NoToken::Refused { .. } => Self::TokenRefused,
             NoToken::Unusable { .. } => Self::TokenUnusable,
@@ -54,9 +57,11 @@ impl Stage {
 
     fn step(self) -> Step {
         match self {
-            Self::Secret | Self::TokenUnreachable | Self::TokenRefused | Self::TokenUnusable => {
-                Step::Token
-            }
+            Self::Secret
+            | Self::Identity
+            | Self::TokenUnreachable
+            | Self::TokenRefused
+            | Self::TokenUnusable => Step::Token,
             Self::Certificate | Self::CertificateNotTaken => Step::ClientCertificate,
             Self::Name => Step::Name,
             Self::Address => Step::Address,
@@ -71,6 +76,11 @@ impl Stage {
             Self::Secret => {
                 "Check the secret: that the deployment's endpoint_secrets names it with this host, \
                  that it exists, and that it has what is expected and nothing else."
+            }
+            Self::Identity => {
+                "Check that endpoint_signed_hosts, endpoint_roles or endpoint_audiences of the \
+                 deployment name this host, that the role trusts dispatch and manage, and for tokens \
+                 that the account has outbound web identity federation enabled."
             }
             Self::TokenUnreachable => {
                 "Check tokenUrl: its name, its port, its certificate, and that it may be called: the \
@@ -171,7 +181,10 @@ pub fn explain(
         (None, None) => return (Vec::new(), None),
     };
     let is_part = |step: Step| match step {
-        Step::Token => matches!(authentication, Some(Authentication::ClientCredentials(_))),
+        Step::Token => matches!(
+            authentication,
+            Some(Authentication::ClientCredentials(_) | Authentication::AwsWebIdentity(_))
+        ),
         Step::ClientCertificate => {
             matches!(authentication, Some(Authentication::ClientCertificate(_)))
         }
@@ -220,6 +233,15 @@ fn advice(
             "The endpoint wants to know who asks: give the event subscription an authentication, a \
              secret header, or the key in the URL that it expects."
         }
+        (Some(401 | 403), Some(Authentication::AwsSigV4(_))) => {
+            "The endpoint does not take the signature, or does not let its identity in: check service \
+             and region, and that policies on both sides let the role that signs invoke it (a function \
+             URL asks for lambda:InvokeFunctionUrl and lambda:InvokeFunction)."
+        }
+        (Some(401 | 403), Some(Authentication::AwsWebIdentity(_))) => {
+            "The endpoint does not take the token of AWS: check which issuer, audience and subject it \
+             trusts, and signingAlgorithm."
+        }
         (Some(401), Some(Authentication::ClientCredentials(_))) => {
             "The endpoint refused a token that is new. Check what it expects of tokens: their issuer, \
              audience and scope."
@@ -253,9 +275,10 @@ fn advice(
 mod tests {
     use super::*;
     use crate::{
+        endpoint::identities::IdentityRefused,
         secret,
         subscription::authentication::{
-            Client, ClientCredentials, Grant,
+            Client, ClientCredentials, Grant, SigV4, SigningAlgorithm, WebIdentity,
             certificate::{ClientCertificate, Material},
         },
     };
@@ -270,6 +293,16 @@ mod tests {
         let material =
             Material::Inline { certificate: "c".to_owned(), private_key: secret::Secret::new("k") };
         Authentication::ClientCertificate(ClientCertificate { material, trusted: None })
+    }
+
+    fn signed() -> Authentication {
+        let service = "execute-api".to_owned();
+        Authentication::AwsSigV4(SigV4 { service, region: None, role: None })
+    }
+
+    fn identity() -> Authentication {
+        let algorithm = SigningAlgorithm::RS256;
+        Authentication::AwsWebIdentity(WebIdentity { audience: "a".to_owned(), algorithm })
     }
 
     /// Each step by its first letter, upper-case where it passed, `!` before the one that failed.
@@ -288,14 +321,15 @@ mod tests {
     #[test]
     fn a_request_is_explained_by_its_steps() {
         use Stage::{
-            Address, Certificate, CertificateNotTaken, Connection, Name, Secret, Tls, TokenRefused,
-            TokenUnreachable, TokenUnusable, WantsCertificate,
+            Address, Certificate, CertificateNotTaken, Connection, Identity, Name, Secret, Tls,
+            TokenRefused, TokenUnreachable, TokenUnusable, WantsCertificate,
         };
         let none = Answer::without_status;
         let broken = || none(Outcome::SocketError);
         let unauthenticated = || none(Outcome::EndpointAuthenticationFailed);
         let status = |status| Answer::of_status(status, None);
         let (token, certificate) = (Some(token()), Some(certificate()));
+        let (signed, identity) = (Some(signed()), Some(identity()));
         let at = |stage, says| Some(Failure::at(stage, says));
         // TLS, authentication, answer, failure, steps, part of the advice.
         let table = [
@@ -326,6 +360,12 @@ mod tests {
             (true, &token, status(401), None, "TNACT!a", "audience"),
             (true, &token, status(403), None, "TNACT!a", "role"),
             (true, &certificate, status(403), None, "NACTC!a", "proxy"),
+            (true, &signed, status(200), None, "NACTA", ""),
+            (true, &signed, unauthenticated(), at(Identity, "x"), "!tnacta", "endpoint_roles"),
+            (true, &signed, status(403), None, "NACT!a", "service and region"),
+            (true, &identity, status(200), None, "TNACTA", ""),
+            (true, &identity, unauthenticated(), at(Identity, "x"), "!tnacta", "federation"),
+            (true, &identity, status(401), None, "TNACT!a", "issuer"),
             (true, &None, status(302), None, "NACT!a", "Redirects"),
             (true, &None, status(404), None, "NACT!a", "path"),
             (true, &None, status(413), None, "NACT!a", "limit"),
@@ -359,6 +399,8 @@ mod tests {
         let table = [
             (NoToken::NoSecret(String::new()), Stage::Secret),
             (NoToken::NotSigned(String::new()), Stage::Secret),
+            (NoToken::Aws(String::new()), Stage::Identity),
+            (NoToken::NotNamed(IdentityRefused::Role), Stage::Identity),
             (NoToken::NoAnswer(String::new()), Stage::TokenUnreachable),
             (NoToken::Refused { status: 400, error: None }, Stage::TokenRefused),
             (NoToken::Unusable { status: 200, why: "" }, Stage::TokenUnusable),

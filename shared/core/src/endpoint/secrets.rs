@@ -68,14 +68,19 @@ impl ClientSecrets {
     pub fn check(&self, name: &str, token_url: &str) -> Result<(), SecretRefused> {
         let named = self.hosts.get(name).or_else(|| self.hosts.get("*"));
         let hosts = named.ok_or(SecretRefused::Unknown)?;
-        let url = url::Url::parse(token_url).ok();
-        let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
-        // A host that is named gets the secret by TLS alone; `gridpost dev` names all hosts.
-        let is_tls = url.as_ref().is_some_and(|url| url.scheme() == "https");
-        match hosts.iter().any(|may| may == "*" || (is_tls && may.eq_ignore_ascii_case(host))) {
-            true => Ok(()),
-            false => Err(SecretRefused::Host(host.to_owned())),
-        }
+        named_host(hosts, token_url).map_err(SecretRefused::Host)
+    }
+}
+
+/// Checks that a URL's host is one of these, and returns the host if it is not.
+pub(super) fn named_host(hosts: &[String], url: &str) -> Result<(), String> {
+    let url = url::Url::parse(url).ok();
+    let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
+    // A host that is named gets the secret by TLS alone; `gridpost dev` names all hosts.
+    let is_tls = url.as_ref().is_some_and(|url| url.scheme() == "https");
+    match hosts.iter().any(|may| may == "*" || (is_tls && may.eq_ignore_ascii_case(host))) {
+        true => Ok(()),
+        false => Err(host.to_owned()),
     }
 }
 

@@ -6,10 +6,13 @@
 //! Source: RFC 6749, section 4.4; Event Grid, "Secure WebHook delivery with Microsoft Entra ID".
 
 pub mod assertion;
+pub mod aws;
 pub mod certificate;
 pub mod token;
 
 use serde::{Deserialize, Serialize};
+
+pub use aws::{SigV4, SigningAlgorithm, WebIdentity};
 
 use self::certificate::ClientCertificate;
 use crate::{
@@ -23,6 +26,10 @@ use crate::{
 pub enum Authentication {
     /// By a token that a client asks for.
     ClientCredentials(ClientCredentials),
+    /// By a signature of AWS's Signature Version 4.
+    AwsSigV4(SigV4),
+    /// By a token that AWS signs.
+    AwsWebIdentity(WebIdentity),
     /// By the certificate that its connections show.
     ClientCertificate(ClientCertificate),
 }
@@ -92,6 +99,8 @@ pub enum ClientSecret {
     Inline { value: Secret },
     /// Kept elsewhere, under this name: the ARN of a secret of Secrets Manager or of a parameter.
     Reference { name: String },
+    /// None: a token that AWS signs says who the client is.
+    AwsWebIdentity(WebIdentity),
 }
 
 impl Authentication {
@@ -144,6 +153,12 @@ mod tests {
     fn authentications_are_stored_by_kind() {
         let grant = Grant::EntraId { tenant: "t".to_owned(), application: "a".to_owned() };
         let by = ClientCredentials { grant, client: Client::Deployment };
+        let audience = "aud".to_owned();
+        let identity = WebIdentity { audience, algorithm: SigningAlgorithm::ES384 };
+        let secret = ClientSecret::AwsWebIdentity(identity.clone());
+        let by_token =
+            ClientCredentials { client: Client::Own { id: "c".to_owned(), secret }, ..by.clone() };
+        let (service, region) = ("execute-api".to_owned(), Some("eu-north-1".to_owned()));
         let certificate = |material, trusted| {
             Authentication::ClientCertificate(ClientCertificate { material, trusted })
         };
@@ -161,6 +176,26 @@ mod tests {
             (
                 Authentication::ClientCredentials(by),
                 r#"{"by":"ClientCredentials","grant":{"type":"EntraId","tenant":"t","application":"a"},"client":{"type":"Deployment"}}"#,
+            ),
+            (
+                Authentication::ClientCredentials(by_token),
+                r#"{"by":"ClientCredentials","grant":{"type":"EntraId","tenant":"t","application":"a"},"client":{"type":"Own","id":"c","secret":{"type":"AwsWebIdentity","audience":"aud","algorithm":"ES384"}}}"#,
+            ),
+            (
+                Authentication::AwsWebIdentity(identity),
+                r#"{"by":"AwsWebIdentity","audience":"aud","algorithm":"ES384"}"#,
+            ),
+            (
+                Authentication::AwsSigV4(SigV4 {
+                    service: service.clone(),
+                    region: None,
+                    role: None,
+                }),
+                r#"{"by":"AwsSigV4","service":"execute-api"}"#,
+            ),
+            (
+                Authentication::AwsSigV4(SigV4 { service, region, role: Some("arn:r".to_owned()) }),
+                r#"{"by":"AwsSigV4","service":"execute-api","region":"eu-north-1","role":"arn:r"}"#,
             ),
             (
                 Authentication::ClientCredentials(signing),

@@ -1,95 +1,40 @@
-//! The tokens in memory.
+//! The tokens in memory, and the identities that are proven otherwise.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures::lock::Mutex as Turn;
 use gridpost_core::{
-    endpoint::secrets::ClientSecrets,
+    endpoint::{
+        identities::{Identities, IdentityRefused},
+        secrets::ClientSecrets,
+    },
     secret::Secret,
     subscription::{
         Authentication,
         authentication::{
-            ClientCredentials, ClientSecret, Grant, SentBy,
+            ClientCredentials, ClientSecret, Grant, SentBy, SigV4,
             assertion::Assertion,
-            token::{self, NoToken, Token, TokenRequest},
+            token::{self, NoToken, Proof, Token, TokenRequest},
         },
     },
-    time::Timestamp,
 };
 
-use super::{SecretReader, Signer};
+use super::{AwsIdentity, Kept, NoIdentity, SecretReader, Signer, Unsigned};
 use crate::{Clock, Dice, HandshakeClient, HandshakeRequest};
 
 /// How long a token endpoint may take for its whole answer.
 pub const TOKEN_WAIT: Duration = Duration::from_secs(10);
-
-/// For how long a failure is the answer for those who come after it, so that a token endpoint that is
-/// down is not asked for each event.
-const FAILURE_KEPT_FOR: Duration = Duration::from_secs(2);
-
-/// The most authentications whose tokens are kept.
-const KEPT_MAX: usize = 1_024;
 
 /// The tokens of all event subscriptions that one process has asked for.
 pub struct Tokens {
     client: Arc<dyn HandshakeClient>,
     secrets: Arc<dyn SecretReader>,
     allowed: ClientSecrets,
+    aws: Arc<dyn AwsIdentity>,
+    identities: Identities,
     clock: Arc<dyn Clock>,
     /// Signs for clients that have a private key.
     signing: Option<(Arc<dyn Signer>, Arc<dyn Dice>)>,
-    kept: Mutex<HashMap<Authentication, Arc<Place>>>,
-}
-
-/// One authentication's token.
-#[derive(Default)]
-struct Place {
-    last: Mutex<Last>,
-    /// Held by the one who asks for a token. Others wait for it.
-    turn: Turn<()>,
-}
-
-/// What came of asking, last.
-#[derive(Clone, Default)]
-enum Last {
-    #[default]
-    Nothing,
-    Token(Token),
-    Failure(NoToken, Timestamp),
-}
-
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Place {
-    /// The last result, if it answers a request of `asked_at`: a token that is fresh, or what
-    /// came of asking since then.
-    fn answer(&self, asked_at: Timestamp, now: Timestamp) -> Option<Result<Token, NoToken>> {
-        match &*open(&self.last) {
-            Last::Nothing => None,
-            Last::Token(token) => {
-                let is_for_it = token.is_fresh(now) || token.fetched_at > asked_at;
-                is_for_it.then(|| Ok(token.clone()))
-            }
-            Last::Failure(error, at) => {
-                let is_new = *at >= asked_at || now.since(*at) < FAILURE_KEPT_FOR;
-                is_new.then(|| Err(error.clone()))
-            }
-        }
-    }
-
-    /// Forgets that token, unless it is another's turn already.
-    fn forget(&self, token: &Token) {
-        let mut last = open(&self.last);
-        if matches!(&*last, Last::Token(kept) if kept == token) {
-            *last = Last::Nothing;
-        }
-    }
+    kept: Kept<Authentication, Token>,
 }
 
 impl Tokens {
@@ -100,7 +45,9 @@ impl Tokens {
         allowed: ClientSecrets,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { client, secrets, allowed, clock, signing: None, kept: Mutex::default() }
+        let kept = Kept::new(Arc::clone(&clock));
+        let (aws, identities) = (Arc::new(NoIdentity), Identities::default());
+        Self { client, secrets, allowed, aws, identities, clock, signing: None, kept }
     }
 
     /// The same, where clients may have private keys: `signer` signs, with ids from `dice`.
@@ -109,28 +56,29 @@ impl Tokens {
         Self { signing: Some((signer, dice)), ..self }
     }
 
+    /// The same, which also proves identities of AWS where they are named.
+    #[must_use]
+    pub fn proving(self, aws: Arc<dyn AwsIdentity>, identities: Identities) -> Self {
+        Self { aws, identities, ..self }
+    }
+
+    /// Checks that requests to that URL may be authenticated so.
+    ///
+    /// # Errors
+    ///
+    /// What the deployment does not allow.
+    pub fn check(&self, by: &Authentication, url: &Secret) -> Result<(), NoToken> {
+        let checked: Result<(), IdentityRefused> = by.check(url.expose(), &self.identities);
+        checked.map_err(NoToken::NotNamed)
+    }
+
     /// A token to send a request with.
     ///
     /// # Errors
     ///
     /// [`NoToken`] says what failed.
     pub async fn get(&self, by: &Authentication) -> Result<Token, NoToken> {
-        let asked_at = self.clock.now();
-        let place = self.place(by);
-        if let Some(answer) = place.answer(asked_at, asked_at) {
-            return answer;
-        }
-        let _turn = place.turn.lock().await;
-        // The one before may have brought it.
-        if let Some(answer) = place.answer(asked_at, self.clock.now()) {
-            return answer;
-        }
-        let fetched = self.fetch(by).await;
-        *open(&place.last) = match &fetched {
-            Ok(token) => Last::Token(token.clone()),
-            Err(error) => Last::Failure(error.clone(), self.clock.now()),
-        };
-        fetched
+        self.kept.get(by, || self.fetch(by)).await
     }
 
     /// A token other than one that the endpoint has refused.
@@ -145,24 +93,36 @@ impl Tokens {
 
     /// Forgets a token that an endpoint has refused, if it is still the one that is kept.
     pub fn forget(&self, by: &Authentication, refused: &Token) {
-        self.place(by).forget(refused);
+        self.kept.forget_if(by, |kept| kept == refused);
     }
 
-    fn place(&self, by: &Authentication) -> Arc<Place> {
-        let mut kept = open(&self.kept);
-        if let Some(place) = kept.get(by) {
-            return Arc::clone(place);
-        }
-        if kept.len() >= KEPT_MAX {
-            // Those under way stay: others would not find them, and ask as well.
-            kept.retain(|_, place| Arc::strong_count(place) > 1);
-        }
-        Arc::clone(kept.entry(by.clone()).or_default())
+    /// The headers that sign a request.
+    ///
+    /// # Errors
+    ///
+    /// [`NoToken`] says what failed.
+    pub async fn signature(
+        &self,
+        by: &SigV4,
+        request: Unsigned<'_>,
+    ) -> Result<Vec<(String, Secret)>, NoToken> {
+        self.aws.signature(by, request).await
+    }
+
+    /// Notes that an endpoint has refused a signature.
+    pub fn is_refused(&self, by: &SigV4) {
+        self.aws.is_refused(by);
     }
 
     async fn fetch(&self, by: &Authentication) -> Result<Token, NoToken> {
         match by {
             Authentication::ClientCredentials(by) => self.fetch_by(by).await,
+            Authentication::AwsWebIdentity(identity) => {
+                let (value, life) = self.aws.token(identity).await?;
+                let token = Token::new(value.expose(), life, self.clock.now());
+                token.map_err(|why| NoToken::Aws(format!("AWS's token can't be used: {why}")))
+            }
+            Authentication::AwsSigV4(_) => Err(NoToken::Aws("it is no token".to_owned())),
             // Its connection proves it: the client below asks for no token.
             Authentication::ClientCertificate(_) => {
                 Err(NoToken::NoSecret("a client certificate has no token".to_owned()))
@@ -174,15 +134,18 @@ impl Tokens {
         let no_secret = |why: String| NoToken::NoSecret(why);
         let (id, secret) =
             by.client(&self.allowed).map_err(|refused| no_secret(format!("it {refused}")))?;
-        let secret = match secret {
-            ClientSecret::Inline { value } => value,
+        let proof = match secret {
+            ClientSecret::Inline { value } => self.proof(&by.grant, &id, value)?,
             ClientSecret::Reference { name } => {
                 let read = self.secrets.read(&name).await;
-                read.map_err(|error| no_secret(error.to_string()))?
+                let value = read.map_err(|error| no_secret(error.to_string()))?;
+                self.proof(&by.grant, &id, value)?
+            }
+            ClientSecret::AwsWebIdentity(identity) => {
+                Proof::Assertion(self.aws.token(&identity).await?.0)
             }
         };
-        let secret = self.proof(&by.grant, &id, secret)?;
-        let asked = request(token::request(&by.grant, &id, &secret));
+        let asked = request(token::request(&by.grant, &id, &proof));
         let answered = self.client.exchange(asked).await;
         let answered = answered.map_err(|error| NoToken::NoAnswer(error.to_string()))?;
         token::read(answered.status, &answered.body, self.clock.now())
@@ -191,7 +154,7 @@ impl Tokens {
 
 impl Tokens {
     /// What a client sends to prove who it is: its secret, or what it signs by that.
-    fn proof(&self, grant: &Grant, client_id: &str, secret: Secret) -> Result<Secret, NoToken> {
+    fn proof(&self, grant: &Grant, client_id: &str, secret: Secret) -> Result<Proof, NoToken> {
         let signed = match grant {
             Grant::OAuth2 {
                 token_url,
@@ -205,7 +168,7 @@ impl Tokens {
             if secret.expose().contains(" PRIVATE KEY-----") {
                 return Err(NoToken::NoSecret("it is a private key, which is not sent".to_owned()));
             }
-            return Ok(secret);
+            return Ok(Proof::Secret(secret));
         };
         let Some((signer, dice)) = &self.signing else {
             return Err(NoToken::NotSigned("signs nothing in this program".to_owned()));
@@ -218,7 +181,7 @@ impl Tokens {
             now: self.clock.now(),
         };
         let signed = signer.sign(&secret, &|algorithm| assertion.unsigned(algorithm));
-        signed.map_err(NoToken::NotSigned)
+        signed.map(Proof::Assertion).map_err(NoToken::NotSigned)
     }
 }
 

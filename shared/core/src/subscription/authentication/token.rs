@@ -8,7 +8,7 @@ use serde_json::Value;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::{Grant, SentBy};
-use crate::{secret::Secret, time::Timestamp};
+use crate::{endpoint::identities::IdentityRefused, secret::Secret, time::Timestamp};
 
 /// Most bytes of a token: servers take headers of 8 to 16 KiB.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1_024;
@@ -38,8 +38,16 @@ pub struct TokenRequest {
     pub body: Secret,
 }
 
-/// Builds the request of that client. Where it signs, `secret` is its assertion.
-pub fn request(grant: &Grant, client_id: &str, secret: &Secret) -> TokenRequest {
+/// How a client proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    Secret(Secret),
+    /// A signed token that says so. Source: RFC 7523, section 2.2.
+    Assertion(Secret),
+}
+
+/// Builds the request of that client.
+pub fn request(grant: &Grant, client_id: &str, proof: &Proof) -> TokenRequest {
     let mut form = Serializer::new(String::new());
     form.append_pair("grant_type", "client_credentials");
     let sent_by = match grant {
@@ -57,22 +65,22 @@ pub fn request(grant: &Grant, client_id: &str, secret: &Secret) -> TokenRequest 
             SentBy::Post
         }
     };
-    let authorization = match sent_by {
-        SentBy::Post => {
+    let authorization = match (proof, sent_by) {
+        (Proof::Assertion(assertion), _) => {
+            form.append_pair("client_id", client_id)
+                .append_pair("client_assertion_type", ASSERTION_TYPE)
+                .append_pair("client_assertion", assertion.expose());
+            None
+        }
+        (Proof::Secret(secret), SentBy::Post | SentBy::PrivateKeyJwt { .. }) => {
             form.append_pair("client_id", client_id).append_pair("client_secret", secret.expose());
             None
         }
-        SentBy::Basic => {
+        (Proof::Secret(secret), SentBy::Basic) => {
             // Both are encoded as in a form before they are joined. Source: RFC 6749, section 2.3.1.
             let part = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
             let pair = format!("{}:{}", part(client_id), part(secret.expose()));
             Some(Secret::new(format!("Basic {}", STANDARD.encode(pair))))
-        }
-        SentBy::PrivateKeyJwt { .. } => {
-            form.append_pair("client_id", client_id)
-                .append_pair("client_assertion_type", ASSERTION_TYPE)
-                .append_pair("client_assertion", secret.expose());
-            None
         }
     };
     let (url, body) = (Secret::new(grant.token_url()), Secret::new(form.finish()));
@@ -88,6 +96,28 @@ pub struct Token {
 }
 
 impl Token {
+    /// A token that lives so long from now on.
+    ///
+    /// # Errors
+    ///
+    /// What makes it unfit for a request.
+    pub fn new(value: &str, life: Duration, now: Timestamp) -> Result<Self, &'static str> {
+        // Anything else would change the request that carries it.
+        if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("it has characters that no token has");
+        }
+        if value.len() > TOKEN_BYTES_MAX {
+            return Err("it is too long");
+        }
+        let use_until = now + life.saturating_sub(MARGIN_MAX.min(life / 4));
+        Ok(Self { value: Secret::new(value), fetched_at: now, use_until })
+    }
+
+    /// The token itself.
+    pub fn value(&self) -> &Secret {
+        &self.value
+    }
+
     /// The value of `Authorization`.
     pub fn header(&self) -> Secret {
         Secret::new(format!("Bearer {}", self.value.expose()))
@@ -121,6 +151,12 @@ pub enum NoToken {
     /// The endpoint refused a token so late that no new one was asked for.
     #[error("the endpoint refused the token after {} s, too late to try again with a new one", .0.as_secs())]
     RefusedLate(Duration),
+    /// The deployment no longer lets the event subscription prove that identity there.
+    #[error("{0}")]
+    NotNamed(IdentityRefused),
+    /// AWS gave no credentials or no token, or nothing can be signed. The text says why.
+    #[error("{0}")]
+    Aws(String),
 }
 
 /// Reads the token endpoint's answer.
@@ -143,20 +179,11 @@ pub fn read(status: u16, body: &[u8], now: Timestamp) -> Result<Token, NoToken> 
     let Some(token) = answer.get("access_token").and_then(Value::as_str) else {
         return unusable("access_token is missing");
     };
-    // Anything else would change the request that carries it.
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return unusable("access_token has characters that no token has");
-    }
-    if token.len() > TOKEN_BYTES_MAX {
-        return unusable("access_token is too long");
-    }
     let kind = answer.get("token_type").and_then(Value::as_str).unwrap_or("Bearer");
     if !kind.eq_ignore_ascii_case("Bearer") {
         return unusable("token_type is not Bearer");
     }
-    let life = life(answer.get("expires_in"));
-    let use_until = now + life.saturating_sub(MARGIN_MAX.min(life / 4));
-    Ok(Token { value: Secret::new(token), fetched_at: now, use_until })
+    Token::new(token, life(answer.get("expires_in")), now).or_else(unusable)
 }
 
 /// How long a token lives: seconds as a number or, as Entra ID once had it, in a string.
@@ -197,7 +224,8 @@ mod tests {
     #[test]
     fn requests_are_forms() {
         let secret = Secret::new("p&w=1 é");
-        let asked = request(&oauth(SentBy::Post), "id+1", &secret);
+        let proof = Proof::Secret(secret);
+        let asked = request(&oauth(SentBy::Post), "id+1", &proof);
         assert_eq!(asked.url.expose(), "https://id.example/token");
         assert_eq!(
             asked.body.expose(),
@@ -205,25 +233,32 @@ mod tests {
              &client_id=id%2B1&client_secret=p%26w%3D1+%C3%A9"
         );
         assert_eq!(asked.authorization, None);
-        let asked = request(&oauth(SentBy::Basic), "id+1", &secret);
+        let asked = request(&oauth(SentBy::Basic), "id+1", &proof);
         assert!(!asked.body.expose().contains("client_secret"), "{}", asked.body.expose());
         let basic = asked.authorization.expect("basic");
         let encoded = basic.expose().strip_prefix("Basic ").expect("basic");
         let pair = STANDARD.decode(encoded).expect("base64");
         assert_eq!(String::from_utf8_lossy(&pair), "id%2B1:p%26w%3D1+%C3%A9");
         let signs = SentBy::PrivateKeyJwt { key_id: None, audience: None };
-        let asked = request(&oauth(signs), "id+1", &Secret::new("a.b.c"));
+        let asked = request(&oauth(signs), "id+1", &Proof::Assertion(Secret::new("a.b.c")));
         let end = "&client_id=id%2B1&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3A\
                    client-assertion-type%3Ajwt-bearer&client_assertion=a.b.c";
         assert!(asked.body.expose().ends_with(end), "{}", asked.body.expose());
         assert_eq!(asked.authorization, None);
         let application = "api://orders".to_owned();
         let entra = Grant::EntraId { tenant: "contoso.example".to_owned(), application };
-        let asked = request(&entra, "c", &secret);
+        let asked = request(&entra, "c", &proof);
         let url = "https://login.microsoftonline.com/contoso.example/oauth2/v2.0/token";
         assert_eq!(asked.url.expose(), url);
         assert!(asked.body.expose().contains("scope=api%3A%2F%2Forders%2F.default&client_id=c"));
         assert!(!format!("{asked:?}").contains("p%26w"));
+        for grant in [entra, oauth(SentBy::Basic)] {
+            let asked = request(&grant, "c", &Proof::Assertion(Secret::new("ey.J+.x")));
+            let want = "&client_id=c&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3A\
+                        client-assertion-type%3Ajwt-bearer&client_assertion=ey.J%2B.x";
+            assert!(asked.body.expose().ends_with(want), "{}", asked.body.expose());
+            assert_eq!(asked.authorization, None);
+        }
     }
 
     #[test]

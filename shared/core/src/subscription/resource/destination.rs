@@ -100,8 +100,8 @@ fn read_webhook(
     let has_stayed = context.existing.is_some_and(|existing| stays(&existing.endpoint));
     let authentication =
         authentication::read(&mut webhook, context, url.as_deref(), has_stayed, problems);
-    if authentication.as_ref().is_some_and(Authentication::sends_header) {
-        authentication::refuse_own_header(&webhook, &delivery_attributes, problems);
+    if let Some(by) = authentication.as_ref().filter(|by| by.sends_header()) {
+        authentication::refuse_own_header(&webhook, &delivery_attributes, by, problems);
     }
     let batching = read_batching(&mut webhook, problems);
     webhook.finish(problems);

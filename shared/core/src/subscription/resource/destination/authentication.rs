@@ -1,5 +1,6 @@
 //! Reads and writes `authentication`, and Event Grid's own `azureActiveDirectory…` members.
 
+mod aws;
 mod certificate;
 
 use serde_json::{Value, json};
@@ -31,10 +32,12 @@ const KEY: Names = ["privateKey", "privateKeyReference"];
 const KEY_ID: &str = "keyId";
 const ASSERTION_AUDIENCE: &str = "assertionAudience";
 
-const TYPES: [(&str, Type); 3] = [
+const TYPES: [(&str, Type); 5] = [
     ("OAuth2ClientCredentials", Type::OAuth2),
     ("EntraId", Type::EntraId),
     ("ClientCertificate", Type::ClientCertificate),
+    ("AwsSigV4", Type::AwsSigV4),
+    ("AwsWebIdentity", Type::AwsWebIdentity),
 ];
 
 const WAYS: [(&str, Way); 3] =
@@ -61,11 +64,14 @@ const HIDDEN: &str = "Hidden";
 enum Type {
     OAuth2,
     EntraId,
+    AwsSigV4,
+    AwsWebIdentity,
     ClientCertificate,
 }
 
 /// Reads how a webhook's requests are authenticated. `has_stayed` says whether the endpoint is the
-/// stored one's party: only then is a stored secret kept that the document leaves out.
+/// stored one's party: only then is a stored secret kept that the document leaves out. `url` is the
+/// endpoint's, if it could be read.
 pub(super) fn read(
     webhook: &mut Object<'_>,
     context: &Context<'_>,
@@ -80,7 +86,8 @@ pub(super) fn read(
         let rule = format!("must be left out where {TENANT} and {APPLICATION} are given");
         problems.add(Code::InvalidValue, path, rule);
     }
-    let what = "'OAuth2ClientCredentials', 'EntraId' or 'ClientCertificate'";
+    let what = "'OAuth2ClientCredentials', 'EntraId', 'ClientCertificate', 'AwsSigV4' or \
+                'AwsWebIdentity'";
     given.required("type", what, problems);
     let kind = given.choice("type", &TYPES, None, problems);
     let what =
@@ -93,13 +100,15 @@ pub(super) fn read(
     let read = match kind? {
         Type::OAuth2 => {
             let grant = read_oauth(&mut members, context, problems);
-            read_client(&mut members, grant, stored, context, problems)
+            read_client(&mut members, grant, stored, (url, context), problems)
         }
         Type::EntraId => {
             let grant = read_entra(&mut members, problems);
-            read_client(&mut members, grant, stored, context, problems)
+            read_client(&mut members, grant, stored, (url, context), problems)
         }
         Type::ClientCertificate => certificate::read(&mut members, url, stored, context, problems),
+        Type::AwsSigV4 => aws::read_signing(&mut members, url, context, problems),
+        Type::AwsWebIdentity => aws::read_identity(&mut members, url, context, problems),
     };
     members.finish(problems);
     read
@@ -110,7 +119,7 @@ fn read_client(
     members: &mut Object<'_>,
     grant: Option<Grant>,
     stored: Option<&Authentication>,
-    context: &Context<'_>,
+    (url, context): (Option<&str>, &Context<'_>),
     problems: &mut Problems,
 ) -> Option<Authentication> {
     let id = required(members, "clientId", "the client's id", problems);
@@ -118,7 +127,10 @@ fn read_client(
         Some(Authentication::ClientCredentials(stored)) => Some(stored),
         _ => None,
     };
-    let secret = read_secret(members, grant.as_ref(), stored, context, problems);
+    let secret = match members.has(aws::ASSERTION) {
+        true => aws::read_assertion(members, grant.as_ref(), (url, context), problems),
+        false => read_secret(members, grant.as_ref(), stored, context, problems),
+    };
     let client = Client::Own { id: id?, secret: secret? };
     Some(Authentication::ClientCredentials(ClientCredentials { grant: grant?, client }))
 }
@@ -344,15 +356,25 @@ fn kept(stored: &ClientCredentials, grant: &Grant) -> Option<ClientSecret> {
     }
 }
 
-/// Refuses a delivery attribute that would take the token's place.
+/// Refuses a delivery attribute that would take the place of a header that authenticates.
 pub(super) fn refuse_own_header(
     webhook: &Object<'_>,
     attributes: &[DeliveryAttribute],
+    by: &Authentication,
     problems: &mut Problems,
 ) {
-    if attributes.iter().any(|one| one.name.eq_ignore_ascii_case("authorization")) {
+    let is_signed = matches!(by, Authentication::AwsSigV4(_));
+    let has = |is_own: fn(&str) -> bool| {
+        attributes.iter().any(|one| is_own(&one.name.to_ascii_lowercase()))
+    };
+    if has(|name| name == "authorization") {
         let rule = "must not have Authorization where the endpoint's authentication is given: its \
-                    token is sent in that header";
+                    token or its signature is sent in that header";
+        problems.add(Code::InvalidValue, webhook.path_of("deliveryAttributeMappings"), rule);
+    }
+    // A service of AWS takes commands by such headers.
+    if is_signed && has(|name| name.starts_with("x-amz-")) {
+        let rule = "must not have headers of AWS's own (x-amz-…) where requests are signed";
         problems.add(Code::InvalidValue, webhook.path_of("deliveryAttributeMappings"), rule);
     }
 }
@@ -368,6 +390,16 @@ pub(in crate::subscription::resource) fn write(
         Authentication::ClientCertificate(by) => {
             let shown = certificate::write(by);
             let kind = name_of(&TYPES, Type::ClientCertificate);
+            properties[NAME] = json!({"type": kind, "properties": shown});
+        }
+        Authentication::AwsSigV4(by) => {
+            let shown = aws::write_signing(by);
+            properties[NAME] =
+                json!({"type": name_of(&TYPES, Type::AwsSigV4), "properties": shown});
+        }
+        Authentication::AwsWebIdentity(by) => {
+            let shown = aws::write_identity(by);
+            let kind = name_of(&TYPES, Type::AwsWebIdentity);
             properties[NAME] = json!({"type": kind, "properties": shown});
         }
     }
@@ -403,8 +435,10 @@ fn write_client(by: &ClientCredentials, properties: &mut Value) {
     shown["clientId"] = json!(id);
     let [inline, reference] = names(Some(&by.grant));
     shown[inline] = Value::Null;
-    if let ClientSecret::Reference { name } = secret {
-        shown[reference] = json!(name);
+    match secret {
+        ClientSecret::Inline { .. } => {}
+        ClientSecret::Reference { name } => shown[reference] = json!(name),
+        ClientSecret::AwsWebIdentity(by) => shown[aws::ASSERTION] = aws::write_assertion(by),
     }
     properties[NAME] = json!({"type": name_of(&TYPES, kind), "properties": shown});
 }

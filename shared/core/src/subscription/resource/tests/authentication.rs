@@ -1,5 +1,7 @@
 //! The authentication of endpoints in documents.
 
+mod identities;
+
 use super::*;
 use crate::{
     endpoint::secrets::{ClientSecrets, EntraClient},
@@ -15,7 +17,9 @@ const PATH: &str = "properties.destination.properties";
 fn allowed() -> Allowed {
     let hosts = [("arn:named".to_owned(), vec!["id.example".to_owned()])].into();
     let entra = EntraClient { client_id: "deployment".to_owned(), secret: "arn:e".to_owned() };
-    Allowed { secrets: ClientSecrets { hosts, entra: Some(entra) }, ..Allowed::default() }
+    let identities = identities::NAMED.parse().expect("identities");
+    let secrets = ClientSecrets { hosts, entra: Some(entra) };
+    Allowed { secrets, identities, ..Allowed::default() }
 }
 
 fn put(document: &Value, existing: Option<&EventSubscription>) -> Result<Settings, Problems> {

@@ -1,0 +1,215 @@
+//! Authentication by an identity of AWS: signatures, and tokens that AWS signs.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Authentication, Client, ClientCredentials, ClientSecret};
+use crate::endpoint::identities::{Identities, IdentityRefused, of_host};
+
+/// The service that signs for API Gateway.
+pub const EXECUTE_API: &str = "execute-api";
+
+/// The service that signs for function URLs.
+pub const LAMBDA: &str = "lambda";
+
+/// The audience that Entra ID asks for where a token is exchanged. Source: Microsoft Entra ID,
+/// "Workload identity federation", `audiences`.
+pub const ENTRA_AUDIENCE: &str = "api://AzureADTokenExchange";
+
+/// Signature Version 4.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SigV4 {
+    /// The name that the signature is for, such as `execute-api`.
+    pub service: String,
+    /// `None`: the host's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// The role that signs; `None`: the function's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+}
+
+/// A token that AWS signs, which says who the function is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WebIdentity {
+    /// Whom the token is for.
+    pub audience: String,
+    #[serde(default)]
+    pub algorithm: SigningAlgorithm,
+}
+
+/// How a token is signed. Source: STS API reference, `GetWebIdentityToken`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SigningAlgorithm {
+    /// What Entra ID takes.
+    #[default]
+    RS256,
+    ES384,
+}
+
+impl SigningAlgorithm {
+    /// Its name for STS and in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RS256 => "RS256",
+            Self::ES384 => "ES384",
+        }
+    }
+}
+
+impl SigV4 {
+    /// The region to sign for.
+    pub fn region(&self, url: &str) -> Option<Cow<'_, str>> {
+        let own = self.region.as_deref().map(Cow::Borrowed);
+        own.or_else(|| of_host(url).map(|(_, region)| Cow::Owned(region)))
+    }
+
+    /// Checks that the deployment lets requests to that URL be signed so.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityRefused`] says what it does not allow.
+    pub fn check(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
+        match &self.role {
+            Some(role) => named.check_role(role, url)?,
+            None => {
+                named.check_own(url)?;
+                let is_function = of_host(url).is_some_and(|(service, _)| service == LAMBDA);
+                // A signature is good for its service alone, so that none of the function's own
+                // queues and tables takes one, even where an operator names their hosts.
+                if self.service != EXECUTE_API && !(self.service == LAMBDA && is_function) {
+                    return Err(IdentityRefused::OwnService);
+                }
+            }
+        }
+        self.region(url).map(|_| ()).ok_or(IdentityRefused::Region)
+    }
+}
+
+impl ClientCredentials {
+    /// The identity that proves who the client is, if it does so by a token of AWS.
+    pub fn web_identity(&self) -> Option<&WebIdentity> {
+        match &self.client {
+            Client::Own { secret: ClientSecret::AwsWebIdentity(identity), .. } => Some(identity),
+            _ => None,
+        }
+    }
+}
+
+impl Authentication {
+    /// Checks that the deployment lets requests to that URL prove an identity of AWS, if they do.
+    /// Settings may have changed since the event subscription was written.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityRefused`] says what it does not allow.
+    pub fn check(&self, url: &str, named: &Identities) -> Result<(), IdentityRefused> {
+        match self {
+            Self::ClientCertificate(_) => Ok(()),
+            Self::AwsSigV4(by) => by.check(url, named),
+            Self::AwsWebIdentity(identity) => named.check_audience(&identity.audience, url),
+            Self::ClientCredentials(by) => match by.web_identity() {
+                // What the token is exchanged for proves the identity as well as the token itself.
+                Some(identity) => {
+                    named.check_audience(&identity.audience, &by.grant.token_url())?;
+                    named.check_audience(&identity.audience, url)
+                }
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subscription::authentication::Grant;
+
+    const API: &str = "https://a.execute-api.eu-north-1.amazonaws.com/x";
+    const FUNCTION: &str = "https://f.lambda-url.eu-north-1.on.aws/";
+    const TABLES: &str = "https://dynamodb.eu-north-1.amazonaws.com/";
+    const OTHER: &str = "https://api.example/";
+
+    fn named() -> Identities {
+        let host = |url: &str| url.split('/').nth(2).unwrap_or_default().to_owned();
+        Identities {
+            own: [API, FUNCTION, TABLES, OTHER].map(host).to_vec(),
+            roles: [("arn:r".to_owned(), vec![host(OTHER), host(TABLES)])].into(),
+            audiences: [(
+                ENTRA_AUDIENCE.to_owned(),
+                vec!["login.microsoftonline.com".to_owned(), host(OTHER)],
+            )]
+            .into(),
+        }
+    }
+
+    #[test]
+    fn the_functions_own_role_signs_for_what_it_may_invoke_alone() {
+        use IdentityRefused::{OwnService, Region, Role, RoleHost};
+        let table = [
+            ("execute-api", None, None, API, Ok(())),
+            ("lambda", None, None, FUNCTION, Ok(())),
+            ("execute-api", Some("eu-north-1"), None, OTHER, Ok(())),
+            ("execute-api", None, None, OTHER, Err(Region)),
+            // Even where an operator has named such a host.
+            ("dynamodb", Some("eu-north-1"), None, TABLES, Err(OwnService)),
+            ("lambda", Some("eu-north-1"), None, OTHER, Err(OwnService)),
+            ("sts", None, None, API, Err(OwnService)),
+            ("execute-api", Some("x"), Some("arn:r"), OTHER, Ok(())),
+            ("dynamodb", Some("x"), Some("arn:r"), TABLES, Ok(())),
+            ("dynamodb", None, Some("arn:r"), TABLES, Err(Region)),
+            ("execute-api", None, Some("arn:s"), API, Err(Role)),
+            (
+                "execute-api",
+                None,
+                Some("arn:r"),
+                API,
+                Err(RoleHost("a.execute-api.eu-north-1.amazonaws.com".to_owned())),
+            ),
+        ];
+        for (service, region, role, url, want) in table {
+            let text = |given: Option<&str>| given.map(str::to_owned);
+            let by = SigV4 { service: service.to_owned(), region: text(region), role: text(role) };
+            let checked = Authentication::AwsSigV4(by.clone()).check(url, &named());
+            assert_eq!(checked, want, "{by:?} {url}");
+            let nothing = Authentication::AwsSigV4(by).check(url, &Identities::default());
+            assert!(nothing.is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_a_token_is_exchanged_for_goes_no_further_than_the_token() {
+        let identity = |audience: &str| WebIdentity {
+            audience: audience.to_owned(),
+            algorithm: SigningAlgorithm::RS256,
+        };
+        let entra = |audience| {
+            let grant = Grant::EntraId { tenant: "t".to_owned(), application: "a".to_owned() };
+            let secret = ClientSecret::AwsWebIdentity(identity(audience));
+            let client = Client::Own { id: "c".to_owned(), secret };
+            Authentication::ClientCredentials(ClientCredentials { grant, client })
+        };
+        let bearer = |audience| Authentication::AwsWebIdentity(identity(audience));
+        let login = "https://login.microsoftonline.com/x";
+        let host = |host: &str| Err(IdentityRefused::AudienceHost(host.to_owned()));
+        let table = [
+            (bearer(ENTRA_AUDIENCE), OTHER, Ok(())),
+            (bearer(ENTRA_AUDIENCE), login, Ok(())),
+            (bearer(ENTRA_AUDIENCE), "https://evil.example/", host("evil.example")),
+            (bearer("other"), OTHER, Err(IdentityRefused::Audience)),
+            (entra(ENTRA_AUDIENCE), OTHER, Ok(())),
+            (entra(ENTRA_AUDIENCE), "https://evil.example/", host("evil.example")),
+            (entra("other"), OTHER, Err(IdentityRefused::Audience)),
+        ];
+        for (by, url, want) in table {
+            assert_eq!(by.check(url, &named()), want, "{by:?} {url}");
+        }
+        let mut unnamed = named();
+        unnamed.audiences.insert(ENTRA_AUDIENCE.to_owned(), vec!["api.example".to_owned()]);
+        let want = host("login.microsoftonline.com");
+        assert_eq!(entra(ENTRA_AUDIENCE).check(OTHER, &unnamed), want);
+    }
+}

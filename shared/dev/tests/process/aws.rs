@@ -1,0 +1,156 @@
+//! An endpoint that takes signed requests alone, and the Security Token Service that it trusts, on one
+//! port of loopback.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use gridpost_testkit::sigv4::{Received, Signed, verify};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// The identity of the process.
+pub(crate) const OWN: (&str, &str) = ("AKIDOWN", "own-secret");
+
+/// That of the role.
+pub(crate) const ROLE: (&str, &str) = ("ASIAROLE", "role-secret");
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// What STS answers, if not what it is asked for.
+    pub(crate) refuses: Option<(u16, &'static str)>,
+    /// The actions that it was asked for.
+    pub(crate) asked: Vec<String>,
+    /// What came to the endpoint: its body, and what its signature says or how it is wrong.
+    pub(crate) seen: Vec<(String, Result<Signed, String>)>,
+    /// The bearer tokens that came.
+    pub(crate) tokens: Vec<String>,
+}
+
+/// Both of them.
+pub(crate) struct Aws {
+    pub(crate) url: String,
+    state: Arc<Mutex<State>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Aws {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let state = Arc::new(Mutex::new(State::default()));
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
+        Self { url, state, accepting }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+}
+
+impl Drop for Aws {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let state = Arc::clone(&state);
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, Arc::clone(&state)));
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    state: Arc<Mutex<State>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let headers: Vec<_> = parts
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default().to_owned()))
+        .collect();
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let received =
+        Received { method: parts.method.as_str(), target, headers: &headers, body: &body };
+    let mut state = state.lock().expect("no panic while held");
+    let (status, answer) = match parts.uri.path() {
+        "/" => state.sts(received),
+        _ => state.take(received),
+    };
+    let response = Response::builder().status(status).body(Full::from(answer));
+    Ok(response.expect("a response"))
+}
+
+impl State {
+    fn sts(&mut self, request: Received<'_>) -> (u16, String) {
+        let form: HashMap<_, _> = url::form_urlencoded::parse(request.body).into_owned().collect();
+        let action = form.get("Action").cloned().unwrap_or_default();
+        self.asked.push(action.clone());
+        if let Some((status, answer)) = self.refuses {
+            return (status, answer.to_owned());
+        }
+        if let Err(wrong) = verify(request, OWN.1) {
+            return (403, wrong);
+        }
+        let ends = "2999-01-01T00:00:00Z";
+        let (id, secret) = ROLE;
+        let answer = match action.as_str() {
+            "AssumeRole" => format!(
+                "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>{id}</AccessKeyId>\
+                 <SecretAccessKey>{secret}</SecretAccessKey><SessionToken>session</SessionToken>\
+                 <Expiration>{ends}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"
+            ),
+            _ => format!(
+                "<GetWebIdentityTokenResponse><GetWebIdentityTokenResult><WebIdentityToken>jwt-for-{}\
+                 </WebIdentityToken><Expiration>{ends}</Expiration></GetWebIdentityTokenResult>\
+                 </GetWebIdentityTokenResponse>",
+                form.get("Audience.member.1").map_or("", String::as_str)
+            ),
+        };
+        (200, answer)
+    }
+
+    fn take(&mut self, request: Received<'_>) -> (u16, String) {
+        let given = request.headers.iter().find(|(name, _)| name == "authorization");
+        let given = given.map_or("", |(_, value)| value.as_str());
+        let is_good = match given.strip_prefix("Bearer ") {
+            Some(token) => {
+                self.tokens.push(token.to_owned());
+                true
+            }
+            None => {
+                let secret = if given.contains(ROLE.0) { ROLE.1 } else { OWN.1 };
+                let verified = verify(request, secret);
+                let is_good = verified.is_ok();
+                self.seen.push((String::from_utf8_lossy(request.body).into_owned(), verified));
+                is_good
+            }
+        };
+        // What Event Grid's schema takes for consent is in the body of a handshake.
+        let code = serde_json::from_slice::<serde_json::Value>(request.body).ok();
+        let code = code.and_then(|events| events.pointer("/0/data/validationCode").cloned());
+        match (is_good, code) {
+            (true, Some(code)) => {
+                (200, serde_json::json!({ "validationResponse": code }).to_string())
+            }
+            (true, None) => (200, String::new()),
+            (false, _) => (403, r#"{"message": "Forbidden"}"#.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What is fetched once for all who wait for it, and kept while it is fresh.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::lock::Mutex as Turn;
+use gridpost_core::{
+    subscription::authentication::token::{NoToken, Token},
+    time::Timestamp,
+};
+
+use crate::Clock;
+
+/// For how long a failure is the answer for those who come after it, so that a token endpoint that is
+/// down is not asked for each event.
+const FAILURE_KEPT_FOR: Duration = Duration::from_secs(2);
+
+/// The most that are kept.
+const KEPT_MAX: usize = 1_024;
+
+/// What is good for some time.
+pub trait Lasting: Clone + PartialEq {
+    fn fetched_at(&self) -> Timestamp;
+
+    /// Whether a request may be sent with it.
+    fn is_fresh(&self, now: Timestamp) -> bool;
+}
+
+impl Lasting for Token {
+    fn fetched_at(&self) -> Timestamp {
+        self.fetched_at
+    }
+
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        Self::is_fresh(self, now)
+    }
+}
+
+/// What one process has fetched, by what it was fetched for.
+pub struct Kept<K, V> {
+    clock: Arc<dyn Clock>,
+    places: Mutex<HashMap<K, Arc<Place<V>>>>,
+}
+
+/// One of them.
+struct Place<V> {
+    last: Mutex<Last<V>>,
+    /// Held by the one who fetches. Others wait for it.
+    turn: Turn<()>,
+}
+
+/// What came of asking, last.
+#[derive(Clone)]
+enum Last<V> {
+    Nothing,
+    Value(V),
+    Failure(NoToken, Timestamp),
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<V> Default for Place<V> {
+    fn default() -> Self {
+        Self { last: Mutex::new(Last::Nothing), turn: Turn::default() }
+    }
+}
+
+impl<V: Lasting> Place<V> {
+    /// The last result, if it answers a request of `asked_at`: a value that is fresh, or what came of
+    /// asking since then.
+    fn answer(&self, asked_at: Timestamp, now: Timestamp) -> Option<Result<V, NoToken>> {
+        match &*open(&self.last) {
+            Last::Nothing => None,
+            Last::Value(value) => {
+                let is_for_it = value.is_fresh(now) || value.fetched_at() > asked_at;
+                is_for_it.then(|| Ok(value.clone()))
+            }
+            Last::Failure(error, at) => {
+                let is_new = *at >= asked_at || now.since(*at) < FAILURE_KEPT_FOR;
+                is_new.then(|| Err(error.clone()))
+            }
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Lasting> Kept<K, V> {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, places: Mutex::default() }
+    }
+
+    /// What is kept for `key`, or else what `fetch` brings.
+    ///
+    /// # Errors
+    ///
+    /// [`NoToken`] says what failed.
+    pub async fn get<F>(&self, key: &K, fetch: impl FnOnce() -> F) -> Result<V, NoToken>
+    where
+        F: Future<Output = Result<V, NoToken>>,
+    {
+        let asked_at = self.clock.now();
+        let place = self.place(key);
+        if let Some(answer) = place.answer(asked_at, asked_at) {
+            return answer;
+        }
+        let _turn = place.turn.lock().await;
+        // The one before may have brought it.
+        if let Some(answer) = place.answer(asked_at, self.clock.now()) {
+            return answer;
+        }
+        let fetched = fetch().await;
+        *open(&place.last) = match &fetched {
+            Ok(value) => Last::Value(value.clone()),
+            Err(error) => Last::Failure(error.clone(), self.clock.now()),
+        };
+        fetched
+    }
+
+    /// Forgets what is kept for `key`, if it `is` what is meant: it may be another one's already.
+    pub fn forget_if(&self, key: &K, is: impl FnOnce(&V) -> bool) {
+        let place = self.place(key);
+        let mut last = open(&place.last);
+        if matches!(&*last, Last::Value(kept) if is(kept)) {
+            *last = Last::Nothing;
+        }
+    }
+
+    fn place(&self, key: &K) -> Arc<Place<V>> {
+        let mut places = open(&self.places);
+        if let Some(place) = places.get(key) {
+            return Arc::clone(place);
+        }
+        if places.len() >= KEPT_MAX {
+            // Those under way stay: others would not find them, and ask as well.
+            places.retain(|_, place| Arc::strong_count(place) > 1);
+        }
+        Arc::clone(places.entry(key.clone()).or_default())
+    }
+}

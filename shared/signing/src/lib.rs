@@ -1,0 +1,14 @@
+//! Requests that an identity of AWS signs, and the identities that AWS's Security Token Service gives
+//! for it: without an AWS SDK, because a client of each service would make every function larger.
+
+pub mod services;
+pub mod sign;
+mod signer;
+mod sts;
+
+pub use aws_credential_types::{
+    Credentials,
+    provider::{ProvideCredentials, SharedCredentialsProvider},
+};
+pub use services::{MakeClient, Services};
+pub use signer::Signer;
