@@ -6,6 +6,7 @@
 import base64
 import hashlib
 import json
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -106,6 +107,16 @@ class Release(unittest.TestCase):
             if name.startswith("tests/") or ".terraform/" in name or "tfstate" in name or name == "reference.py"
         ]
         self.assertEqual(strange, [])
+
+    def test_the_image_copies_what_the_archives_have(self):
+        copied = re.findall(r"\$\{TARGETPLATFORM\}/(\S+)", (HERE / "Dockerfile").read_text())
+        self.assertIn("gridpost", copied)
+        archives = list((self.root / "first").glob("gridpost-*-unknown-linux-gnu.tar.gz"))
+        self.assertEqual(len(archives), 2)
+        for path in archives:
+            with tarfile.open(path) as archive:
+                self.assertEqual(set(copied), set(archive.getnames()))
+                self.assertEqual(archive.getmember("gridpost").mode, 0o755)
 
     def test_the_bill_names_what_is_linked_and_not_what_tests_use(self):
         (path,) = (self.root / "first").glob("*.cdx.json")

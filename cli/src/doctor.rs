@@ -7,6 +7,7 @@ mod limits;
 pub mod names;
 mod plan;
 mod rules;
+mod spelling;
 pub(crate) mod waits;
 
 use serde::Serialize;
@@ -56,6 +57,7 @@ pub fn check(document: &Value, account: &Account) -> Result<(usize, Vec<Fault>),
     let plan = Plan::read(document)?;
     let mut faults = limits::check(&plan);
     faults.extend(rules::check(&plan, account));
+    faults.extend(spelling::check(&plan));
     faults.sort_by(|a, b| (&a.address, a.code, &a.found).cmp(&(&b.address, b.code, &b.found)));
     Ok((plan.resources.len(), faults))
 }

@@ -130,29 +130,34 @@ def doctor(program, plan, account):
     return told.returncode, told.stdout.strip() or told.stderr.strip()
 
 
-def main(program):
-    """Plans and checks all of them; 1 where one has a fault."""
+def plans():
+    """Each example's name, plan, and what doctor is told of the account that it is for."""
     found = {path.parent.name for path in INFRA.glob("examples/*/main.tf")}
     if found != EXAMPLES.keys():
         sys.exit(f"{Path(__file__).name} knows {sorted(EXAMPLES)}, and infra/examples has {sorted(found)}")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Aws)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "infra")
         shutil.copytree(INFRA, copy, ignore=shutil.ignore_patterns(".terraform", "*.tfstate*"))
         for name, (inputs, account) in sorted(EXAMPLES.items()):
             root = copy / "examples" / name
             (root / "here_override.tf").write_text(overridden(root, f"http://127.0.0.1:{server.server_port}"))
-            plan = planned(root, inputs)
-            code, words = doctor(program, plan, account)
-            print(f"{name}: {words}", flush=True)
-            failed |= code != 0
-            # That nothing is found says something only where something can be.
-            code, words = doctor(program, plan, ["--account-concurrency", "10"])
-            if code != 1 or "concurrency" not in words:
-                print(f"{name}: in an account of ten concurrent runs doctor finds nothing: {words}")
-                failed = True
+            yield name, planned(root, inputs), account
+
+
+def main(program):
+    """Plans and checks all of them; 1 where one has a fault."""
+    failed = 0
+    for name, plan, account in plans():
+        code, words = doctor(program, plan, account)
+        print(f"{name}: {words}", flush=True)
+        failed |= code != 0
+        # That nothing is found says something only where something can be.
+        code, words = doctor(program, plan, ["--account-concurrency", "10"])
+        if code != 1 or "concurrency" not in words:
+            print(f"{name}: in an account of ten concurrent runs doctor finds nothing: {words}")
+            failed = True
     return 1 if failed else 0
 
 

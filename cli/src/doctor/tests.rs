@@ -64,6 +64,10 @@ const LOGS: &str = "module.gridpost.module.wake.aws_cloudwatch_log_group.this";
 const MANAGE: &str = "module.gridpost.module.manage.aws_lambda_function.this";
 const STAGE: &str = "module.gridpost.aws_apigatewayv2_stage.publish[0]";
 const BUCKET: &str = "module.gridpost.aws_s3_bucket.payloads";
+const LIFECYCLE: &str = "module.gridpost.aws_s3_bucket_lifecycle_configuration.payloads";
+const TABLE: &str = "module.gridpost.aws_dynamodb_table.state";
+const ROLE: &str = "module.gridpost.module.wake.aws_iam_role.this";
+const SCHEDULE: &str = "module.gridpost.aws_scheduler_schedule.wake";
 
 /// One planted fault each: where, what, and what is found.
 #[test]
@@ -140,6 +144,13 @@ fn every_planted_fault_is_found() {
         ),
         (BUCKET, "/bucket", json!("gridpost-Payloads"), "bucket-characters", "gridpost-Payloads"),
         (BUCKET, "/bucket", long(64), "bucket-name", "64 characters"),
+        (QUEUE, "/fifo_queue", json!(true), "queue-characters", "gridpost-dispatch"),
+        (QUEUE, "/name", json!("gridpost.dispatch"), "queue-characters", "gridpost.dispatch"),
+        (ROLE, "/path", json!("/platform"), "role-path", "/platform"),
+        (SCHEDULE, "/schedule_expression", json!("rate(30 seconds)"), "schedule-rate", "30 sec"),
+        (SCHEDULE, "/schedule_expression", json!("rate(2 minute)"), "schedule-rate", "2 minute"),
+        (LIFECYCLE, "/rule/0/expiration/0/days", json!(0), "lifecycle-days", "0"),
+        (TABLE, "/hash_key", json!("nowhere"), "table-keys", "pk"),
     ];
     for (address, path, value, code, found) in table {
         let mut document = plan();
@@ -151,6 +162,34 @@ fn every_planted_fault_is_found() {
             fault.unwrap_or_else(|| panic!("{path} of {address}: no {code} in {faults:#?}"));
         assert!(!fault.address.is_empty() && !fault.limit.is_empty() && fault.source.len() > 8);
     }
+}
+
+/// What looks like a fault and is one that AWS takes.
+#[test]
+fn what_aws_takes_is_no_fault() {
+    let table = [
+        (SCHEDULE, "/schedule_expression", json!("rate(1 minutes)")),
+        (SCHEDULE, "/schedule_expression", json!("cron(0/5 * * * ? *)")),
+        (ROLE, "/path", json!("/")),
+        (
+            LIFECYCLE,
+            "/rule/0/expiration/0",
+            json!({"date": null, "days": 0, "expired_object_delete_marker": true}),
+        ),
+        (LIFECYCLE, "/rule/0/expiration", json!([])),
+        (TABLE, "/attribute", Value::Null),
+    ];
+    for (address, path, value) in table {
+        let mut document = plan();
+        change(&mut document, address, path, value.clone());
+        let faults = faults(&document);
+        assert!(faults.is_empty(), "{value} as {path} of {address}: {faults:#?}");
+    }
+    let mut document = plan();
+    change(&mut document, QUEUE, "/fifo_queue", json!(true));
+    change(&mut document, QUEUE, "/name", json!("gridpost-dispatch.fifo"));
+    let faults = faults(&document);
+    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]
