@@ -68,7 +68,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
 ];
 
 /// All that the core may depend on: nothing of it reaches AWS, a network, a runtime, a clock or dice.
-const OF_THE_CORE: [&str; 15] = [
+const OF_THE_CORE: [&str; 16] = [
     "base64",
     "bytes",
     "hmac",
@@ -79,6 +79,7 @@ const OF_THE_CORE: [&str; 15] = [
     "serde",
     "serde_json",
     "sha2",
+    "strum",
     "subtle",
     "thiserror",
     "time",
