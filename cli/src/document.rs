@@ -50,19 +50,20 @@ impl FromStr for TimeToLive {
 
 /// The name of what an attempt met. A misspelt one would match nothing.
 pub fn outcome_name(given: &str) -> Result<String, String> {
-    one_of(given, &Outcome::ALL.map(|outcome| outcome.to_string()))
+    one_of(given, Outcome::ALL)
 }
 
 /// The name of a reason for which a delivery ended.
 pub fn reason_name(given: &str) -> Result<String, String> {
-    one_of(given, &EndReason::ALL.map(|reason| reason.to_string()))
+    one_of(given, EndReason::ALL)
 }
 
-fn one_of(given: &str, names: &[String]) -> Result<String, String> {
-    match names.iter().any(|name| name == given) {
-        true => Ok(given.to_owned()),
-        false => Err(format!("possible values: {}", names.join(", "))),
+fn one_of(given: &str, all: &[impl ToString]) -> Result<String, String> {
+    let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+    if names.iter().any(|name| name == given) {
+        return Ok(given.to_owned());
     }
+    Err(format!("possible values: {}", names.join(", ")))
 }
 
 /// An AWS resource by its ARN, which says of which kind it is.

@@ -99,6 +99,19 @@ def ordered(value):
     return [ordered(member) for member in value] if isinstance(value, list) else value
 
 
+def written(value, indent=""):
+    """A value as JSON: on one line where that has at most 110 columns."""
+    line = json.dumps(value, sort_keys=True)
+    if not isinstance(value, dict | list) or len(indent + line) <= 110:
+        return line
+    inner = indent + " "
+    if isinstance(value, list):
+        members, brackets = [written(member, inner) for member in value], "[]"
+    else:
+        members, brackets = [f"{json.dumps(name)}: {written(value[name], inner)}" for name in sorted(value)], "{}"
+    return brackets[0] + ",".join(f"\n{inner}{member}" for member in members) + f"\n{indent}{brackets[1]}"
+
+
 def fixture():
     """The fixture's text."""
     plan = planned()
@@ -111,7 +124,7 @@ def fixture():
             "root_module": configuration_of(plan["configuration"]["root_module"]),
         },
     }
-    return json.dumps(ordered(kept), indent=1, sort_keys=True) + "\n"
+    return written(ordered(kept)) + "\n"
 
 
 def main():

@@ -1,9 +1,10 @@
 //! The decisions by themselves: parse, match, pack, build a request, sign, decide, record. No clock, no
 //! network; run by `cargo bench -p gridpost-tests --bench micro`.
 
-use std::{hint::black_box, sync::Arc};
+use std::{future::ready, hint::black_box, sync::Arc};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use futures::FutureExt;
 use gridpost_core::{
     delivery::{Delivery, dead_letter::Ended, request},
     event::{DeliverySchema, event_grid},
@@ -22,12 +23,13 @@ use gridpost_core::{
     time::Timestamp,
     topic::{InputSchema, Revision},
 };
-use gridpost_ingest_handler::gateway::GatewayEvent;
+use gridpost_runtime::gateway;
 use gridpost_tests::bench::{
     filters::Values,
     mix::Mix,
     payload::{self, Publishes},
 };
+use http::Response;
 use uuid::Uuid;
 
 const EVENT_BYTES: usize = 1_024;
@@ -79,11 +81,16 @@ fn publish(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("publish");
     for events in [1, 10, 100] {
         group.throughput(Throughput::Elements(events as u64));
-        let gateway = Publishes::new(1, events, EVENT_BYTES).make(0);
-        group.bench_with_input(BenchmarkId::new("gateway", events), &gateway, |bench, gateway| {
+        let sent = Publishes::new(1, events, EVENT_BYTES).make(0);
+        group.bench_with_input(BenchmarkId::new("gateway", events), &sent, |bench, sent| {
             bench.iter(|| {
-                let event: GatewayEvent = serde_json::from_slice(black_box(gateway)).expect("JSON");
-                event.into_request().expect("a request")
+                let event: gateway::Event = serde_json::from_slice(black_box(sent)).expect("JSON");
+                let respond = |request| {
+                    black_box(request);
+                    ready(Response::default())
+                };
+                let answered = gateway::answer(event, respond).now_or_never().expect("at once");
+                serde_json::to_vec(&answered.expect("a request")).expect("JSON")
             });
         });
         let body = payload::body(events, EVENT_BYTES);

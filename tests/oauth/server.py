@@ -161,6 +161,6 @@ if __name__ == "__main__":
     listening = make_server("127.0.0.1", 0, app, threaded=True)
     server.register_client_auth_method(SIGNED, Signed(f"http://127.0.0.1:{listening.port}/token"))
     keys = {name: private_pem(key) for name, key in KEYS.items()}
-    print(json.dumps({"port": listening.port, "keys": keys}), flush=True)
+    print(listening.port, json.dumps(keys), flush=True)
     threading.Thread(target=end_with_input, daemon=True).start()
     listening.serve_forever()

@@ -1,10 +1,74 @@
 //! Python packages that only tests need, in separate environments: `gridpost up` installs none of
 //! them, and they need other versions than its emulator.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
-use anyhow::Context;
-use gridpost_cli::local::{child, fingerprint::Fingerprint, home::remove_folder};
+use anyhow::{Context, bail};
+use gridpost_cli::local::{
+    child,
+    fingerprint::Fingerprint,
+    home::{self, remove_folder},
+    prerequisites,
+};
+
+/// A server in Python that has started.
+#[derive(Debug)]
+pub struct Server {
+    pub url: String,
+    /// What it printed after its port, on the same line.
+    pub printed: String,
+    /// It ends when its standard input is closed, which the end of this process does.
+    _process: Child,
+}
+
+/// Installs the packages and starts the program, which prints its port, and after a space what its
+/// test needs to know. Logs go to `logs`.
+///
+/// # Errors
+///
+/// A package can't be installed, or the program does not start.
+pub async fn serve(
+    name: &str,
+    requirements: &str,
+    program: &str,
+    logs: &Path,
+) -> anyhow::Result<Server> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
+    let kept = workspace.join(home::FOLDER);
+    let (cache, logs) = (kept.join("cache"), logs.join(name));
+    home::create_ignored(&kept)?;
+    for needed in [&cache, &logs] {
+        fs::create_dir_all(needed).with_context(|| format!("{}", needed.display()))?;
+    }
+    let python = prerequisites::find_python().await?;
+    let lock = File::create(cache.join(format!("{name}.lock")))?;
+    lock.lock().context("another run may install the packages, and cannot be waited for")?;
+    let folder = cache.join(name);
+    install(&python, &folder, &logs.join("install.log"), requirements).await?;
+    drop(lock);
+    let log = logs.join("server.log");
+    let mut command = Command::new(folder.join("bin/python"));
+    command.args(["-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(File::create(&log)?);
+    // Nothing of the user's environment: what it says of AWS is meant for other programs.
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let mut process = command.spawn().with_context(|| format!("{name} cannot be started"))?;
+    let mut line = String::new();
+    let stdout = process.stdout.take().context("it has a standard output")?;
+    BufReader::new(stdout).read_line(&mut line)?;
+    let (port, printed) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+    let Ok(port) = port.parse::<u16>() else {
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        bail!("{name} has not started; it said:\n{said}");
+    };
+    let url = format!("http://127.0.0.1:{port}");
+    Ok(Server { url, printed: printed.to_owned(), _process: process })
+}
 
 /// Makes an environment in `folder` with these packages, unless it exists. The tools' output goes
 /// to `log`.

@@ -2,17 +2,8 @@
 //!
 //! It needs Python, so `tests/complete` runs it and `cargo test` does not.
 
-use std::{
-    fs::{self, File},
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use anyhow::{Context, bail};
-use gridpost_cli::local::{home, prerequisites};
 use gridpost_core::{
     delivery::request::Request,
     endpoint::{Allowed, secrets::ClientSecrets},
@@ -41,43 +32,14 @@ struct Server {
     url: String,
     /// The private keys of its clients, by their ids.
     keys: Value,
-    /// It ends when its standard input is closed, which the end of this process does.
-    _process: Child,
+    _running: packages::Server,
 }
 
 async fn start() -> anyhow::Result<Server> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-    let kept = workspace.join(home::FOLDER);
-    let (folder, logs) =
-        (kept.join("cache/oauth"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("oauth"));
-    home::create_ignored(&kept)?;
-    for needed in [kept.join("cache"), logs.clone()] {
-        fs::create_dir_all(&needed).with_context(|| format!("{}", needed.display()))?;
-    }
-    let python = prerequisites::find_python().await?;
-    let lock = File::create(kept.join("cache/oauth.lock"))?;
-    lock.lock().context("another run may install Authlib, and cannot be waited for")?;
-    packages::install(&python, &folder, &logs.join("install.log"), REQUIREMENTS).await?;
-    drop(lock);
-    run(&folder.join("bin/python"), &logs.join("server.log"))
-}
-
-fn run(python: &Path, log: &Path) -> anyhow::Result<Server> {
-    let mut command = Command::new(python);
-    command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    command.stderr(File::create(log)?);
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let mut process = command.spawn().context("the server cannot be started")?;
-    let mut line = String::new();
-    let stdout = process.stdout.take().context("it has a standard output")?;
-    BufReader::new(stdout).read_line(&mut line)?;
-    let said = serde_json::from_str::<Value>(&line).unwrap_or_default();
-    let Some(port) = said["port"].as_u64() else {
-        let said = fs::read_to_string(log).unwrap_or_default();
-        bail!("the server has not started; it said:\n{said}");
-    };
-    let url = format!("http://127.0.0.1:{port}");
-    Ok(Server { url, keys: said["keys"].clone(), _process: process })
+    let logs = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let running = packages::serve("oauth", REQUIREMENTS, PROGRAM, logs).await?;
+    let keys = serde_json::from_str(&running.printed)?;
+    Ok(Server { url: running.url.clone(), keys, _running: running })
 }
 
 /// The client that dispatch has, where loopback is allowed.

@@ -10,11 +10,11 @@ use gridpost_aws::{
     sqs::{QueueUrls, SqsQueues},
 };
 use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
-use gridpost_ingest_handler::{Authorization, Context, gateway::GatewayEvent, handler::handle};
+use gridpost_ingest_handler::{Authorization, Context, handler::handle};
 use gridpost_ports::{Clock, configuration::ConfigurationCache};
 use gridpost_runtime::{
     config::{self, configuration_limits},
-    lambda,
+    gateway, lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
@@ -26,8 +26,10 @@ async fn main() -> Result<(), Error> {
     let meter = Arc::new(EmbeddedMeter::from_env()?);
     let context = context(Arc::clone(&meter)).await?;
     let context = &context;
-    lambda::serve(&meter, move |event: GatewayEvent, _deadline| async move {
-        Ok::<_, Error>(handle(context, &event.into_request()?).await)
+    lambda::serve(&meter, move |event: gateway::Event, _deadline| async move {
+        let answered =
+            gateway::answer(event, move |request| async move { handle(context, &request).await });
+        answered.await.map_err(Error::from)
     })
     .await
 }

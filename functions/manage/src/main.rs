@@ -4,7 +4,6 @@ mod checker;
 
 use std::sync::Arc;
 
-use aws_lambda_events::{apigw::ApiGatewayV2httpResponse, encodings::Body, http::Response};
 use gridpost_aws::{
     Clients,
     configuration::ConfigurationTable,
@@ -18,13 +17,13 @@ use gridpost_aws::{
     state::StateTable,
 };
 use gridpost_core::endpoint::arn::Arn;
-use gridpost_manage_handler::{Context, Settings, respond_event, terraform};
+use gridpost_manage_handler::{Context, Settings, respond, terraform};
 use gridpost_ports::{
     Clock,
     authentication::{Authenticated, Tokens},
 };
 use gridpost_runtime::{
-    config, lambda,
+    config, gateway, lambda,
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
@@ -129,8 +128,12 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
             })
         }
         Invocation::Gateway(event) => {
-            let answered = respond_event(context, event).await.map_err(Error::from)?;
-            Ok(serde_json::to_value(response(answered)).map_err(Error::from)?)
+            let event = serde_json::from_value(event).map_err(Error::from)?;
+            let answered = gateway::answer(event, |request| async move {
+                let response = respond(context, &request).await;
+                response.map(|document| String::from_utf8_lossy(&document).into_owned())
+            });
+            Ok(serde_json::to_value(answered.await.map_err(Error::from)?).map_err(Error::from)?)
         }
     }
 }
@@ -148,15 +151,4 @@ fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::Set
         queue_message_bytes_max: config::queue_message_bytes_max()?,
         authorization: config::manage_authorization()?,
     })
-}
-
-/// The response in API Gateway's terms: documents are text.
-fn response(response: Response<impl AsRef<[u8]>>) -> ApiGatewayV2httpResponse {
-    let (parts, body) = response.into_parts();
-    let mut answer = ApiGatewayV2httpResponse::default();
-    answer.status_code = i64::from(parts.status.as_u16());
-    answer.headers = parts.headers;
-    let text = String::from_utf8_lossy(body.as_ref());
-    answer.body = (!text.is_empty()).then(|| Body::Text(text.into_owned()));
-    answer
 }

@@ -16,7 +16,7 @@ pub use merge::merge;
 pub use parse::{NotJson, parse, parse_around};
 
 /// The kind of rule that a member breaks. Its name is the `code` of an error's detail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(strum::Display, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// An unknown member.
     UnknownMember,
@@ -30,12 +30,6 @@ pub enum Code {
     OutOfRange,
     /// The value breaks another rule of its member.
     InvalidValue,
-}
-
-impl Display for Code {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, formatter)
-    }
 }
 
 /// One problem of a document.

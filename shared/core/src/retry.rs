@@ -88,7 +88,20 @@ impl std::fmt::Display for DelayReason {
 }
 
 /// Why a delivery ended undelivered (`deadLetterReason`, and the reason of a drop).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    strum::Display,
+    strum::VariantArray,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+)]
 pub enum EndReason {
     /// The retry policy's attempts are used up.
     MaxDeliveryAttemptsExceeded,
@@ -117,28 +130,9 @@ pub enum EndReason {
     PayloadMissing,
 }
 
-impl std::fmt::Display for EndReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Debug::fmt(self, formatter)
-    }
-}
-
 impl EndReason {
     /// Every reason, in the order of their documentation.
-    pub const ALL: [Self; 12] = [
-        Self::MaxDeliveryAttemptsExceeded,
-        Self::TimeToLiveExceeded,
-        Self::UndeliverableDueToHttpBadRequest,
-        Self::UndeliverableDueToHttpPayloadTooLarge,
-        Self::UndeliverableDueToHttpUnauthorized,
-        Self::UndeliverableDueToHttpForbidden,
-        Self::UndeliverableDueToHttpNotFound,
-        Self::UndeliverableDueToClientError,
-        Self::UndeliverableDueToProbationCausedByClientError,
-        Self::SubscriptionDeleted,
-        Self::CanceledByOperator,
-        Self::PayloadMissing,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The reason for an outcome that is not retried.
     pub fn not_retried(outcome: Outcome) -> Self {

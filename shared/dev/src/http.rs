@@ -139,7 +139,7 @@ fn is_this_machine(host: &str) -> bool {
 /// function URL: the functions find theirs by the path.
 fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Request {
     Request {
-        method: method.as_str().to_owned(),
+        method: method.clone(),
         path: uri.path().to_owned(),
         query: uri.query().unwrap_or_default().to_owned(),
         headers: joined(headers),
@@ -190,21 +190,10 @@ fn with_publish_paths(mut body: Value) -> Value {
 async fn publish(world: &World, request: Request) -> Reply {
     let answered = handle(&world.ingest, &request).await;
     world.ingest.meter.flush(world.clock.now());
-    let status = StatusCode::from_u16(answered.status_code).unwrap_or_default();
-    let mut reply = Response::new(Full::from(answered.body));
-    *reply.status_mut() = status;
-    for (name, value) in answered.headers {
-        insert(reply.headers_mut(), name, &value);
-    }
-    reply
+    answered.map(Full::from)
 }
 
 async fn managed(world: &World, request: Request) -> Reply {
-    let Request { method, path, query, headers, authorizer, caller, route, body } = request;
-    let Ok(method) = method.parse() else {
-        return message(StatusCode::NOT_FOUND, "Not Found");
-    };
-    let request = manage::Request { method, path, query, headers, body, route, authorizer, caller };
     let answered = manage::respond(&world.manage, &request).await;
     world.manage.meter.flush(world.clock.now());
     if answered.status() != StatusCode::NOT_FOUND {
@@ -216,12 +205,6 @@ async fn managed(world: &World, request: Request) -> Reply {
     })
 }
 
-fn insert(headers: &mut HeaderMap, name: &str, value: &str) {
-    if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
-        headers.insert(name, value);
-    }
-}
-
 /// An answer of API Gateway's own.
 fn message(status: StatusCode, text: &str) -> Reply {
     json(status, serde_json::json!({ "message": text }).to_string())
@@ -230,7 +213,8 @@ fn message(status: StatusCode, text: &str) -> Reply {
 fn json(status: StatusCode, text: String) -> Reply {
     let mut reply = Response::new(Full::from(text));
     *reply.status_mut() = status;
-    insert(reply.headers_mut(), "content-type", "application/json; charset=utf-8");
+    let json = HeaderValue::from_static("application/json; charset=utf-8");
+    reply.headers_mut().insert(header::CONTENT_TYPE, json);
     reply
 }
 

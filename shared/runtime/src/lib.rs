@@ -3,6 +3,8 @@
 
 pub mod config;
 #[cfg(feature = "lambda")]
+pub mod gateway;
+#[cfg(feature = "lambda")]
 pub mod lambda;
 pub mod lineage;
 pub mod sqs;

@@ -354,7 +354,9 @@ impl Report {
     ///
     /// A file can't be written.
     pub fn write(&self, file: &Path) -> anyhow::Result<()> {
-        std::fs::write(file, serde_json::to_string_pretty(self)? + "\n")?;
+        // A line for each figure.
+        let json = serde_json::to_string(self)?.replace("},", "},\n");
+        std::fs::write(file, json + "\n")?;
         for (name, svg) in self.plots() {
             std::fs::write(file.with_file_name(format!("{name}.svg")), svg)?;
         }

@@ -55,9 +55,9 @@ pub(super) const CORE: &[Mutation] = &[
     },
     Mutation {
         name: "any authorizer is one of IAM",
-        file: "shared/core/src/gateway.rs",
-        old: "let iam = self.iam.as_ref().map(|_| Authorizer::Iam);",
-        new: "let iam = (self.iam.is_some() || self.jwt.is_some()).then_some(Authorizer::Iam);",
+        file: "shared/runtime/src/gateway.rs",
+        old: "iam.map(|_| Authorizer::Iam).or(jwt.map(|_| Authorizer::Jwt))",
+        new: "(iam.is_some() || jwt.is_some()).then_some(Authorizer::Iam)",
     },
     Mutation {
         name: "a deletion that is not seen yet counts as seen",

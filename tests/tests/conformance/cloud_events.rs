@@ -62,7 +62,7 @@ async fn published(row: &Value) -> Verdict {
     let world = world().await;
     let mut headers = row["headers"].clone();
     headers["aeg-sas-key"] = json!(world.key("demo").await);
-    let answer = world
+    let (status, body) = world
         .publish(json!({
             "version": "2.0", "routeKey": "POST /topics/{topic}/api/events",
             "rawPath": "/topics/demo/api/events", "rawQueryString": "", "headers": headers,
@@ -72,8 +72,8 @@ async fn published(row: &Value) -> Verdict {
         .await;
     let requests = world.requests();
     let want = if row["valid"] == true { 200 } else { 400 };
-    if answer.status_code != want {
-        return Err(format!("answered {} {}", answer.status_code, answer.body));
+    if status != want {
+        return Err(format!("answered {status} {body}"));
     }
     let wanted = match &row["reads"] {
         Value::Array(events) => events.clone(),

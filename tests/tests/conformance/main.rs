@@ -82,7 +82,7 @@ fn every_status_and_outcome_of_every_profile_is_followed_by_the_tables_rule() {
                 let found = profile.profile().rule(kind, Some(status), outcome);
                 assert_eq!(found, want(&status.to_string()), "{name} {kind_name} {status}");
             }
-            for outcome in Outcome::ALL {
+            for &outcome in Outcome::ALL {
                 let found = profile.profile().rule(kind, None, outcome);
                 assert_eq!(found, want(&outcome.to_string()), "{name} {kind_name} {outcome}");
             }
@@ -143,7 +143,7 @@ fn steps_follow_the_schedule_for_weeks() {
 fn health_waits_as_long_as_the_table_says() {
     let table = read(include_str!("../../conformance/health.json"));
     let durations = Durations::default();
-    for outcome in Outcome::ALL {
+    for &outcome in Outcome::ALL {
         let want = table["probationSeconds"].get(outcome.to_string()).and_then(Value::as_u64);
         assert_eq!(durations.of(outcome).map(|wait| wait.as_secs()), want, "{outcome}");
     }

@@ -7,15 +7,13 @@ use gridpost_core::{
     subscription::{Endpoint, EventSubscription},
     time::Timestamp,
 };
-use gridpost_ingest_handler::{
-    self as ingest,
-    gateway::{GatewayEvent, Response},
-    handler::handle,
-};
+use gridpost_ingest_handler::{self as ingest, handler::handle};
 use gridpost_manage_handler::{self as manage, Reply};
 use gridpost_ports::configuration::{ConfigurationCache, Limits};
+use gridpost_runtime::gateway;
 use gridpost_testkit::{deployment::Deployment, queue::QueueSettings};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::manage::{RETRY_SHARDS, manage_context};
@@ -53,15 +51,19 @@ impl World {
         manage::answer(&self.manage, &request).await
     }
 
-    /// Hands API Gateway's event, or a function URL's, to manage.
-    pub(crate) async fn manage(&self, event: Value) -> Reply {
-        manage::answer_event(&self.manage, event).await.expect("an HTTP event")
+    /// Hands API Gateway's event, or a function URL's, to manage; answers status and body.
+    pub(crate) async fn manage(&self, event: Value) -> (u64, String) {
+        let respond = |request| async move {
+            let response = manage::respond(&self.manage, &request).await;
+            response.map(|document| String::from_utf8_lossy(&document).into_owned())
+        };
+        answered(gateway::answer(event_of(event), respond).await)
     }
 
     /// Hands the same to ingest.
-    pub(crate) async fn publish(&self, event: Value) -> Response {
-        let event: GatewayEvent = serde_json::from_value(event).expect("an event");
-        handle(&self.ingest, &event.into_request().expect("an HTTP event")).await
+    pub(crate) async fn publish(&self, event: Value) -> (u64, String) {
+        let respond = |request| async move { handle(&self.ingest, &request).await };
+        answered(gateway::answer(event_of(event), respond).await)
     }
 
     /// The first access key of a topic.
@@ -89,6 +91,16 @@ impl World {
         };
         sent.iter().map(|message| request(&message.body)).collect()
     }
+}
+
+pub(crate) fn event_of(event: Value) -> gateway::Event {
+    serde_json::from_value(event).expect("an event")
+}
+
+fn answered<R: Serialize>(answer: serde_json::Result<R>) -> (u64, String) {
+    let answer = serde_json::to_value(answer.expect("an HTTP request")).expect("JSON");
+    let body = answer["body"].as_str().expect("a body").to_owned();
+    (answer["statusCode"].as_u64().expect("a status"), body)
 }
 
 fn ingest_context(deployment: &Deployment) -> ingest::Context {

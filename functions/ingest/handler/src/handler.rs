@@ -1,10 +1,11 @@
 //! A publish request in, an answer out.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use gridpost_core::{
     error::chain,
     event::custom::Stamps,
+    gateway::Request,
     metric::{self, TOPIC},
     publish::{
         self as rules, PublishError,
@@ -16,17 +17,17 @@ use gridpost_core::{
     trace::{TRACE_PARENT, TraceParent},
 };
 use gridpost_ports::{PortError, configuration::TopicSnapshot};
+use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{
     Authorization, Context,
-    gateway::{Request, Response},
     publish::{count, send},
     repeat,
     route::{Route, is_topic_name},
 };
 
 /// Answers a publish: 200 once every delivery is in the queue, or all that they are made of is stored, else Event Grid's error. A request that is refused has left nothing behind.
-pub async fn handle(context: &Context, request: &Request) -> Response {
+pub async fn handle(context: &Context, request: &Request) -> Response<String> {
     match accept(context, request).await {
         Ok(kind) => accepted(kind),
         Err(error) => {
@@ -90,7 +91,7 @@ fn trace_parent(request: &Request) -> Option<TraceParent> {
 
 /// The topic, if the request may publish to it. None of the body has been looked at then.
 async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot>, PublishError> {
-    let route = Route::of(&request.method, &request.path)
+    let route = Route::of(request.method.as_str(), &request.path)
         .filter(|route| route.is_matched_by(request.route.as_deref()))
         .ok_or(PublishError::RouteNotFound)?;
     if !is_topic_name(route.topic()) {
@@ -124,17 +125,21 @@ async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
 }
 
 /// 200 and, for a namespace topic, an empty object: its SDK for Python reads the body as JSON.
-fn accepted(kind: Kind) -> Response {
-    let (headers, body) = match kind {
-        Kind::Custom => (BTreeMap::new(), ""),
-        Kind::Namespace => (BTreeMap::from([("content-type", JSON.to_owned())]), "{}"),
-    };
-    Response { status_code: 200, headers, body: body.to_owned(), cookies: [] }
+fn accepted(kind: Kind) -> Response<String> {
+    match kind {
+        Kind::Custom => Response::default(),
+        Kind::Namespace => json("{}".to_owned()),
+    }
 }
 
-const JSON: &str = "application/json; charset=utf-8";
+fn json(body: String) -> Response<String> {
+    let mut response = Response::new(body);
+    let json = HeaderValue::from_static("application/json; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
 
-fn refuse(request: &Request, error: &PublishError) -> Response {
+fn refuse(request: &Request, error: &PublishError) -> Response<String> {
     let (status, code, path) = (error.status(), error.detail(), &request.path);
     let reason = chain(error);
     if status < 500 {
@@ -142,9 +147,12 @@ fn refuse(request: &Request, error: &PublishError) -> Response {
     } else {
         tracing::warn!(status, code, path, "publish failed: {reason}");
     }
-    let mut headers = BTreeMap::from([("content-type", JSON.to_owned())]);
-    headers.extend(error.retry_after_s().map(|seconds| ("retry-after", seconds.to_string())));
-    Response { status_code: status, headers, body: error.to_json(), cookies: [] }
+    let mut response = json(error.to_json());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+    if let Some(seconds) = error.retry_after_s() {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! ingest: accepts published events.
 //!
-//! The way of a request: [`gateway`] takes it out of API Gateway's event, [`route`] finds the
-//! topic's name, [`handler`] lets the core authenticate, read and match, and [`publish`] packs and puts
-//! the deliveries into the dispatch queue by [`enqueue`], as expand does. It reads configuration and writes one queue and, for
-//! what is too large for a message, one bucket; the publisher gets 200 only when every delivery is
-//! in the queue.
+//! How a request flows: [`route`] finds the topic's name, [`handler`] lets the core authenticate, read
+//! and match, and [`publish`] packs and puts the deliveries into the dispatch queue by [`enqueue`], as
+//! expand does. It reads configuration and writes one queue and, for what is too large for a message,
+//! one bucket; the publisher gets 200 only when every delivery is in the queue.
 //!
 //! A publish with too many deliveries for a request is stored instead, by [`fan_out`]; expand makes
 //! the deliveries then.
@@ -12,7 +11,6 @@
 //! [`enqueue`]: gridpost_expand_handler::enqueue
 
 pub mod fan_out;
-pub mod gateway;
 pub mod handler;
 pub mod publish;
 mod repeat;
@@ -20,12 +18,12 @@ pub mod route;
 
 use std::{str::FromStr, sync::Arc};
 
+use gridpost_core::gateway::Authorizer;
 use gridpost_expand_handler::enqueue::Outlet;
 use gridpost_ports::{
     Clock, Dice, Meter, Payloads, PublishRecords, QueueSender, configuration::ConfigurationCache,
 };
 
-use gateway::Authorizer;
 use publish::Way;
 
 /// Who may publish, as the deployment says.

@@ -27,9 +27,9 @@ use gridpost_ports::{
 };
 use tokio::time::sleep;
 
+pub use gridpost_core::gateway::Request;
 pub use reply::Reply;
-pub use request::Request;
-pub use routes::{answer, answer_event, respond, respond_event};
+pub use routes::{answer, respond};
 
 /// What manage needs of the world, made once for the life of the function.
 #[derive(Clone)]

@@ -85,11 +85,6 @@ impl Reply {
         reply
     }
 
-    /// 400: API Gateway marked the body as base64, and it is not.
-    pub fn not_base64() -> Self {
-        Self::error(400, "InvalidJson", "The body is not the base64 that it is marked as.")
-    }
-
     /// 404 for a topic.
     pub(crate) fn no_topic(name: &str) -> Self {
         Self::error(404, "ResourceNotFound", format!("There is no topic '{name}'."))

@@ -1,13 +1,8 @@
-//! A request: as API Gateway hands it over, and as axum takes it.
-//!
-//! `lambda_http` is not used for this. Version 1.3 resolves `..` and `%2e%2e` in a path, takes a
-//! question mark that API Gateway has decoded for the beginning of the query, panics on an odd Host,
-//! query or base64, and reads no event in which `isBase64Encoded` is null, as cargo-lambda sends it.
-//! The gate needs the path as API Gateway had it.
+//! A request as axum takes it, with what the gate must know besides: the path as API Gateway had it.
 
 use axum::body::Body;
-use gridpost_core::gateway::{self, Authorizer};
-use http::{HeaderMap, Method, Uri, uri::PathAndQuery};
+use gridpost_core::gateway::{Authorizer, Request};
+use http::{Uri, uri::PathAndQuery};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::Reply;
@@ -30,27 +25,6 @@ const NOT_IN_PATHS: &AsciiSet = &CONTROLS
 /// The same for its query.
 const NOT_IN_QUERIES: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'`').add(b'{').add(b'}');
-
-/// A request, as API Gateway hands it over.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The method.
-    pub method: Method,
-    /// The path without the stage.
-    pub path: String,
-    /// The query as it was sent, without its `?`.
-    pub query: String,
-    /// The headers.
-    pub headers: HeaderMap,
-    /// The body, decoded.
-    pub body: Vec<u8>,
-    /// The route that API Gateway matched; `None` where the sender has no routes.
-    pub route: Option<String>,
-    /// Which authorizer of API Gateway's has let it through.
-    pub authorizer: Option<Authorizer>,
-    /// The ARN of the IAM principal that signed it, if IAM was asked.
-    pub caller: Option<String>,
-}
 
 /// What the router must know of a request beside what HTTP says.
 #[derive(Clone, Debug, Default)]
@@ -76,36 +50,21 @@ impl Arrival {
     }
 }
 
-impl Request {
-    /// A request without query and headers, by no API Gateway.
-    pub fn new(method: Method, path: String, body: Vec<u8>) -> Self {
-        let (query, headers) = (String::new(), HeaderMap::new());
-        Self { method, path, query, headers, body, route: None, authorizer: None, caller: None }
-    }
-
-    pub(crate) fn read(event: gateway::Request) -> Result<Self, Reply> {
-        let gateway::Request { method, path, query, headers, authorizer, caller, route, body } =
-            event;
-        let method = method.parse().map_err(|_| Reply::no_route(&path))?;
-        Ok(Self { method, path, query, headers, body, route, authorizer, caller })
-    }
-
-    /// The request as axum takes it.
-    ///
-    /// # Errors
-    ///
-    /// 404 where no URI has such a path.
-    pub(crate) fn into_http(self) -> Result<http::Request<Body>, Reply> {
-        let Self { method, path, query, headers, body, route, authorizer, caller } = self;
-        let uri = uri(&path, &query).ok_or_else(|| Reply::no_route(&path))?;
-        let mut request = http::Request::new(Body::from(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = uri;
-        *request.headers_mut() = headers;
-        let arrival = Arrival { path, route, authorizer, caller, is_invocation: false };
-        request.extensions_mut().insert(arrival);
-        Ok(request)
-    }
+/// A request as axum takes it.
+///
+/// # Errors
+///
+/// 404 if no URI has such a path.
+pub(crate) fn into_http(request: Request) -> Result<http::Request<Body>, Reply> {
+    let Request { method, path, query, headers, body, route, authorizer, caller } = request;
+    let uri = uri(&path, &query).ok_or_else(|| Reply::no_route(&path))?;
+    let mut request = http::Request::new(Body::from(body));
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    let arrival = Arrival { path, route, authorizer, caller, is_invocation: false };
+    request.extensions_mut().insert(arrival);
+    Ok(request)
 }
 
 /// A path and a query as a URI: what it may not have is encoded, and nothing is decoded.

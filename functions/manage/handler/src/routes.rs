@@ -36,7 +36,7 @@ use uuid::Uuid;
 
 #[cfg(test)]
 pub(crate) use self::router::{all, paths};
-pub use self::router::{answer, answer_event, respond, respond_event};
+pub use self::router::{answer, respond};
 pub(crate) use self::router::{carry_out, check_subscription};
 use crate::{Context, Reply};
 

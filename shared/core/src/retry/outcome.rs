@@ -1,8 +1,9 @@
 //! Outcomes of attempts, by Event Grid's names.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, VariantArray};
 
 use crate::time::Timestamp;
 
@@ -15,7 +16,20 @@ pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
 /// The outcome of an attempt (`lastDeliveryOutcome`).
 ///
 /// Source: Event Grid, "Message delivery and retry", section "Delivery outcomes".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Display,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    VariantArray,
+)]
 pub enum Outcome {
     Delivered,
     /// 400 or 414: the request itself is refused.
@@ -58,27 +72,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome, in the order of the specification's table; ours before the last ones.
-    pub const ALL: [Self; 19] = [
-        Self::Delivered,
-        Self::BadRequest,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::NotFound,
-        Self::TimedOut,
-        Self::PayloadTooLarge,
-        Self::Busy,
-        Self::Disabled,
-        Self::Full,
-        Self::SocketError,
-        Self::ResolutionError,
-        Self::SessionQueueNotSupported,
-        Self::InvalidFunctionDestination,
-        Self::EndpointAuthenticationFailed,
-        Self::Probation,
-        Self::Canceled,
-        Self::Aborted,
-        Self::ServerError,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The outcome of a webhook's HTTP status. Success is exactly 200 to 204; redirects fail.
     pub fn of_status(status: u16) -> Self {
@@ -96,18 +90,13 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, formatter)
-    }
-}
-
 impl FromStr for Outcome {
     type Err = UnknownOutcome;
 
     fn from_str(name: &str) -> Result<Self, UnknownOutcome> {
         Self::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|outcome| outcome.to_string() == name)
             .ok_or_else(|| UnknownOutcome(name.to_owned()))
     }
@@ -183,7 +172,7 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for outcome in Outcome::ALL {
+        for &outcome in Outcome::ALL {
             assert_eq!(outcome.to_string().parse::<Outcome>().expect("a name"), outcome);
         }
         assert!("timedout".parse::<Outcome>().is_err());

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 use gridpost_core::{
     event::{DeliverySchema, custom::Stamps},
+    gateway::Request,
     publish,
     subscription::{EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::{InputSchema, Topic},
 };
-use gridpost_ingest_handler::gateway::{Request, Response};
 use gridpost_ports::Clock;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method, Response};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -55,18 +55,21 @@ impl World {
         let began_at = self.clock.now();
         let answered = self.ask_ingest(&self.request(publish, &events)).await;
         let Some(response) = answered else { return false };
-        match response.status_code {
+        match response.status().as_u16() {
             200 => self.confirm(publish, ids, began_at),
             500.. => return false,
             status => {
-                self.violation(&format!("a publish was refused with {status}: {}", response.body));
+                self.violation(&format!(
+                    "a publish was refused with {status}: {}",
+                    response.body()
+                ));
             }
         }
         true
     }
 
     /// What a copy of ingest answers; `None` if it dies.
-    pub(super) async fn ask_ingest(&self, request: &Request) -> Option<Response> {
+    pub(super) async fn ask_ingest(&self, request: &Request) -> Option<Response<String>> {
         let idle = self.ingests.borrow_mut().pop();
         let (instance, context) = idle.unwrap_or_else(|| {
             let instance = self.instance(Instance::default());
@@ -188,7 +191,7 @@ impl World {
         headers.insert("aeg-sas-key", HeaderValue::from_static("a2V5MQ=="));
         headers.insert("content-type", HeaderValue::from_static(content_type));
         Request {
-            method: "POST".to_owned(),
+            method: Method::POST,
             path: self.topic(&publish.to.topic).0.publish_path(),
             query: String::new(),
             headers,

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use gridpost_core::publish::idempotency::LEASE;
-use gridpost_ingest_handler::gateway::{Request, Response};
+use gridpost_core::{gateway::Request, publish::idempotency::LEASE};
 use gridpost_ports::Clock;
-use http::HeaderValue;
+use http::{HeaderValue, Response};
 
 use super::World;
 use crate::scenario::Publish;
@@ -32,7 +31,7 @@ impl World {
             let began_at = self.clock.now();
             let wait = match self.answer(number, &request).await {
                 None => self.dice.millis(500..5_000),
-                Some(response) if response.status_code == 200 => {
+                Some(response) if response.status().as_u16() == 200 => {
                     if !is_confirmed {
                         self.confirm(publish, &ids, began_at);
                     }
@@ -42,12 +41,14 @@ impl World {
                     }
                     self.dice.millis(1..120_000)
                 }
-                Some(response) if response.status_code == 503 => {
-                    let seconds = response.headers.get("retry-after").map(|text| text.parse());
-                    Duration::from_secs(seconds.and_then(Result::ok).unwrap_or(1))
+                Some(response) if response.status().as_u16() == 503 => {
+                    let seconds =
+                        response.headers().get("retry-after").and_then(|it| it.to_str().ok());
+                    Duration::from_secs(seconds.and_then(|it| it.parse().ok()).unwrap_or(1))
                 }
-                Some(Response { status_code, body, .. }) => {
-                    let what = format!("a repeated publish was refused with {status_code}: {body}");
+                Some(response) => {
+                    let (status, body) = (response.status(), response.body());
+                    let what = format!("a repeated publish was refused with {status}: {body}");
                     return self.violation(&what);
                 }
             };
@@ -56,7 +57,7 @@ impl World {
     }
 
     /// What of the answers to one or two requests reaches the publisher.
-    async fn answer(&self, number: usize, request: &Request) -> Option<Response> {
+    async fn answer(&self, number: usize, request: &Request) -> Option<Response<String>> {
         let is_impatient = self.dice.chance(IMPATIENT);
         let second = async {
             if !is_impatient {
@@ -69,7 +70,9 @@ impl World {
         let answers = [first, second].map(|answer| answer.filter(|_| !self.dice.chance(CUT)));
         let [first, second] = answers;
         match (first, second) {
-            (Some(one), Some(other)) if other.status_code == 200 && one.status_code != 200 => {
+            (Some(one), Some(other))
+                if other.status().as_u16() == 200 && one.status().as_u16() != 200 =>
+            {
                 Some(other)
             }
             (one, other) => one.or(other),
@@ -78,7 +81,7 @@ impl World {
 
     /// Asks, and notes what may make a repetition do the work again: a copy that died, a call that
     /// failed, a lease that has passed.
-    async fn ask_noted(&self, number: usize, request: &Request) -> Option<Response> {
+    async fn ask_noted(&self, number: usize, request: &Request) -> Option<Response<String>> {
         let faults = || self.history.lock().expect("no panic while held").faults;
         let (before, began_at) = (faults(), self.clock.now());
         let answer = self.ask_ingest(request).await;

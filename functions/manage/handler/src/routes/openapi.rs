@@ -1,7 +1,7 @@
 //! What operations have in common in `docs/openapi.json`: the documents they name, their parameters,
 //! their refusals.
 //!
-//! The schemas of documents, and all of the publish API, are in `openapi.json` beside `src`:
+//! The schemas of documents, and all of the publish API, are written by hand in that document:
 //! `gridpost_core` reads and writes documents by hand. The rest of `docs/openapi.json` is generated
 //! from the routes, by a test (`tests/openapi.rs`).
 
@@ -17,7 +17,7 @@ use utoipa::{
     },
 };
 
-/// The documents that operations name: each has its schema in `openapi.json`.
+/// The documents that operations name: each has its schema in `docs/openapi.json`.
 macro_rules! documents {
     ($($name:ident)*) => {$(
         #[doc = concat!("The document `", stringify!($name), "`.")]

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use gridpost_core::{
-    gateway::{self, EventError},
+    gateway::Request,
     subscription::{SubscriptionKey, resource as subscription_resource},
     topic::resource as topic_resource,
 };
@@ -26,7 +26,10 @@ use utoipa::openapi::{
 };
 
 use super::{api, gate, subscriptions};
-use crate::{Context, Reply, Request, request::Arrival};
+use crate::{
+    Context, Reply,
+    request::{Arrival, into_http},
+};
 
 /// A route, as API Gateway knows it.
 pub(crate) struct Route {
@@ -136,7 +139,7 @@ async fn refused(reply: Reply) -> http::Response<Bytes> {
 
 /// Answers a request that came by API Gateway.
 pub async fn respond(context: &Context, request: &Request) -> http::Response<Bytes> {
-    match request.clone().into_http() {
+    match into_http(request.clone()) {
         Ok(request) => send(context, request).await,
         Err(refusal) => refused(refusal).await,
     }
@@ -147,39 +150,9 @@ pub async fn answer(context: &Context, request: &Request) -> Reply {
     Reply::of(&respond(context, request).await)
 }
 
-/// Answers API Gateway's event.
-///
-/// # Errors
-///
-/// It is no such event.
-pub async fn respond_event(
-    context: &Context,
-    event: Value,
-) -> Result<http::Response<Bytes>, serde_json::Error> {
-    let event: gateway::Event = serde_json::from_value(event)?;
-    let request = match event.into_request() {
-        Ok(request) => Request::read(request),
-        Err(EventError::Body(_)) => Err(Reply::not_base64()),
-        Err(error @ EventError::Unknown) => return Err(serde::de::Error::custom(error)),
-    };
-    Ok(match request {
-        Ok(request) => respond(context, &request).await,
-        Err(refusal) => refused(refusal).await,
-    })
-}
-
-/// The same, for callers that want the document.
-///
-/// # Errors
-///
-/// It is no such event.
-pub async fn answer_event(context: &Context, event: Value) -> Result<Reply, serde_json::Error> {
-    Ok(Reply::of(&respond_event(context, event).await?))
-}
-
 /// Answers a request of a caller that may invoke the function.
 pub(crate) async fn carry_out(context: &Context, request: Request) -> Reply {
-    match request.into_http() {
+    match into_http(request) {
         Ok(mut request) => {
             let arrival = Arrival { is_invocation: true, ..Arrival::of(&request) };
             request.extensions_mut().insert(arrival);

@@ -17,8 +17,6 @@ use crate::{Reply, routes};
 const DOCUMENT: &str = include_str!("../../../../../docs/openapi.json");
 /// Where it is.
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/openapi.json");
-/// What it says beside the routes of the manage API.
-const REST: &str = include_str!("../../openapi.json");
 /// With this variable, the test writes the document.
 const WRITE: &str = "GRIDPOST_WRITE_OPENAPI";
 const MANAGE_API: &str = include_str!("../../../../../infra/manage_api.tf");
@@ -91,15 +89,18 @@ enum Item {
     Other(Value),
 }
 
+/// The document with the manage API's routes as the code has them. All else in it, the schemas of
+/// documents and the publish API, is written by hand there.
 fn generated() -> String {
-    let mut rest: Value = serde_json::from_str(REST).expect("JSON");
+    let mut rest = document();
     let mut take = |name: &str| rest[name].take();
     let mut paths: BTreeMap<String, Item> = BTreeMap::new();
     for (path, item) in routes::paths().paths.clone() {
         paths.insert(path, Item::Own(Box::new(of_manage(item))));
     }
-    let Value::Object(others) = take("paths") else { panic!("paths of the publish API") };
-    for (path, item) in others {
+    let Value::Object(others) = take("paths") else { panic!("paths") };
+    for (path, item) in others.into_iter().filter(|(_, item)| item["post"]["tags"][0] == "publish")
+    {
         let before = paths.insert(path.clone(), Item::Other(item));
         assert!(before.is_none(), "{path} is of both APIs");
     }
@@ -114,7 +115,28 @@ fn generated() -> String {
         paths,
         components: take("components"),
     };
-    serde_json::to_string_pretty(&document).expect("JSON") + "\n"
+    compact(&serde_json::to_string_pretty(&document).expect("JSON"))
+}
+
+/// Puts what fits on a line on one.
+fn compact(pretty: &str) -> String {
+    let (mut lines, mut open): (Vec<String>, Vec<usize>) = (Vec::new(), Vec::new());
+    for line in pretty.lines() {
+        lines.push(line.to_owned());
+        if line.ends_with(['{', '[']) {
+            open.push(lines.len() - 1);
+        } else if line.trim_start().starts_with(['}', ']']) {
+            let start = open.pop().expect("it was opened");
+            let inner: Vec<_> = lines[start + 1..].iter().map(|line| line.trim_start()).collect();
+            let (end, inner) = inner.split_last().expect("its end");
+            let joined = format!("{}{}{end}", lines[start], inner.join(" "));
+            if joined.len() <= 100 {
+                lines.truncate(start);
+                lines.push(joined);
+            }
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 /// A path with the tag of its API.

@@ -111,7 +111,7 @@ async fn above_the_limit_a_publish_is_stored_and_expanded_in_pieces() {
     // Twelve events: twelve deliveries for each of two, and two batches.
     for (inline_fan_out, stored) in [(26, 0), (25, 1), (0, 1)] {
         let world = world(inline_fan_out);
-        assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
+        assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
         assert_eq!(world.stored(), stored, "{inline_fan_out}");
         assert_eq!(world.call_sizes().is_empty(), stored > 0);
         assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
@@ -134,7 +134,7 @@ async fn more_bytes_than_a_request_can_send_are_stored_too() {
         })
         .collect();
     let world = World::new(stored);
-    assert_eq!(world.publish(&request(&events(1, 250_000))).await.status_code, 200);
+    assert_eq!(world.publish(&request(&events(1, 250_000))).await.status().as_u16(), 200);
     assert_eq!(world.call_sizes(), [0; 0]);
     assert_eq!(world.expand_all(DEADLINE).await, [0; 0]);
     assert_eq!(world.deliveries().len(), 300);
@@ -143,24 +143,24 @@ async fn more_bytes_than_a_request_can_send_are_stored_too() {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_stored_or_not_sent_is_not_accepted() {
     let failing = world_failing(0, Plan::failing([1, 2]), Plan::default());
-    assert_eq!(failing.publish(&request(&events(12, 1))).await.status_code, 503);
+    assert_eq!(failing.publish(&request(&events(12, 1))).await.status().as_u16(), 503);
     let queues = &failing.deployment.queues;
     assert!(queues.sent().is_empty(), "no message without its publish");
     assert!(queues.call_sizes(Queue::FanOut).is_empty(), "nor a try to send one");
 
     let once = world_failing(0, Plan::default(), Plan::failing(1..=4));
-    assert_eq!(once.publish(&request(&events(12, 1))).await.status_code, 200);
+    assert_eq!(once.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
     let sizes = once.deployment.queues.call_sizes(Queue::FanOut);
     assert_eq!((sizes, once.pieces().len()), (vec![4, 4], 4), "four, and each again");
 
     let twice = world_failing(0, Plan::default(), Plan::failing(1..=8));
-    assert_eq!(twice.publish(&request(&events(12, 1))).await.status_code, 503);
+    assert_eq!(twice.publish(&request(&events(12, 1))).await.status().as_u16(), 503);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_piece_that_is_expanded_again_makes_the_same_deliveries() {
     let world = world(0);
-    assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
+    assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
     let pieces = world.pieces();
     for _ in 0..2 {
         assert_eq!(world.expand(&pieces, DEADLINE).await, [0; 0]);
@@ -173,7 +173,7 @@ async fn a_piece_that_is_expanded_again_makes_the_same_deliveries() {
 #[tokio::test(start_paused = true)]
 async fn what_changes_after_acceptance_changes_no_delivery() {
     let mut world = world(0);
-    assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
+    assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
     // Neither topic nor event subscription can be found any more.
     let history = Arc::clone(&world.deployment.history);
     let nothing = Arc::new(Tables::new(*world.deployment.clock, history));
@@ -186,7 +186,7 @@ async fn what_changes_after_acceptance_changes_no_delivery() {
 async fn what_an_invocation_has_no_time_for_is_passed_on() {
     let mut world = world(0);
     world.context.piece_deliveries_max = 5_000;
-    assert_eq!(world.publish(&request(&events(1_000, 1))).await.status_code, 200);
+    assert_eq!(world.publish(&request(&events(1_000, 1))).await.status().as_u16(), 200);
     // Two for each event, and a hundred batches: 2,100 deliveries in waves of 500.
     let soon = Timestamp::from_millis(NOW.as_millis() + 9_000);
     for waves in 1..=4 {
@@ -203,7 +203,7 @@ async fn what_an_invocation_has_no_time_for_is_passed_on() {
 #[tokio::test(start_paused = true)]
 async fn a_piece_that_can_not_be_sent_comes_back() {
     let world = world(0);
-    assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
+    assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
     // The fourth message of the first piece's seven, and then the same once more.
     let injector = &world.deployment.injector;
     *injector.plan() = Plan::failing([4, 8].map(|number| injector.made() + number));
@@ -215,7 +215,7 @@ async fn a_piece_that_can_not_be_sent_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn what_no_repetition_would_help_goes_to_the_poison_queue() {
     let world = world(0);
-    assert_eq!(world.publish(&request(&events(12, 1))).await.status_code, 200);
+    assert_eq!(world.publish(&request(&events(12, 1))).await.status().as_u16(), 200);
     let received = world.pieces().swap_remove(0);
     let piece = received.body.clone();
     let publish = Piece::decode(&piece).expect("a piece").publish;

@@ -3,7 +3,6 @@
 use base64::Engine;
 
 use super::*;
-use crate::gateway::GatewayEvent;
 
 #[tokio::test(start_paused = true)]
 async fn refusals() {
@@ -15,7 +14,7 @@ async fn refusals() {
     };
     let table = [
         (404, "NotFound/RouteNotFound", "nothing is served", to("/topics/orders", good())),
-        (404, "NotFound/RouteNotFound", "POST", Request { method: "PUT".to_owned(), ..good() }),
+        (404, "NotFound/RouteNotFound", "POST", Request { method: Method::PUT, ..good() }),
         (404, "NotFound/TopicNotFound", "does not exist", to("/topics/other/api/events", good())),
         (
             404,
@@ -98,13 +97,13 @@ async fn refusals() {
     for (status, code, text, request) in table {
         let world = World::new(stored());
         let response = world.publish(&request).await;
-        let row = format!("{} {}", request.path, response.body);
-        assert_eq!(response.status_code, status, "{row}");
+        let row = format!("{} {}", request.path, response.body());
+        assert_eq!(response.status().as_u16(), status, "{row}");
         let (got, message) = code_and_message(&response);
         assert_eq!(got, code, "{row}");
         assert!(message.contains(text), "{row}");
-        assert!(!response.headers.contains_key("retry-after"), "{row}");
-        assert_eq!(response.headers["content-type"], "application/json; charset=utf-8");
+        assert!(!response.headers().contains_key("retry-after"), "{row}");
+        assert_eq!(response.headers()["content-type"], "application/json; charset=utf-8");
         assert!(world.call_sizes().is_empty(), "{row}");
         let (error_type, error) = code.split_once('/').expect("two names");
         let want = format!("PublishFailCount ErrorType={error_type},Error={error} 1");
@@ -162,10 +161,9 @@ fn cloud_event() -> String {
     r#"{"id":"1","source":"/s","type":"T","specversion":"1.0"}"#.to_owned()
 }
 
-async fn publish_row(row: &Value) -> (World, Response) {
-    let event: GatewayEvent = serde_json::from_value(gateway_event(row)).expect("an event");
+async fn publish_row(row: &Value) -> (World, Response<String>) {
     let world = World::new(stored());
-    let response = world.publish(&event.into_request().expect("a request")).await;
+    let response = world.publish_event(gateway_event(row)).await;
     (world, response)
 }
 
@@ -174,7 +172,7 @@ async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
     // But for what a row says, its request would have been accepted.
     for to in ["orders", "own", "clouds", "spaces"] {
         let (world, response) = publish_row(&json!({"to": to})).await;
-        assert_eq!((response.status_code, world.call_sizes()), (200, vec![1]), "{to}");
+        assert_eq!((response.status().as_u16(), world.call_sizes()), (200, vec![1]), "{to}");
     }
     let table = include_str!("../../../../../../tests/conformance/refused_publishes.json");
     let table: Value = serde_json::from_str(table).expect("JSON");
@@ -183,16 +181,20 @@ async fn every_request_of_the_table_is_refused_and_leaves_nothing_behind() {
     for row in rows {
         let (world, response) = publish_row(row).await;
         let (code, message) = code_and_message(&response);
-        let as_wanted = response.status_code == row["status"]
+        let as_wanted = response.status().as_u16() == row["status"]
             && code == row["error"]
             && row["says"].as_str().is_some_and(|text| message.contains(text));
         if !as_wanted {
-            problems.push(format!("{}: {} {code} {message}", row["name"], response.status_code));
+            problems.push(format!(
+                "{}: {} {code} {message}",
+                row["name"],
+                response.status().as_u16()
+            ));
         }
         let nothing_left = world.call_sizes().is_empty()
             && world.counts().iter().all(|count| count.starts_with("PublishFailCount"));
-        assert!(nothing_left && !response.headers.contains_key("retry-after"), "{}", row["name"]);
-        assert!(response.body.len() < 2_000, "{}: the answer is long", row["name"]);
+        assert!(nothing_left && !response.headers().contains_key("retry-after"), "{}", row["name"]);
+        assert!(response.body().len() < 2_000, "{}: the answer is long", row["name"]);
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     assert!(rows.len() > 150, "{} rows", rows.len());
@@ -233,9 +235,7 @@ async fn who_may_publish_is_read_from_the_request_that_the_gateway_sends() {
                     },
                     "body": events(1, 1), "isBase64Encoded": false,
                 });
-                let event: GatewayEvent = serde_json::from_value(event).expect("an event");
-                let request = event.into_request().expect("a request");
-                let status = world.publish(&request).await.status_code;
+                let status = world.publish_event(event).await.status().as_u16();
                 assert_eq!(status, want, "{setting} {route} {authorizer}");
             }
         }

@@ -46,7 +46,7 @@ impl World {
     /// What is answered, with how long to wait if that is said.
     async fn answer(&self, request: &Request) -> (u16, Option<String>) {
         let response = self.publish(request).await;
-        (response.status_code, response.headers.get("retry-after").cloned())
+        (response.status().as_u16(), response.headers().get("retry-after").cloned())
     }
 
     fn ids(&self) -> Vec<uuid::Uuid> {
@@ -73,11 +73,11 @@ async fn a_repetition_is_answered_as_the_first_one_and_makes_no_second_delivery(
             pass(Duration::from_secs(after_s)).await;
             assert_eq!(world.publish(&request).await, first, "{after_s}: {request:?}");
         }
-        assert_eq!((first.status_code, world.dispatched().len()), (200, 1));
+        assert_eq!((first.status().as_u16(), world.dispatched().len()), (200, 1));
         assert_eq!(world.counts(), counts, "it was accepted once");
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let other_try = with(request.clone(), "traceparent", trace);
-        assert_eq!(world.publish(&other_try).await.status_code, 200);
+        assert_eq!(world.publish(&other_try).await.status().as_u16(), 200);
         assert_eq!(world.dispatched().len(), 1, "the same publish in another span");
     }
 }
@@ -88,31 +88,31 @@ async fn no_key_is_heeded_unasked_and_nothing_is_written() {
     let heeding = World::new(heeding());
     for (world, request) in [(&plain, keyed(&events(1, 1))), (&heeding, request(&events(1, 1)))] {
         for _ in 0..2 {
-            assert_eq!(world.publish(&request).await.status_code, 200);
+            assert_eq!(world.publish(&request).await.status().as_u16(), 200);
         }
         assert_eq!(world.dispatched().len(), 2);
         assert!(world.deployment.tables.publish_records().is_empty());
     }
     let unusable = with(request(&events(1, 1)), KEY, "no\ttab");
-    assert_eq!(plain.publish(&unusable).await.status_code, 200, "it is not looked at");
+    assert_eq!(plain.publish(&unusable).await.status().as_u16(), 200, "it is not looked at");
     let response = heeding.publish(&unusable).await;
-    assert_eq!(response.status_code, 400);
+    assert_eq!(response.status().as_u16(), 400);
     assert_eq!(code_and_message(&response).0, "BadRequest/IdempotencyKeyInvalid");
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_body_under_the_same_key_is_409() {
     let world = World::new(heeding());
-    assert_eq!(world.publish(&keyed(&events(1, 1))).await.status_code, 200);
+    assert_eq!(world.publish(&keyed(&events(1, 1))).await.status().as_u16(), 200);
     let response = world.publish(&keyed(&events(1, 2))).await;
-    assert_eq!((response.status_code, response.headers.get("retry-after")), (409, None));
+    assert_eq!((response.status().as_u16(), response.headers().get("retry-after")), (409, None));
     let (code, message) = code_and_message(&response);
     assert_eq!(code, "Conflict/IdempotencyKeyReused");
     assert!(message.contains("another body") && !message.contains("4711"), "{message}");
     assert_eq!(world.dispatched().len(), 1);
     // After the window the key is new.
     pass(Duration::from_secs(300)).await;
-    assert_eq!(world.publish(&keyed(&events(1, 2))).await.status_code, 200);
+    assert_eq!(world.publish(&keyed(&events(1, 2))).await.status().as_u16(), 200);
     let ids = world.ids();
     assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
 }
@@ -126,10 +126,10 @@ async fn what_is_refused_leaves_no_record() {
         (with(keyed(&events(1, 1)), "aeg-sas-key", "bm8="), 401),
     ];
     for (request, status) in refused {
-        assert_eq!(world.publish(&request).await.status_code, status);
+        assert_eq!(world.publish(&request).await.status().as_u16(), status);
     }
     assert!(world.deployment.tables.publish_records().is_empty());
-    assert_eq!(world.publish(&keyed(&events(1, 1))).await.status_code, 200);
+    assert_eq!(world.publish(&keyed(&events(1, 1))).await.status().as_u16(), 200);
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,7 +270,7 @@ async fn an_event_without_an_id_gets_the_same_one_again() {
         serde_json::from_str(delivery.events()[0].get()).expect("JSON")
     };
     let response = world.publish(&request).await;
-    assert_eq!(response.status_code, 200, "{}", response.body);
+    assert_eq!(response.status().as_u16(), 200, "{}", response.body());
     pass(LEASE).await;
     assert_eq!(world.answer(&request).await, (200, None));
     let ids: Vec<_> = world.deliveries().iter().map(|sent| event(sent)["id"].clone()).collect();

@@ -1,0 +1,379 @@
+//! The HTTP edge: what API Gateway's HTTP APIs and function URLs send (payload format 2.0) as a plain
+//! request, and the response as they take it, both by `lambda_http`.
+//!
+//! Version 1.3 of it makes a URI of the Host, the path and the query, and panics where they make none.
+//! That URI has `..` and `%2e%2e` resolved and ends at a question mark that API Gateway has decoded,
+//! but the handlers need the path for which IAM was asked. It panics on a body that is not base64,
+//! too. So [`Event`] hands it none of these: they go to the [`Request`] as they came.
+//!
+//! Senders may leave an optional value out or send null, also for what `lambda_http` takes for a flag
+//! or a number.
+//!
+//! Source: Amazon API Gateway, "AWS Lambda proxy integrations for HTTP APIs"; AWS Lambda, "Function
+//! URLs: request payload format"; cargo-lambda's trigger router.
+
+use std::convert::Infallible;
+
+use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
+use gridpost_core::gateway::{Authorizer, Request};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use lambda_http::{
+    Adapter, Context, LambdaEvent, RequestExt, Service,
+    aws_lambda_events::apigw::ApiGatewayV2httpRequest,
+    request::{LambdaRequest, RequestContext},
+    service_fn,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// The route of senders that have none.
+const NO_ROUTE: &str = "$default";
+
+/// The stage whose name is not part of the path.
+const PLAIN_STAGE: &str = "$default";
+
+/// An event, not yet known to be an HTTP request. Its body, by far the largest member, is read once.
+#[derive(Debug, Deserialize)]
+pub struct Event {
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+/// What `lambda_http` must not see of an event.
+#[derive(Debug)]
+struct Kept {
+    path: String,
+    query: String,
+    route: Option<String>,
+    body: Result<Vec<u8>, DecodeError>,
+}
+
+impl Event {
+    /// What `lambda_http` may see, and what it must not.
+    fn split(self) -> Result<(LambdaRequest, Kept), serde_json::Error> {
+        let mut rest = Value::Object(self.rest);
+        remove_nulls(&mut rest);
+        if let Some(Value::Object(headers)) = rest.get_mut("headers") {
+            headers.retain(|name, value| is_header(name, value));
+        }
+        let mut event: ApiGatewayV2httpRequest = serde_json::from_value(rest)?;
+        event.headers.remove(header::HOST);
+        event.request_context.domain_name = None;
+        let body = self.body.unwrap_or_default();
+        let is_base64 = std::mem::take(&mut event.is_base64_encoded);
+        let context = &mut event.request_context;
+        let stage = context.stage.take().unwrap_or_default();
+        let whole = event.raw_path.take().filter(|path| !path.is_empty());
+        let whole = whole.or_else(|| context.http.path.take()).unwrap_or_default();
+        let route = event.route_key.take().or_else(|| context.route_key.take());
+        let kept = Kept {
+            path: within_stage(&whole, &stage).map(str::to_owned).unwrap_or(whole),
+            query: event.raw_query_string.take().unwrap_or_default(),
+            route: route.filter(|route| !route.is_empty() && route != NO_ROUTE),
+            body: if is_base64 { STANDARD.decode(body) } else { Ok(body.into_bytes()) },
+        };
+        Ok((LambdaRequest::ApiGatewayV2(event), kept))
+    }
+}
+
+impl Kept {
+    fn restore(self, request: lambda_http::Request) -> Result<Request, DecodeError> {
+        let Self { path, query, route, body } = self;
+        let (mut parts, _) = request.into_parts();
+        let context = parts.request_context_ref();
+        let authorizer = context.and_then(RequestContext::authorizer);
+        let iam = authorizer.and_then(|authorizer| authorizer.iam.as_ref());
+        let jwt = authorizer.and_then(|authorizer| authorizer.jwt.as_ref());
+        Ok(Request {
+            authorizer: iam.map(|_| Authorizer::Iam).or(jwt.map(|_| Authorizer::Jwt)),
+            caller: iam.and_then(|iam| iam.user_arn.clone()),
+            method: std::mem::take(&mut parts.method),
+            headers: std::mem::take(&mut parts.headers),
+            path,
+            query,
+            route,
+            body: body?,
+        })
+    }
+}
+
+/// Answers a request. One whose body is not the base64 that it is said to be gets a 400.
+///
+/// # Errors
+///
+/// The event is not an HTTP request.
+pub async fn answer<F>(
+    event: Event,
+    mut respond: impl FnMut(Request) -> F,
+) -> Result<impl Serialize, serde_json::Error>
+where
+    F: Future<Output = Response<String>> + Send,
+{
+    let (payload, kept) = event.split()?;
+    let mut kept = Some(kept);
+    let service = service_fn(|request| {
+        let request = kept.take().and_then(|kept| kept.restore(request).ok());
+        let answered = request.map(&mut respond);
+        async {
+            Ok::<_, Infallible>(match answered {
+                Some(answered) => answered.await,
+                None => not_base64(),
+            })
+        }
+    });
+    let event = LambdaEvent::new(payload, Context::default());
+    let Ok(response) = Adapter::from(service).call(event).await;
+    Ok(response)
+}
+
+fn not_base64() -> Response<String> {
+    let message = "The body is not the base64 that it is marked as.";
+    tracing::warn!("{message}");
+    let body = json!({"error": {"code": "InvalidJson", "message": message}});
+    let mut response = Response::new(body.to_string());
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let json = HeaderValue::from_static("application/json; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+fn remove_nulls(value: &mut Value) {
+    if let Value::Object(members) = value {
+        members.retain(|_, value| !value.is_null());
+        members.values_mut().for_each(remove_nulls);
+    }
+}
+
+/// Whether it is a header that HTTP can have. Another one is left out.
+fn is_header(name: &str, value: &Value) -> bool {
+    let is_value = |value: &str| value.parse::<HeaderValue>().is_ok();
+    name.parse::<HeaderName>().is_ok() && value.as_str().is_some_and(is_value)
+}
+
+/// The path without the stage's name, which routes do not include.
+fn within_stage<'p>(path: &'p str, stage: &str) -> Option<&'p str> {
+    if stage.is_empty() || stage == PLAIN_STAGE {
+        return None;
+    }
+    let rest = path.strip_prefix('/')?.strip_prefix(stage)?;
+    rest.starts_with('/').then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use futures::FutureExt;
+
+    use http::Method;
+
+    use super::*;
+
+    /// The request of an event, and its answer.
+    fn sent(event: Value) -> serde_json::Result<(Option<Request>, Value)> {
+        let event: Event = serde_json::from_str(&event.to_string())?;
+        let mut request = None;
+        let respond = |it| {
+            request = Some(it);
+            let response = Response::builder().status(503).header("retry-after", "1");
+            ready(response.body("{}".to_owned()).expect("a response"))
+        };
+        let answered = answer(event, respond).now_or_never().expect("at once")?;
+        let answered = serde_json::to_value(answered)?;
+        Ok((request, answered))
+    }
+
+    fn request(event: Value) -> Request {
+        let (request, _) = sent(event).expect("an HTTP request");
+        request.expect("it is asked")
+    }
+
+    fn merged(mut event: Value, more: Value) -> Value {
+        for (name, value) in more.as_object().expect("an object") {
+            event[name] = value.clone();
+        }
+        event
+    }
+
+    fn post() -> Value {
+        json!({
+            "version": "2.0", "routeKey": "POST /a/{b}", "rawPath": "/a/1", "rawQueryString": "c=2",
+            "headers": {"x": "y"}, "body": "text", "isBase64Encoded": false,
+            "requestContext": {
+                "routeKey": "POST /a/{b}", "stage": "$default",
+                "http": {"method": "POST", "path": "/a/1"},
+                "authorizer": {"iam": {"accessKey": "A", "userArn": "arn"}},
+            },
+        })
+    }
+
+    #[test]
+    fn what_is_null_or_missing_is_empty() {
+        let whole = request(post());
+        assert_eq!((whole.method.as_str(), &*whole.path, &*whole.query), ("POST", "/a/1", "c=2"));
+        assert_eq!(
+            (whole.body.as_slice(), &whole.headers["x"]),
+            (&b"text"[..], &"y".parse().unwrap())
+        );
+        let members =
+            ["routeKey", "rawPath", "rawQueryString", "headers", "body", "isBase64Encoded"];
+        for name in members {
+            let null = request(merged(post(), json!({name: null})));
+            let mut without = post();
+            without.as_object_mut().expect("an object").remove(name);
+            let without = request(without);
+            let text = |request: &Request| format!("{request:?}");
+            assert_eq!(text(&null), text(&without), "{name}");
+            assert_eq!((null.method.as_str(), &*null.path), ("POST", "/a/1"), "{name}");
+            assert_eq!(null.query.is_empty(), name == "rawQueryString");
+            assert_eq!(null.headers.is_empty(), name == "headers");
+            assert_eq!(null.body.is_empty(), name == "body");
+        }
+        for name in ["routeKey", "stage", "authorizer", "timeEpoch"] {
+            let mut event = post();
+            event["requestContext"][name] = Value::Null;
+            let null = request(event);
+            assert_eq!(null.route.as_deref(), Some("POST /a/{b}"));
+            assert_eq!(null.authorizer.is_none(), name == "authorizer");
+        }
+        let headers = request(merged(post(), json!({"headers": {"a": null, "b": "1"}}))).headers;
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["b"]);
+        for none in
+            [json!({}), json!({"requestContext": null}), json!({"Records": [{"messageId": "m"}]})]
+        {
+            assert!(sent(none).is_err());
+        }
+    }
+
+    /// What `cargo lambda watch` sends for `curl -d text http://…/lambda-url/ingest/a/1`.
+    #[test]
+    fn a_request_by_cargo_lambdas_url_is_read() {
+        let got = request(json!({
+            "kind": null, "methodArn": null, "httpMethod": "POST", "identitySource": null,
+            "authorizationToken": null, "resource": null, "version": "2.0", "routeKey": "$default",
+            "rawPath": "/a/1", "rawQueryString": null, "headers": {"content-type": "text/plain"},
+            "requestContext": {
+                "routeKey": "$default", "accountId": null, "stage": "$default", "requestId": "r",
+                "apiId": null, "domainName": "localhost", "domainPrefix": "ingest",
+                "time": "22/Nov/2026:08:00:00 +0000", "timeEpoch": 1_795_334_400,
+                "http": {"method": "POST", "path": "/a/1", "protocol": "http",
+                    "sourceIp": "127.0.0.1", "userAgent": "cargo-lambda"},
+            },
+            "stageVariables": {}, "body": "text", "isBase64Encoded": false,
+        }));
+        assert_eq!((got.method.as_str(), &*got.path, &*got.query), ("POST", "/a/1", ""));
+        assert_eq!((got.route, got.authorizer), (None, None));
+    }
+
+    #[test]
+    fn a_function_url_has_no_route() {
+        let mut event = merged(post(), json!({"routeKey": "$default"}));
+        event["requestContext"]["routeKey"] = json!("$default");
+        event["requestContext"]["authentication"] = Value::Null;
+        let got = request(event);
+        assert_eq!((got.route, got.authorizer), (None, Some(Authorizer::Iam)));
+    }
+
+    #[test]
+    fn bodies_are_decoded() {
+        let table = [
+            (json!({"body": "a\u{e9}"}), "aé".as_bytes()),
+            (json!({"body": "AP8=", "isBase64Encoded": true}), b"\x00\xff"),
+        ];
+        for (rest, want) in table {
+            assert_eq!(request(merged(post(), rest)).body, want);
+        }
+        let odd = merged(post(), json!({"body": "?", "isBase64Encoded": true}));
+        let (request, answered) = sent(odd).expect("an HTTP request");
+        assert!(request.is_none());
+        assert_eq!(answered["statusCode"], 400);
+        assert!(answered["body"].as_str().expect("text").contains("InvalidJson"), "{answered}");
+    }
+
+    /// What lambda_http would panic at, or read otherwise.
+    #[test]
+    fn odd_requests_are_read_as_they_came() {
+        let table = [
+            json!({"headers": {"host": "a b"}}),
+            json!({"headers": {"host": "", "x-forwarded-proto": ":"}}),
+            json!({"headers": {"host": "[::1", "x-forwarded-proto": "a b"}}),
+            json!({"rawPath": "/a/../b/%2e%2e/c"}),
+            json!({"rawPath": "/a?b/validate"}),
+            json!({"rawPath": "//a\\#b c\u{0}\u{e9}"}),
+            json!({"rawPath": "a"}),
+            json!({"rawPath": "/a".repeat(40_000)}),
+            json!({"rawQueryString": "a b#\u{0}\u{e9}"}),
+            json!({"rawQueryString": "%"}),
+        ];
+        for odd in table {
+            let event = merged(post(), odd);
+            let got = request(event.clone());
+            let want = (event["rawPath"].as_str(), event["rawQueryString"].as_str());
+            assert_eq!((Some(&*got.path), Some(&*got.query)), want);
+        }
+        let odd = json!({"headers": {"Content-Type": "a/b", "bad name": "1", "x": "\n"}});
+        let got = request(merged(post(), odd));
+        assert_eq!(
+            got.headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["content-type"]
+        );
+    }
+
+    #[test]
+    fn the_answer_has_api_gateways_members() {
+        let (_, answered) = sent(post()).expect("an HTTP request");
+        let want = json!({
+            "statusCode": 503, "headers": {"retry-after": "1"}, "multiValueHeaders": {},
+            "body": "{}", "isBase64Encoded": false, "cookies": [],
+        });
+        assert_eq!(answered, want);
+    }
+
+    #[test]
+    fn the_sample_event_is_a_publish() {
+        let sample = include_str!("../../../functions/ingest/samples/publish.json");
+        let request = request(serde_json::from_str(sample).expect("JSON"));
+        assert_eq!((&request.method, &*request.path), (&Method::POST, "/topics/sample/api/events"));
+        assert_eq!(request.query, "api-version=2018-01-01");
+        assert_eq!(request.headers["content-type"], "application/json; charset=utf-8");
+        let events = gridpost_core::event::event_grid::parse(&request.body, "/topics/sample");
+        assert_eq!(events.expect("events").len(), 1);
+    }
+
+    #[test]
+    fn authorizers_are_known_by_what_they_leave() {
+        let table = [
+            (Value::Null, None, None),
+            (json!({}), None, None),
+            (json!({"iam": null}), None, None),
+            (json!({"lambda": {"a": 1}}), None, None),
+            (json!({"iam": {"accessKey": "A", "userArn": "a"}}), Some(Authorizer::Iam), Some("a")),
+            (json!({"iam": {"userArn": null}}), Some(Authorizer::Iam), None),
+            (json!({"jwt": {"claims": {"aud": "a"}, "scopes": null}}), Some(Authorizer::Jwt), None),
+        ];
+        for (authorizer, want, caller) in table {
+            let mut event = post();
+            event["requestContext"]["authorizer"] = authorizer.clone();
+            let got = request(event);
+            assert_eq!((got.authorizer, got.caller.as_deref()), (want, caller), "{authorizer}");
+        }
+    }
+
+    #[test]
+    fn the_stage_is_no_part_of_the_path() {
+        let table = [
+            ("$default", "/prod/a/1", "/prod/a/1"),
+            ("prod", "/prod/a/1", "/a/1"),
+            ("prod", "/product/a/1", "/product/a/1"),
+            ("prod", "/prod/prod/a", "/prod/a"),
+            ("prod", "/a/1", "/a/1"),
+        ];
+        for (stage, path, want) in table {
+            let mut event = merged(post(), json!({"rawPath": path}));
+            event["requestContext"]["stage"] = json!(stage);
+            assert_eq!(request(event).path, want, "{stage} {path}");
+        }
+    }
+}
