@@ -27,7 +27,6 @@ use gridpost_runtime::{
     system::{SystemClock, SystemDice},
     telemetry::{EmbeddedMeter, start_logging},
 };
-use gridpost_signing::Services;
 use gridpost_webhook::{http::HttpClient, keys::PrivateKeys, services::client_for_services};
 use lambda_runtime::{Diagnostic, Error};
 use serde_json::Value;
@@ -90,7 +89,7 @@ fn context(meter: Arc<EmbeddedMeter>) -> Result<Context, Error> {
 /// The tokens of authenticated endpoints.
 fn tokens(
     clients: &Clients,
-    services: Arc<Services>,
+    services: Arc<identity::Services>,
     client: &HttpClient,
     settings: &Settings,
     clock: &Arc<dyn Clock>,
