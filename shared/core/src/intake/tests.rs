@@ -158,6 +158,27 @@ fn ids_of_notifications_tell_events_apart_and_know_them_again() {
     }
 }
 
+/// Bodies of queues that AWS's client filled through an emulator (botocore, PutEvents, PutObject,
+/// DeleteObject, Publish, SendMessage).
+#[test]
+fn recorded_messages_are_mapped() {
+    let recorded: Vec<Value> =
+        serde_json::from_str(include_str!("tests/recorded.json")).expect("JSON");
+    for row in recorded {
+        let source = match row["source"].as_str() {
+            Some("S3") => source(Envelope::None, Carries::S3, true),
+            Some("EVENT_BRIDGE") => source(Envelope::None, Carries::EventBridge, true),
+            Some("SNS") => source(Envelope::Sns, Carries::Messages, false),
+            _ => source(Envelope::None, Carries::Messages, false),
+        };
+        let body = row["body"].as_str().expect("a body");
+        let found = written(&source, body, InputSchema::EventGridSchema).expect("mapped");
+        let found = found.as_array().cloned().unwrap_or_default();
+        let of = |event: &Value| json!([event["eventType"], event["subject"]]);
+        assert_eq!(Value::from_iter(found.iter().map(of)), row["events"], "{body}");
+    }
+}
+
 #[test]
 fn keys_are_decoded() {
     let source = source(Envelope::None, Carries::S3, false);

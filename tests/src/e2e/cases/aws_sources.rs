@@ -20,7 +20,8 @@ use crate::e2e::{
 /// Time for an event: dispatch may be killed meanwhile, and a function starts cold.
 const SOON: Duration = world::SOON.saturating_add(Duration::from_secs(90));
 
-/// A source of each kind. The names of what they take from differ by run.
+/// A source of each kind. The names of what they take from differ by run. The two slashes say where the
+/// package begins: the module uses another one of it.
 const CONFIGURATION: &str = r#"
 variable "gridpost" {}
 variable "topics" {}
@@ -39,26 +40,17 @@ resource "aws_sqs_queue" "this" {
   name = "legacy-${var.run}"
 }
 
-locals {
-  sources = {
-    rule   = { event_bridge = { event_pattern = jsonencode({ source = ["my.shop"] }) } }
-    bucket = { s3 = { bucket = aws_s3_bucket.this.bucket, prefix = "in/" } }
-    sns    = { sns = { topic_arn = aws_sns_topic.this.arn } }
-    sqs    = { sqs = { queue_arn = aws_sqs_queue.this.arn } }
-  }
-}
-
 module "source" {
-  for_each = local.sources
-  source   = "{infra}/modules/aws-source"
+  for_each = toset(["rule", "bucket", "sns", "sqs"])
+  source   = "{infra}//modules/aws-source"
 
   gridpost     = var.gridpost
   name         = "${each.key}-${var.run}"
   topic        = var.topics[each.key]
-  event_bridge = try(each.value.event_bridge, null)
-  s3           = try(each.value.s3, null)
-  sns          = try(each.value.sns, null)
-  sqs          = try(each.value.sqs, null)
+  event_bridge = each.key == "rule" ? { event_pattern = jsonencode({ source = ["my.shop"] }) } : null
+  s3           = each.key == "bucket" ? { bucket = aws_s3_bucket.this.bucket, prefix = "in/" } : null
+  sns          = each.key == "sns" ? { topic_arn = aws_sns_topic.this.arn } : null
+  sqs          = each.key == "sqs" ? { queue_arn = aws_sqs_queue.this.arn } : null
   blobs        = each.key == "bucket"
 }
 
