@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use gridpost_core::{
     delivery::{Delivery, claim, queue::Queue},
     event::{
@@ -213,7 +215,7 @@ fn to(path: &str, request: Request) -> Request {
 }
 
 fn code_and_message(response: &Response<String>) -> (String, String) {
-    let body: Value = serde_json::from_str(&response.body()).expect("JSON");
+    let body: Value = serde_json::from_str(response.body()).expect("JSON");
     let error = &body["error"];
     let text = |value: &Value| value.as_str().expect("a string").to_owned();
     assert_eq!(text(&error["message"]), text(&error["details"][0]["message"]));
@@ -287,7 +289,7 @@ async fn a_namespace_topic_answers_an_empty_object() {
     let request = with(request, "aeg-sas-key", "");
     let request = with(request, "authorization", "SharedAccessKey c2Vjb25k");
     let response = world.publish(&request).await;
-    assert_eq!((response.status().as_u16(), &*response.body()), (200, "{}"));
+    assert_eq!((response.status().as_u16(), &**response.body()), (200, "{}"));
     assert_eq!(response.headers()["content-type"], "application/json; charset=utf-8");
     assert_eq!(world.deliveries()[0].events()[0].get(), text);
 }
