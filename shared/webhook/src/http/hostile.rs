@@ -10,7 +10,7 @@ use gridpost_core::{
     delivery::request::Request,
     retry::outcome::{LATE_RESPONSE_WAIT, RESPONSE_WAIT},
 };
-use gridpost_ports::{Attempted, EndpointClient};
+use gridpost_ports::EndpointClient;
 use wire::{Identity, Net, Step, Transport, attempt, client, send};
 
 mod handshake;
