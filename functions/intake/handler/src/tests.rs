@@ -143,7 +143,7 @@ fn context(deployment: &Deployment, carries: Carries) -> Context {
 }
 
 fn events_of(delivery: &Delivery) -> Vec<Value> {
-    let read = |event: &Box<serde_json::value::RawValue>| serde_json::from_str(event.get());
+    let read = |event: &serde_json::value::RawValue| serde_json::from_str(event.get());
     delivery.events().iter().map(|event| read(event).expect("JSON")).collect()
 }
 

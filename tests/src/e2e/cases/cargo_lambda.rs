@@ -37,8 +37,9 @@ use crate::e2e::{
 const COMPILED_MAX: Duration = Duration::from_secs(400);
 
 /// Every sample with the function's answer to it, without spaces.
-const SAMPLES: [(&str, &str); 13] = [
+const SAMPLES: [(&str, &str); 14] = [
     ("ingest/publish.json", r#""statusCode":200"#),
+    ("intake/message.json", r#""batchItemFailures":[]"#),
     // It goes to the poison queue.
     ("expand/not-a-piece.json", r#""batchItemFailures":[]"#),
     ("dispatch/first-attempt.json", r#""batchItemFailures":[]"#),
